@@ -1,0 +1,57 @@
+# Everything a fresh machine with Python >= 3.10 needs: each target makes its own virtual environment first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Two workers: the machines this must not crowd have two cores.
+WORKERS ?= 2
+
+.PHONY: help demo test lint format bench oracle fuzz clean
+
+help:
+	@echo "make demo    train on handwritten digits, print derivatives, show a picture (under 30 s)"
+	@echo "make test    lint, then every test that is not slow"
+	@echo "make lint    ruff (lint and format) and mypy --strict"
+	@echo "make format  rewrite the code in the house format"
+	@echo "make fuzz    the slow tests"
+	@echo "make bench   the benchmarks; MXNET_PYTHON=/path/to/python adds real MXNet to the table"
+	@echo "make oracle  record the values of real MXNet again; needs MXNET_PYTHON=/path/to/python"
+	@echo "make clean   remove what was made here, the virtual environment included"
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "phonograd needs Python >= 3.10, this is " + sys.version)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/python -m phonograd.demo --show
+
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+fuzz: $(READY)
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+bench: $(READY)
+	MXNET_PYTHON='$(MXNET_PYTHON)' $(BIN)/python -m benchmarks
+
+oracle:
+	@test -n '$(MXNET_PYTHON)' || { \
+	  echo "make oracle needs a Python that has MXNet 1.9.1:"; \
+	  echo "  python3.11 -m venv mxnet-venv && mxnet-venv/bin/pip install numpy==1.23.5 mxnet==1.9.1"; \
+	  echo "  make oracle MXNET_PYTHON=mxnet-venv/bin/python"; exit 2; }
+	$(MXNET_PYTHON) tests/oracle/record.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov phonograd-demo.png
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

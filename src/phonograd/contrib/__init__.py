@@ -1,0 +1,27 @@
+"""Experimental parts of MXNet's interface (``mxnet.contrib``); each module is loaded when it is first used."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+__all__ = ["autograd"]
+
+_ELSEWHERE = {
+    "nd": "ndarray.contrib",
+    "ndarray": "ndarray.contrib",
+    "sym": "symbol.contrib",
+    "symbol": "symbol.contrib",
+}
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in __all__:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _ELSEWHERE:
+        library = __name__.rpartition(".")[0]
+        try:
+            return importlib.import_module(f"{library}.{_ELSEWHERE[name]}")
+        except ModuleNotFoundError as error:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {error}") from error
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,82 @@
+"""Files written whole or not at all.
+
+A reader of the file, or a program that starts after a crash, finds either the old contents or the new ones. The
+writers of every format (arrays, symbols, traces) hand their chunks of bytes to :func:`write_atomically`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+
+__all__ = ["write_atomically"]
+
+
+def write_atomically(path: str | os.PathLike[str], chunks: Iterable[bytes | memoryview]) -> None:
+    """Return nothing; afterwards the file holds the chunks, one after the other.
+
+    The chunks go to a temporary file in the same directory, which is flushed to the disk and then renamed over the
+    target. If a chunk cannot be produced or written, the temporary file is removed and the target is untouched. An
+    existing file keeps its permissions and a symbolic link stays a link. What is not a regular file (a pipe, a
+    terminal) cannot be replaced and is written directly.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = pathlib.Path(directory, "letters")
+    ...     write_atomically(path, [b"ab", b"c"])
+    ...     path.read_bytes(), os.listdir(directory)
+    (b'abc', ['letters'])
+    """
+    target = os.path.realpath(path)
+    try:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        mode = None
+    if mode is not None and stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(target, "wb") as file:
+            file.writelines(chunks)
+        return
+    directory = os.path.dirname(target)
+    descriptor, temporary = _new_file(directory)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(chunks)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            os.chmod(temporary, stat.S_IMODE(mode))
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    _flush_directory(directory)
+
+
+def _new_file(directory: str) -> tuple[int, str]:
+    """Return (descriptor, path) of a file that did not exist, with the permissions a new file gets here."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    while True:
+        path = os.path.join(directory, f".phonograd-{secrets.token_hex(8)}.tmp")
+        with contextlib.suppress(FileExistsError):
+            # Not the tempfile module: it makes private files, and the umask cannot be read without changing it.
+            return os.open(path, flags, 0o666), path
+
+
+def _flush_directory(directory: str) -> None:
+    """Return nothing; afterwards the renaming is on the disk too, where the system can do that."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        # Some network file systems refuse to flush a directory; the file itself is complete and in place.
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,110 @@
+"""The reverse pass: gradients of expressions as expressions. Nodes in, nodes out; no data, no arrays.
+
+:func:`differentiate` walks the marked part of a graph from its heads downwards in reverse order of creation, sums what
+arrives at each node, and asks each operator's gradient rule for what it passes on. It stops at ``_variable`` nodes: they
+are the targets. The result depends on nodes only and is remembered, so a training loop derives its gradient once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+from .errors import MXNetError
+from .node import Node, forgetters, statistics
+from .operator import item_operator
+from .operators.arithmetic import add
+from .operators.structural import VARIABLE, full
+
+__all__ = ["Gradient", "differentiate"]
+
+
+class Gradient:
+    """What a reverse pass found: the gradient of every variable node it reached, and every node it visited."""
+
+    __slots__ = ("targets", "visited")
+
+    def __init__(self, targets: dict[Node, Node | None], visited: frozenset[Node]) -> None:
+        self.targets = targets
+        """Gradient by variable node; None where the variable is an ancestor but nothing flows to it."""
+        self.visited = visited
+
+
+_memory: dict[Any, Gradient] = {}
+
+
+def differentiate(heads: tuple[Node, ...], head_grads: tuple[Node | None, ...]) -> Gradient:
+    """Return the gradients of all variables below marked heads; a missing head gradient is ones.
+
+    A head that is listed twice counts twice.
+    """
+    key = (heads, head_grads)
+    found = _memory.get(key)
+    if found is None:
+        found = _memory.setdefault(key, _derive(heads, head_grads))
+    return found
+
+
+forgetters.append(_memory.clear)
+
+
+def _derive(heads: tuple[Node, ...], head_grads: tuple[Node | None, ...]) -> Gradient:
+    statistics.gradients += 1
+    pass_ = _Pass()
+    for head, grad in zip(heads, head_grads, strict=True):
+        pass_.reach(head)
+        pass_.arrive(head, full(head.shape, 1, head.dtype, head.context) if grad is None else grad)
+    while pass_.queue:
+        pass_.visit(pass_.nodes[-heapq.heappop(pass_.queue)])
+    return Gradient(pass_.targets, frozenset(pass_.nodes.values()))
+
+
+class _Pass:
+    """The state of one reverse pass: a heap of nodes by descending serial, and the gradients that arrived so far."""
+
+    def __init__(self) -> None:
+        self.queue: list[int] = []
+        self.nodes: dict[int, Node] = {}
+        self.grads: dict[Node, Node] = {}
+        self.items: dict[Node, dict[int, Node]] = {}
+        self.targets: dict[Node, Node | None] = {}
+
+    def reach(self, node: Node) -> None:
+        if node.serial not in self.nodes:
+            self.nodes[node.serial] = node
+            heapq.heappush(self.queue, -node.serial)
+
+    def arrive(self, node: Node, grad: Node | None) -> None:
+        if grad is not None:
+            before = self.grads.get(node)
+            self.grads[node] = grad if before is None else add(before, grad)
+
+    def visit(self, node: Node) -> None:
+        """Pass the gradient of a node on to its inputs. Nodes nothing flows to are still followed to variables."""
+        grad = self.grads.pop(node, None)
+        if node.operator is VARIABLE:
+            self.targets[node] = grad
+            return
+        for source in node.inputs:
+            if source.marked:
+                self.reach(source)
+        if node.operator is item_operator():
+            if grad is not None:
+                self.items.setdefault(node.inputs[0], {})[node.attributes[0]] = grad
+            return
+        out_grad: Any = grad
+        if node.outputs is not None:
+            by_index = self.items.pop(node, None)
+            if by_index is not None:
+                out_grad = tuple([by_index.get(index) for index in range(len(node.outputs))])
+        if out_grad is None:
+            return
+        try:
+            grads = node.operator.differentiate(node, out_grad)
+        except MXNetError as error:
+            if node.origin:
+                raise MXNetError(f"{error} The operator was called at {node.where()}") from None
+            raise
+        for source, source_grad in zip(node.inputs, grads, strict=True):
+            if source.marked:
+                self.arrive(source, source_grad)

@@ -1,0 +1,74 @@
+"""Names for what the user did not name (``mxnet.name``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextvars import ContextVar
+
+from .base import _MXClassPropertyDescriptor, _MXClassPropertyMetaClass
+
+__all__ = ["NameManager", "Prefix"]
+
+
+class NameManager(metaclass=_MXClassPropertyMetaClass):
+    """A scope that numbers the names it gives.
+
+    >>> with NameManager() as names:
+    ...     names.get(None, "fc"), names.get(None, "fc"), names.get("mine", "fc")
+    ('fc0', 'fc1', 'mine')
+    """
+
+    _current: ContextVar[NameManager | None] = ContextVar("names", default=None)
+
+    def __init__(self) -> None:
+        self._counter: Counter[str] = Counter()
+        self._outside: list[NameManager | None] = []
+
+    def get(self, name: str | None, hint: str) -> str:
+        """Return `name`, or a new name that starts with `hint` if there is none."""
+        if name:
+            return name
+        number = self._counter[hint]
+        self._counter[hint] += 1
+        return f"{hint}{number}"
+
+    def __enter__(self) -> NameManager:
+        self._outside.append(NameManager._current.get())
+        NameManager._current.set(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        NameManager._current.set(self._outside.pop())
+
+    @classmethod
+    def _innermost(cls) -> NameManager:
+        """Return the innermost scope of this thread, made if there is none."""
+        scope = cls._current.get()
+        if scope is None:
+            scope = NameManager()
+            cls._current.set(scope)
+        return scope
+
+    @classmethod
+    def _replace(cls, scope: NameManager) -> None:
+        """Make another scope the innermost one of this thread."""
+        cls._current.set(scope)
+
+    current = _MXClassPropertyDescriptor(_innermost, _replace)
+
+
+class Prefix(NameManager):
+    """A scope that puts a prefix before every name, given or made.
+
+    >>> with Prefix("net_") as names:
+    ...     names.get(None, "fc"), names.get("mine", "fc")
+    ('net_fc0', 'net_mine')
+    """
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def get(self, name: str | None, hint: str) -> str:
+        """Return the prefix followed by `name`, or by a new name if there is none."""
+        return self._prefix + super().get(name, hint)

@@ -1,0 +1,72 @@
+"""nd: MXNet's imperative array namespace. Functions are the operators of the registry, made when first used."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..context import Context, cpu, cpu_pinned, current_context, gpu
+from ..errors import nearest
+from ..trace import waitall
+from . import random
+from .array import NDArray
+from .creation import arange, array, concatenate, empty, eye, from_numpy, full, linspace, moveaxis, ones, zeros
+from .functions import matmul, onehot_encode, split_v2
+from .namespaces import Namespace, lookup, public_names
+from .params import load, load_frombuffer, save
+from .protocols import from_dlpack, to_dlpack
+
+to_dlpack_for_read = to_dlpack_for_write = to_dlpack
+
+contrib = Namespace("phonograd.ndarray.contrib", "_contrib_", "Operators that MXNet had under nd.contrib.")
+linalg = Namespace("phonograd.ndarray.linalg", "_linalg_", "Linear algebra: factorisations, solves, triangles.")
+op = Namespace("phonograd.ndarray.op", "", "All operators by their plain names.")
+_internal = Namespace("phonograd.ndarray._internal", "_", "Operators whose names begin with an underscore.")
+for _module in (contrib, linalg, op, _internal):
+    sys.modules[_module.__name__] = _module
+
+__all__ = [
+    "Context",
+    "NDArray",
+    "arange",
+    "array",
+    "concatenate",
+    "contrib",
+    "cpu",
+    "cpu_pinned",
+    "current_context",
+    "empty",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "gpu",
+    "linalg",
+    "linspace",
+    "load",
+    "load_frombuffer",
+    "matmul",
+    "moveaxis",
+    "ones",
+    "onehot_encode",
+    "op",
+    "random",
+    "save",
+    "split_v2",
+    "to_dlpack_for_read",
+    "to_dlpack_for_write",
+    "waitall",
+    "zeros",
+]
+
+
+def __getattr__(name: str) -> Any:
+    function = None if name.startswith("__") else lookup("", name) or lookup("_", name)
+    if function is None:
+        raise AttributeError(f"module 'phonograd.nd' has no attribute {name!r}{nearest(name, __dir__())}")
+    globals()[name] = function
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *public_names()})

@@ -1,0 +1,412 @@
+"""NDArray: MXNet's mutable array. Operators on it are recorded lazily; printing and conversion compute.
+
+The mechanics (nodes, views, in-place writes) are in :mod:`.handle`, indexing in :mod:`.indexing`, conversion to and from
+other libraries in :mod:`.protocols`; methods that are operators (``x.exp()``) come from the registry on first use.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..context import Context, as_context
+from ..dtypes import as_dtype
+from ..errors import MXNetError, nearest
+from ..operator import REGISTRY
+from ..operators.primitives import cast
+from ..operators.structural import detach, moved
+from ..shapes import infer_reshape
+from ..state import is_recording
+from ..trace import LOCAL, ready_trace
+from . import indexing, protocols
+from .call import binary, finish, function_of, inplace, settled, write
+from .handle import Handle, enter, make, make_concrete, make_view, read, rebind
+
+__all__ = ["NDArray"]
+
+
+class NDArray(Handle):
+    """An array on the CPU, as in MXNet: fixed shape and dtype, changeable in place, differentiable.
+
+    >>> import phonograd as mx
+    >>> mx.nd.array([[1, 2], [3, 4]]) * 2
+    <BLANKLINE>
+    [[2. 4.]
+     [6. 8.]]
+    <NDArray 2x2 @cpu(0)>
+    """
+
+    __slots__ = ()
+
+    __array_priority__ = 1000.0
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> NDArray:
+        if arguments or keywords:
+            raise TypeError("make arrays with mx.nd.array(values), mx.nd.zeros(shape) and so on, not with NDArray(...)")
+        return object.__new__(cls)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            return Handle.__getattr__(self, name)
+        declared = REGISTRY.get(name)
+        if declared is None or not declared.method:
+            methods = [key for key, value in REGISTRY.items() if value.method] + dir(type(self))
+            raise AttributeError(f"'NDArray' object has no attribute {name!r}{nearest(name, methods)}")
+        setattr(NDArray, name, function_of(declared, name))
+        return getattr(self, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *[key for key, value in REGISTRY.items() if value.method]})
+
+    # -- facts
+
+    @property
+    def dtype(self) -> type[Any]:
+        """The NumPy type of the elements."""
+        return self._dtype.type
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def ctx(self) -> Context:
+        """The context the array lives on."""
+        return self.context
+
+    @property
+    def stype(self) -> str:
+        """The storage type: always 'default' (dense)."""
+        return "default"
+
+    @property
+    def writable(self) -> bool:
+        """Whether in-place operations are allowed."""
+        return not self._readonly
+
+    @property
+    def T(self) -> NDArray:  # noqa: N802 - MXNet's name
+        """The array with its axes reversed; itself for fewer than two axes."""
+        return self if self.ndim < 2 else self.transpose()  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an NDArray without axes")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        size = self.size
+        if size == 0:
+            return False
+        if size == 1:
+            return bool(self.asnumpy().reshape(-1)[0])
+        raise ValueError("The truth value of an NDArray with multiple elements is ambiguous.")
+
+    def __float__(self) -> float:
+        return float(self._only())
+
+    def __int__(self) -> int:
+        return int(self._only())
+
+    def __index__(self) -> int:
+        if self._dtype.kind not in "iub":
+            raise TypeError("only an integer NDArray of one element can be used as an index")
+        return int(self._only())
+
+    def _only(self) -> Any:
+        if self.size != 1:
+            raise TypeError("only an NDArray of one element can be converted to a number")
+        return read(self).reshape(-1)[0]
+
+    def __iter__(self) -> Iterator[NDArray]:
+        for index in range(len(self)):
+            yield self[index]
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape))
+        return f"\n{read(self)!s}\n<{type(self).__name__} {shape} @{self.context}>"
+
+    def __format__(self, specification: str) -> str:
+        return format(self._only() if specification else str(self), specification)
+
+    # -- arithmetic
+
+    __add__ = binary("broadcast_add")
+    __radd__ = binary("broadcast_add", reflected=True)
+    __sub__ = binary("broadcast_sub")
+    __rsub__ = binary("broadcast_sub", reflected=True)
+    __mul__ = binary("broadcast_mul")
+    __rmul__ = binary("broadcast_mul", reflected=True)
+    __truediv__ = binary("broadcast_div")
+    __rtruediv__ = binary("broadcast_div", reflected=True)
+    __mod__ = binary("broadcast_mod")
+    __rmod__ = binary("broadcast_mod", reflected=True)
+    __rpow__ = binary("broadcast_power", reflected=True)
+    __eq__ = binary("broadcast_equal")
+    __ne__ = binary("broadcast_not_equal")
+    __gt__ = binary("broadcast_greater")
+    __ge__ = binary("broadcast_greater_equal")
+    __lt__ = binary("broadcast_lesser")
+    __le__ = binary("broadcast_lesser_equal")
+    __iadd__ = inplace("broadcast_add")
+    __isub__ = inplace("broadcast_sub")
+    __imul__ = inplace("broadcast_mul")
+    __itruediv__ = inplace("broadcast_div")
+    __imod__ = inplace("broadcast_mod")
+    _power = binary("broadcast_power")
+
+    def __pow__(self, other: Any) -> NDArray:
+        # a small whole exponent is part of the expression: exact products instead of a power function
+        if type(other) is int or (type(other) is float and other.is_integer()):
+            if abs(other) <= 64:
+                trace = ready_trace()
+                node = REGISTRY["_integer_power"].apply((enter(self, trace),), (int(other),))
+                return make(settled(node), trace)  # type: ignore[no-any-return]
+        return self._power(other)  # type: ignore[no-any-return]
+
+    def __matmul__(self, other: Any) -> NDArray:
+        from .functions import matmul
+
+        return matmul(self, other)
+
+    def __neg__(self) -> NDArray:
+        return self.negative()  # type: ignore[no-any-return]
+
+    def __pos__(self) -> NDArray:
+        return self.copy()
+
+    def __abs__(self) -> NDArray:
+        return self.abs()  # type: ignore[no-any-return]
+
+    # -- reading and writing
+
+    __getitem__ = indexing.get
+    __setitem__ = indexing.set_
+
+    _basic_indexing_slice_is_contiguous = staticmethod(indexing.is_contiguous)
+
+    def asnumpy(self) -> np.ndarray[Any, Any]:
+        """Return the values as a new NumPy array."""
+        return np.array(read(self), order="C")
+
+    def asscalar(self) -> Any:
+        """Return the value of an array with one element."""
+        if self.size != 1:
+            raise ValueError("The current array is not a scalar")
+        values = self.asnumpy()
+        return values[()] if values.ndim == 0 else values[0]
+
+    def item(self) -> Any:
+        """Return the value of an array with one element as a Python number."""
+        return self.asnumpy().item()
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists of Python numbers."""
+        return read(self).tolist()
+
+    def wait_to_read(self) -> None:
+        """Compute the value now; errors of pending operators are raised here."""
+        read(self)
+
+    def wait_to_write(self) -> None:
+        """Compute the value now."""
+        read(self)
+
+    def copy(self) -> NDArray:
+        """Return a copy; recorded, so gradients pass through."""
+        return self.identity()  # type: ignore[no-any-return]
+
+    def copyto(self, other: Any) -> Any:
+        """Write the values into another array (converting the dtype), or return a copy on another context."""
+        if isinstance(other, Context):
+            return self._moved(as_context(other))
+        if not isinstance(other, NDArray):
+            raise TypeError(f"copyto does not support type {type(other)}")
+        if other is self:
+            warnings.warn("You are attempting to copy an array to itself", RuntimeWarning, stacklevel=2)
+            return False
+        trace = ready_trace()
+        node = cast(enter(self, trace), other._dtype)
+        if node.shape != other.shape:
+            raise MXNetError(f"copyto: the target has shape {other.shape}, the source {node.shape}")
+        return write(other, settled(REGISTRY["identity"](node)))
+
+    def _moved(self, context: Context) -> NDArray:
+        trace = ready_trace()
+        return make(settled(moved(enter(self, trace), context)), trace)  # type: ignore[no-any-return]
+
+    def as_in_context(self, context: Context) -> NDArray:
+        """Return the array itself if it lives there, else a copy on that context."""
+        return self if self.context == context else self._moved(as_context(context))
+
+    as_in_ctx = as_in_context
+
+    def astype(self, dtype: Any, copy: bool = True) -> NDArray:
+        """Return the array in another dtype; always a new array unless ``copy`` is false and nothing changes."""
+        target = as_dtype(dtype)
+        if target == self._dtype:
+            return self.copy() if copy else self
+        trace = ready_trace()
+        return make(settled(cast(enter(self, trace), target)), trace)  # type: ignore[no-any-return]
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
+        """Return a view in another shape; 0 copies an extent, -1 infers, -2 copies the rest, -3 merges, -4 splits."""
+        if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+            shape = tuple(shape[0])
+        elif not shape:
+            shape = kwargs.pop("shape", None)
+            if shape is None:
+                raise AssertionError("Shape must be provided.")
+            if isinstance(shape, int):
+                shape = (shape,)
+        else:
+            kwargs.pop("shape", None)
+        reverse = kwargs.pop("reverse", False)
+        if kwargs:
+            raise TypeError(f"reshape got unknown keywords {', '.join(sorted(kwargs))}; it takes shape and reverse")
+        return make_view(self, 0, infer_reshape(self.shape, tuple(shape), reverse))  # type: ignore[no-any-return]
+
+    def _reshaped(self, name: str, inplace: bool, **parameters: Any) -> NDArray:
+        if not inplace:
+            result = function_of(REGISTRY[name], name)(self, **parameters)
+            assert isinstance(result, NDArray)
+            return result
+        trace = ready_trace()
+        node = REGISTRY[name](enter(self, trace), **parameters)
+        return make_view(self, 0, node.shape)  # type: ignore[no-any-return]
+
+    def flatten(self, inplace: bool = False, **kwargs: Any) -> NDArray:
+        """Return the array with all axes but the first merged; a view if ``inplace``."""
+        return self._reshaped("Flatten", inplace)
+
+    def expand_dims(self, axis: int, inplace: bool = False, **kwargs: Any) -> NDArray:
+        """Return the array with an axis of extent 1 inserted; a view if ``inplace``."""
+        return self._reshaped("expand_dims", inplace, axis=axis)
+
+    def squeeze(self, axis: Any = None, inplace: bool = False, **kwargs: Any) -> NDArray:
+        """Return the array without axes of extent 1; a view if ``inplace``."""
+        return self._reshaped("squeeze", inplace, axis=axis)
+
+    def broadcast_to(self, shape: Any) -> NDArray:
+        """Return the array repeated to a shape; an extent of 0 keeps the array's own."""
+        target = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        if len(target) < self.ndim:
+            raise ValueError(f"operands could not be broadcast together with remapped shapes {self.shape} -> {target}")
+        source = self if len(target) == self.ndim else self.reshape((1,) * (len(target) - self.ndim) + self.shape)
+        return function_of(REGISTRY["broadcast_to"], "broadcast_to")(source, shape=target)  # type: ignore[no-any-return]
+
+    def transpose(self, *axes: Any, **kwargs: Any) -> NDArray:
+        """Return the array with its axes permuted (reversed if none are given)."""
+        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
+            axes = tuple(axes[0] or ())
+        axes = axes or tuple(kwargs.get("axes") or ())
+        return function_of(REGISTRY["transpose"], "transpose")(self, axes=axes)  # type: ignore[no-any-return]
+
+    def tostype(self, stype: str) -> NDArray:
+        """Return the array itself for 'default'; other storage types are not available."""
+        if stype != "default":
+            raise MXNetError(f"storage type {stype!r} is not available: arrays are dense here; use 'default'")
+        return self
+
+    def slice_assign(self, rhs: Any, begin: Any, end: Any, step: Any = None) -> NDArray:
+        """Write ``rhs`` into ``self[begin:end:step]`` and return self."""
+        steps = step if step is not None else (None,) * len(begin)
+        self[tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True))] = rhs
+        return self
+
+    # -- differentiation
+
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
+        """Make the array a variable: allocate a gradient buffer that ``backward`` fills.
+
+        ``grad_req`` is 'write', 'add' or 'null'. An array that is already part of a record is cut from it.
+        """
+        from ..autograd import attach
+
+        attach(self, grad_req, stype)
+
+    @property
+    def grad(self) -> NDArray | None:
+        """The gradient buffer of a variable, else None."""
+        return None if self._variable is None else self._variable.grad  # type: ignore[no-any-return]
+
+    @property
+    def _fresh_grad(self) -> int:
+        """1 after a backward pass that reached this variable, until set back."""
+        return 0 if self._variable is None else self._variable.fresh  # type: ignore[no-any-return]
+
+    @_fresh_grad.setter
+    def _fresh_grad(self, value: Any) -> None:
+        if self._variable is not None:
+            self._variable.fresh = int(bool(value))
+
+    def detach(self) -> NDArray:
+        """Return an array that shares memory with this one but is not recorded."""
+        view: NDArray = make_view(self, 0, self.shape)
+        assert view._node is not None
+        assert view._region is not None
+        view._node = detach(view._node)
+        view._region = (view._region[0], view._region[1], False)
+        return view
+
+    def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
+        """Compute the gradients of all variables this array was computed from."""
+        from ..autograd import backward
+
+        backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
+
+    # -- other libraries
+
+    __array__ = protocols.array
+    __array_ufunc__ = protocols.array_ufunc
+    __array_function__ = protocols.array_function
+    __dlpack__ = protocols.dlpack
+    __dlpack_device__ = protocols.dlpack_device
+    __buffer__ = protocols.buffer
+    __getstate__ = protocols.get_state
+    __setstate__ = protocols.set_state
+    __reduce_ex__ = protocols.reduce
+    __copy__ = protocols.copy
+    __deepcopy__ = protocols.deepcopy
+    to_dlpack_for_read = protocols.to_dlpack
+    to_dlpack_for_write = protocols.to_dlpack
+
+    def as_nd_ndarray(self) -> NDArray:
+        """Return the array itself."""
+        return self
+
+    def _sync_copyfrom(self, source_array: Any) -> None:
+        values = np.ascontiguousarray(source_array, dtype=self._dtype)
+        if values.shape != self.shape:
+            raise ValueError(f"Shape inconsistent: expected {self.shape} vs got {values.shape}")
+        trace = LOCAL.trace
+        rebind(self, trace.bind(values.copy(), self.context), trace)
+
+
+finish(NDArray)
+
+
+def concrete(data: np.ndarray[Any, Any], context: Context) -> NDArray:
+    """Return an array with these values; ``data`` must not be written to afterwards."""
+    made: NDArray = make_concrete(data, context)
+    return made
+
+
+def recording() -> bool:
+    """Return whether operators are being recorded."""
+    return is_recording()

@@ -1,0 +1,360 @@
+"""Calling operators with arrays: the fast path that repeats a known call, and the slow path that explains itself.
+
+A call that was made before with the same nodes and the same arguments is one dictionary look-up
+(:attr:`Operator.calls <phonograd.operator.Operator>`) and one new handle. :func:`function_of` generates, per operator, a
+function with MXNet's signature whose first lines are that fast path; everything else goes to :func:`invoke`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import settings
+from ..context import as_context
+from ..errors import MXNetError, format_shape, nearest
+from ..node import Node
+from ..operator import REGISTRY, Operator
+from ..operators.structural import detach
+from ..parameters import REQUIRED
+from ..state import FLAGS, RECORDING, TRAINING
+from ..trace import LOCAL, ready_trace
+from . import handle as _handle
+from .handle import Handle, apply, enter, make, read, rebind, settled
+
+__all__ = ["binary", "function_of", "inplace", "invoke", "write"]
+
+Numbers = (int, float, bool, np.number, np.bool_)
+
+#: arguments every generated function takes and that mean nothing here
+_IGNORED = frozenset(("name", "attr", "__layout__", "num_args"))
+
+
+class _Null:
+    """MXNet's mark for "not given"."""
+
+    def __repr__(self) -> str:
+        return "_Null"
+
+
+NULL = _Null()
+
+
+def write(out: Any, node: Node) -> Any:
+    """Make ``out`` hold a result and return it: what ``out=`` means."""
+    if not isinstance(out, Handle):
+        raise AssertionError(f"out must have NDArray type, but got {out!r}")
+    if (out.shape, out._dtype) != (node.shape, node.dtype):
+        expected, got = (node.shape, out.shape) if out.shape != node.shape else (node.dtype, out._dtype)
+        raise MXNetError(
+            f"Incompatible attr in node  at 0-th output: expected {_show(expected)}, got {_show(got)} "
+            f"in operator {node.operator.name}"
+        )
+    rebind(out, node, LOCAL.trace)
+    return out
+
+
+def _show(value: Any) -> str:
+    return format_shape(value) if isinstance(value, tuple) else str(value)
+
+
+def invoke(
+    declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], out: Any, extra: dict[str, Any]
+) -> Any:
+    """Return the result of an operator called by a user: arguments checked, converted, remembered.
+
+    ``given`` holds the values of the visible parameters in order, ``extra`` whatever other keywords were passed.
+    """
+    context = extra.pop("ctx", None)
+    for name in extra:
+        if name not in _IGNORED:
+            _unknown(declared, name)
+    visible = [p for p in declared.parameters if p.name != "training"]
+    parameters = {
+        p.name: value
+        for p, value in zip(visible, given, strict=True)
+        if value is not NULL and value is not REQUIRED
+    }
+    if declared.training:
+        parameters["training"] = bool(FLAGS.get() & TRAINING)
+    attributes = declared.attributes_of(parameters)
+    handles = _checked(declared, inputs)
+    result = apply(declared, handles, attributes)
+    if context is not None and not handles:
+        result = _moved(result, as_context(context))
+    _remember(declared, inputs, given, result)
+    return _returned(declared, result, attributes, out)
+
+
+def _remember(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], result: Any) -> None:
+    if declared.random or declared.training or declared.effects or not isinstance(result, Node):
+        return
+    key = (*[None if handle is None else handle._node for handle in inputs], *given)
+    try:
+        declared.calls[key] = result
+    except TypeError:  # a list among the arguments: such calls are converted every time
+        return
+
+
+def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any) -> Any:
+    if isinstance(result, Node):
+        node = settled(result)
+        if out is not None:
+            return write(out[0] if isinstance(out, (list, tuple)) else out, node)
+        made = make(node, LOCAL.trace)
+        if settings.current().naive:
+            read(made)
+        return made
+    nodes = [settled(node) for node in result]
+    visible = declared.visible
+    if visible is not None:
+        count = visible if isinstance(visible, int) else visible(**declared.accepted(visible, attributes))
+        nodes = nodes[:count]
+    if out is not None:
+        outs = list(out) if isinstance(out, (list, tuple)) else [out]
+        if len(outs) != len(nodes):
+            raise MXNetError(f"Operator {declared.name} has {len(nodes)} outputs, but out= lists {len(outs)}")
+        return [write(target, node) for target, node in zip(outs, nodes, strict=True)]
+    made = [make(node, LOCAL.trace) for node in nodes]
+    if settings.current().naive:
+        for handle in made:
+            read(handle)
+    return made[0] if len(made) == 1 and visible is not None else made
+
+
+def _moved(result: Any, context: Any) -> Any:
+    """Return nodes without inputs on another context: equal expressions elsewhere are other nodes."""
+    if isinstance(result, tuple):
+        return tuple([_moved(node, context) for node in result])
+    if result.context == context:
+        return result
+    return Node(result.operator, result.inputs, result.attributes, result.shape, result.dtype, context=context)
+
+
+def _checked(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None, ...]:
+    names = declared.input_names
+    count = len(inputs)
+    if declared.variadic:
+        for value in inputs:
+            if not isinstance(value, Handle):
+                raise AssertionError(f"Positional arguments must have NDArray type, but got {value}")
+        return inputs
+    for index, value in enumerate(inputs):
+        if value is None or value is NULL:
+            if index < declared.required_inputs - declared.random:
+                given = sum(isinstance(v, Handle) for v in inputs)
+                raise MXNetError(
+                    f"Operator {declared.name} expects {declared.required_inputs - declared.random} inputs, "
+                    f"but got {given} instead."
+                )
+        elif not isinstance(value, Handle):
+            raise AssertionError(f"Argument {names[index]} must have NDArray type, but got {value}")
+    while count and (inputs[count - 1] is None or inputs[count - 1] is NULL):
+        count -= 1
+    return tuple([None if value is NULL else value for value in inputs[:count]])
+
+
+def _unknown(declared: Operator, name: str) -> None:
+    known = [p.name for p in declared.parameters if p.name != "training"]
+    raise MXNetError(
+        f"Cannot find argument '{name}', Possible Arguments: {', '.join(known) or 'none'}, "
+        f'in operator {declared.name}(name=""){nearest(name, known)}'
+    )
+
+
+# -- operators of two operands, either of which may be a number
+
+
+def operate(declared: Operator, lhs: Any, rhs: Any) -> Node:
+    """Return the node of a binary operator for arrays or numbers: the slow path of ``+``, ``nd.add`` and so on."""
+    trace = ready_trace()
+    if isinstance(lhs, Handle):
+        first = enter(lhs, trace)
+        if isinstance(rhs, Handle):
+            second = enter(rhs, trace)
+        else:
+            _require_number(rhs)
+            if first.dtype.kind == "b":
+                first = REGISTRY["_cast"](first, dtype=np.int64)
+            second = trace.bind_scalar(rhs, first.dtype, first.kind, first.context)
+    else:
+        _require_number(lhs)
+        if not isinstance(rhs, Handle):
+            raise TypeError(f"type {type(rhs)} not supported")
+        second = enter(rhs, trace)
+        if second.dtype.kind == "b":
+            second = REGISTRY["_cast"](second, dtype=np.int64)
+        first = trace.bind_scalar(lhs, second.dtype, second.kind, second.context)
+    node: Node = declared.apply((first, second), ())
+    declared.calls[first, second] = node
+    return settled(node)
+
+
+def _require_number(value: Any) -> None:
+    if not isinstance(value, Numbers) and not (isinstance(value, np.ndarray) and value.ndim == 0):
+        raise TypeError(f"type {type(value)} not supported")
+
+
+def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    """Return the method of a binary operator (``__add__``; reflected: ``__radd__``)."""
+    declared = REGISTRY[name]
+    calls = declared.calls
+    local, flags = LOCAL, FLAGS
+
+    def method(self: Any, other: Any) -> Any:
+        trace = local.trace
+        node = None
+        if self._trace is trace:
+            kind = type(other)
+            if kind is array_class:
+                if other._trace is trace:
+                    node = calls.get((self._node, other._node))
+            elif kind is float or kind is int:
+                own = self._node
+                scalar = trace.scalars.get((other, own.kind)) if own is not None else None
+                if scalar is not None:
+                    node = calls.get((scalar, own) if reflected else (own, scalar))
+        if node is None:
+            node = operate(declared, other, self) if reflected else operate(declared, self, other)
+            trace = local.trace
+        elif node.marked and not flags.get() & RECORDING:
+            node = node.detached or detach(node)
+        result = new(array_class)
+        result._trace = trace
+        result._node = node
+        result._buffer = None
+        handles = trace.handles
+        handles.append(result)
+        if len(handles) > trace.prune_at:
+            trace.prune()
+        if naive():
+            read(result)
+        return result
+
+    array_class: Any = _handle._class
+    new = object.__new__
+    method.__name__ = method.__qualname__ = f"__{'r' if reflected else ''}{declared.with_scalars}__"
+    method.__doc__ = declared.__doc__
+    _late.append(lambda cls: _rebind_class(method, cls))
+    return method
+
+
+def naive() -> bool:
+    """Return whether every operator is evaluated as it is called."""
+    return settings.current().naive
+
+
+def _rebind_class(method: Any, cls: type[Any]) -> None:
+    names = method.__code__.co_freevars
+    method.__closure__[names.index("array_class")].cell_contents = cls
+
+
+_late: list[Callable[[type[Any]], None]] = []
+
+
+def finish(array_class: type[Any]) -> None:
+    """Tell the methods made so far which class arrays have; called once the class exists."""
+    _handle.use_class(array_class)
+    for complete in _late:
+        complete(array_class)
+    _late.clear()
+
+
+_INPLACE_WORDS = {
+    "broadcast_add": "add to",
+    "broadcast_sub": "subtract from",
+    "broadcast_mul": "multiply to",
+    "broadcast_div": "divide from",
+    "broadcast_mod": "take modulo from",
+}
+
+
+def inplace(name: str) -> Callable[[Any, Any], Any]:
+    """Return the method of an in-place operator: the array names the result from now on."""
+    declared = REGISTRY[name]
+    word = _INPLACE_WORDS[name]
+
+    def method(self: Any, other: Any) -> Any:
+        if self._readonly:
+            raise ValueError(f"trying to {word} a readonly NDArray")
+        node = operate(declared, self, other)
+        if node.shape != self.shape:
+            raise MXNetError(
+                f"Shape inconsistent, Provided = {format_shape(self.shape)}, inferred shape={format_shape(node.shape)}"
+            )
+        if node.dtype != self._dtype:
+            raise MXNetError(f"in-place {name} would change the dtype from {self._dtype} to {node.dtype}")
+        rebind(self, node, LOCAL.trace)
+        return self
+
+    method.__doc__ = f"In place: {declared.__doc__}"
+    return method
+
+
+# -- generated functions
+
+_TEMPLATE = """\
+def {name}({signature}):
+    if out is None and not kwargs:
+        trace = LOCAL.trace
+        if {inside}:
+            try:
+                node = calls.get(({key},))
+            except TypeError:
+                node = None
+            if node is not None:
+                if node.marked and not FLAGS.get() & 1:
+                    node = node.detached or detach(node)
+                return make(node, trace)
+    return invoke(declared, ({inputs}), ({given}), out, kwargs)
+"""
+
+_SLOW_TEMPLATE = """\
+def {name}({signature}):
+    return invoke(declared, {inputs}, ({given}), out, kwargs)
+"""
+
+
+def function_of(declared: Operator, name: str) -> Callable[..., Any]:
+    """Return the public function of an operator: MXNet's signature, then ``out`` and ``name``."""
+    inputs = [i for i in declared.input_names if i != "counter"]
+    parameters = [p for p in declared.parameters if p.name != "training"]
+    scope: dict[str, Any] = {
+        "LOCAL": LOCAL,
+        "FLAGS": FLAGS,
+        "calls": declared.calls,
+        "declared": declared,
+        "detach": detach,
+        "invoke": invoke,
+        "make": make,
+    }
+    defaults = []
+    for parameter in parameters:
+        scope[f"default_{parameter.name}"] = parameter.default
+        defaults.append(f"{parameter.name}=default_{parameter.name}")
+    given = "".join(f"{p.name}, " for p in parameters)
+    safe = name if name.isidentifier() else "function"
+    if declared.variadic:
+        signature = ", ".join([f"*{inputs[0]}", *defaults, "out=None", "name=None", "**kwargs"])
+        source = _SLOW_TEMPLATE.format(name=safe, signature=signature, inputs=f"tuple({inputs[0]})", given=given)
+    else:
+        signature = ", ".join([*[f"{i}=None" for i in inputs], *defaults, "out=None", "name=None", "**kwargs"])
+        together = "".join(f"{i}, " for i in inputs)
+        known = inputs[: declared.required_inputs]
+        plain = not (declared.random or declared.training or declared.effects) and known
+        if plain and len(known) == len(inputs):
+            scope["array_class"] = _handle._class
+            inside = " and ".join(f"{i}.__class__ is array_class and {i}._trace is trace" for i in inputs)
+            key = ", ".join([*[f"{i}._node" for i in inputs], *[p.name for p in parameters]])
+            source = _TEMPLATE.format(
+                name=safe, signature=signature, inside=inside, key=key, inputs=together, given=given
+            )
+        else:
+            source = _SLOW_TEMPLATE.format(name=safe, signature=signature, inputs=f"({together})", given=given)
+    exec(compile(source, f"<phonograd {name}>", "exec"), scope)
+    function: Callable[..., Any] = scope[safe]
+    function.__doc__ = declared.__doc__
+    function.__module__ = "phonograd.ndarray"
+    return function

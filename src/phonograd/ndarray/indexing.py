@@ -1,0 +1,96 @@
+"""Reading and writing parts of arrays: ``x[key]`` and ``x[key] = value``.
+
+What a key means is worked out by :mod:`.keys`. Contiguous regions are views of the array (a write to either shows in
+both), everything else is a copy; an assignment makes the array name a new value, so it is legal while recording and
+gradients pass through it to the array and to the value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..node import Node
+from ..operator import REGISTRY
+from ..operators.broadcasting import broadcast
+from ..operators.points import assign_points, take_points
+from ..operators.primitives import cast, reshape_to, slice_step
+from ..operators.regions import assign_step
+from ..trace import Trace, ready_trace
+from .call import Numbers, settled
+from .handle import Handle, enter, make, make_view, rebind
+from .keys import Advanced, Selection, is_contiguous, parse, value_shape
+
+__all__ = ["get", "is_contiguous", "set_"]
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Handle)
+
+
+def get(self: Any, key: Any) -> Any:
+    """Return the part of the array that a key selects: a view where its elements are contiguous, else a copy."""
+    selection = parse(key, self.shape, _is_array)
+    if isinstance(selection, Advanced):
+        trace = ready_trace()
+        node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
+        node = reshape_to(node, selection.expanded)
+        taken = take_points(node, selection.layout, _index_nodes(selection, trace))
+        return make(settled(reshape_to(taken, selection.shape)), trace)
+    if selection.whole:
+        return self
+    if selection.offset is not None:
+        return make_view(self, selection.offset, selection.shape)
+    trace = ready_trace()
+    node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
+    return make(settled(reshape_to(node, selection.shape)), trace)
+
+
+def _index_nodes(selection: Advanced, trace: Trace) -> tuple[Node, ...]:
+    nodes = []
+    for index in selection.indices:
+        if isinstance(index, Handle):
+            node = enter(index, trace)
+            nodes.append(reshape_to(node, node.shape or (1,)))
+        else:
+            nodes.append(trace.bind(index, REGISTRY["_absent"]().context))
+    return tuple(nodes)
+
+
+def set_(self: Any, key: Any, value: Any) -> None:
+    """Replace the part of the array that a key selects; the value is broadcast and converted to the array's dtype."""
+    if self._readonly:
+        raise ValueError("Cannot assign to readonly NDArray")
+    selection = parse(key, self.shape, _is_array)
+    if 0 in selection.target:
+        return
+    trace = ready_trace()
+    base = enter(self, trace)
+    node = _value_node(value, base, selection, trace)
+    if isinstance(selection, Advanced):
+        region = slice_step(base, selection.begin, selection.end, selection.step)
+        picked = reshape_to(region, selection.expanded)
+        written = assign_points(picked, node, selection.layout, _index_nodes(selection, trace))
+        node = reshape_to(written, region.shape)
+    rebind(self, settled(assign_step(base, node, selection.begin, selection.end, selection.step)), trace)
+
+
+def _value_node(value: Any, base: Node, selection: Selection, trace: Trace) -> Node:
+    """Return an assigned value as a node of the array's dtype that broadcasts to the selected region."""
+    if isinstance(value, Handle):
+        node = cast(enter(value, trace), base.dtype)
+        return reshape_to(node, value_shape(selection, node.shape))
+    if value is None:
+        value = float("nan")
+    if isinstance(value, Numbers):
+        number = trace.bind_scalar(value, base.dtype, base.kind, base.context)
+        return broadcast(number, (1,) * len(selection.target))
+    try:
+        array = np.array(value)
+        array = array.astype(base.dtype) if array.dtype.kind in "biuf" else np.array(value, dtype=base.dtype)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"NDArray does not support assignment with non-array-like object {value} of type {type(value)}"
+        ) from None
+    return reshape_to(trace.bind(array, base.context), value_shape(selection, array.shape))

@@ -1,0 +1,211 @@
+"""Arithmetic between two arrays, with broadcasting; the ``elemwise_*`` forms demand equal shapes.
+
+Both operands have one dtype (mixed dtypes raise). Integers divide towards zero, ``%`` has Python's signs, and a
+remainder by zero is zero, as in MXNet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import MXNetError, format_shape
+from ..node import Node
+from ..operator import Array, Operator, composite, operator, register, single
+from .broadcasting import broadcast_shapes, same_dtype, sum_to
+from .comparison import greater_equal, lesser_equal
+
+__all__ = ["add", "add_n", "divide", "maximum", "minimum", "mod", "multiply", "power", "subtract"]
+
+Rule = Callable[[Node, Node, Node, Node], tuple["Node | None", "Node | None"]]
+
+
+def _binary(name: str, word: str, reference: Any, rule: Rule, *, numpy: Any, aliases: tuple[str, ...] = ()) -> Operator:
+    """Declare an elementwise operator of two arrays; ``rule`` gives both gradients before they are summed down."""
+
+    def gradient(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node | None, Node | None]:
+        lhs_grad, rhs_grad = rule(out_grad, out, lhs, rhs)
+        return (
+            None if lhs_grad is None else sum_to(lhs_grad, lhs.shape),
+            None if rhs_grad is None else sum_to(rhs_grad, rhs.shape),
+        )
+
+    def infer(lhs: Node, rhs: Node) -> Any:
+        return broadcast_shapes(lhs.shape, rhs.shape), same_dtype(lhs, rhs)
+
+    return register(
+        Operator(
+            reference, name=name, aliases=aliases, infer=infer, gradient=gradient, with_scalars=word, numpy=numpy
+        )
+    )
+
+
+def _add(lhs: Array, rhs: Array) -> Array:
+    """Return the sum of two arrays, with broadcasting."""
+    return np.add(lhs, rhs)
+
+
+def _subtract(lhs: Array, rhs: Array) -> Array:
+    """Return the difference of two arrays, with broadcasting."""
+    return np.subtract(lhs, rhs)
+
+
+def _multiply(lhs: Array, rhs: Array) -> Array:
+    """Return the product of two arrays, with broadcasting."""
+    return np.multiply(lhs, rhs)
+
+
+def _divide(lhs: Array, rhs: Array) -> Array:
+    """Return the quotient of two arrays, with broadcasting; integers divide towards zero."""
+    if lhs.dtype.kind == "f":
+        return np.divide(lhs, rhs)
+    quotient = np.floor_divide(lhs, rhs)
+    inexact = (np.remainder(lhs, rhs) != 0) & ((lhs < 0) != (rhs < 0))
+    return (quotient + inexact).astype(lhs.dtype)
+
+
+def _mod(lhs: Array, rhs: Array) -> Array:
+    """Return the remainder of a division, with the sign of the divisor; zero where the divisor is zero."""
+    return np.where(rhs == 0, np.zeros((), lhs.dtype), np.remainder(lhs, rhs)).astype(lhs.dtype)
+
+
+def _power(base: Array, exp: Array) -> Array:
+    """Return base raised to the power of exp, with broadcasting."""
+    if base.dtype.kind == "f":
+        return np.power(base, exp)
+    return np.power(base.astype(np.float64), exp).astype(base.dtype)
+
+
+def _maximum(lhs: Array, rhs: Array) -> Array:
+    """Return the larger of two elements, with broadcasting; NaN wins."""
+    return np.maximum(lhs, rhs)
+
+
+def _minimum(lhs: Array, rhs: Array) -> Array:
+    """Return the smaller of two elements, with broadcasting; NaN wins."""
+    return np.minimum(lhs, rhs)
+
+
+def _hypot(lhs: Array, rhs: Array) -> Array:
+    """Return the hypotenuse of a right triangle with the given legs, with broadcasting."""
+    return np.hypot(lhs, rhs).astype(lhs.dtype, copy=False)
+
+
+add = _binary(
+    "broadcast_add", "add", _add, lambda g, y, a, b: (g, g), numpy=np.add, aliases=("broadcast_plus",)
+)
+subtract = _binary(
+    "broadcast_sub", "subtract", _subtract, lambda g, y, a, b: (g, -g), numpy=np.subtract, aliases=("broadcast_minus",)
+)
+multiply = _binary("broadcast_mul", "multiply", _multiply, lambda g, y, a, b: (g * b, g * a), numpy=np.multiply)
+divide = _binary(
+    "broadcast_div", "divide", _divide, lambda g, y, a, b: (g / b, -(g * a / (b * b))), numpy=np.divide
+)
+
+
+def _mod_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
+    from .elementary import floor
+
+    return g, -(g * floor(a / b))
+
+
+mod = _binary("broadcast_mod", "modulo", _mod, _mod_rule, numpy=np.remainder)
+
+
+def _power_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
+    from .elementary import log
+
+    return g * b * power(a, b - 1), g * y * log(a)
+
+
+power = _binary("broadcast_power", "power", _power, _power_rule, numpy=np.power)
+maximum = _binary(
+    "broadcast_maximum",
+    "maximum",
+    _maximum,
+    lambda g, y, a, b: (g * greater_equal(a, b), g * (1 - greater_equal(a, b))),
+    numpy=np.maximum,
+)
+minimum = _binary(
+    "broadcast_minimum",
+    "minimum",
+    _minimum,
+    lambda g, y, a, b: (g * lesser_equal(a, b), g * (1 - lesser_equal(a, b))),
+    numpy=np.minimum,
+)
+hypot = _binary(
+    "broadcast_hypot", "hypot", _hypot, lambda g, y, a, b: (g * a / y, g * b / y), numpy=np.hypot
+)
+
+
+@operator()
+def _integer_power(data: Array, *, exponent: int) -> Array:
+    """Return the array raised to a whole number that is part of the expression."""
+    if exponent == 2:
+        return np.multiply(data, data)
+    if data.dtype.kind == "f":
+        return np.power(data, data.dtype.type(exponent))
+    return np.power(data.astype(np.float64), exponent).astype(data.dtype)
+
+
+@_integer_power.gradient
+def _(out_grad: Node, out: Node, data: Node, *, exponent: int) -> Node | None:
+    if exponent == 0:
+        return None
+    if exponent == 1:
+        return out_grad
+    return out_grad * (integer_power(data, exponent - 1) * exponent)
+
+
+def integer_power(data: Node, exponent: int) -> Node:
+    """Return the node raised to a whole number."""
+    return data if exponent == 1 else single(_integer_power(data, exponent=exponent))
+
+
+def _equal_shapes(name: str, whole: Operator, aliases: tuple[str, ...], sentence: str) -> Operator:
+    def body(lhs: Node, rhs: Node) -> Node:
+        if lhs.shape != rhs.shape:
+            raise MXNetError(
+                f"Incompatible attr in node  at 1-th input: expected {format_shape(lhs.shape)}, got "
+                f"{format_shape(rhs.shape)} in operator {name}. Use {whole.name} to broadcast."
+            )
+        return single(whole(lhs, rhs))
+
+    body.__doc__ = sentence
+    return composite(name=name, aliases=aliases)(body)
+
+
+elemwise_add = _equal_shapes(
+    "elemwise_add", add, ("_plus", "_Plus"), "Return the sum of two arrays of equal shape."
+)
+elemwise_sub = _equal_shapes(
+    "elemwise_sub", subtract, ("_minus", "_Minus"), "Return the difference of two arrays of equal shape."
+)
+elemwise_mul = _equal_shapes(
+    "elemwise_mul", multiply, ("_mul", "_Mul"), "Return the product of two arrays of equal shape."
+)
+elemwise_div = _equal_shapes(
+    "elemwise_div", divide, ("_div", "_Div"), "Return the quotient of two arrays of equal shape."
+)
+for _name, _whole in (("maximum", maximum), ("minimum", minimum), ("power", power), ("mod", mod), ("hypot", hypot)):
+    _equal_shapes(f"_{_name}", _whole, (), f"Return {_whole.name} of two arrays of equal shape.")
+
+
+@composite(aliases=("ElementWiseSum", "_sum"))
+def add_n(*args: Node) -> Node:
+    """Return the sum of any number of arrays of equal shape."""
+    if not args:
+        raise MXNetError("Operator add_n expects at least 1 input, but got 0 instead.")
+    total = args[0]
+    for term in args[1:]:
+        total = elemwise_add(total, term)
+    return total
+
+
+def _raise(base: Any, exponent: Any) -> Node:
+    return integer_power(base, exponent) if isinstance(exponent, int) else single(power(base, exponent))
+
+
+Node.arithmetic.update(add=add, subtract=subtract, multiply=multiply, divide=divide, power=_raise)

@@ -1,0 +1,92 @@
+"""Broadcasting: the shape rules shared by all elementwise operators, and the two operators that undo each other.
+
+``_broadcast`` repeats an array along new or size-one axes (never copied by a kernel); ``_sum_to`` is its gradient.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..dtypes import DType
+from ..errors import MXNetError, format_shape
+from ..node import Node, Shape
+from ..operator import Array, Spec, operator, single
+
+__all__ = ["broadcast", "broadcast_shapes", "same_dtype", "sum_to"]
+
+
+def broadcast_shapes(first: Shape, second: Shape) -> Shape:
+    """Return the common shape of two operands, or raise MXNet's error.
+
+    >>> broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    if first == second:
+        return first
+    longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
+    shape = list(longer)
+    start = len(longer) - len(shorter)
+    for axis, extent in enumerate(shorter, start):
+        if shape[axis] == 1:
+            shape[axis] = extent
+        elif extent not in (1, shape[axis]):
+            raise MXNetError(
+                f"operands could not be broadcast together with shapes {format_shape(first)} {format_shape(second)}"
+            )
+    return tuple(shape)
+
+
+def same_dtype(first: Node, second: Node, position: int = 1) -> DType:
+    """Return the common dtype of two operands, or raise MXNet's error: mixed dtypes are not converted."""
+    if first.dtype != second.dtype:
+        raise MXNetError(
+            f"Incompatible attr in node  at {position}-th input: expected {first.dtype}, got {second.dtype}. "
+            f"Convert one of them with astype."
+        )
+    return first.dtype
+
+
+@operator()
+def _broadcast(data: Array, *, shape: Shape) -> Array:
+    """Return the array repeated along size-one and new leading axes to a shape."""
+    return np.broadcast_to(data, shape)
+
+
+@_broadcast.infer
+def _(data: Node, *, shape: Shape) -> Spec:
+    if broadcast_shapes(data.shape, shape) != shape:
+        raise MXNetError(f"cannot broadcast {format_shape(data.shape)} to {format_shape(shape)}")
+    return shape, data.dtype
+
+
+@_broadcast.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return sum_to(out_grad, data.shape)
+
+
+@operator()
+def _sum_to(data: Array, *, shape: Shape) -> Array:
+    """Return the array summed over the axes along which ``shape`` would be repeated to give its shape."""
+    added = data.ndim - len(shape)
+    axes = (*range(added), *(axis + added for axis, extent in enumerate(shape) if extent != data.shape[axis + added]))
+    return np.sum(data, axis=axes, keepdims=True, dtype=data.dtype).reshape(shape)
+
+
+@_sum_to.infer
+def _(data: Node, *, shape: Shape) -> Spec:
+    return shape, data.dtype
+
+
+@_sum_to.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return broadcast(out_grad, data.shape)
+
+
+def broadcast(node: Node, shape: Shape) -> Node:
+    """Return the node repeated to a shape; the node itself where that changes nothing."""
+    return node if node.shape == shape else single(_broadcast.apply((node,), (shape,)))
+
+
+def sum_to(node: Node, shape: Shape) -> Node:
+    """Return the node summed down to a shape; the node itself where that changes nothing."""
+    return node if node.shape == shape else single(_sum_to.apply((node,), (shape,)))

@@ -1,0 +1,52 @@
+"""Comparisons and logic. Results are 0 and 1 in the dtype of the operands, as in MXNet; gradients are zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..operator import Array, Operator, nothing, register
+from .broadcasting import broadcast_shapes, same_dtype
+
+__all__ = ["equal", "greater", "greater_equal", "lesser", "lesser_equal", "logical_not", "not_equal"]
+
+
+def _infer(lhs: Any, rhs: Any) -> Any:
+    return broadcast_shapes(lhs.shape, rhs.shape), same_dtype(lhs, rhs)
+
+
+def _comparison(word: str, ufunc: Any, sentence: str) -> Operator:
+    def reference(lhs: Array, rhs: Array) -> Array:
+        return np.asarray(ufunc(lhs, rhs)).astype(lhs.dtype)
+
+    reference.__doc__ = f"Return 1 where {sentence}, else 0, with broadcasting."
+    return register(
+        Operator(
+            reference,
+            name=f"broadcast_{word}",
+            infer=_infer,
+            gradient=nothing,
+            with_scalars=word,
+            numpy=ufunc,
+        )
+    )
+
+
+equal = _comparison("equal", np.equal, "the operands are equal")
+not_equal = _comparison("not_equal", np.not_equal, "the operands differ")
+greater = _comparison("greater", np.greater, "lhs is greater than rhs")
+greater_equal = _comparison("greater_equal", np.greater_equal, "lhs is greater than or equal to rhs")
+lesser = _comparison("lesser", np.less, "lhs is less than rhs")
+lesser_equal = _comparison("lesser_equal", np.less_equal, "lhs is less than or equal to rhs")
+logical_and = _comparison("logical_and", np.logical_and, "both operands are nonzero")
+logical_or = _comparison("logical_or", np.logical_or, "at least one operand is nonzero")
+logical_xor = _comparison("logical_xor", np.logical_xor, "exactly one operand is nonzero")
+
+
+def _logical_not(data: Array) -> Array:
+    """Return 1 where the element is zero, else 0."""
+    return np.logical_not(data).astype(data.dtype)
+
+
+logical_not = register(Operator(_logical_not, name="logical_not", gradient=nothing, numpy=np.logical_not))

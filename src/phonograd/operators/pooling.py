@@ -1,0 +1,359 @@
+"""Pooling over one to three spatial axes: the largest element, the sum, the mean or a norm of each window.
+
+The sum over windows and its adjoint (which spreads a number over its window) are linear and each other's gradient; means
+and norms are written with them. The largest element has a primitive for its value and one for its position, so its
+gradient is a scatter to positions. All of them work axis by axis, because sums and maxima over a box can be taken along
+one axis after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from ..dtypes import INT64, DType
+from ..errors import MXNetError, format_shape
+from ..node import Node, Shape
+from ..operator import Array, Spec, composite, nothing, operator, single
+from .arithmetic import integer_power, maximum
+from .comparison import greater_equal, not_equal
+from .elementary import cbrt, sqrt
+from .primitives import embed, reshape_to, scatter_add, select
+from .structural import constant
+from .windows import check_floating, from_channels_first, to_channels_first, working_dtype
+
+__all__ = ["pooling", "window_sum"]
+
+
+# -- where windows meet the data, along one axis
+
+
+def _overlaps(size: int, width: int, step: int, border: int, count: int) -> Iterator[tuple[slice, slice]]:
+    """Yield for each position in a window: the windows that have data there, and those data."""
+    for offset in range(width):
+        first = max(0, -((offset - border) // step))
+        last = min(count, (size - 1 + border - offset) // step + 1)
+        if first < last:
+            start = first * step - border + offset
+            yield slice(first, last), slice(start, start + (last - first - 1) * step + 1, step)
+
+
+def _counts(size: int, width: int, step: int, border: int, count: int, include_pad: bool) -> Array:
+    """Return how many elements the mean of each window divides by; 1 for windows without any."""
+    start = np.arange(count) * step - border
+    end = np.minimum(start + width, size + border)
+    if not include_pad:
+        start, end = np.maximum(start, 0), np.minimum(end, size)
+    return np.maximum(end - start, 1)
+
+
+def _has_empty_windows(extent: Shape, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> bool:
+    for size, width, step, border, count in zip(extent, kernel, stride, pad, counts):
+        if size == 0 or width <= border or (count - 1) * step - border >= size:
+            return True
+    return False
+
+
+def _along(axis: int, part: slice) -> tuple[slice, ...]:
+    return (*(slice(None),) * axis, part)
+
+
+# -- sums over windows
+
+
+@operator(cost=lambda node: sum(node.parameters["kernel"]))
+def _window_sum(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
+    """Return the sum of each window over the spatial axes."""
+    out = data.astype(working_dtype(data.dtype), copy=False)
+    for axis, window in enumerate(zip(kernel, stride, pad, counts), 2):
+        size, width, count = out.shape[axis], window[0], window[3]
+        if count == 1 and window[2] == 0 and width >= size:
+            out = out.sum(axis=axis, keepdims=True)
+            continue
+        total = np.zeros((*out.shape[:axis], count, *out.shape[axis + 1 :]), out.dtype)
+        for windows, elements in _overlaps(size, *window):
+            total[_along(axis, windows)] += out[_along(axis, elements)]
+        out = total
+    return out.astype(data.dtype, copy=False)
+
+
+@_window_sum.infer
+def _(data: Node, *, counts: Shape) -> Spec:
+    return (*data.shape[:2], *counts), data.dtype
+
+
+@_window_sum.gradient
+def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape) -> Node:
+    return single(_window_spread.apply((out_grad,), (data.shape[2:], kernel, stride, pad)))
+
+
+@operator(cost=lambda node: sum(node.parameters["kernel"]))
+def _window_spread(data: Array, *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape) -> Array:
+    """Return zeros with each element added to all elements of its window: the adjoint of a sum over windows."""
+    out = data.astype(working_dtype(data.dtype), copy=False)
+    for axis, (size, *window) in enumerate(zip(extent, kernel, stride, pad), 2):
+        spread = np.zeros((*out.shape[:axis], size, *out.shape[axis + 1 :]), out.dtype)
+        for windows, elements in _overlaps(size, *window, out.shape[axis]):
+            spread[_along(axis, elements)] += out[_along(axis, windows)]
+        out = spread
+    return out.astype(data.dtype, copy=False)
+
+
+@_window_spread.infer
+def _(data: Node, *, extent: Shape) -> Spec:
+    return (*data.shape[:2], *extent), data.dtype
+
+
+@_window_spread.gradient
+def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape) -> Node:
+    return window_sum(out_grad, kernel, stride, pad, data.shape[2:])
+
+
+def window_sum(data: Node, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Node:
+    """Return the sum of each of ``counts`` windows along the spatial axes; what lies outside the data counts as zero."""
+    return single(_window_sum.apply((data,), (kernel, stride, pad, counts)))
+
+
+@operator(gradient=nothing)
+def _window_elements(
+    *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, counts: Shape, include_pad: bool, dtype: DType
+) -> Array:
+    """Return how many elements the mean of each window divides by, as an array of shape (1, 1, *counts)."""
+    out = np.ones((), np.int64)
+    for window in zip(extent, kernel, stride, pad, counts):
+        out = np.multiply.outer(out, _counts(*window, include_pad))
+    return out.astype(dtype)[None, None]
+
+
+@_window_elements.infer
+def _(*, counts: Shape, dtype: DType) -> Spec:
+    return (1, 1, *counts), dtype
+
+
+# -- the largest element of windows
+
+
+@operator(cost=lambda node: sum(node.parameters["kernel"]))
+def _window_max(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
+    """Return the largest element of each window; NaN counts as the lowest number, and so does an empty window."""
+    lowest = np.finfo(data.dtype).min
+    out = np.fmax(data, lowest)
+    for axis, window in enumerate(zip(kernel, stride, pad, counts), 2):
+        largest = np.full((*out.shape[:axis], window[3], *out.shape[axis + 1 :]), lowest, out.dtype)
+        for windows, elements in _overlaps(out.shape[axis], *window):
+            part = largest[_along(axis, windows)]
+            np.maximum(part, out[_along(axis, elements)], out=part)
+        out = largest
+    return out
+
+
+@_window_max.infer
+def _(data: Node, *, counts: Shape) -> Spec:
+    return (*data.shape[:2], *counts), data.dtype
+
+
+@_window_max.gradient
+def _(
+    out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape
+) -> Node:
+    position = single(_window_argmax.apply((data,), (kernel, stride, pad, counts)))
+    if _has_empty_windows(data.shape[2:], kernel, stride, pad, counts):
+        out_grad = select(greater_equal(position, 0), out_grad, 0)
+        position = maximum(position, 0)
+    return scatter_add(out_grad, position, data.shape)
+
+
+@operator(gradient=nothing, cost=lambda node: 2.0 * sum(node.parameters["kernel"]))
+def _window_argmax(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
+    """Return the flat position of the first largest element of each window, or -1 for a window without elements."""
+    best = np.fmax(data, np.finfo(data.dtype).min)
+    position = np.arange(data.size).reshape(data.shape)
+    # the first row with the largest element, and in it the first column: the last axis has to go first
+    for axis in range(data.ndim - 1, 1, -1):
+        window = (kernel[axis - 2], stride[axis - 2], pad[axis - 2], counts[axis - 2])
+        shape = (*best.shape[:axis], window[3], *best.shape[axis + 1 :])
+        largest, where = np.full(shape, -np.inf, data.dtype), np.full(shape, -1)
+        for windows, elements in _overlaps(best.shape[axis], *window):
+            candidate = best[_along(axis, elements)]
+            better = candidate > largest[_along(axis, windows)]
+            np.copyto(largest[_along(axis, windows)], candidate, where=better)
+            np.copyto(where[_along(axis, windows)], position[_along(axis, elements)], where=better)
+        best, position = largest, where
+    return position
+
+
+@_window_argmax.infer
+def _(data: Node, *, counts: Shape) -> Spec:
+    return (*data.shape[:2], *counts), INT64
+
+
+# -- the public operators
+
+
+def _pooled_counts(name: str, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, convention: str) -> Shape:
+    counts = []
+    for size, width, step, border in zip(extent, kernel, stride, pad):
+        if convention == "same":
+            counts.append(-(-size // step))
+            continue
+        if width > size + 2 * border:
+            raise MXNetError(
+                f"kernel size ({width}) exceeds input ({size} padded to {size + 2 * border}) in operator {name}: "
+                f"kernel {format_shape(kernel)}, input {format_shape(extent)}"
+            )
+        free = size + 2 * border - width
+        counts.append((-(-free // step) if convention == "full" else free // step) + 1)
+    return tuple(counts)
+
+
+def _complete(name: str, word: str, spatial: int, value: Shape, default: int) -> Shape:
+    if not value:
+        return (default,) * spatial
+    if len(value) != spatial:
+        raise MXNetError(
+            f"{word} {format_shape(value)} must have {spatial} entries, one per spatial axis of the data, "
+            f"in operator {name}"
+        )
+    if min(value) < (0 if word == "pad" else 1):
+        raise MXNetError(
+            f"value {format_shape(value)}for Parameter {word} is invalid, the input shape must be nonzero in all "
+            f"dimensions, in operator {name}"
+            if word != "pad"
+            else f"value {format_shape(value)} for Parameter pad must not be negative, in operator {name}"
+        )
+    return value
+
+
+def _check_data(name: str, data: Node, layout: str | None, least: int = 3) -> None:
+    if not least <= data.ndim <= 5:
+        raise MXNetError(
+            "Input data should be  3D in (batch, channel, x) Or 4D in (batch, channel, y, x)  Or 5D in (batch, channel, "
+            f"d, y, x): operator {name} got data of shape {format_shape(data.shape)}"
+        )
+    if layout is not None and len(layout) != data.ndim:
+        raise MXNetError(
+            f"Need {data.ndim - 2}D layout: operator {name} got layout {layout!r} with data of shape "
+            f"{format_shape(data.shape)}"
+        )
+    check_floating(name, data.dtype)
+
+
+class _Window:
+    """The checked window of one call of Pooling on data with channels second."""
+
+    def __init__(
+        self, name: str, data: Node, kernel: Shape, stride: Shape, pad: Shape, convention: str, global_pool: bool
+    ) -> None:
+        self.extent = data.shape[2:]
+        spatial = len(self.extent)
+        if global_pool:
+            self.kernel, self.stride, self.pad = self.extent, (1,) * spatial, (0,) * spatial
+            self.counts = (1,) * spatial
+            return
+        if len(kernel) != spatial:
+            raise MXNetError(
+                f"{len(kernel)}D pooling not supported: operator {name} needs a kernel with {spatial} entries for data "
+                f"of shape {format_shape(data.shape)}, got {format_shape(kernel)} (or global_pool=True)"
+            )
+        self.kernel = _complete(name, "kernel", spatial, kernel, 1)
+        self.stride = _complete(name, "stride", spatial, stride, 1)
+        self.pad = _complete(name, "pad", spatial, pad, 0)
+        if convention == "same" and any(self.pad):
+            raise MXNetError(
+                f"Same pooling convention disables the use of pad parameter: operator {name} got pad "
+                f"{format_shape(pad)}"
+            )
+        self.counts = _pooled_counts(name, self.extent, self.kernel, self.stride, self.pad, convention)
+
+    def sum(self, data: Node) -> Node:
+        return window_sum(data, self.kernel, self.stride, self.pad, self.counts)
+
+    def max(self, data: Node) -> Node:
+        return single(_window_max.apply((data,), (self.kernel, self.stride, self.pad, self.counts)))
+
+    def mean(self, data: Node, include_pad: bool) -> Node:
+        window = (self.extent, self.kernel, self.stride, self.pad, self.counts)
+        sizes = [set(_counts(*axis, include_pad).tolist()) for axis in zip(*window)]
+        if all([len(size) == 1 for size in sizes]):
+            return self.sum(data) / float(math.prod([size.pop() for size in sizes]))
+        return self.sum(data) / single(_window_elements.apply((), (*window, include_pad, data.dtype)))
+
+    def norm(self, data: Node, power: int) -> Node:
+        if power == 1:
+            return self.sum(data)
+        total = self.sum(integer_power(data, power))
+        nonzero = not_equal(total, 0)
+        # roots have no derivative at zero: there the gradient is zero
+        root = (sqrt if power == 2 else cbrt)(select(nonzero, total, 1))
+        return select(nonzero, root, 0)
+
+
+@composite(name="Pooling")
+def pooling(
+    data: Node,
+    *,
+    kernel: Shape = (),
+    pool_type: Literal["avg", "lp", "max", "sum"] = "max",
+    global_pool: bool = False,
+    cudnn_off: bool = False,
+    pooling_convention: Literal["full", "same", "valid"] = "valid",
+    stride: Shape = (),
+    pad: Shape = (),
+    p_value: int | None = None,
+    count_include_pad: bool | None = None,
+    layout: Literal["NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC"] | None = None,
+) -> Node:
+    """Return the largest element, mean, sum or norm of each window of images with one to three spatial axes.
+
+    Along an axis of size n there are ``(n + 2 * pad - kernel) // stride + 1`` windows; the convention ``full`` rounds
+    up instead of down, and ``same`` makes ``ceil(n / stride)`` windows that begin inside the data. ``global_pool`` takes
+    one window over everything. Means count padding unless ``count_include_pad`` is False. ``lp`` is the root of the sum
+    of powers, with ``p_value`` 1, 2 or 3. Among equal elements the first is the largest: its gradient is the window's.
+    """
+    _check_data("Pooling", data, layout)
+    images = to_channels_first(data, layout)
+    window = _Window("Pooling", images, kernel, stride, pad, pooling_convention, global_pool)
+    if pool_type == "max":
+        out = window.max(images)
+    elif pool_type == "sum":
+        out = window.sum(images)
+    elif pool_type == "avg":
+        out = window.mean(images, count_include_pad is not False)
+    else:
+        if p_value not in (1, 2, 3):
+            raise MXNetError(
+                f"p value of {p_value} is not supported yet: operator Pooling with pool_type='lp' needs p_value 1, 2 or 3"
+            )
+        out = window.norm(images, p_value)
+    return from_channels_first(out, layout)
+
+
+@composite(name="Pooling_v1")
+def pooling_v1(
+    data: Node,
+    *,
+    kernel: Shape = (),
+    pool_type: Literal["avg", "max", "sum"] = "max",
+    global_pool: bool = False,
+    pooling_convention: Literal["full", "valid"] = "valid",
+    stride: Shape = (),
+    pad: Shape = (),
+) -> Node:
+    """Return the largest element, mean or sum of each window, as early versions of MXNet did.
+
+    Unlike in ``Pooling``, padding takes part in maxima as zeros, and means always divide by the size of the kernel.
+    """
+    _check_data("Pooling_v1", data, None, 4)
+    if not global_pool and any(pad) and pool_type == "max" and len(pad) == data.ndim - 2:
+        begin = (0, 0, *pad)
+        end = tuple([start + size for start, size in zip(begin, data.shape)])
+        data = embed(data, tuple([start + stop for start, stop in zip(begin, end)]), begin, end)
+        pad = ()
+    window = _Window("Pooling_v1", data, kernel, stride, pad, pooling_convention, global_pool)
+    if pool_type == "max":
+        return window.max(data)
+    total = window.sum(data)
+    return total if pool_type == "sum" else total / float(math.prod(window.kernel))

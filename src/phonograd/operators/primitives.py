@@ -1,0 +1,277 @@
+"""The building blocks that gradients are written with: plain NumPy semantics, none of MXNet's special cases.
+
+Each has a gradient made of the others, so they are closed under differentiation:
+
+===========================  ====================================================================
+``reshape_to(x, shape)``     the same elements in another shape (no codes)
+``permute(x, axes)``         axes in another order
+``matmul(a, b)``             matrix products over the last two axes; leading axes are equal
+``select(c, x, y)``          x where c is nonzero, else y (broadcasting)
+``gather(x, index)``         elements of x at flat positions; index is an int64 node of any shape
+``scatter_add(v, index, s)``  zeros of shape s with v added at flat positions (gather's adjoint)
+``slice_step(x, ...)``       x[begin:end:step] with explicit positive bounds on every axis
+``embed(v, ...)``            zeros of a shape with v written at x[begin:end:step] (slice's adjoint)
+``cast(x, dtype)``           another dtype, truncating as C does
+===========================  ====================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import DType
+from ..node import Node, Shape
+from ..operator import Array, Spec, operator, single
+from .broadcasting import broadcast_shapes, sum_to
+
+__all__ = [
+    "cast",
+    "embed",
+    "gather",
+    "matmul",
+    "permute",
+    "reshape_to",
+    "scatter_add",
+    "select",
+    "slice_step",
+    "swap_last",
+]
+
+
+@operator()
+def _reshape(data: Array, *, shape: Shape) -> Array:
+    """Return the same elements in another shape."""
+    return data.reshape(shape)
+
+
+@_reshape.infer
+def _(data: Node, *, shape: Shape) -> Spec:
+    assert data.size == int(np.prod(shape, dtype=np.int64)), (data, shape)
+    return shape, data.dtype
+
+
+@_reshape.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return reshape_to(out_grad, data.shape)
+
+
+def reshape_to(node: Node, shape: Shape) -> Node:
+    """Return the node in another shape."""
+    if node.shape == shape:
+        return node
+    if node.operator is _reshape:
+        return reshape_to(node.inputs[0], shape)
+    return single(_reshape.apply((node,), (shape,)))
+
+
+@operator()
+def _permute(data: Array, *, axes: Shape) -> Array:
+    """Return the array with its axes in another order."""
+    return np.transpose(data, axes)
+
+
+@_permute.infer
+def _(data: Node, *, axes: Shape) -> Spec:
+    return tuple([data.shape[axis] for axis in axes]), data.dtype
+
+
+@_permute.gradient
+def _(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
+    return permute(out_grad, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+
+
+def permute(node: Node, axes: Shape) -> Node:
+    """Return the node with its axes in another order."""
+    return node if axes == tuple(range(node.ndim)) else single(_permute.apply((node,), (axes,)))
+
+
+def swap_last(node: Node) -> Node:
+    """Return the node with its last two axes exchanged."""
+    last = node.ndim - 1
+    return permute(node, (*range(last - 1), last, last - 1))
+
+
+@operator(cost=lambda node: 2.0 * node.size * node.inputs[0].shape[-1])
+def _matmul(lhs: Array, rhs: Array) -> Array:
+    """Return matrix products over the last two axes."""
+    return np.matmul(lhs, rhs)
+
+
+@_matmul.infer
+def _(lhs: Node, rhs: Node) -> Spec:
+    assert lhs.shape[:-2] == rhs.shape[:-2] and lhs.shape[-1] == rhs.shape[-2], (lhs, rhs)
+    assert lhs.dtype == rhs.dtype, (lhs, rhs)
+    return (*lhs.shape[:-1], rhs.shape[-1]), lhs.dtype
+
+
+@_matmul.gradient
+def _(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node, Node]:
+    return matmul(out_grad, swap_last(rhs)), matmul(swap_last(lhs), out_grad)
+
+
+def matmul(lhs: Node, rhs: Node) -> Node:
+    """Return matrix products over the last two axes; leading axes must be equal."""
+    return single(_matmul.apply((lhs, rhs), ()))
+
+
+@operator()
+def _select(condition: Array, x: Array, y: Array) -> Array:
+    """Return x where the condition is nonzero, else y, with broadcasting."""
+    return np.where(condition != 0, x, y)
+
+
+@_select.infer
+def _(condition: Node, x: Node, y: Node) -> Spec:
+    assert x.dtype == y.dtype, (x, y)
+    return broadcast_shapes(condition.shape, broadcast_shapes(x.shape, y.shape)), x.dtype
+
+
+@_select.gradient
+def _(out_grad: Node, out: Node, condition: Node, x: Node, y: Node) -> tuple[None, Node, Node]:
+    return (
+        None,
+        sum_to(select(condition, out_grad, 0), x.shape),
+        sum_to(select(condition, 0, out_grad), y.shape),
+    )
+
+
+def select(condition: Node, x: Node | float, y: Node | float) -> Node:
+    """Return x where the condition is nonzero, else y; one of x and y may be a number."""
+    dtype = x.dtype if isinstance(x, Node) else y.dtype  # type: ignore[union-attr]
+    constant = Node.arithmetic["constant"]
+    first = x if isinstance(x, Node) else constant(x, dtype)
+    second = y if isinstance(y, Node) else constant(y, dtype)
+    return single(_select.apply((condition, first, second), ()))
+
+
+@operator()
+def _gather(data: Array, index: Array) -> Array:
+    """Return the elements at flat positions."""
+    return data.reshape(-1)[index]
+
+
+@_gather.infer
+def _(data: Node, index: Node) -> Spec:
+    assert index.dtype == np.int64, index
+    return index.shape, data.dtype
+
+
+@_gather.gradient
+def _(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Node, None]:
+    return scatter_add(out_grad, index, data.shape), None
+
+
+@operator()
+def _scatter_add(data: Array, index: Array, *, shape: Shape) -> Array:
+    """Return zeros with the elements of data added at flat positions, in order."""
+    size = int(np.prod(shape, dtype=np.int64))
+    if data.dtype == np.float64 or data.dtype == np.float32:
+        # bincount adds in order, in double precision: far faster than add.at and at least as exact
+        return np.bincount(index.reshape(-1), data.reshape(-1), size).astype(data.dtype).reshape(shape)
+    out = np.zeros(size, data.dtype)
+    np.add.at(out, index.reshape(-1), data.reshape(-1))
+    return out.reshape(shape)
+
+
+@_scatter_add.infer
+def _(data: Node, index: Node, *, shape: Shape) -> Spec:
+    assert index.dtype == np.int64 and index.shape == data.shape, (data, index)
+    return shape, data.dtype
+
+
+@_scatter_add.gradient
+def _(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Node, None]:
+    return gather(out_grad, index), None
+
+
+def gather(data: Node, index: Node) -> Node:
+    """Return the elements of ``data`` at flat positions; the result has the shape of ``index`` (int64)."""
+    return single(_gather.apply((data, index), ()))
+
+
+def scatter_add(data: Node, index: Node, shape: Shape) -> Node:
+    """Return zeros of a shape with ``data`` added at flat positions."""
+    return single(_scatter_add.apply((data, index), (shape,)))
+
+
+def _slices(begin: Shape, end: Shape, step: Shape) -> tuple[slice, ...]:
+    # a negative step that runs down to element 0 has end -1, which NumPy would read as the last element
+    return tuple([slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)])
+
+
+def _slice_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
+    return tuple([len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True)])
+
+
+@operator()
+def _slice_step(data: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
+    """Return data[begin:end:step] over all axes; bounds are explicit, end is -1 to include 0 with a negative step."""
+    return data[_slices(begin, end, step)]
+
+
+@_slice_step.infer
+def _(data: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec:
+    return _slice_shape(begin, end, step), data.dtype
+
+
+@_slice_step.gradient
+def _(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
+    return embed(out_grad, data.shape, begin, end, step)
+
+
+@operator()
+def _embed(data: Array, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Array:
+    """Return zeros of a shape with data written at [begin:end:step]."""
+    out = np.zeros(shape, data.dtype)
+    out[_slices(begin, end, step)] = data
+    return out
+
+
+@_embed.infer
+def _(data: Node, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Spec:
+    assert _slice_shape(begin, end, step) == data.shape, (data, begin, end, step)
+    return shape, data.dtype
+
+
+@_embed.gradient
+def _(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
+    return slice_step(out_grad, begin, end, step)
+
+
+def slice_step(data: Node, begin: Shape, end: Shape, step: Shape | None = None) -> Node:
+    """Return data[begin:end:step] with explicit bounds for every axis."""
+    step = step or (1,) * data.ndim
+    if _slice_shape(begin, end, step) == data.shape and all(s == 1 for s in step):
+        return data
+    return single(_slice_step.apply((data,), (begin, end, step)))
+
+
+def embed(data: Node, shape: Shape, begin: Shape, end: Shape, step: Shape | None = None) -> Node:
+    """Return zeros of a shape with ``data`` written at [begin:end:step]."""
+    return single(_embed.apply((data,), (shape, begin, end, step or (1,) * len(shape))))
+
+
+@operator()
+def _cast(data: Array, *, dtype: DType) -> Array:
+    """Return the array in another dtype; floats become integers by truncation and wrap as in C."""
+    if data.dtype.kind == "f" and dtype == np.uint8:
+        return data.astype(np.int64).astype(dtype)
+    return data.astype(dtype)
+
+
+@_cast.infer
+def _(data: Node, *, dtype: DType) -> Spec:
+    return data.shape, dtype
+
+
+@_cast.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return cast(out_grad, data.dtype)
+
+
+def cast(node: Node, dtype: Any) -> Node:
+    """Return the node in another dtype."""
+    dtype = np.dtype(dtype)
+    return node if node.dtype == dtype else single(_cast.apply((node,), (dtype,)))

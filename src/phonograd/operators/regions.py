@@ -1,0 +1,132 @@
+"""Reading and writing rectangular and contiguous parts of an array: what indexing by numbers and slices is made of.
+
+=================================  ==================================================================================
+``assign_step(x, v, ...)``         x with x[begin:end:step] replaced by v (broadcast to that region)
+``assign_flat(x, v, start)``       x with the flat range start : start + v.size replaced: a write through a view
+``view_flat(x, start, shape)``     the flat range as an array of a shape: what a view reads from its base
+=================================  ==================================================================================
+
+Bounds are explicit, as :func:`~phonograd.operators.primitives.slice_step` has them; :func:`bounds` makes them from what
+Python's slices may leave out. Nothing is ever overwritten: an assignment is a new value, so that what was read before
+stays what it was, and both the base and the value have gradients of every order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ..node import Node, Shape
+from ..operator import Array, Spec, composite, operator, single
+from .broadcasting import broadcast, broadcast_shapes, sum_to
+from .primitives import reshape_to, slice_step
+from .structural import constant
+
+__all__ = ["assign_flat", "assign_step", "bounds", "region_shape", "view_flat"]
+
+
+def bounds(slices: Iterable[slice], shape: Shape) -> tuple[Shape, Shape, Shape]:
+    """Return begin, end and step with every bound explicit, for one slice per leading axis of a shape.
+
+    Axes without a slice are taken whole. An end of -1 stands for "down to and including 0", and nothing selected is
+    0:0:1.
+
+    >>> bounds([slice(None, None, -1), slice(1, 99)], (3, 4, 5))
+    ((2, 1, 0), (-1, 4, 5), (-1, 1, 1))
+    """
+    begin, end, step = [0] * len(shape), list(shape), [1] * len(shape)
+    for axis, part in enumerate(slices):
+        first, stop, stride = part.indices(shape[axis])
+        count = len(range(first, stop, stride))
+        if count == 0:
+            first, stop, stride = 0, 0, 1
+        elif count == 1:
+            stop, stride = first + 1, 1
+        begin[axis], end[axis], step[axis] = first, stop, stride
+    return tuple(begin), tuple(end), tuple(step)
+
+
+def region_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
+    """Return the shape of x[begin:end:step]."""
+    return tuple([len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True)])
+
+
+@operator()
+def _assign_step(data: Array, value: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
+    """Return the array with the region [begin:end:step] replaced by a value that broadcasts to it."""
+    out = data.copy()
+    region = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
+    # the Ellipsis makes an array of no axes assignable too
+    out[(*region, ...)] = value
+    return out
+
+
+@_assign_step.infer
+def _(data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec:
+    assert data.dtype == value.dtype, (data, value)
+    region = region_shape(begin, end, step)
+    assert broadcast_shapes(value.shape, region) == region, (value, region)
+    return data.shape, data.dtype
+
+
+@_assign_step.gradient
+def _(
+    out_grad: Node, out: Node, data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape
+) -> tuple[Node, Node]:
+    kept = assign_step(out_grad, constant(0, out_grad.dtype), begin, end, step)
+    return kept, sum_to(slice_step(out_grad, begin, end, step), value.shape)
+
+
+def assign_step(data: Node, value: Node, begin: Shape, end: Shape, step: Shape | None = None) -> Node:
+    """Return ``data`` with data[begin:end:step] replaced by ``value``, which broadcasts to that region."""
+    step = step or (1,) * data.ndim
+    region = region_shape(begin, end, step)
+    if 0 in region:
+        return data
+    if region == data.shape and all([s == 1 for s in step]):
+        return broadcast(value, data.shape)
+    return single(_assign_step.apply((data, value), (begin, end, step)))
+
+
+@composite()
+def _assign_flat(data: Node, value: Node, *, start: int) -> Node:
+    """Return the array with a contiguous flat range replaced by the elements of a value."""
+    line = reshape_to(data, (data.size,))
+    piece = reshape_to(value, (value.size,))
+    return reshape_to(assign_step(line, piece, (start,), (start + value.size,)), data.shape)
+
+
+def assign_flat(data: Node, value: Node, start: int) -> Node:
+    """Return ``data`` with the flat range of value.size elements from ``start`` on replaced by those of ``value``."""
+    assert 0 <= start <= data.size - value.size, (data, value, start)
+    if value.size == 0:
+        return data
+    if value.size == data.size:
+        return reshape_to(value, data.shape)
+    return single(_assign_flat.apply((data, value), (start,)))
+
+
+@composite()
+def _view_flat(data: Node, *, start: int, shape: Shape) -> Node:
+    """Return a contiguous flat range of the array as an array of a shape."""
+    size = math.prod(shape)
+    # what was written into another part of the base cannot be seen here, and what was written exactly here is the value
+    while data.call is not None and data.call[0] is _assign_flat:
+        base, value = data.call[1]
+        written = data.call[2][0]
+        if (written, value.size) == (start, size):
+            return reshape_to(value, shape)
+        if written < start + size and start < written + value.size:
+            break
+        data = base
+    line = reshape_to(data, (data.size,))
+    return reshape_to(slice_step(line, (start,), (start + size,)), shape)
+
+
+def view_flat(data: Node, start: int, shape: Shape) -> Node:
+    """Return the flat range of ``data`` from ``start`` on as an array of a shape."""
+    size = math.prod(shape)
+    assert 0 <= start <= data.size - size, (data, start, shape)
+    if size == data.size:
+        return reshape_to(data, shape)
+    return single(_view_flat.apply((data,), (start, shape)))

@@ -1,0 +1,213 @@
+"""The softmax family: exponentials along an axis, divided by their sum.
+
+``_softmax`` and ``_log_softmax`` are the two primitives; everything users call is written with them. Both subtract the
+maximum first, so nothing overflows, and compute float16 in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from ..dtypes import DType, is_floating
+from ..errors import MXNetError, format_shape
+from ..node import Node, Shape
+from ..operator import Array, Spec, composite, operator, single
+from .broadcasting import sum_to
+from .elementary import exp
+from .primitives import cast, select
+
+__all__ = ["demand_floating", "log_softmax_along", "position_of_axis", "softmax_along"]
+
+
+def position_of_axis(axis: int, ndim: int, name: str) -> int:
+    """Return an axis counted from the front, or raise MXNet's error naming the operator."""
+    if not -ndim <= axis < ndim:
+        raise MXNetError(f"axis {axis} exceeds the input dimension of {ndim} in operator {name}")
+    return axis % ndim
+
+
+def demand_floating(dtype: DType, name: str) -> None:
+    """Raise MXNet's error where an operator gets integers or truth values."""
+    if not is_floating(dtype):
+        raise MXNetError(
+            f"This operation only support floating point types, not {dtype} in operator {name}. "
+            f"Convert the array first, for example with astype('float32')."
+        )
+
+
+def reduced_shape(shape: Shape, axis: int) -> Shape:
+    """Return the shape with extent 1 along an axis."""
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+def _wide(data: Array) -> Array:
+    """Return the array in the precision to compute with: float16 becomes float32."""
+    return data.astype(np.float32) if data.dtype == np.float16 else data
+
+
+@operator(cost=14)
+def _softmax(data: Array, *, axis: int) -> Array:
+    """Return exponentials divided by their sum along an axis."""
+    if data.size == 0:
+        return data
+    shifted = _wide(data) - _wide(data.max(axis=axis, keepdims=True))
+    powers = np.exp(shifted)
+    return (powers / powers.sum(axis=axis, keepdims=True)).astype(data.dtype, copy=False)
+
+
+@_softmax.gradient
+def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
+    inner = out_grad * out
+    return inner - out * sum_to(inner, reduced_shape(out.shape, axis))
+
+
+@operator(cost=14)
+def _log_softmax(data: Array, *, axis: int) -> Array:
+    """Return the logarithm of the softmax along an axis, exact where the softmax itself would round to 0 or 1."""
+    if data.size == 0:
+        return data
+    shifted = _wide(data) - _wide(data.max(axis=axis, keepdims=True))
+    return (shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))).astype(data.dtype, copy=False)
+
+
+@_log_softmax.gradient
+def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
+    return out_grad - exp(out) * sum_to(out_grad, reduced_shape(out.shape, axis))
+
+
+def softmax_along(node: Node, axis: int) -> Node:
+    """Return the softmax of a node along an axis (counted from the front)."""
+    return single(_softmax.apply((node,), (axis,)))
+
+
+def log_softmax_along(node: Node, axis: int) -> Node:
+    """Return the logarithm of the softmax of a node along an axis (counted from the front)."""
+    return single(_log_softmax.apply((node,), (axis,)))
+
+
+@operator(
+    infer=lambda length, *, shape, axis: (shape, np.dtype(np.bool_)),
+    gradient=lambda out_grad, out, length: None,
+)
+def _within_length(length: Array, *, shape: Shape, axis: int) -> Array:
+    """Return which positions along an axis lie before the length given for each of the other positions."""
+    extent = np.arange(shape[axis]).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+    return np.broadcast_to(extent < np.expand_dims(length, axis), shape)
+
+
+def _prepare(
+    data: Node, name: str, axis: int, temperature: float | None, dtype: DType | None, sign: float = 1.0
+) -> tuple[Node, int, DType]:
+    """Return the scaled argument in the precision to compute with, the axis from the front, and the result's dtype."""
+    demand_floating(data.dtype, name)
+    result = data.dtype if dtype is None else dtype
+    if not is_floating(result):
+        raise MXNetError(
+            f"Invalid Input: '{result}', valid values are: {{None, 'float16', 'float32', 'float64'}}, "
+            f'in operator {name}(name="", dtype="{result}")'
+        )
+    data = cast(data, np.promote_types(data.dtype, result))
+    factor = sign if temperature is None else sign / temperature if temperature else float("nan")
+    return data if factor == 1 else data * factor, position_of_axis(axis, data.ndim, name), result
+
+
+@composite(method=True)
+def softmax(
+    data: Node,
+    length: Node | None = None,
+    *,
+    axis: int = -1,
+    temperature: float | None = None,
+    dtype: DType | None = None,
+    use_length: bool | None = False,
+) -> Node:
+    """Return the softmax along an axis: positive numbers that sum to 1.
+
+    Parameters
+    ----------
+    data
+        The array.
+    length
+        Number of leading positions along the axis that take part, for each of the other positions; the rest is 0.
+        An integer array, given together with ``use_length=True``.
+    axis
+        The axis that sums to 1.
+    temperature
+        Divides the array first: above 1 the result is flatter, below 1 sharper.
+    dtype
+        Type of the result; default: that of the array.
+    use_length
+        Whether ``length`` is given.
+    """
+    if (length is not None) != bool(use_length):
+        expected, got = (2, 1) if use_length else (1, 2)
+        raise MXNetError(
+            f"Operator softmax expects {expected} inputs, but got {got} instead. Pass length together with "
+            f"use_length=True."
+        )
+    argument, position, result = _prepare(data, "softmax", axis, temperature, dtype)
+    if length is None:
+        return cast(softmax_along(argument, position), result)
+    if length.dtype.kind not in "iu":
+        raise MXNetError(f"This operation only support integer types, not {length.dtype} in operator softmax (length)")
+    expected_shape = data.shape[:position] + data.shape[position + 1 :]
+    if length.shape != expected_shape:
+        raise MXNetError(
+            f"Shape inconsistent, Provided = {format_shape(length.shape)}, inferred shape="
+            f"{format_shape(expected_shape)} in operator softmax: length has the shape of data without axis {axis}"
+        )
+    valid = single(_within_length(length, shape=data.shape, axis=position))
+    # half of the largest number: its difference to any ordinary logit is finite and its exponential zero
+    lowest = -float(np.finfo(argument.dtype).max) / 2
+    soft = softmax_along(select(valid, argument, lowest), position)
+    return cast(select(valid, soft, 0), result)
+
+
+@composite(method=True)
+def softmin(
+    data: Node,
+    *,
+    axis: int = -1,
+    temperature: float | None = None,
+    dtype: DType | None = None,
+    use_length: bool | None = False,
+) -> Node:
+    """Return the softmax of the negative array along an axis."""
+    _refuse_length("softmin", use_length)
+    argument, position, result = _prepare(data, "softmin", axis, temperature, dtype, sign=-1.0)
+    return cast(softmax_along(argument, position), result)
+
+
+@composite(method=True)
+def log_softmax(
+    data: Node,
+    *,
+    axis: int = -1,
+    temperature: float | None = None,
+    dtype: DType | None = None,
+    use_length: bool | None = False,
+) -> Node:
+    """Return the logarithm of the softmax along an axis, without loss of precision."""
+    _refuse_length("log_softmax", use_length)
+    argument, position, result = _prepare(data, "log_softmax", axis, temperature, dtype)
+    return cast(log_softmax_along(argument, position), result)
+
+
+def _refuse_length(name: str, use_length: bool | None) -> None:
+    if use_length:
+        raise MXNetError(f"Operator {name} takes no length: use_length=True works with softmax only")
+
+
+@composite()
+def SoftmaxActivation(data: Node, *, mode: Literal["channel", "instance"] = "instance") -> Node:
+    """Return the softmax along the last axis, or in mode ``channel`` along axis 1."""
+    demand_floating(data.dtype, "SoftmaxActivation")
+    if mode == "channel" and data.ndim < 3:
+        raise MXNetError(
+            f"Input need to have a least 3 dimensions when mode=channel, got {format_shape(data.shape)} in operator "
+            f"SoftmaxActivation"
+        )
+    axis = 1 if mode == "channel" else -1
+    return softmax_along(data, position_of_axis(axis, data.ndim, "SoftmaxActivation"))

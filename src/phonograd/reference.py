@@ -1,0 +1,112 @@
+"""The reference executor: evaluates nodes with NumPy, one operator at a time. It defines what every operator means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .errors import MXNetError
+from .node import Node
+from .operator import Array
+from .operators.structural import LEAF
+
+__all__ = ["Program", "evaluate"]
+
+
+class Program:
+    """The steps that compute some nodes from leaves and from values that are there already.
+
+    Values live in a list of slots: first the inputs, then one slot per step. Slots are emptied after their last use,
+    except those that are kept.
+    """
+
+    __slots__ = ("inputs", "kept", "steps", "width")
+
+    def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
+        wanted = [resolve(node) for node in targets]
+        order = _order(wanted, available)
+        slots: dict[Node, int] = {}
+        #: nodes whose values are passed in: leaves and what is available
+        self.inputs = tuple([node for node in order if node.operator is LEAF or available(node)])
+        for node in self.inputs:
+            slots[node] = len(slots)
+        computed = [node for node in order if node not in slots]
+        for node in computed:
+            slots[node] = len(slots)
+        kept = computed if keep_all else [node for node in dict.fromkeys(wanted) if node not in self.inputs]
+        #: (node, slot) of every value to hand back
+        self.kept = [(node, slots[node]) for node in kept if node.outputs is None]
+        self.width = len(slots)
+        self.steps = _steps(computed, slots, {node for node, _ in self.kept})
+
+    def run(self, inputs: list[Any]) -> list[Array]:
+        """Return the kept values, computed from the values of ``inputs``."""
+        values: list[Any] = inputs + [None] * (self.width - len(inputs))
+        with np.errstate(all="ignore"):
+            for function, sources, slot, done, node in self.steps:
+                try:
+                    values[slot] = function(*[values[source] for source in sources])
+                except Exception as error:
+                    raise located(error, node) from error
+                for last in done:
+                    values[last] = None
+        return [values[slot] for _, slot in self.kept]
+
+
+def located(error: Exception, node: Node) -> Exception:
+    """Return the error with operator and source line added, of the same type where Python allows it."""
+    text = f"{error}\n  in operator {node.operator.name}"
+    if node.origin:
+        text += f", called at {node.where()}"
+    kind = type(error) if isinstance(error, (MXNetError, IndexError, ValueError)) else MXNetError
+    return kind(text)
+
+
+def resolve(node: Node) -> Node:
+    """Return the node whose value a node has: itself, unless it only passes another node's value through."""
+    while node.operator.is_view:
+        node = node.inputs[0]
+    return node
+
+
+def _order(wanted: list[Node], available: Callable[[Node], bool]) -> list[Node]:
+    found: set[Node] = set()
+    stack = list(wanted)
+    while stack:
+        node = stack.pop()
+        if node in found:
+            continue
+        found.add(node)
+        if node.operator is not LEAF and not available(node):
+            for source in node.inputs:
+                source = resolve(source)
+                if source not in found:
+                    stack.append(source)
+    return sorted(found, key=lambda node: node.serial)
+
+
+def _steps(computed: list[Node], slots: dict[Node, int], kept: set[Node]) -> list[Any]:
+    steps: list[Any] = []
+    last_use: dict[int, int] = {}
+    for index, node in enumerate(computed):
+        sources = tuple([slots[resolve(source)] for source in node.inputs])
+        steps.append([node.operator.reference(node.attributes), sources, slots[node], (), node])
+        for source in sources:
+            last_use[source] = index
+    keep = {slots[node] for node in kept}
+    done: dict[int, list[int]] = {}
+    for slot, index in last_use.items():
+        if slot not in keep:
+            done.setdefault(index, []).append(slot)
+    for index, freed in done.items():
+        steps[index][3] = tuple(freed)
+    return [tuple(step) for step in steps]
+
+
+def evaluate(targets: list[Node], bindings: Mapping[Node, Array]) -> list[Array]:
+    """Return the values of nodes, given the values of all leaves below them."""
+    program = Program(targets, lambda node: node in bindings)
+    results = dict(zip([node for node, _ in program.kept], program.run([bindings[n] for n in program.inputs]), strict=True))
+    return [bindings[resolve(t)] if resolve(t) in bindings else results[resolve(t)] for t in targets]

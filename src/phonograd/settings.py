@@ -1,0 +1,92 @@
+"""Settings: one frozen record of everything that can be tuned, read from PHONOGRAD_* variables once.
+
+>>> from phonograd import settings
+>>> settings.current().executor
+'reference'
+>>> with settings.override(executor="native"):
+...     settings.current().executor
+'native'
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .errors import nearest
+
+__all__ = ["Settings", "current", "override", "update"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that can be tuned; each field is read from ``PHONOGRAD_<FIELD>``."""
+
+    executor: str = "reference"
+    """'reference' evaluates with NumPy; 'native' compiles fused kernels for the operators that have a lowering."""
+    naive: bool = False
+    """Evaluate every operator as it is called (also ``MXNET_ENGINE_TYPE=NaiveEngine``): slower, for debugging."""
+    pending_limit: int = 20_000
+    """New expressions a thread may have pending outside of recording before they are evaluated."""
+    node_limit: int = 400_000
+    """Interned expressions to keep before the least recently used ones are dropped."""
+    plan_limit: int = 2_000
+    """Plans to keep before the least recently used ones are dropped."""
+    anomaly_lines: bool = True
+    """Remember the source line that first made each expression, for error messages."""
+
+
+def _from_environment() -> Settings:
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Settings):
+        text = os.environ.get("PHONOGRAD_" + field.name.upper())
+        if text is None:
+            continue
+        kind = type(field.default)
+        try:
+            values[field.name] = text.lower() in ("1", "true", "yes", "on") if kind is bool else kind(text)
+        except ValueError as error:
+            raise ValueError(f"PHONOGRAD_{field.name.upper()}={text!r} is not a valid {kind.__name__}") from error
+    if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
+        values.setdefault("naive", True)
+    return _checked(Settings(**values))
+
+
+def _checked(settings: Settings) -> Settings:
+    if settings.executor not in ("reference", "native"):
+        raise ValueError(f"executor must be 'reference' or 'native', not {settings.executor!r}")
+    return settings
+
+
+_current = _from_environment()
+
+
+def current() -> Settings:
+    """Return the settings in force."""
+    return _current
+
+
+def update(**changes: Any) -> Settings:
+    """Change settings for the whole process and return the previous ones."""
+    global _current
+    names = [field.name for field in dataclasses.fields(Settings)]
+    for name in changes:
+        if name not in names:
+            raise TypeError(f"there is no setting {name!r}{nearest(name, names)}; settings are {', '.join(names)}")
+    previous = _current
+    _current = _checked(dataclasses.replace(_current, **changes))
+    return previous
+
+
+@contextmanager
+def override(**changes: Any) -> Iterator[Settings]:
+    """Change settings inside a ``with`` block."""
+    global _current
+    previous = update(**changes)
+    try:
+        yield _current
+    finally:
+        _current = previous

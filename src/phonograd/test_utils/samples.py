@@ -1,0 +1,177 @@
+"""Arrays, shapes and coordinates for tests, from NumPy's global generator, so that ``np.random.seed`` fixes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from ..context import Context
+from ..errors import MXNetError
+from ..ndarray import NDArray, array
+
+__all__ = [
+    "assign_each",
+    "assign_each2",
+    "collapse_sum_like",
+    "create_2d_tensor",
+    "create_vector",
+    "default_dtype",
+    "np_reduce",
+    "rand_coord_2d",
+    "rand_ndarray",
+    "rand_shape_2d",
+    "rand_shape_3d",
+    "rand_shape_nd",
+    "random_arrays",
+    "random_sample",
+    "random_uniform_arrays",
+]
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Shape: TypeAlias = "tuple[int, ...]"
+_Item = TypeVar("_Item")
+_AnyArray = TypeVar("_AnyArray", bound="Array | NDArray")
+
+
+def default_dtype() -> type[np.floating[Any]]:
+    """Return the data type of random arrays: float32."""
+    return np.float32
+
+
+def random_arrays(*shapes: Shape) -> Array | list[Array]:
+    """Return one standard normal array per shape; a single array for a single shape."""
+    arrays = [np.asarray(np.random.randn(*shape), dtype=default_dtype()) for shape in shapes]
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def random_uniform_arrays(*shapes: Shape, **kwargs: Any) -> list[Array]:
+    """Return one uniform array per shape.
+
+    Parameters
+    ----------
+    low, high
+        The bounds, 0 and 1 by default.
+    dtype
+        The data type, float32 by default.
+    """
+    low, high = kwargs.pop("low", 0.0), kwargs.pop("high", 1.0)
+    dtype = kwargs.pop("dtype", default_dtype())
+    if kwargs:
+        raise TypeError(f"random_uniform_arrays got unexpected arguments: {', '.join(kwargs)}")
+    return [np.asarray(np.random.uniform(low, high, size=shape)).astype(dtype) for shape in shapes]
+
+
+def random_sample(population: Sequence[_Item], k: int) -> list[_Item]:
+    """Return `k` different elements of a sequence in random order."""
+    assert 0 <= k <= len(population), f"cannot choose {k} of {len(population)} elements"
+    return [population[int(position)] for position in np.random.permutation(len(population))[:k]]
+
+
+def rand_ndarray(
+    shape: Shape,
+    stype: str = "default",
+    density: float | None = None,
+    dtype: Any = None,
+    modifier_func: Callable[[float], float] | None = None,
+    shuffle_csr_indices: bool = False,
+    distribution: str | None = None,
+    ctx: Context | None = None,
+) -> NDArray:
+    """Return a standard normal NDArray.
+
+    The arguments between `stype` and `ctx` describe sparse arrays, except `dtype` and `modifier_func`, which is
+    applied to every element.
+
+    Raises
+    ------
+    MXNetError
+        If `stype` asks for a sparse array: there are none yet.
+    """
+    assert stype in ("default", "csr", "row_sparse"), "unknown storage type"
+    if stype != "default":
+        raise MXNetError(
+            f"rand_ndarray cannot make {stype} arrays: sparse arrays are not supported yet. Use 'default'."
+        )
+    values = np.asarray(np.random.randn(*shape))
+    if modifier_func is not None:
+        values = assign_each(values, modifier_func)
+    return array(values.astype(default_dtype() if dtype is None else dtype), ctx=ctx, dtype=dtype or default_dtype())
+
+
+def _rand_dimension(bound: int, allow_zero_size: bool) -> int:
+    return int(np.random.randint(0 if allow_zero_size else 1, bound + 1))
+
+
+def rand_shape_2d(dim0: int = 10, dim1: int = 10, allow_zero_size: bool = False) -> Shape:
+    """Return a random shape of two axes, each at most the given length."""
+    return tuple(_rand_dimension(bound, allow_zero_size) for bound in (dim0, dim1))
+
+
+def rand_shape_3d(dim0: int = 10, dim1: int = 10, dim2: int = 10, allow_zero_size: bool = False) -> Shape:
+    """Return a random shape of three axes, each at most the given length."""
+    return tuple(_rand_dimension(bound, allow_zero_size) for bound in (dim0, dim1, dim2))
+
+
+def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) -> Shape:
+    """Return a random shape of `num_dim` axes, each at most `dim` long."""
+    return tuple(_rand_dimension(dim, allow_zero_size) for _ in range(num_dim))
+
+
+def rand_coord_2d(x_low: int, x_high: int, y_low: int, y_high: int) -> tuple[int, int]:
+    """Return random coordinates x and y, low bounds included and high bounds excluded."""
+    return int(np.random.randint(x_low, x_high)), int(np.random.randint(y_low, y_high))
+
+
+def create_vector(size: int, dtype: Any = np.int64) -> NDArray:
+    """Return the numbers 0 ... size - 1."""
+    return array(np.arange(size), dtype=dtype)
+
+
+def create_2d_tensor(rows: int, columns: int, dtype: Any = np.int64) -> NDArray:
+    """Return a matrix whose rows hold their own numbers.
+
+    >>> create_2d_tensor(2, 3).asnumpy()
+    array([[0, 0, 0],
+           [1, 1, 1]])
+    """
+    return array(np.broadcast_to(np.arange(rows).reshape(rows, 1), (rows, columns)), dtype=dtype)
+
+
+def collapse_sum_like(a: _AnyArray, shape: Shape) -> _AnyArray:
+    """Return `a` summed over the axes along which `shape` would be broadcast to ``a.shape``.
+
+    >>> collapse_sum_like(np.ones((2, 3, 4)), (3, 1)).tolist()
+    [[8.0], [8.0], [8.0]]
+    """
+    assert len(a.shape) >= len(shape), f"{shape} has more axes than {a.shape}"
+    padded = (1,) * (len(a.shape) - len(shape)) + tuple(shape)
+    for length, wanted in zip(a.shape, padded):
+        assert wanted in (1, length), f"{shape} does not broadcast to {a.shape}"
+    axes = tuple(axis for axis, (length, wanted) in enumerate(zip(a.shape, padded)) if length != wanted)
+    summed: Any = a.sum(axis=axes, keepdims=True) if axes else a
+    return summed.reshape(shape)  # type: ignore[no-any-return]
+
+
+def np_reduce(dat: Array, axis: Any, keepdims: bool, numpy_reduce_func: Callable[..., Any]) -> Any:
+    """Return a NumPy reduction over one axis, several, or all of them (None)."""
+    axes = None if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    return numpy_reduce_func(dat, axis=axes, keepdims=bool(keepdims))
+
+
+def assign_each(the_input: Array, function: Callable[[Any], Any] | None) -> Array:
+    """Return an array with a function applied to every element; the input itself if the function is None."""
+    if function is None:
+        return np.array(the_input)
+    results = [function(element) for element in the_input.reshape(-1)]
+    return np.array(results, dtype=np.float64).reshape(the_input.shape)
+
+
+def assign_each2(input1: Array, input2: Array, function: Callable[[Any, Any], Any] | None) -> Array:
+    """Return an array with a function applied to every pair of elements; `input1` if the function is None."""
+    if function is None:
+        return np.array(input1)
+    assert input1.shape == input2.shape, f"{input1.shape} and {input2.shape} differ"
+    results = [function(*pair) for pair in zip(input1.reshape(-1), input2.reshape(-1))]
+    return np.array(results, dtype=np.float64).reshape(input1.shape)

@@ -1,0 +1,257 @@
+"""What surrounds a test: the default context, environment variables, retries, standard error, data from elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+from urllib.parse import urlparse
+
+import numpy as np
+
+from ..base import data_dir
+from ..context import Context, current_context
+from ..errors import MXNetError
+from ..files import write_atomically
+
+__all__ = [
+    "DummyIter",
+    "default_context",
+    "discard_stderr",
+    "download",
+    "environment",
+    "get_mnist",
+    "list_gpus",
+    "retry",
+    "set_default_context",
+    "set_env_var",
+    "with_environment",
+]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_MNIST_FILES = {
+    "train_data": "train-images-idx3-ubyte.gz",
+    "train_label": "train-labels-idx1-ubyte.gz",
+    "test_data": "t10k-images-idx3-ubyte.gz",
+    "test_label": "t10k-labels-idx1-ubyte.gz",
+}
+
+
+def default_context() -> Context:
+    """Return the context that tests use: the default of this thread."""
+    return current_context()
+
+
+def set_default_context(ctx: Context) -> None:
+    """Return nothing and make a context the default of this thread."""
+    Context._default.set(Context(ctx))
+
+
+def list_gpus() -> list[int]:
+    """Return the numbers of the GPUs that arrays can live on: none."""
+    return []
+
+
+@contextlib.contextmanager
+def environment(*args: Any) -> Iterator[None]:
+    """Return a scope in which environment variables have other values; None stands for "not set".
+
+    Parameters
+    ----------
+    *args
+        A name and a value, or one dictionary from names to values.
+
+    >>> with environment("COLOUR", "red"):
+    ...     os.environ["COLOUR"]
+    'red'
+    >>> "COLOUR" in os.environ
+    False
+    """
+    if len(args) == 1 and isinstance(args[0], Mapping):
+        changes = dict(args[0])
+    else:
+        assert len(args) == 2, "Expecting one dict arg or two args: env var name and value"
+        changes = {args[0]: args[1]}
+    before = {name: os.environ.get(name) for name in changes}
+    try:
+        _set_variables(changes)
+        yield
+    finally:
+        _set_variables(before)
+
+
+def _set_variables(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def with_environment(*args: Any) -> Callable[[_Function], _Function]:
+    """Return a decorator that runs a function with other environment variables; see :func:`environment`."""
+
+    def decorate(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def wrapped(*positional: Any, **keywords: Any) -> Any:
+            with environment(*args):
+                return function(*positional, **keywords)
+
+        return cast(_Function, wrapped)
+
+    return decorate
+
+
+def set_env_var(key: str, val: str, default_val: str = "") -> str:
+    """Return the previous value of an environment variable, or `default_val` if it had none, and set it."""
+    previous = os.environ.get(key, default_val)
+    os.environ[key] = val
+    return previous
+
+
+def retry(n: int) -> Callable[[_Function], _Function]:
+    """Return a decorator that calls a function up to `n` times until no assertion fails in it."""
+    assert n > 0, "a function must be tried at least once"
+
+    def decorate(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            for _ in range(n - 1):
+                with contextlib.suppress(AssertionError):
+                    return function(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        return cast(_Function, wrapped)
+
+    return decorate
+
+
+@contextlib.contextmanager
+def discard_stderr() -> Iterator[None]:
+    """Return a scope in which everything written to standard error is lost, also by native code."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nowhere, contextlib.redirect_stderr(open(os.devnull, "w")) as stream, stream:
+            os.dup2(nowhere.fileno(), 2)
+            yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+class DummyIter:
+    """An iterator that returns the first batch of another one for ever, for measuring speed without input."""
+
+    def __init__(self, real_iter: Any) -> None:
+        self.real_iter = real_iter
+        self.provide_data = real_iter.provide_data
+        self.provide_label = real_iter.provide_label
+        self.batch_size = real_iter.batch_size
+        self.the_batch = next(iter(real_iter))
+
+    def __iter__(self) -> DummyIter:
+        return self
+
+    def __next__(self) -> Any:
+        return self.the_batch
+
+    def next(self) -> Any:
+        """Return the batch."""
+        return self.the_batch
+
+    def reset(self) -> None:
+        """Return nothing; every batch is the first one anyway."""
+
+
+def download(
+    url: str, fname: str | None = None, dirname: str | None = None, overwrite: bool = False, retries: int = 5
+) -> str:
+    """Return the path of a downloaded file; an existing one is used unless `overwrite` is true.
+
+    Parameters
+    ----------
+    url
+        The address.
+    fname
+        The name of the file, by default the last part of the address.
+    dirname
+        The directory, by default that of `fname` or the current one.
+    overwrite
+        Whether to download again.
+    retries
+        How often to try.
+
+    Raises
+    ------
+    MXNetError
+        If every try failed, for example because there is no network.
+    """
+    assert retries >= 1, "there must be at least one try"
+    path = fname or os.path.basename(urlparse(url).path)
+    if not path:
+        raise ValueError(f"the address {url} has no file name; pass fname")
+    if dirname is not None:
+        path = os.path.join(dirname, path)
+    if os.path.exists(path) and not overwrite:
+        return path
+    directory = os.path.dirname(path)
+    if directory:
+        os.makedirs(directory, exist_ok=True)
+    reason: Exception | None = None
+    for _ in range(retries):
+        try:
+            with urllib.request.urlopen(url, timeout=30) as response:
+                write_atomically(path, iter(lambda: response.read(1 << 20), b""))
+            return path
+        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            reason = error
+    raise MXNetError(
+        f"Failed downloading {url} after {retries} tries: {reason}. Without a network, put the file at {path} yourself."
+    ) from reason
+
+
+def get_mnist() -> dict[str, Any]:
+    """Return the MNIST digits from files that are already on this machine.
+
+    The result has images of shape (N, 1, 28, 28) between 0 and 1 under ``'train_data'`` and ``'test_data'``, and
+    numbers under ``'train_label'`` and ``'test_label'``. The four files are looked for in the current directory, in
+    ``data/`` below it and in ``~/.mxnet/datasets/mnist``.
+
+    Raises
+    ------
+    MXNetError
+        If they are not there. MXNet downloaded them from a server that this library does not rely on.
+    """
+    for directory in (".", "data", os.path.join(data_dir(), "datasets", "mnist")):
+        paths = {key: os.path.join(directory, name) for key, name in _MNIST_FILES.items()}
+        if all(os.path.exists(path) for path in paths.values()):
+            return {key: _read_idx(path, key.endswith("data")) for key, path in paths.items()}
+    raise MXNetError(
+        "get_mnist does not download anything: put the files "
+        + ", ".join(_MNIST_FILES.values())
+        + " into ./data or ~/.mxnet/datasets/mnist. For a data set that comes with the library, see phonograd.demo."
+    )
+
+
+def _read_idx(path: str, images: bool) -> Any:
+    """Return the numbers of a gzipped IDX file of bytes."""
+    with gzip.open(path, "rb") as file:
+        data = file.read()
+    if len(data) < 4 or data[:3] != b"\0\0\x08":
+        raise MXNetError(f"{path} is not an IDX file of bytes")
+    axes = data[3]
+    shape = tuple(int(length) for length in np.frombuffer(data[4 : 4 + 4 * axes], ">u4"))
+    if len(shape) != axes or len(data) != 4 + 4 * axes + int(np.prod(shape, dtype=object)):
+        raise MXNetError(f"{path} is damaged: it has {len(data)} bytes, which do not fit the shape {shape}")
+    values = np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
+    if not images:
+        return values.astype(np.int32)
+    return values.reshape(shape[0], 1, *shape[1:]).astype(np.float32) / 255

@@ -1,0 +1,434 @@
+"""Trace: what one thread has pending, and the record of what can still be differentiated.
+
+Handles (NDArrays) name nodes of a trace; the trace binds leaf numbers to memory. A value is computed when somebody asks
+for one (:meth:`Trace.flush`): the nodes of all live handles are looked up as one key, and the plan found under it runs.
+
+A trace ends when a value is asked for outside of recording and nothing recorded is waiting to be differentiated, or when
+the outermost ``record()`` is entered. Leaf numbering then starts again, so the next iteration of a loop finds the same
+nodes and the same plan. Arrays recorded in an ended trace keep it alive: it can still be differentiated, and a later
+trace that uses such an array links back to it (:class:`Origin`).
+
+Handles are duck-typed here (:class:`phonograd.ndarray.handle.Handle`): a handle whose ``_trace`` is this trace stands in
+``trace.handles``; ``_buffer`` is its value once that is known.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import threading
+import weakref
+from typing import Any
+
+from . import settings
+from .context import Context
+from .dtypes import DType, convert_scalar
+from .node import Node, forgetters, statistics
+from .operator import REGISTRY, Array
+from .operators.structural import LEAF, VARIABLE, detach, leaf, variable
+from .reference import Program, resolve
+from .state import is_recording
+
+__all__ = ["LOCAL", "Origin", "Trace", "ready_trace", "waitall"]
+
+_PRUNE_AT = 4096
+_FLUSHES_WITH_RECORD = 8
+_numbers = itertools.count()
+
+
+class Origin:
+    """Where an array of an earlier trace was recorded: a gradient target that continues there."""
+
+    __slots__ = ("node", "trace")
+
+    def __init__(self, trace: Trace, node: Node) -> None:
+        self.trace = trace
+        self.node = node
+
+
+class Stage:
+    """What a trace has computed so far, as a position in the tree of all sequences of evaluations seen.
+
+    The same sequence leads to the same stage, so a plan is found by one look-up without comparing sets of values.
+    """
+
+    __slots__ = ("available", "following")
+
+    def __init__(self, available: frozenset[Node]) -> None:
+        self.available = available
+        self.following: dict[Any, Step] = {}
+
+
+class Step:
+    """One remembered evaluation: the program, where each target's value is found, and the stage it leads to."""
+
+    __slots__ = ("following", "inputs", "program", "sources", "used")
+
+    def __init__(self, stage: Stage, nodes: tuple[Node, ...], keep_all: bool) -> None:
+        statistics.plans += 1
+        self.sources = [resolve(node) for node in nodes]
+        wanted = [node for node in self.sources if node.operator is not LEAF and node not in stage.available]
+        self.program = _build(wanted, stage, keep_all) if wanted else None
+        self.following = stage
+        self.inputs: list[tuple[int | None, Node]] = []
+        if self.program is not None:
+            self.following = Stage(stage.available.union([node for node, _ in self.program.kept]))
+            self.inputs = [(_leaf_index(node), node) for node in self.program.inputs]
+        self.used = 0
+
+
+def _build(wanted: list[Node], stage: Stage, keep_all: bool) -> Program:
+    return Program(wanted, stage.available.__contains__, keep_all)
+
+
+def _leaf_index(node: Node) -> int | None:
+    return node.attributes[0] if node.operator is LEAF else None
+
+
+class Trace:
+    """Pending work of one thread. Other threads may evaluate and differentiate it, but only the owner adds to it."""
+
+    __slots__ = (
+        "__weakref__",
+        "bound",
+        "created",
+        "ended",
+        "failed",
+        "flushes",
+        "handles",
+        "leaves",
+        "lock",
+        "number",
+        "prune_at",
+        "scalars",
+        "slots",
+        "stage",
+        "survivors",
+        "targets",
+        "values",
+    )
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+        self.handles: list[Any] = []
+        self.survivors: list[weakref.ref[Any]] = []
+        self.leaves: list[Array] = []
+        self.bound: dict[int, Node] = {}
+        self.scalars: dict[Any, Node] = {}
+        self.values: dict[Node, Array] = {}
+        self.targets: list[Any] = []
+        self.slots: dict[Any, int] = {}
+        self.failed: dict[Node, Exception] = {}
+        self.stage = _root
+        self.lock = threading.RLock()
+        self.ended = False
+        self.flushes = 0
+        self.created = 0
+        self.prune_at = _PRUNE_AT
+
+    # -- leaves
+
+    def bind(self, data: Array, context: Context) -> Node:
+        """Return the leaf node of some memory; the same memory is the same leaf."""
+        found = self.bound.get(id(data))
+        if found is None or found.context != context:
+            found = leaf(len(self.leaves), data.shape, data.dtype, context)
+            self.leaves.append(data)
+            self.bound[id(data)] = found
+        return found
+
+    def bind_scalar(self, value: Any, dtype: DType, kind: int, context: Context) -> Node:
+        """Return the leaf node of a number, so that a number that changes (a learning rate) changes no plan."""
+        # 0.0 and -0.0 are equal as keys but are different numbers; NaN is never found
+        key = (value, kind) if value else ("zero", math.copysign(1.0, value), kind)
+        found = self.scalars.get(key)
+        if found is None or found.context != context:
+            found = self.scalars[key] = leaf(len(self.leaves), (), dtype, context)
+            self.leaves.append(convert_scalar(value, dtype))
+        return found
+
+    def slot(self, target: Any) -> int:
+        """Return the number under which a gradient target is known in this trace."""
+        found = self.slots.get(target)
+        if found is None:
+            found = self.slots[target] = len(self.targets)
+            self.targets.append(target)
+        return found
+
+    def target_of(self, node: Node) -> Any:
+        """Return what a marked node of this trace stands for to a later trace: a target itself, or an Origin here."""
+        return self.targets[node.attributes[0]] if node.operator is VARIABLE else Origin(self, node)
+
+    # -- evaluation
+
+    def evaluate(self, nodes: tuple[Node, ...]) -> list[Array]:
+        """Return the values of nodes, computing what is not there yet. What a record may need again is kept."""
+        with self.lock:
+            keep_all = any([node.marked and node.operator is not VARIABLE for node in nodes])
+            key = (nodes, keep_all)
+            step = self.stage.following.get(key)
+            if step is None:
+                step = self.stage.following.setdefault(key, Step(self.stage, nodes, keep_all))
+                _plans.made()
+            step.used = _plans.tick
+            values, leaves = self.values, self.leaves
+            if step.program is not None:
+                statistics.evaluations += 1
+                inputs = [values[node] if index is None else leaves[index] for index, node in step.inputs]
+                results = step.program.run(inputs)
+                for (node, _), value in zip(step.program.kept, results, strict=True):
+                    values[node] = value
+                self.stage = step.following
+            return [values[n] if n.operator is not LEAF else leaves[n.attributes[0]] for n in step.sources]
+
+    def value(self, node: Node) -> Array:
+        """Return the value of one node; an error of an earlier attempt is raised again."""
+        if node in self.failed:
+            raise self.failed[node]
+        return self.evaluate((node,))[0]
+
+    def flush(self, end: bool = False) -> None:
+        """Compute the values of all live handles. Ends the trace outside of recording when nothing waits on it.
+
+        An operator that fails (an index out of range) does not disturb the others: the error is kept and raised when
+        the value of an array that depends on it is asked for.
+        """
+        with self.lock:
+            live = self.live()
+            nodes = tuple([handle._node for handle in live])
+            try:
+                values: list[Any] = self.evaluate(nodes)
+            except Exception:  # noqa: BLE001 - each error is raised where its value is asked for
+                values = [self._attempt(node) for node in nodes]
+            for handle, value in zip(live, values, strict=True):
+                handle._buffer = value
+            self.flushes += 1
+            if not end and not self.ended:
+                waiting = any([node.marked and node.operator is not VARIABLE for node in nodes])
+                end = not is_recording() and (not waiting or self.flushes >= _FLUSHES_WITH_RECORD)
+            if end and not self.ended:
+                self._end(live)
+
+    def _attempt(self, node: Node) -> Array | None:
+        try:
+            return self.value(node)
+        except Exception as error:  # noqa: BLE001 - raised where the value is asked for
+            self.failed[node] = error
+            return None
+
+    def live(self) -> list[Any]:
+        """Return the handles that somebody still refers to, each once; the rest is forgotten."""
+        # a handle that other threads use enters this list again, so the list can hold one twice
+        alive = [handle for handle in _referenced(self.handles) if handle._trace is self and handle._node is not None]
+        self.handles = alive = list(dict.fromkeys(alive))
+        return alive
+
+    def prune(self) -> None:
+        """Forget dead handles; called when the list has grown long without a flush."""
+        with self.lock:
+            self.prune_at = max(_PRUNE_AT, 2 * len(self.live()))
+
+    def _end(self, live: list[Any]) -> None:
+        self.ended = True
+        if getattr(LOCAL, "trace", None) is self:
+            LOCAL.trace = Trace()
+        for handle in live:
+            node = handle._node
+            if node in self.failed:
+                continue
+            if not node.marked:
+                handle._settle()
+            elif node.operator is VARIABLE:
+                target = self.targets[node.attributes[0]]
+                if isinstance(target, Origin):
+                    handle._trace, handle._node = target.trace, target.node
+                elif handle._variable is target:
+                    handle._settle()
+                else:
+                    self.survivors.append(weakref.ref(handle))
+            else:
+                self.survivors.append(weakref.ref(handle))
+        self.handles = [handle for handle in live if handle._node in self.failed]
+        self.bound.clear()
+        self.scalars.clear()
+        _plans.trim()
+
+    # -- forgetting
+
+    def adopt(self, handle: Any) -> None:
+        """Note a new handle of this trace."""
+        if self.ended:
+            self.survivors.append(weakref.ref(handle))
+        else:
+            self.handles.append(handle)
+
+    def clear(self, visited: frozenset[Node]) -> None:
+        """Take nodes out of the record: handles on them become plain arrays, values nobody names are freed."""
+        with self.lock:
+            handles = self.live()
+            if self.survivors:
+                handles = handles + [h for h in (r() for r in self.survivors) if h is not None and h._trace is self]
+            for handle in handles:
+                node = handle._node
+                if node in visited and not self._is_own(handle):
+                    handle._node = detach(node)
+                    if handle._variable is not None:
+                        handle._node = variable(handle._node, self.slot(handle._variable))
+            if self.ended:
+                self._release(handles)
+            kept = tuple([source for source in {resolve(h._node): None for h in handles if h._trace is self}
+                          if source in self.values])
+            key = ("cleared", kept)
+            step = self.stage.following.get(key)
+            if step is None:
+                step = Step(Stage(frozenset(kept)), (), False)
+                self.stage.following[key] = step
+            self.stage = step.following
+            self.values = {node: self.values[node] for node in kept}
+
+    def _is_own(self, handle: Any) -> bool:
+        """Return whether a handle is a variable that names its own value (and not just a result equal to it)."""
+        node, owner = handle._node, handle._variable
+        return node.operator is VARIABLE and owner is not None and self.targets[node.attributes[0]] is owner
+
+    def _release(self, handles: list[Any]) -> None:
+        """Let plain arrays of an ended trace go: they have their value."""
+        for handle in handles:
+            node = handle._node
+            if handle._buffer is not None and (not node.marked or self._is_own(handle)):
+                handle._settle()
+        self.survivors = [r for r in self.survivors if (h := r()) is not None and h._trace is self]
+
+
+class _Plans:
+    """Bookkeeping of remembered plans and nodes; drops the least recently used ones beyond the limits."""
+
+    def __init__(self) -> None:
+        self.tick = 0
+        self.count = 0
+        self.nodes_before = 0
+
+    def made(self) -> None:
+        self.count += 1
+
+    def trim(self) -> None:
+        """Called between traces: forget what has not been used for longest when there is too much."""
+        self.tick += 1
+        limits = settings.current()
+        if self.count <= limits.plan_limit and statistics.nodes - self.nodes_before <= limits.node_limit:
+            return
+        steps = sorted(_steps_below(_root), key=lambda pair: pair[2].used)
+        recent = steps[len(steps) // 2 :] if len(steps) > 1 else []
+        recent = recent[-limits.plan_limit // 2 :]
+        budget, keep = limits.node_limit // 2, set[Node]()
+        for _, _, step in reversed(recent):
+            found = _nodes_below(step.sources)
+            if len(keep) + len(found) > budget:
+                break
+            keep |= found
+        _forget_except(keep)
+        self.count = sum(1 for _ in _steps_below(_root))
+        self.nodes_before = statistics.nodes - len(keep)
+
+
+def _steps_below(stage: Stage) -> list[tuple[Stage, Any, Step]]:
+    found, stack, seen = [], [stage], {stage}
+    while stack:
+        here = stack.pop()
+        for key, step in here.following.items():
+            found.append((here, key, step))
+            if step.following not in seen:
+                seen.add(step.following)
+                stack.append(step.following)
+    return found
+
+
+def _nodes_below(sources: list[Node]) -> set[Node]:
+    found: set[Node] = set()
+    stack = list(sources)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(node.inputs)
+    return found
+
+
+def _forget_except(keep: set[Node]) -> None:
+    """Drop every interned node, remembered call, gradient and plan that refers to a node not in ``keep``."""
+
+    def kept(entry: Any) -> bool:
+        return all([node in keep for node in entry]) if isinstance(entry, tuple) else entry in keep
+
+    for declared in set(REGISTRY.values()):
+        declared.table = {key: entry for key, entry in declared.table.items() if kept(entry)}
+        # the dictionary object is part of generated code, so it is emptied in place
+        declared.calls.clear()
+    for forget in forgetters:
+        forget()
+    for stage, key, step in _steps_below(_root):
+        if not all([node in keep for node in step.sources]):
+            stage.following.pop(key, None)
+
+
+_root = Stage(frozenset())
+_plans = _Plans()
+
+
+class _Local(threading.local):
+    """The current trace of each thread."""
+
+    def __init__(self) -> None:
+        self.trace = Trace()
+
+
+LOCAL = _Local()
+
+
+def ready_trace() -> Trace:
+    """Return the current trace to add a new node to; evaluates first when very many are pending and none recorded."""
+    trace = LOCAL.trace
+    trace.created += 1
+    if trace.created > settings.current().pending_limit and not is_recording():
+        trace.flush(end=True)
+        trace = LOCAL.trace
+    return trace
+
+
+def waitall() -> None:
+    """Compute everything that is pending in this thread."""
+    LOCAL.trace.flush()
+
+
+# -- which handles are alive: those with more references than the list itself holds
+
+
+def _counted(handles: list[Any]) -> list[Any]:
+    limit = _baseline
+    count = sys.getrefcount
+    return [handle for handle in handles if count(handle) > limit]
+
+
+def _all(handles: list[Any]) -> list[Any]:
+    return handles
+
+
+class _Probe:
+    __slots__ = ()
+
+
+def _calibrate() -> int:
+    """Return the count that ``getrefcount`` gives inside ``_counted`` for an object only the list refers to."""
+    global _baseline
+    for guess in range(1, 8):
+        _baseline = guess
+        if not _counted([_Probe()]):
+            return guess
+    raise RuntimeError("cannot calibrate reference counts on this interpreter")
+
+
+_baseline = 0
+# without the GIL counts are split between threads and say nothing: there every handle counts as alive
+_referenced = _all if not getattr(sys, "_is_gil_enabled", lambda: True)() else _counted
+_calibrate()

@@ -1,0 +1,258 @@
+"""Switches of array semantics (``mxnet.util``): NumPy shapes on and off, the environment, module names.
+
+In legacy mode, the default, an NDArray file does not distinguish a 0-d array from "no array". NumPy shape semantics
+(:func:`set_np_shape`, :func:`np_shape`, :func:`use_np_shape`) does; here the switch decides only which file layout is
+written and read, since 0-d and zero-size arrays compute in both modes. NumPy *array* semantics, the ``mx.np``
+namespace, is not part of this library, and asking for it raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import os
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, TypeVar, cast
+
+from .errors import MXNetError
+
+__all__ = [
+    "get_cuda_compute_capability",
+    "get_gpu_count",
+    "get_gpu_memory",
+    "getenv",
+    "is_np_array",
+    "is_np_shape",
+    "makedirs",
+    "np_array",
+    "np_shape",
+    "np_shape_state",
+    "reset_np",
+    "set_module",
+    "set_np",
+    "set_np_shape",
+    "setenv",
+    "use_np",
+    "use_np_array",
+    "use_np_shape",
+]
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_NO_ARRAY_SEMANTICS = (
+    "NumPy array semantics (the mx.np and mx.npx namespaces) is not part of phonograd yet. Use mx.nd, which has the "
+    "same operators; set_np_shape(True) or set_np(array=False) turns on NumPy shapes alone."
+)
+
+# A thread or task that never chose follows the process-wide switch.
+_own_switch: ContextVar[bool | None] = ContextVar("np_shape", default=None)
+_everywhere = False
+
+
+def is_np_shape() -> bool:
+    """Return whether NumPy shape semantics is on in this thread.
+
+    >>> is_np_shape()
+    False
+    """
+    own = _own_switch.get()
+    return _everywhere if own is None else own
+
+
+def np_shape_state() -> int:
+    """Return 0 when NumPy shapes are off, 1 when they are on in this thread, 2 when on in the whole process."""
+    if not is_np_shape():
+        return 0
+    return 2 if _everywhere else 1
+
+
+def set_np_shape(active: int) -> bool:
+    """Return the previous state and turn NumPy shape semantics on or off.
+
+    Parameters
+    ----------
+    active
+        0 or False: off, also for the whole process if it was on there. 1 or True: on in this thread. 2: on in every
+        thread that has not chosen for itself.
+    """
+    global _everywhere
+    state = operator.index(active)
+    if state not in (0, 1, 2):
+        raise ValueError(f"set_np_shape takes 0 (off), 1 (on in this thread) or 2 (on everywhere), not {active!r}")
+    previous = is_np_shape()
+    if state != 1:
+        _everywhere = state == 2
+    _own_switch.set(state != 0)
+    return previous
+
+
+class _NumpyShapeScope:
+    """A ``with`` block, or a decorator, inside which NumPy shapes are on or off."""
+
+    def __init__(self, is_np_shape: bool | None) -> None:
+        self._inside = is_np_shape
+        self._before: list[bool | None] = []
+
+    def __enter__(self) -> None:
+        self._before.append(_own_switch.get())
+        if self._inside is not None:
+            _own_switch.set(bool(self._inside))
+
+    def __exit__(self, *exception: object) -> None:
+        _own_switch.set(self._before.pop())
+
+    def __call__(self, function: _Decorated) -> _Decorated:
+        return _scoped(function, self._inside)
+
+
+def np_shape(active: bool | None = True) -> _NumpyShapeScope:
+    """Return a scope inside which NumPy shapes are on (or off), for ``with`` or as a decorator.
+
+    >>> with np_shape(True):
+    ...     is_np_shape()
+    True
+    >>> is_np_shape()
+    False
+    """
+    return _NumpyShapeScope(active)
+
+
+def _scoped(function: _Decorated, active: bool | None) -> _Decorated:
+    """Return a function that runs with NumPy shapes switched."""
+
+    @functools.wraps(function)
+    def inside(*args: Any, **kwargs: Any) -> Any:
+        with np_shape(active):
+            return function(*args, **kwargs)
+
+    return cast(_Decorated, inside)
+
+
+def use_np_shape(func: _Decorated) -> _Decorated:
+    """Return a function, or class, whose code runs with NumPy shapes on.
+
+    In a class, every method, property, static method and class method of its own is wrapped.
+
+    >>> @use_np_shape
+    ... def question():
+    ...     return is_np_shape()
+    >>> question(), is_np_shape()
+    (True, False)
+    """
+    if inspect.isclass(func):
+        for name, member in list(vars(func).items()):
+            if isinstance(member, staticmethod | classmethod):
+                setattr(func, name, type(member)(_scoped(member.__func__, True)))
+            elif isinstance(member, property):
+                getter, setter, deleter = member.fget, member.fset, member.fdel
+                wrapped = property(
+                    getter and _scoped(getter, True),
+                    setter and _scoped(setter, True),
+                    deleter and _scoped(deleter, True),
+                    member.__doc__,
+                )
+                setattr(func, name, wrapped)
+            elif inspect.isfunction(member):
+                setattr(func, name, _scoped(member, True))
+        return cast(_Decorated, func)
+    if callable(func):
+        return _scoped(func, True)
+    raise TypeError(f"use_np_shape can only decorate classes and callable objects, while received a {type(func)}")
+
+
+def is_np_array() -> bool:
+    """Return whether NumPy array semantics is on: always False."""
+    return False
+
+
+def np_array(active: bool = True) -> _NumpyShapeScope:
+    """Return a scope that changes nothing for ``active=False``; raise for True.
+
+    Raises
+    ------
+    MXNetError
+        For ``active=True``: there is no ``mx.np`` namespace.
+    """
+    if active:
+        raise MXNetError(_NO_ARRAY_SEMANTICS)
+    return _NumpyShapeScope(None)
+
+
+def use_np_array(func: _Decorated) -> _Decorated:
+    """Raise: there is no ``mx.np`` namespace for the function to use."""
+    raise MXNetError(_NO_ARRAY_SEMANTICS)
+
+
+def use_np(func: _Decorated) -> _Decorated:
+    """Raise: there is no ``mx.np`` namespace for the function to use; see :func:`use_np_shape`."""
+    raise MXNetError(_NO_ARRAY_SEMANTICS)
+
+
+def set_np(shape: bool = True, array: bool = True) -> None:
+    """Return nothing and set NumPy shape semantics; raise if array semantics is asked for.
+
+    Raises
+    ------
+    ValueError
+        If arrays are to be on while shapes are off.
+    MXNetError
+        If `array` is true: there is no ``mx.np`` namespace.
+    """
+    if array and not shape:
+        raise ValueError("NumPy Shape semantics is required in using NumPy array semantics.")
+    if array:
+        raise MXNetError(_NO_ARRAY_SEMANTICS)
+    set_np_shape(bool(shape))
+
+
+def reset_np() -> None:
+    """Return nothing and turn NumPy shape semantics off."""
+    set_np_shape(False)
+
+
+def set_module(module: str | None) -> Callable[[_Decorated], _Decorated]:
+    """Return a decorator that sets ``__module__`` of a function or class, unless `module` is None."""
+
+    def decorate(target: _Decorated) -> _Decorated:
+        if module is not None:
+            target.__module__ = module
+        return target
+
+    return decorate
+
+
+def makedirs(d: str | os.PathLike[str]) -> None:
+    """Return nothing and make a directory with its parents; an existing one is left alone."""
+    os.makedirs(os.path.expanduser(d), exist_ok=True)
+
+
+def get_gpu_count() -> int:
+    """Return the number of GPUs that arrays can live on: always 0."""
+    return 0
+
+
+def get_gpu_memory(gpu_dev_id: int) -> tuple[int, int]:
+    """Raise: there is no GPU memory to report."""
+    raise MXNetError("This call is only supported for MXNet built with CUDA support.")
+
+
+def get_cuda_compute_capability(ctx: Any) -> int:
+    """Raise: a CPU has no compute capability, and there are no GPU arrays."""
+    if getattr(ctx, "device_type", None) != "gpu":
+        raise ValueError(f"Expecting a gpu context to get cuda compute capability, while received ctx {ctx}")
+    raise MXNetError("There is no CUDA device to ask: phonograd computes on the CPU only.")
+
+
+def getenv(name: str) -> str | None:
+    """Return an environment variable, or None if it is not set."""
+    return os.environ.get(name)
+
+
+def setenv(name: str, value: str | None) -> None:
+    """Return nothing and set an environment variable; None removes it."""
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
