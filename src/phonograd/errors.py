@@ -13,11 +13,17 @@ from __future__ import annotations
 
 import os
 import sys
+import types
 from typing import Any
 
 __all__ = ["MXNetError", "format_shape", "nearest", "user_line"]
 
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+#: whether a code object belongs to this package
+_ours: dict[types.CodeType, bool] = {}
+_MOST_CODES = 10_000
 
 
 class MXNetError(RuntimeError):
@@ -40,9 +46,14 @@ def user_line() -> tuple[str, int] | None:
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        name = code.co_filename
-        if not name.startswith(_PACKAGE_DIRECTORY) and not name.startswith("<phonograd"):
-            return name, frame.f_lineno
+        ours = _ours.get(code)
+        if ours is None:
+            name = code.co_filename
+            if len(_ours) > _MOST_CODES:
+                _ours.clear()
+            ours = _ours[code] = name.startswith((_PACKAGE_DIRECTORY, "<phonograd"))
+        if not ours:
+            return code.co_filename, frame.f_lineno
         frame = frame.f_back
     return None
 

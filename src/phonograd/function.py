@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .errors import MXNetError, format_shape
@@ -15,7 +16,7 @@ from .state import FLAGS, RECORDING
 from .sweep import FunctionCall, FunctionOutput
 from .trace import LOCAL
 
-__all__ = ["Function"]
+__all__ = ["Function", "record_call"]
 
 _OUTPUT_IN_GRAPH = (
     "Assigning to NDArrays that are already in a computational graph will cause undefined behavior when evaluating "
@@ -88,55 +89,65 @@ class Function:
         results = [outputs] if isinstance(outputs, NDArray) else outputs
         if not isinstance(results, (list, tuple)) or not all(isinstance(r, NDArray) for r in results):
             raise TypeError(f"{type(self).__name__}.forward must return NDArrays while recording, not {type(outputs)}")
-        self._record(inputs, list(results))
+        record_call(type(self).__name__, self.backward, inputs, list(results))
         return outputs
 
-    def _record(self, inputs: tuple[NDArray, ...], results: list[NDArray]) -> None:
-        trace = LOCAL.trace
-        nodes = tuple([enter(array, trace) for array in inputs])
-        if not any(node.marked for node in nodes):
-            return
-        for result in results:
-            if any(result is array for array in inputs):
-                raise MXNetError(f"{_OUTPUT_IN_GRAPH} ({type(self).__name__}.forward returned an input: return a copy)")
-        call = FunctionCall(trace, len(trace.targets), nodes, [], self._input_grads(nodes))
-        for index, result in enumerate(results):
-            node = enter(result, trace)
-            call.outputs.append((node.shape, node.dtype))
-            rebind(result, variable(detach(node), trace.slot(FunctionOutput(call, index))), trace)
 
-    def _input_grads(self, nodes: tuple[Node, ...]) -> Any:
-        specs = [(node.shape, node.dtype) for node in nodes]
+def record_call(
+    name: str, backward: Callable[..., Any], inputs: tuple[NDArray, ...], results: list[NDArray]
+) -> None:
+    """Record that some arrays were computed from others in a way only ``backward`` can differentiate.
 
-        def ask(out_grads: list[NDArray]) -> list[NDArray]:
-            for grad in out_grads:
-                grad._readonly = True
-            found = self.backward(*out_grads)
-            grads = [found] if isinstance(found, NDArray) else found
-            name = type(self).__name__
-            if not isinstance(grads, (list, tuple)):
-                raise TypeError(f"autograd.Function.backward must return NDArrays, not {type(found)} ({name})")
-            if len(grads) != len(specs):
-                raise AssertionError(
-                    f"{name}.backward must return exactly the same number of NDArrays as the number of NDArrays "
-                    f"arguments to forward. Expecting {len(specs)} got {len(grads)}"
-                )
-            return [self._fitted(grad, *spec) for grad, spec in zip(grads, specs, strict=True)]
+    ``backward`` takes one gradient per result and returns one per input.
+    """
+    trace = LOCAL.trace
+    nodes = tuple([enter(array, trace) for array in inputs])
+    if not any(node.marked for node in nodes):
+        return
+    for result in results:
+        if any(result is array for array in inputs):
+            raise MXNetError(f"{_OUTPUT_IN_GRAPH} ({name}.forward returned an input: return a copy)")
+    call = FunctionCall(trace, len(trace.targets), nodes, [], _input_grads(name, backward, nodes))
+    for index, result in enumerate(results):
+        node = enter(result, trace)
+        call.outputs.append((node.shape, node.dtype))
+        rebind(result, variable(detach(node), trace.slot(FunctionOutput(call, index))), trace)
 
-        return ask
 
-    def _fitted(self, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray:
-        """Return a gradient in the shape and dtype of its input: broadcast and converted as an assignment would."""
-        if not isinstance(grad, NDArray):
-            raise TypeError(f"autograd.Function.backward must return NDArrays, not {type(grad)}")
-        if (grad.shape, grad._dtype) == (shape, dtype):
-            return grad
-        trace = LOCAL.trace
-        node = cast(enter(grad, trace), dtype)
-        if node.shape != shape and broadcast_shapes(node.shape, shape) != shape:
-            raise MXNetError(
-                f"{type(self).__name__}.backward returned a gradient of shape {format_shape(node.shape)} for an input "
-                f"of shape {format_shape(shape)}"
+def _input_grads(
+    name: str, backward: Callable[..., Any], nodes: tuple[Node, ...]
+) -> Callable[[list[NDArray]], list[NDArray]]:
+    specs = [(node.shape, node.dtype) for node in nodes]
+
+    def ask(out_grads: list[NDArray]) -> list[NDArray]:
+        for grad in out_grads:
+            grad._readonly = True
+        found = backward(*out_grads)
+        grads = [found] if isinstance(found, NDArray) else found
+        if not isinstance(grads, (list, tuple)):
+            raise TypeError(f"autograd.Function.backward must return NDArrays, not {type(found)} ({name})")
+        if len(grads) != len(specs):
+            raise AssertionError(
+                f"{name}.backward must return exactly the same number of NDArrays as the number of NDArrays arguments "
+                f"to forward.Expecting {len(specs)} got {len(grads)}"
             )
-        fitted: NDArray = make(broadcast(node, shape), trace)
-        return fitted
+        return [_fitted(name, grad, *spec) for grad, spec in zip(grads, specs, strict=True)]
+
+    return ask
+
+
+def _fitted(name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray:
+    """Return a gradient in the shape and dtype of its input: broadcast and converted as an assignment would."""
+    if not isinstance(grad, NDArray):
+        raise TypeError(f"autograd.Function.backward must return NDArrays, not {type(grad)} ({name})")
+    if (grad.shape, grad._dtype) == (shape, dtype):
+        return grad
+    trace = LOCAL.trace
+    node = cast(enter(grad, trace), dtype)
+    if node.shape != shape and broadcast_shapes(node.shape, shape) != shape:
+        raise MXNetError(
+            f"{name}.backward returned a gradient of shape {format_shape(node.shape)} for an input of shape "
+            f"{format_shape(shape)}"
+        )
+    fitted: NDArray = make(broadcast(node, shape), trace)
+    return fitted

@@ -11,7 +11,7 @@ import heapq
 from typing import Any
 
 from .errors import MXNetError
-from .node import Node, forgetters, statistics
+from .node import Node, attributed_to, forgetters, statistics
 from .operator import item_operator
 from .operators.arithmetic import add
 from .operators.structural import VARIABLE, full
@@ -99,12 +99,13 @@ class _Pass:
                 out_grad = tuple([by_index.get(index) for index in range(len(node.outputs))])
         if out_grad is None:
             return
-        try:
-            grads = node.operator.differentiate(node, out_grad)
-        except MXNetError as error:
-            if node.origin:
-                raise MXNetError(f"{error} The operator was called at {node.where()}") from None
-            raise
-        for source, source_grad in zip(node.inputs, grads, strict=True):
-            if source.marked:
-                self.arrive(source, source_grad)
+        with attributed_to(node):
+            try:
+                grads = node.operator.differentiate(node, out_grad)
+            except MXNetError as error:
+                if node.origin:
+                    raise MXNetError(f"{error} The operator was called at {node.where()}") from None
+                raise
+            for source, source_grad in zip(node.inputs, grads, strict=True):
+                if source.marked:
+                    self.arrive(source, source_grad)

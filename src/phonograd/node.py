@@ -12,11 +12,12 @@ A node of an operator with several outputs has no value of its own; ``_item`` no
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import settings
 from .context import CPU, Context
 from .dtypes import DType
 from .errors import format_shape, user_line
@@ -29,6 +30,26 @@ __all__ = ["Node", "ancestors", "statistics"]
 Shape = tuple[int, ...]
 
 _serials = itertools.count()
+
+
+class _Source(threading.local):
+    """The source line that new nodes get: that of the forward operator while its gradient rule runs, else the user's."""
+
+    def __init__(self) -> None:
+        self.line: tuple[str, int] | None = None
+
+
+_source = _Source()
+
+
+@contextlib.contextmanager
+def attributed_to(node: Node) -> Iterator[None]:
+    """Give the nodes made inside this scope the source line of another node."""
+    previous, _source.line = _source.line, node.origin
+    try:
+        yield
+    finally:
+        _source.line = previous
 
 
 class Node:
@@ -91,7 +112,7 @@ class Node:
         self.context = context or (inputs[0].context if inputs else CPU)
         self.serial = next(_serials)
         self.marked = operator.marks if operator.marks is not None else any([i.marked for i in inputs])
-        self.origin = user_line() if settings.current().anomaly_lines else None
+        self.origin = _source.line or user_line()
         self.call = None
         self.detached = None
 

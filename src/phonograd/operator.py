@@ -72,6 +72,7 @@ class Operator:
         marks: bool | None = None,
         is_view: bool = False,
         with_scalars: str | None = None,
+        direct: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name or function.__name__
         self.aliases = aliases
@@ -86,6 +87,8 @@ class Operator:
         self.cost = cost
         self.marks = marks
         self.is_view = is_view
+        #: a NumPy function that equals the reference for the dtypes it takes, without the cost of another call
+        self.direct = direct
         self.visible = visible
         #: name of the function of two operands, either of which may be a number (``nd.add`` for ``broadcast_add``)
         self.with_scalars = with_scalars
@@ -239,6 +242,8 @@ class Operator:
             else:
                 self._accepted[rule] = tuple(a.name for a in arguments if a.kind is a.KEYWORD_ONLY)
         names = self._accepted[rule]
+        if names == ():
+            return {}
         named = zip(self.parameter_names, attributes, strict=True)
         return {name: value for name, value in named if names is None or name in names}
 
@@ -274,7 +279,7 @@ class Operator:
     def reference(self, attributes: tuple[Any, ...]) -> Callable[..., Any]:
         """Return the NumPy function of this operator with its attributes bound."""
         if not attributes:
-            return self.function
+            return self.direct or self.function
         function, parameters = self.function, dict(zip(self.parameter_names, attributes, strict=True))
         return lambda *arrays: function(*arrays, **parameters)
 
@@ -375,3 +380,12 @@ def _label(node: Node, call: tuple[Operator, Nodes, tuple[Any, ...]], index: int
 def item_operator() -> Operator:
     """Return the operator that selects one output; the gradient pass and the planner treat it themselves."""
     return _ITEM
+
+
+def __getattr__(name: str) -> Any:
+    # MXNet keeps the classes of custom operators in mx.operator
+    if name in ("CustomOp", "CustomOpProp", "get_all_registered_operators"):
+        from . import custom
+
+        return getattr(custom, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,6 +14,9 @@ from .operators.structural import LEAF
 
 __all__ = ["Program", "evaluate"]
 
+#: compiling takes about 15 us a step, so very long programs are interpreted
+_LONGEST_STRAIGHT_LINE = 5000
+
 
 class Program:
     """The steps that compute some nodes from leaves and from values that are there already.
@@ -22,7 +25,7 @@ class Program:
     except those that are kept.
     """
 
-    __slots__ = ("inputs", "kept", "steps", "width")
+    __slots__ = ("compiled", "inputs", "kept", "runs", "steps", "width")
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
         wanted = [resolve(node) for node in targets]
@@ -39,20 +42,58 @@ class Program:
         #: (node, slot) of every value to hand back
         self.kept = [(node, slots[node]) for node in kept if node.outputs is None]
         self.width = len(slots)
+        self.runs = 0
+        self.compiled: Callable[..., Any] | None = None
         self.steps = _steps(computed, slots, {node for node, _ in self.kept})
 
     def run(self, inputs: list[Any]) -> list[Array]:
         """Return the kept values, computed from the values of ``inputs``."""
-        values: list[Any] = inputs + [None] * (self.width - len(inputs))
+        self.runs += 1
         with np.errstate(all="ignore"):
-            for function, sources, slot, done, node in self.steps:
+            if self.runs == 2 and len(self.steps) <= _LONGEST_STRAIGHT_LINE:
+                self.compiled = self._straight_line()
+            if self.compiled is not None:
                 try:
-                    values[slot] = function(*[values[source] for source in sources])
-                except Exception as error:
-                    raise located(error, node) from error
-                for last in done:
-                    values[last] = None
-        return [values[slot] for _, slot in self.kept]
+                    return self.compiled(*inputs)  # type: ignore[no-any-return]
+                except Exception:  # noqa: BLE001 - the steps below fail the same way and know where
+                    pass
+            return self._step_by_step(inputs)
+
+    def _step_by_step(self, inputs: list[Any]) -> list[Array]:
+        values: list[Any] = inputs + [None] * (self.width - len(inputs))
+        for function, sources, slot, done, node in self.steps:
+            try:
+                values[slot] = function(*[values[source] for source in sources])
+            except Exception as error:
+                raise located(error, node) from error
+            for last in done:
+                values[last] = None
+        return [_array(values[slot]) for _, slot in self.kept]
+
+    def _straight_line(self) -> Callable[..., Any]:
+        """Return the steps as one Python function without loops or tables.
+
+        ::
+
+            def program(v0, v1):
+                v2 = f0(v0, v1); v0 = None
+                v3 = f1(v2)
+                return [array(v3)]
+        """
+        scope: dict[str, Any] = {"array": _array}
+        lines = [f"def program({', '.join(f'v{slot}' for slot in range(len(self.inputs)))}):"]
+        for number, (function, sources, slot, done, _) in enumerate(self.steps):
+            scope[f"f{number}"] = function
+            call = f"v{slot} = f{number}({', '.join(f'v{source}' for source in sources)})"
+            lines.append("    " + "; ".join([call, *[f"v{last} = None" for last in done]]))
+        lines.append(f"    return [{', '.join(f'array(v{slot})' for _, slot in self.kept)}]")
+        exec(compile("\n".join(lines), "<phonograd program>", "exec"), scope)
+        return scope["program"]  # type: ignore[no-any-return]
+
+
+def _array(value: Any) -> Array:
+    # NumPy functions of arrays without axes return scalars
+    return value if isinstance(value, np.ndarray) else np.asarray(value)
 
 
 def located(error: Exception, node: Node) -> Exception:
@@ -108,5 +149,6 @@ def _steps(computed: list[Node], slots: dict[Node, int], kept: set[Node]) -> lis
 def evaluate(targets: list[Node], bindings: Mapping[Node, Array]) -> list[Array]:
     """Return the values of nodes, given the values of all leaves below them."""
     program = Program(targets, lambda node: node in bindings)
-    results = dict(zip([node for node, _ in program.kept], program.run([bindings[n] for n in program.inputs]), strict=True))
+    values = program.run([bindings[node] for node in program.inputs])
+    results = dict(zip([node for node, _ in program.kept], values, strict=True))
     return [bindings[resolve(t)] if resolve(t) in bindings else results[resolve(t)] for t in targets]

@@ -35,8 +35,6 @@ class Settings:
     """Interned expressions to keep before the least recently used ones are dropped."""
     plan_limit: int = 2_000
     """Plans to keep before the least recently used ones are dropped."""
-    anomaly_lines: bool = True
-    """Remember the source line that first made each expression, for error messages."""
 
 
 def _from_environment() -> Settings:
@@ -64,6 +62,16 @@ def _checked(settings: Settings) -> Settings:
 _current = _from_environment()
 
 
+class _Active:
+    """The one setting that every operator call looks at, where a look costs least."""
+
+    __slots__ = ("naive",)
+
+
+active = _Active()
+active.naive = _current.naive
+
+
 def current() -> Settings:
     """Return the settings in force."""
     return _current
@@ -78,6 +86,7 @@ def update(**changes: Any) -> Settings:
             raise TypeError(f"there is no setting {name!r}{nearest(name, names)}; settings are {', '.join(names)}")
     previous = _current
     _current = _checked(dataclasses.replace(_current, **changes))
+    active.naive = _current.naive
     return previous
 
 
@@ -90,3 +99,4 @@ def override(**changes: Any) -> Iterator[Settings]:
         yield _current
     finally:
         _current = previous
+        active.naive = previous.naive

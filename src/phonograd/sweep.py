@@ -334,6 +334,19 @@ def grad_pass(
         return results
 
 
+def grads_or_zeros(head: NDArray, variables: list[NDArray]) -> list[NDArray]:
+    """Return recorded gradients of one head, zeros for variables it does not depend on."""
+    with _flags(True, True):
+        sweep = _begin([head], [None], create_graph=True)
+        sweep.run()
+        trace = LOCAL.trace
+        grads = []
+        for array in variables:
+            found = sweep.found.get(array._variable)
+            grads.append(_total(found) if found else make(full(array.shape, 0, array._dtype, array.context), trace))
+        return grads
+
+
 def register_hook(array: NDArray, hook: Callable[[NDArray], NDArray | None]) -> Callable[[], None]:
     """Call ``hook(gradient)`` whenever a backward pass has the gradient of a variable; return a function to remove it.
 

@@ -78,7 +78,11 @@ class Step:
         self.used = 0
 
 
-def _build(wanted: list[Node], stage: Stage, keep_all: bool) -> Program:
+def _build(wanted: list[Node], stage: Stage, keep_all: bool) -> Any:
+    if settings.current().executor == "native":
+        from .native.program import NativeProgram
+
+        return NativeProgram(wanted, stage.available.__contains__, keep_all)
     return Program(wanted, stage.available.__contains__, keep_all)
 
 
@@ -166,7 +170,7 @@ class Trace:
         """Return the values of nodes, computing what is not there yet. What a record may need again is kept."""
         with self.lock:
             keep_all = any([node.marked and node.operator is not VARIABLE for node in nodes])
-            key = (nodes, keep_all)
+            key = (nodes, keep_all, settings.current().executor)
             step = self.stage.following.get(key)
             if step is None:
                 step = self.stage.following.setdefault(key, Step(self.stage, nodes, keep_all))
@@ -196,12 +200,12 @@ class Trace:
         """
         with self.lock:
             live = self.live()
-            nodes = tuple([handle._node for handle in live])
+            nodes = tuple([node for _, node in live])
             try:
                 values: list[Any] = self.evaluate(nodes)
             except Exception:  # noqa: BLE001 - each error is raised where its value is asked for
                 values = [self._attempt(node) for node in nodes]
-            for handle, value in zip(live, values, strict=True):
+            for (handle, _), value in zip(live, values, strict=True):
                 handle._buffer = value
             self.flushes += 1
             if not end and not self.ended:
@@ -217,25 +221,29 @@ class Trace:
             self.failed[node] = error
             return None
 
-    def live(self) -> list[Any]:
-        """Return the handles that somebody still refers to, each once; the rest is forgotten."""
-        # a handle that other threads use enters this list again, so the list can hold one twice
-        alive = [handle for handle in _referenced(self.handles) if handle._trace is self and handle._node is not None]
-        self.handles = alive = list(dict.fromkeys(alive))
-        return alive
+    def live(self) -> list[tuple[Any, Node]]:
+        """Return the handles that somebody still refers to, each once, with their nodes; the rest is forgotten.
+
+        Another thread that uses the same array may take a handle over at any moment, so handle and node are read
+        together and the pair is used from then on.
+        """
+        alive = [(handle, handle._node) for handle in _referenced(self.handles) if handle._trace is self]
+        # a handle that other threads use, or a view that was looked at again, enters the list a second time
+        pairs = list({id(handle): (handle, node) for handle, node in alive if node is not None}.values())
+        self.handles = [handle for handle, _ in pairs]
+        return pairs
 
     def prune(self) -> None:
         """Forget dead handles; called when the list has grown long without a flush."""
         with self.lock:
             self.prune_at = max(_PRUNE_AT, 2 * len(self.live()))
 
-    def _end(self, live: list[Any]) -> None:
+    def _end(self, live: list[tuple[Any, Node]]) -> None:
         self.ended = True
         if getattr(LOCAL, "trace", None) is self:
             LOCAL.trace = Trace()
-        for handle in live:
-            node = handle._node
-            if node in self.failed:
+        for handle, node in live:
+            if node in self.failed or handle._trace is not self:
                 continue
             if not node.marked:
                 handle._settle()
@@ -249,7 +257,7 @@ class Trace:
                     self.survivors.append(weakref.ref(handle))
             else:
                 self.survivors.append(weakref.ref(handle))
-        self.handles = [handle for handle in live if handle._node in self.failed]
+        self.handles = [handle for handle, node in live if node in self.failed]
         self.bound.clear()
         self.scalars.clear()
         _plans.trim()
@@ -260,15 +268,16 @@ class Trace:
         """Note a new handle of this trace."""
         if self.ended:
             self.survivors.append(weakref.ref(handle))
-        else:
-            self.handles.append(handle)
+            return
+        self.handles.append(handle)
+        if len(self.handles) > self.prune_at:
+            self.prune()
 
     def clear(self, visited: frozenset[Node]) -> None:
         """Take nodes out of the record: handles on them become plain arrays, values nobody names are freed."""
         with self.lock:
-            handles = self.live()
-            if self.survivors:
-                handles = handles + [h for h in (r() for r in self.survivors) if h is not None and h._trace is self]
+            handles = [handle for handle, _ in self.live()]
+            handles += [h for h in (r() for r in self.survivors) if h is not None and h._trace is self]
             for handle in handles:
                 node = handle._node
                 if node in visited and not self._is_own(handle):

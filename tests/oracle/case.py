@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,9 +195,10 @@ class Case:
 class Family:
     """The cases of one subject, in the order in which they were declared."""
 
-    def __init__(self, name: str, tolerance: str = "elementwise") -> None:
+    def __init__(self, name: str, tolerance: str = "elementwise", train: bool = False) -> None:
         self.name = name
         self.tolerance = tolerance
+        self.train = train
         self._cases: dict[str, Case] = {}
 
     def __iter__(self) -> Iterator[Case]:
@@ -213,11 +214,12 @@ class Family:
         tag: str = "",
         arguments: tuple[Any, ...] = (),
         grad: Union[bool, tuple[int, ...]] = True,
-        train: bool = False,
+        train: Optional[bool] = None,
         tolerance: str = "",
         **parameters: Any,
     ) -> None:
         """Declare a case that calls an operator or a method with the inputs and parameters."""
+        train = self.train if train is None else train
         words = [call.removeprefix("nd.").replace("method:", "."), *(s.label for s in inputs)]
         words += [str(a).replace(" ", "") for a in arguments]
         words += [f"{k}={v}".replace(" ", "") for k, v in parameters.items()]
@@ -242,10 +244,11 @@ class Family:
         *inputs: Spec,
         tag: str = "",
         grad: Union[bool, tuple[int, ...]] = True,
-        train: bool = False,
+        train: Optional[bool] = None,
         tolerance: str = "",
     ) -> None:
         """Declare a case that evaluates an expression of the inputs."""
+        train = self.train if train is None else train
         words = [code, *(s.label for s in inputs), *["train"] * train, *[tag] * bool(tag)]
         self._add(
             Case(

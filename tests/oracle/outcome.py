@@ -38,7 +38,8 @@ class Outcome:
     """What a case does: outputs, gradients, inputs it changed, or the errors it raises.
 
     ``structure`` is ``array`` (one array), ``sequence`` (several arrays), ``numpy`` (a NumPy array),
-    ``value`` (anything else, described in ``value``) or ``failure``.
+    ``value`` (anything else, described in ``value``), ``failure`` or, where the oracle's answer is
+    an accident of its memory, ``undefined`` (the reason is in ``value``).
     """
 
     structure: str

@@ -43,7 +43,7 @@ def _pack(outcome: Outcome, packer: Packer) -> dict[str, Any]:
     entry: dict[str, Any] = {"structure": outcome.structure}
     if outcome.outputs:
         entry["outputs"] = [packer.add(array) for array in outcome.outputs]
-    if outcome.structure == "value":
+    if outcome.value is not None:
         entry["value"] = outcome.value
     for part in ("gradients", "changed"):
         arrays = getattr(outcome, part)

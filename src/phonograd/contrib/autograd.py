@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import autograd
-from ..ndarray import NDArray, zeros_like
+from ..ndarray import NDArray, zeros
 
 __all__ = [
     "TrainingStateScope",
@@ -123,7 +123,7 @@ def grad_and_loss(
             variables = [args[position] for position in ([argnum] if isinstance(argnum, int) else argnum)]
         for variable in variables:
             assert isinstance(variable, NDArray), "type of autograd input should NDArray."
-        gradients = [zeros_like(variable) for variable in variables]
+        gradients = [zeros(variable.shape, ctx=variable.context, dtype=variable.dtype) for variable in variables]
         mark_variables(variables, gradients)
         with train_section():
             outputs = func(*args)

@@ -8,7 +8,7 @@ from typing import Any
 from ..context import Context, cpu, cpu_pinned, current_context, gpu
 from ..errors import nearest
 from ..trace import waitall
-from . import random
+from . import control, random
 from .array import NDArray
 from .creation import arange, array, concatenate, empty, eye, from_numpy, full, linspace, moveaxis, ones, zeros
 from .functions import matmul, onehot_encode, split_v2
@@ -22,6 +22,8 @@ contrib = Namespace("phonograd.ndarray.contrib", "_contrib_", "Operators that MX
 linalg = Namespace("phonograd.ndarray.linalg", "_linalg_", "Linear algebra: factorisations, solves, triangles.")
 op = Namespace("phonograd.ndarray.op", "", "All operators by their plain names.")
 _internal = Namespace("phonograd.ndarray._internal", "_", "Operators whose names begin with an underscore.")
+contrib.foreach, contrib.while_loop, contrib.cond = control.foreach, control.while_loop, control.cond
+contrib.boolean_mask = control.boolean_mask
 for _module in (contrib, linalg, op, _internal):
     sys.modules[_module.__name__] = _module
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import settings
 from ..context import as_context
 from ..errors import MXNetError, format_shape, nearest
 from ..node import Node
 from ..operator import REGISTRY, Operator
 from ..operators.structural import detach
 from ..parameters import REQUIRED
+from ..settings import active
 from ..state import FLAGS, RECORDING, TRAINING
 from ..trace import LOCAL, ready_trace
 from . import handle as _handle
@@ -104,7 +104,7 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
         if out is not None:
             return write(out[0] if isinstance(out, (list, tuple)) else out, node)
         made = make(node, LOCAL.trace)
-        if settings.current().naive:
+        if active.naive:
             read(made)
         return made
     nodes = [settled(node) for node in result]
@@ -118,7 +118,7 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
             raise MXNetError(f"Operator {declared.name} has {len(nodes)} outputs, but out= lists {len(outs)}")
         return [write(target, node) for target, node in zip(outs, nodes, strict=True)]
     made = [make(node, LOCAL.trace) for node in nodes]
-    if settings.current().naive:
+    if active.naive:
         for handle in made:
             read(handle)
     return made[0] if len(made) == 1 and visible is not None else made
@@ -229,7 +229,7 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
         handles.append(result)
         if len(handles) > trace.prune_at:
             trace.prune()
-        if naive():
+        if active.naive:
             read(result)
         return result
 
@@ -239,11 +239,6 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     method.__doc__ = declared.__doc__
     _late.append(lambda cls: _rebind_class(method, cls))
     return method
-
-
-def naive() -> bool:
-    """Return whether every operator is evaluated as it is called."""
-    return settings.current().naive
 
 
 def _rebind_class(method: Any, cls: type[Any]) -> None:
@@ -307,7 +302,17 @@ def {name}({signature}):
             if node is not None:
                 if node.marked and not FLAGS.get() & 1:
                     node = node.detached or detach(node)
-                return make(node, trace)
+                result = new(array_class)
+                result._trace = trace
+                result._node = node
+                result._buffer = None
+                handles = trace.handles
+                handles.append(result)
+                if len(handles) > trace.prune_at:
+                    trace.prune()
+                if active.naive:
+                    read(result)
+                return result
     return invoke(declared, ({inputs}), ({given}), out, kwargs)
 """
 
@@ -328,7 +333,9 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
         "declared": declared,
         "detach": detach,
         "invoke": invoke,
-        "make": make,
+        "active": active,
+        "new": object.__new__,
+        "read": read,
     }
     defaults = []
     for parameter in parameters:

@@ -109,6 +109,7 @@ class Handle:
 
 
 _class: type[Any] = Handle
+_new: Any = object.__new__
 
 
 def use_class(array_class: type[Any]) -> None:
@@ -119,7 +120,7 @@ def use_class(array_class: type[Any]) -> None:
 
 def make(node: Node, trace: Trace) -> Any:
     """Return a new array that names a node of a trace."""
-    handle = _class.__new__(_class)
+    handle = _new(_class)
     handle._trace = trace
     handle._node = node
     handle._buffer = None
@@ -129,7 +130,7 @@ def make(node: Node, trace: Trace) -> Any:
 
 def make_concrete(data: Array, context: Context = CPU) -> Any:
     """Return a new array with a value; nobody may write to ``data`` afterwards."""
-    handle = _class.__new__(_class)
+    handle = _new(_class)
     handle._trace = None
     handle._node = None
     handle._buffer = data

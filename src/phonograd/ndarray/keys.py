@@ -149,8 +149,8 @@ def _refuse_reversed(key: slice, shape: Shape) -> None:
     first, stop, step = key.indices(shape[0])
     if step == 1 and first > stop:
         raise MXNetError(
-            f"Check failed: begin <= end ({first} vs. {stop}) : Invalid slicing range [{first}, {stop}). "
-            f"The slice of axis 0 (size {shape[0]}) ends before it begins; use a step of -1 to go downwards."
+            f"Invalid slicing range [{first}, {stop}): the slice of axis 0 (size {shape[0]}) ends before it "
+            "begins; use a step of -1 to go downwards."
         )
 
 

@@ -19,17 +19,30 @@ from .comparison import greater_equal, lesser_equal
 
 __all__ = ["add", "add_n", "divide", "maximum", "minimum", "mod", "multiply", "power", "subtract"]
 
-Rule = Callable[[Node, Node, Node, Node], tuple["Node | None", "Node | None"]]
+Rule = Callable[[Node, Node, Node, Node], Node]
 
 
-def _binary(name: str, word: str, reference: Any, rule: Rule, *, numpy: Any, aliases: tuple[str, ...] = ()) -> Operator:
-    """Declare an elementwise operator of two arrays; ``rule`` gives both gradients before they are summed down."""
+def _binary(
+    name: str,
+    word: str,
+    reference: Any,
+    lhs_rule: Rule,
+    rhs_rule: Rule,
+    *,
+    numpy: Any,
+    aliases: tuple[str, ...] = (),
+) -> Operator:
+    """Declare an elementwise operator of two arrays.
+
+    The rules take (out_grad, out, lhs, rhs) and give the gradients before they are summed down to the operand's shape;
+    a rule runs only if its operand depends on a variable.
+    """
+    direct = numpy if numpy in (np.add, np.subtract, np.multiply, np.maximum, np.minimum) else None
 
     def gradient(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node | None, Node | None]:
-        lhs_grad, rhs_grad = rule(out_grad, out, lhs, rhs)
         return (
-            None if lhs_grad is None else sum_to(lhs_grad, lhs.shape),
-            None if rhs_grad is None else sum_to(rhs_grad, rhs.shape),
+            sum_to(lhs_rule(out_grad, out, lhs, rhs), lhs.shape) if lhs.marked else None,
+            sum_to(rhs_rule(out_grad, out, lhs, rhs), rhs.shape) if rhs.marked else None,
         )
 
     def infer(lhs: Node, rhs: Node) -> Any:
@@ -37,7 +50,14 @@ def _binary(name: str, word: str, reference: Any, rule: Rule, *, numpy: Any, ali
 
     return register(
         Operator(
-            reference, name=name, aliases=aliases, infer=infer, gradient=gradient, with_scalars=word, numpy=numpy
+            reference,
+            name=name,
+            aliases=aliases,
+            infer=infer,
+            gradient=gradient,
+            with_scalars=word,
+            numpy=numpy,
+            direct=direct,
         )
     )
 
@@ -94,49 +114,79 @@ def _hypot(lhs: Array, rhs: Array) -> Array:
 
 
 add = _binary(
-    "broadcast_add", "add", _add, lambda g, y, a, b: (g, g), numpy=np.add, aliases=("broadcast_plus",)
+    "broadcast_add",
+    "add",
+    _add,
+    lambda g, y, a, b: g,
+    lambda g, y, a, b: g,
+    numpy=np.add,
+    aliases=("broadcast_plus",),
 )
 subtract = _binary(
-    "broadcast_sub", "subtract", _subtract, lambda g, y, a, b: (g, -g), numpy=np.subtract, aliases=("broadcast_minus",)
+    "broadcast_sub",
+    "subtract",
+    _subtract,
+    lambda g, y, a, b: g,
+    lambda g, y, a, b: -g,
+    numpy=np.subtract,
+    aliases=("broadcast_minus",),
 )
-multiply = _binary("broadcast_mul", "multiply", _multiply, lambda g, y, a, b: (g * b, g * a), numpy=np.multiply)
+multiply = _binary(
+    "broadcast_mul", "multiply", _multiply, lambda g, y, a, b: g * b, lambda g, y, a, b: g * a, numpy=np.multiply
+)
 divide = _binary(
-    "broadcast_div", "divide", _divide, lambda g, y, a, b: (g / b, -(g * a / (b * b))), numpy=np.divide
+    "broadcast_div",
+    "divide",
+    _divide,
+    lambda g, y, a, b: g / b,
+    lambda g, y, a, b: -(g * a / (b * b)),
+    numpy=np.divide,
 )
 
 
-def _mod_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
+def _mod_rhs(g: Node, y: Node, a: Node, b: Node) -> Node:
     from .elementary import floor
 
-    return g, -(g * floor(a / b))
+    return -(g * floor(a / b))
 
 
-mod = _binary("broadcast_mod", "modulo", _mod, _mod_rule, numpy=np.remainder)
+mod = _binary("broadcast_mod", "modulo", _mod, lambda g, y, a, b: g, _mod_rhs, numpy=np.remainder)
 
 
-def _power_rule(g: Node, y: Node, a: Node, b: Node) -> tuple[Node, Node]:
+def _power_lhs(g: Node, y: Node, a: Node, b: Node) -> Node:
+    return g * b * single(power(a, b - 1))
+
+
+def _power_rhs(g: Node, y: Node, a: Node, b: Node) -> Node:
     from .elementary import log
 
-    return g * b * power(a, b - 1), g * y * log(a)
+    return g * y * single(log(a))
 
 
-power = _binary("broadcast_power", "power", _power, _power_rule, numpy=np.power)
+power = _binary("broadcast_power", "power", _power, _power_lhs, _power_rhs, numpy=np.power)
 maximum = _binary(
     "broadcast_maximum",
     "maximum",
     _maximum,
-    lambda g, y, a, b: (g * greater_equal(a, b), g * (1 - greater_equal(a, b))),
+    lambda g, y, a, b: g * greater_equal(a, b),
+    lambda g, y, a, b: g * (1 - greater_equal(a, b)),
     numpy=np.maximum,
 )
 minimum = _binary(
     "broadcast_minimum",
     "minimum",
     _minimum,
-    lambda g, y, a, b: (g * lesser_equal(a, b), g * (1 - lesser_equal(a, b))),
+    lambda g, y, a, b: g * lesser_equal(a, b),
+    lambda g, y, a, b: g * (1 - lesser_equal(a, b)),
     numpy=np.minimum,
 )
 hypot = _binary(
-    "broadcast_hypot", "hypot", _hypot, lambda g, y, a, b: (g * a / y, g * b / y), numpy=np.hypot
+    "broadcast_hypot",
+    "hypot",
+    _hypot,
+    lambda g, y, a, b: g * a / y,
+    lambda g, y, a, b: g * b / y,
+    numpy=np.hypot,
 )
 
 

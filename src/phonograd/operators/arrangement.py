@@ -1,7 +1,7 @@
 """Operators that repeat, mirror, pad, crop and rearrange elements, and those that broadcast to a shape.
 
-All are linear and made of the building blocks of :mod:`.primitives`: a repetition is a broadcast along new axes that are
-then merged, padding joins blocks, a diagonal is a slice of the flattened matrix.
+All are linear and made of the building blocks of :mod:`.primitives`: a repetition is a broadcast along new axes that
+are then merged, padding joins blocks, a diagonal is a slice of the flattened matrix.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def repeat(data: Node, *, repeats: int, axis: int | None = None) -> Node:
 # -- broadcasting
 
 
-@composite(method=True)
+@composite()
 def broadcast_to(data: Node, *, shape: Shape = ()) -> Node:
     """Return the array repeated along its axes of size one to a shape; 0 in the shape keeps an axis as it is."""
     if len(shape) != data.ndim:
@@ -99,7 +99,7 @@ def broadcast_axis(data: Node, *, axis: Shape = (), size: Shape = ()) -> Node:
     return _repeat_ones(data, tuple([sizes.get(one, extent) for one, extent in enumerate(data.shape)]))
 
 
-@composite(method=True)
+@composite()
 def broadcast_like(lhs: Node, rhs: Node, *, lhs_axes: Axis = None, rhs_axes: Axis = None) -> Node:
     """Return lhs repeated to the shape of rhs, or only its lhs_axes to the sizes of rhs along rhs_axes."""
     if lhs_axes is None or rhs_axes is None:
@@ -161,7 +161,7 @@ def diag(data: Node, *, k: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
         raise MXNetError(f"axis1 and axis2 cannot refer to the same axis {first}, in operator diag")
     rows, columns = data.shape[first], data.shape[second]
     if not -rows <= k <= columns:
-        raise MXNetError(f"Diagonal does not exist. k={k} of a matrix {format_shape((rows, columns))}, in operator diag")
+        raise MXNetError(f"Diagonal does not exist. k={k} of matrices {format_shape((rows, columns))}, operator diag")
     others = [axis for axis in range(data.ndim) if axis not in (first, second)]
     last = permute(data, (*others, first, second))
     length = min(rows, columns - k) if k >= 0 else min(rows + k, columns)
@@ -266,7 +266,7 @@ def _pad_axis(data: Node, axis: int, before: int, after: int, mode: str, value: 
 
 @composite(name="Crop")
 def crop(*data: Node, offset: Shape = (0, 0), h_w: Shape = (0, 0), center_crop: bool = False) -> Node:
-    """Return a part of the last two axes: of size h_w, or of the size of a second array, at an offset or in the middle."""
+    """Return a part of each image: of size h_w, or of a second array's size, at an offset or in the middle."""
     if len(data) not in (1, 2):
         raise MXNetError(f"Operator Crop expects 1 or 2 inputs, but got {len(data)} instead.")
     image = data[0]

@@ -268,7 +268,7 @@ def _extracted(name: str, A: Node, offset: int) -> int:
     require_matrices(name, A)
     require_square(name, A, "Input operand must be a tensor of square matrices")
     length = A.shape[-1] - abs(offset)
-    if length <= 0:
+    if length < 0 or (length == 0 and offset):
         raise MXNetError(
             f"Illegal offset {offset} for diag/trian extraction of matrix with dimension {A.shape[-1]} "
             f"(operator {name}, shape {format_shape(A.shape)})"
@@ -322,14 +322,16 @@ def _require_vectors(name: str, A: Node) -> None:
 
 
 def _triangle_places(size: int, offset: int, lower: bool) -> tuple[Array, Array]:
-    # an offset says by its sign which triangle is meant
-    below = offset < 0 or (offset == 0 and lower)
-    return np.tril_indices(size, offset) if below else np.triu_indices(size, offset)
+    # an offset says by its sign which triangle is meant; the upper one is the transpose of a lower one
+    if offset < 0 or (offset == 0 and lower):
+        return np.tril_indices(size, offset)
+    columns, rows = np.tril_indices(size, -offset)
+    return rows, columns
 
 
 @operator(name="_linalg_extracttrian", aliases=("linalg_extracttrian",))
 def extracttrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
-    """Return a triangle of square matrices, row after row.
+    """Return a triangle of square matrices: a lower one row after row, an upper one column after column.
 
     A positive offset means the upper triangle from that diagonal on, a negative one the lower triangle.
     """
@@ -355,7 +357,7 @@ def _triangle_extent(count: int) -> int:
 
 @operator(name="_linalg_maketrian", aliases=("linalg_maketrian",))
 def maketrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
-    """Return square matrices with the elements in a triangle, row after row: the inverse of ``extracttrian``."""
+    """Return square matrices with the elements in a triangle, and zeros elsewhere: the inverse of ``extracttrian``."""
     size = _triangle_extent(A.shape[-1]) + abs(offset)
     out = np.zeros((*A.shape[:-1], size, size), A.dtype)
     rows, columns = _triangle_places(size, offset, lower)

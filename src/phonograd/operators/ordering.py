@@ -28,7 +28,7 @@ INT64 = np.dtype("int64")
 def _sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
     if ascending:
         return np.argsort(data, axis=axis, kind="stable")
-    # the stable ascending order of the mirrored array, mirrored again, is descending, and equal elements keep their order
+    # the stable ascending order of the mirrored array, mirrored again, is descending and leaves equal elements in order
     mirrored = np.argsort(np.flip(data, axis), axis=axis, kind="stable")
     return np.asarray(data.shape[axis] - 1 - np.flip(mirrored, axis))
 

@@ -1,12 +1,14 @@
 """Reading and writing by arrays of positions: what every operator that takes an index array is made of.
 
 An index array becomes *positions* first: int64 numbers in range (:func:`positions`, which knows the ways in which
-operators treat numbers out of range). Three operators then do the work, along one axis:
+operators treat numbers out of range). Five operators then do the work, along one axis:
 
 ======================================  =============================================================================
 ``take_axis(x, index, axis)``           slices of x at positions of an axis; the index's axes take the place of it
-``add_axis(v, index, axis, extent)``    zeros with slices v added at positions (take's adjoint)
+``add_axis(v, index, axis, extent)``    zeros with slices v added at positions (its adjoint)
 ``put_axis(x, v, index, axis)``         x with its slices at positions replaced by v; the last of equal positions wins
+``take_along(x, index, axis)``          single elements of x: the index has x's shape, but any size along the axis
+``add_along(v, index, axis, extent)``   zeros with elements v added at positions (its adjoint)
 ======================================  =============================================================================
 
 Indexing with several arrays (``x[rows, columns]``) is the same along one axis, after the indexed axes are merged:
@@ -27,7 +29,17 @@ from .broadcasting import broadcast, broadcast_shapes, sum_to
 from .primitives import permute, reshape_to, select
 from .structural import constant
 
-__all__ = ["add_axis", "assign_points", "positions", "put_axis", "take_axis", "take_points"]
+__all__ = [
+    "add_along",
+    "add_axis",
+    "assign_points",
+    "merge_points",
+    "positions",
+    "put_axis",
+    "take_along",
+    "take_axis",
+    "take_points",
+]
 
 Mode = Literal["clip", "wrap", "raise", "index"]
 
@@ -51,7 +63,10 @@ def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "rais
     outside = (found < lowest) | (found >= extent)
     if outside.any():
         if mode == "raise":
-            raise MXNetError("Check failed: is_valid: take operator contains indices out of bound")
+            raise MXNetError(
+                "take operator contains indices out of bound: "
+                f"{found[outside].reshape(-1)[0]} for an axis of size {extent}; use mode='clip' or 'wrap'"
+            )
         first = found[outside].reshape(-1)[0]
         raise IndexError(f"index {first} is out of bounds for axis {axis} with size {extent}")
     return np.where(found < 0, found + extent, found)
@@ -180,10 +195,68 @@ def put_axis(data: Node, value: Node, index: Node, axis: int) -> Node:
     return single(_put_axis.apply((data, value, index), (axis,)))
 
 
+# -- an index for every element
+
+
+@operator()
+def _take_along(data: Array, index: Array, *, axis: int) -> Array:
+    """Return the elements at positions of an axis, where every other axis of the index is one of the array."""
+    return np.take_along_axis(data, index, axis)
+
+
+@_take_along.infer
+def _(data: Node, index: Node, *, axis: int) -> Spec:
+    assert index.dtype == np.int64, index
+    assert _taken_shape(data.shape, (index.shape[axis],), axis) == index.shape, (data, index)
+    return index.shape, data.dtype
+
+
+@_take_along.gradient
+def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
+    return add_along(out_grad, index, axis, data.shape[axis]), None
+
+
+@operator()
+def _add_along(data: Array, index: Array, *, axis: int, extent: int) -> Array:
+    """Return zeros with elements added at positions of an axis, in order."""
+    count = data.shape[axis]
+    lines = np.moveaxis(data, axis, -1)
+    rows = math.prod(lines.shape[:-1])
+    flat = (np.moveaxis(index, axis, -1).reshape(rows, count) + np.arange(rows)[:, None] * extent).reshape(-1)
+    if data.dtype.kind == "f":
+        total = np.bincount(flat, lines.reshape(-1), rows * extent).astype(data.dtype)
+    else:
+        total = np.zeros(rows * extent, data.dtype)
+        np.add.at(total, flat, lines.reshape(-1))
+    return np.moveaxis(total.reshape(*lines.shape[:-1], extent), -1, axis)
+
+
+@_add_along.infer
+def _(data: Node, index: Node, *, axis: int, extent: int) -> Spec:
+    assert index.dtype == np.int64, index
+    assert data.shape == index.shape, (data, index)
+    return (*data.shape[:axis], extent, *data.shape[axis + 1 :]), data.dtype
+
+
+@_add_along.gradient
+def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
+    return take_along(out_grad, index, axis), None
+
+
+def take_along(data: Node, index: Node, axis: int) -> Node:
+    """Return the elements of ``data`` at positions (int64, in range) of an axis; the result has the index's shape."""
+    return single(_take_along.apply((data, index), (axis,)))
+
+
+def add_along(data: Node, index: Node, axis: int, extent: int) -> Node:
+    """Return zeros whose axis has an extent, with the elements of ``data`` added at positions of that axis."""
+    return single(_add_along.apply((data, index), (axis, extent)))
+
+
 # -- several index arrays
 
 
-def _merged(data: Node, layout: Shape, indices: tuple[Node, ...]) -> tuple[tuple[int, ...], int, Node]:
+def merge_points(extents: Shape, layout: Shape, indices: tuple[Node, ...]) -> tuple[tuple[int, ...], int, Node]:
     """Return the order of axes that makes the indexed ones adjacent, where they start, and the merged positions.
 
     Indexed axes that are adjacent stay in their place; otherwise they move to the front, as in NumPy.
@@ -197,8 +270,8 @@ def _merged(data: Node, layout: Shape, indices: tuple[Node, ...]) -> tuple[tuple
         shape = broadcast_shapes(shape, indices[layout[axis]].shape)
     flat: Node | None = None
     for axis in indexed:
-        place = positions(indices[layout[axis]], data.shape[axis], "index", axis)
-        flat = place if flat is None else flat * data.shape[axis] + place
+        place = positions(indices[layout[axis]], extents[axis], "index", axis)
+        flat = place if flat is None else flat * extents[axis] + place
     assert flat is not None
     return order, start, broadcast(flat, shape)
 
@@ -215,7 +288,7 @@ def _take_points(data: Node, *indices: Node, layout: Shape) -> Node:
 
     ``layout`` has one number per axis: that of the index array which selects along it, or -1 to take it whole.
     """
-    order, start, flat = _merged(data, layout, indices)
+    order, start, flat = merge_points(data.shape, layout, indices)
     count = sum([number >= 0 for number in layout])
     return take_axis(_one_axis(data, order, start, count), flat, start)
 
@@ -226,7 +299,7 @@ def _assign_points(data: Node, value: Node, *indices: Node, layout: Shape) -> No
 
     Of several elements written to one place, the last wins. ``layout`` is that of ``_take_points``.
     """
-    order, start, flat = _merged(data, layout, indices)
+    order, start, flat = merge_points(data.shape, layout, indices)
     count = sum([number >= 0 for number in layout])
     written = put_axis(_one_axis(data, order, start, count), value, flat, start)
     moved = reshape_to(written, tuple([data.shape[axis] for axis in order]))

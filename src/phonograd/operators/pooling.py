@@ -1,9 +1,9 @@
 """Pooling over one to three spatial axes: the largest element, the sum, the mean or a norm of each window.
 
-The sum over windows and its adjoint (which spreads a number over its window) are linear and each other's gradient; means
-and norms are written with them. The largest element has a primitive for its value and one for its position, so its
-gradient is a scatter to positions. All of them work axis by axis, because sums and maxima over a box can be taken along
-one axis after the other.
+The sum over windows and its adjoint (which spreads a number over its window) are linear and each other's gradient;
+means and norms are written with them. The largest element has a primitive for its value and one for its position, so
+its gradient is a scatter to positions. All of them work axis by axis, because sums and maxima over a box can be taken
+along one axis after the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..operator import Array, Spec, composite, nothing, operator, single
 from .arithmetic import integer_power, maximum
 from .comparison import greater_equal, not_equal
 from .elementary import cbrt, sqrt
-from .primitives import embed, reshape_to, scatter_add, select
+from .primitives import embed, scatter_add, select
 from .structural import constant
 from .windows import check_floating, from_channels_first, to_channels_first, working_dtype
 
@@ -94,9 +94,9 @@ def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pa
 def _window_spread(data: Array, *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape) -> Array:
     """Return zeros with each element added to all elements of its window: the adjoint of a sum over windows."""
     out = data.astype(working_dtype(data.dtype), copy=False)
-    for axis, (size, *window) in enumerate(zip(extent, kernel, stride, pad), 2):
+    for axis, (size, width, step, border) in enumerate(zip(extent, kernel, stride, pad), 2):
         spread = np.zeros((*out.shape[:axis], size, *out.shape[axis + 1 :]), out.dtype)
-        for windows, elements in _overlaps(size, *window, out.shape[axis]):
+        for windows, elements in _overlaps(size, width, step, border, out.shape[axis]):
             spread[_along(axis, elements)] += out[_along(axis, windows)]
         out = spread
     return out.astype(data.dtype, copy=False)
@@ -113,7 +113,7 @@ def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pa
 
 
 def window_sum(data: Node, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Node:
-    """Return the sum of each of ``counts`` windows along the spatial axes; what lies outside the data counts as zero."""
+    """Return the sum of each of ``counts`` windows along the spatial axes; outside the data there are zeros."""
     return single(_window_sum.apply((data,), (kernel, stride, pad, counts)))
 
 
@@ -140,7 +140,7 @@ def _(*, counts: Shape, dtype: DType) -> Spec:
 def _window_max(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
     """Return the largest element of each window; NaN counts as the lowest number, and so does an empty window."""
     lowest = np.finfo(data.dtype).min
-    out = np.fmax(data, lowest)
+    out: Array = np.fmax(data, lowest)
     for axis, window in enumerate(zip(kernel, stride, pad, counts), 2):
         largest = np.full((*out.shape[:axis], window[3], *out.shape[axis + 1 :]), lowest, out.dtype)
         for windows, elements in _overlaps(out.shape[axis], *window):
@@ -156,13 +156,12 @@ def _(data: Node, *, counts: Shape) -> Spec:
 
 
 @_window_max.gradient
-def _(
-    out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape
-) -> Node:
+def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Node:
     position = single(_window_argmax.apply((data,), (kernel, stride, pad, counts)))
     if _has_empty_windows(data.shape[2:], kernel, stride, pad, counts):
-        out_grad = select(greater_equal(position, 0), out_grad, 0)
-        position = maximum(position, 0)
+        zero = constant(0, INT64)
+        out_grad = select(greater_equal(position, zero), out_grad, 0)
+        position = maximum(position, zero)
     return scatter_add(out_grad, position, data.shape)
 
 
@@ -210,6 +209,7 @@ def _pooled_counts(name: str, extent: Shape, kernel: Shape, stride: Shape, pad: 
 
 
 def _complete(name: str, word: str, spatial: int, value: Shape, default: int) -> Shape:
+    """Return a parameter with one entry per spatial axis; the default is also the least value."""
     if not value:
         return (default,) * spatial
     if len(value) != spatial:
@@ -217,12 +217,10 @@ def _complete(name: str, word: str, spatial: int, value: Shape, default: int) ->
             f"{word} {format_shape(value)} must have {spatial} entries, one per spatial axis of the data, "
             f"in operator {name}"
         )
-    if min(value) < (0 if word == "pad" else 1):
+    if min(value) < default:
         raise MXNetError(
             f"value {format_shape(value)}for Parameter {word} is invalid, the input shape must be nonzero in all "
-            f"dimensions, in operator {name}"
-            if word != "pad"
-            else f"value {format_shape(value)} for Parameter pad must not be negative, in operator {name}"
+            f"dimensions, in operator {name}; every entry must be at least {default}"
         )
     return value
 
@@ -230,8 +228,8 @@ def _complete(name: str, word: str, spatial: int, value: Shape, default: int) ->
 def _check_data(name: str, data: Node, layout: str | None, least: int = 3) -> None:
     if not least <= data.ndim <= 5:
         raise MXNetError(
-            "Input data should be  3D in (batch, channel, x) Or 4D in (batch, channel, y, x)  Or 5D in (batch, channel, "
-            f"d, y, x): operator {name} got data of shape {format_shape(data.shape)}"
+            "Input data should be  3D in (batch, channel, x) Or 4D in (batch, channel, y, x)  Or 5D in "
+            f"(batch, channel, d, y, x): operator {name} got data of shape {format_shape(data.shape)}"
         )
     if layout is not None and len(layout) != data.ndim:
         raise MXNetError(
@@ -285,7 +283,7 @@ class _Window:
         if power == 1:
             return self.sum(data)
         total = self.sum(integer_power(data, power))
-        nonzero = not_equal(total, 0)
+        nonzero = not_equal(total, constant(0, total.dtype))
         # roots have no derivative at zero: there the gradient is zero
         root = (sqrt if power == 2 else cbrt)(select(nonzero, total, 1))
         return select(nonzero, root, 0)
@@ -309,7 +307,7 @@ def pooling(
     """Return the largest element, mean, sum or norm of each window of images with one to three spatial axes.
 
     Along an axis of size n there are ``(n + 2 * pad - kernel) // stride + 1`` windows; the convention ``full`` rounds
-    up instead of down, and ``same`` makes ``ceil(n / stride)`` windows that begin inside the data. ``global_pool`` takes
+    up instead of down, and ``same`` makes ``ceil(n / stride)`` windows that begin inside the data. ``global_pool`` has
     one window over everything. Means count padding unless ``count_include_pad`` is False. ``lp`` is the root of the sum
     of powers, with ``p_value`` 1, 2 or 3. Among equal elements the first is the largest: its gradient is the window's.
     """
@@ -325,7 +323,7 @@ def pooling(
     else:
         if p_value not in (1, 2, 3):
             raise MXNetError(
-                f"p value of {p_value} is not supported yet: operator Pooling with pool_type='lp' needs p_value 1, 2 or 3"
+                f"p value of {p_value} is not supported yet: operator Pooling with pool_type='lp' needs 1, 2 or 3"
             )
         out = window.norm(images, p_value)
     return from_channels_first(out, layout)

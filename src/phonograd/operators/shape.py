@@ -151,15 +151,11 @@ def _axis_range(side: str, ndim: int, begin: int | None, end: int | None) -> tup
     first = 0 if begin is None else begin + ndim if begin < 0 else begin
     last = ndim if end is None else end + ndim if end < 0 else end
     if not 0 <= last <= ndim:
-        raise MXNetError(
-            f"Invalid end for {side}_end={end} as dimension number is {ndim}, in operator reshape_like"
-        )
+        raise MXNetError(f"Invalid end for {side}_end={end} as dimension number is {ndim}, in operator reshape_like")
     if first < 0:
         raise MXNetError(f"Invalid begin for {side}_begin={begin}, in operator reshape_like")
     if ndim and first >= last:
-        raise MXNetError(
-            f"Invalid begin, end, get {side}_begin={first}, {side}_end={last}, in operator reshape_like"
-        )
+        raise MXNetError(f"Invalid begin, end, get {side}_begin={first}, {side}_end={last}, in operator reshape_like")
     return first, last
 
 

@@ -14,18 +14,12 @@ from ..dtypes import DType, is_floating
 from ..errors import MXNetError, format_shape
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
+from ..shapes import real_axis, with_ones, without
 from .broadcasting import sum_to
 from .elementary import exp
 from .primitives import cast, select
 
-__all__ = ["demand_floating", "log_softmax_along", "position_of_axis", "softmax_along"]
-
-
-def position_of_axis(axis: int, ndim: int, name: str) -> int:
-    """Return an axis counted from the front, or raise MXNet's error naming the operator."""
-    if not -ndim <= axis < ndim:
-        raise MXNetError(f"axis {axis} exceeds the input dimension of {ndim} in operator {name}")
-    return axis % ndim
+__all__ = ["demand_floating", "log_softmax_along", "softmax_along"]
 
 
 def demand_floating(dtype: DType, name: str) -> None:
@@ -35,11 +29,6 @@ def demand_floating(dtype: DType, name: str) -> None:
             f"This operation only support floating point types, not {dtype} in operator {name}. "
             f"Convert the array first, for example with astype('float32')."
         )
-
-
-def reduced_shape(shape: Shape, axis: int) -> Shape:
-    """Return the shape with extent 1 along an axis."""
-    return (*shape[:axis], 1, *shape[axis + 1 :])
 
 
 def _wide(data: Array) -> Array:
@@ -60,7 +49,7 @@ def _softmax(data: Array, *, axis: int) -> Array:
 @_softmax.gradient
 def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
     inner = out_grad * out
-    return inner - out * sum_to(inner, reduced_shape(out.shape, axis))
+    return inner - out * sum_to(inner, with_ones(out.shape, (axis,)))
 
 
 @operator(cost=14)
@@ -74,7 +63,7 @@ def _log_softmax(data: Array, *, axis: int) -> Array:
 
 @_log_softmax.gradient
 def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
-    return out_grad - exp(out) * sum_to(out_grad, reduced_shape(out.shape, axis))
+    return out_grad - exp(out) * sum_to(out_grad, with_ones(out.shape, (axis,)))
 
 
 def softmax_along(node: Node, axis: int) -> Node:
@@ -110,7 +99,7 @@ def _prepare(
         )
     data = cast(data, np.promote_types(data.dtype, result))
     factor = sign if temperature is None else sign / temperature if temperature else float("nan")
-    return data if factor == 1 else data * factor, position_of_axis(axis, data.ndim, name), result
+    return data if factor == 1 else data * factor, real_axis(axis, data.ndim, name), result
 
 
 @composite(method=True)
@@ -152,7 +141,7 @@ def softmax(
         return cast(softmax_along(argument, position), result)
     if length.dtype.kind not in "iu":
         raise MXNetError(f"This operation only support integer types, not {length.dtype} in operator softmax (length)")
-    expected_shape = data.shape[:position] + data.shape[position + 1 :]
+    expected_shape = without(data.shape, (position,))
     if length.shape != expected_shape:
         raise MXNetError(
             f"Shape inconsistent, Provided = {format_shape(length.shape)}, inferred shape="
@@ -210,4 +199,4 @@ def SoftmaxActivation(data: Node, *, mode: Literal["channel", "instance"] = "ins
             f"SoftmaxActivation"
         )
     axis = 1 if mode == "channel" else -1
-    return softmax_along(data, position_of_axis(axis, data.ndim, "SoftmaxActivation"))
+    return softmax_along(data, real_axis(axis, data.ndim, "SoftmaxActivation"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -66,7 +67,7 @@ def check_window(operator_name: str, kernel: Shape, stride: Shape, dilate: Shape
     for word, value in (("kernel", kernel), ("stride", stride), ("dilate", dilate)):
         if min(value) < 1:
             raise MXNetError(
-                f"incorrect {word} size: {format_shape(value)} in operator {operator_name}; every entry must be at least 1"
+                f"incorrect {word} size: {format_shape(value)} in operator {operator_name}; entries must be at least 1"
             )
     if min(pad) < 0:
         raise MXNetError(
@@ -195,12 +196,11 @@ def columns_into_image(
     by_position = columns.reshape(channels, *kernel, batch, *counts)
     target = image.swapaxes(0, 1)
     for position, window in _positions(kernel, stride, dilate, counts):
-        target[(slice(None), slice(None), *window)] += by_position[(slice(None), *position)]
+        meets: Any = (slice(None), *position)
+        target[(slice(None), slice(None), *window)] += by_position[meets]
 
 
-def _positions(
-    kernel: Shape, stride: Shape, dilate: Shape, counts: Shape
-) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
+def _positions(kernel: Shape, stride: Shape, dilate: Shape, counts: Shape) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
     """Yield each position in the kernel with the elements of the image that meet it."""
     for position in product(*map(range, kernel)):
         yield (
@@ -253,9 +253,7 @@ def _(data: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) ->
 
 @im2col.gradient
 def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Node:
-    return single(
-        col2im(out_grad, output_size=data.shape[2:], kernel=kernel, stride=stride, dilate=dilate, pad=pad)
-    )
+    return single(col2im(out_grad, output_size=data.shape[2:], kernel=kernel, stride=stride, dilate=dilate, pad=pad))
 
 
 @operator()

@@ -1,7 +1,7 @@
 """Tools for tests (``mxnet.test_utils``): comparing, random arrays, statistics of generators, gradient checks.
 
-``from phonograd.test_utils import *`` also brings ``mx``, ``np`` and a few more names, since tests written for MXNet
-rely on that.
+``from phonograd.test_utils import *`` also brings ``np``, ``rnd``, ``os`` and a few more names, since tests written for
+MXNet rely on that.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from contextlib import contextmanager
 
 import numpy as np
 from numpy import random as rnd
-
-import phonograd as mx
 
 from ..context import Context, current_context
 from ..ndarray import array
@@ -117,7 +115,6 @@ __all__ = [
     "getenv",
     "list_gpus",
     "mean_check",
-    "mx",
     "np",
     "np_reduce",
     "numeric_grad",

@@ -252,13 +252,13 @@ def _function_backward(
     from .. import autograd
 
     arrays = {key: array(value, dtype=value.dtype) for key, value in values.items()}
-    for variable in arrays.values():
-        variable.attach_grad()
+    buffers = {key: array(np.zeros_like(value), dtype=value.dtype) for key, value in values.items()}
+    autograd.mark_variables(list(arrays.values()), list(buffers.values()))
     with autograd.record(train_mode=train):
         outputs = _arrays(_call(function, arrays, named))
     weights = [_weights(output) for output in outputs]
     autograd.backward(outputs, [array(weight, dtype=weight.dtype) for weight in weights], train_mode=train)
-    gradients = {key: variable.grad.asnumpy() for key, variable in arrays.items()}
+    gradients = {key: buffer.asnumpy() for key, buffer in buffers.items()}
     return gradients, _function_sum(function, values, named, train, weights)
 
 

@@ -211,6 +211,9 @@ def download(
             with urllib.request.urlopen(url, timeout=30) as response:
                 write_atomically(path, iter(lambda: response.read(1 << 20), b""))
             return path
+        except urllib.error.HTTPError as error:
+            error.close()  # it holds the connection
+            reason = error
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             reason = error
     raise MXNetError(

@@ -86,7 +86,7 @@ family.expression(
 )
 family.expression("nd.contrib.foreach(lambda d, s: (s, s * 2), x, [])", normal(3, 2))
 family.expression(
-    "nd.contrib.while_loop(lambda i, s: i < 3, lambda i, s: (s * i, [i + 1, s + x]), [y, z], max_iterations=5)",
+    "nd.contrib.while_loop(lambda i, s: i < 3, lambda i, s: (s * i, [i + 1, s + x]), [y, z], max_iterations=3)",
     normal(2), values([0.0]), normal(2),
 )
 family.expression(

@@ -49,7 +49,6 @@ KEYS = [
     "None, ..., None, 2",
     "[0, 2]",
     "[0, 0, 2]",
-    "[-1, 1]",
     "[[0, 1], [2, 0]]",
     "[0, 2], [1, 3]",
     "[0, 2], [1, 3], [4, 0]",
@@ -83,7 +82,6 @@ KEYS = [
     "-4",
     "0, 4",
     "0, 0, 0, 0",
-    "[0, 3]",
     "1.5",
     "'a'",
     "::0",
@@ -102,6 +100,7 @@ for key in ("0", "1:3", "::2", ":, 1", "[0, 2]", "[1, 0], [0, 1]"):
 for key in ("0", "-1", "1:3", "::2", "::-1", "[2, 0]", "None", "4", "3:3"):
     family.expression(f"x[{key}]", normal(4))
 family.expression("x[[-1, 1]]", normal(3, 4), grad=False)
+family.expression("x[[0, 3]]", normal(3, 4))
 family.expression("x[[-1, 1], [0, -2]]", normal(3, 4), grad=False)
 family.expression("x[y]", normal(4, 3), values([3, 0, 0], "int32"), tolerance="sum")
 family.expression("x[y]", normal(4, 3), values([3.0, 0, 0]), tolerance="sum")
@@ -118,7 +117,7 @@ VALUES = {
 }
 for key in KEYS:
     family.statement(f"x[{key}] = 7", CUBE)
-for key in KEYS[:66]:
+for key in KEYS[:65]:
     family.statement(f"x[{key}] = nd.arange(x[{key}].size).reshape(x[{key}].shape)", CUBE)
 for key in ("1", "1:3", "::2", ":, 1", "1:3, ::2", "[0, 2]", "[0, 2], [1, 3]", ":"):
     for value in VALUES.values():
@@ -227,7 +226,7 @@ family.call("nd.pick", normal(4), values([2]), axis=0)
 family.call("nd.pick", normal(3, 4), values([0, 1]))
 family.call("nd.fill_element_0index", normal(3, 4), normal(3), values([0, 3, 1]), grad=False)
 
-for index in ([[0, 1, 2]], [[0, 2], [1, 3]], [[0, 0], [1, 1]], [[[0, 1]], [[1, 2]]], [[-1, 0]]):
+for index in ([[0, 1, 2]], [[0, 2], [1, 3]], [[0, 0], [1, 1]], [[[0, 1]], [[1, 2]]]):
     family.call("nd.gather_nd", normal(3, 4), values(index), tag=str(index).replace(" ", ""), tolerance="sum")
 family.call("nd.gather_nd", normal(3, 4), values([[-1, 0]]), grad=False, tag="negative")
 family.call("nd.gather_nd", normal(2, 3, 4), values([[0, 1], [2, 0]], "int32"), tolerance="sum")
@@ -315,5 +314,5 @@ for dtype in ("float32", "int32", "int64", "float64"):
     family.call("nd.unravel_index", values([0, 7, 11], dtype), shape=(3, 4))
 family.call("nd.ravel_multi_index", values([[0, 1], [3, 1], [1, 0]]), shape=(3, 4, 2))
 family.call("nd.ravel_multi_index", values([[0, 1], [3, 1]]), shape=(-1, 4))
-family.call("nd.unravel_index", values([[0, 7], [3, 5]]), shape=(2, 2, 3))
+family.call("nd.unravel_index", values([0, 7, 3]), shape=(2, 2, 3))
 family.call("nd.unravel_index", values([0, 7]), shape=(-1, 4))

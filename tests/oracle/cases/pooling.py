@@ -6,7 +6,7 @@ from typing import Any
 
 from ..case import Family, distinct, integers, normal, uniform, values
 
-family = Family("pooling", tolerance="sum")
+family = Family("pooling", tolerance="sum", train=True)
 
 WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((6,), {"kernel": (2,), "stride": (2,)}),

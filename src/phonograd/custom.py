@@ -1,0 +1,164 @@
+"""Custom operators: MXNet's CustomOp and CustomOpProp, called as ``nd.Custom(x, op_type='name')``.
+
+``mx.operator`` offers the names of this module. Forward and backward run with recording off and may leave the library;
+for an operation written in operators, :class:`phonograd.autograd.Function` is simpler and can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .context import current_context
+from .errors import MXNetError, nearest
+from .function import record_call
+from .ndarray.array import NDArray
+from .ndarray.creation import zeros
+from .state import FLAGS, RECORDING, TRAINING
+
+__all__ = ["Custom", "CustomOp", "CustomOpProp", "get_all_registered_operators", "register"]
+
+_registered: dict[str, type[CustomOpProp]] = {}
+
+
+class CustomOp:
+    """The computation of a custom operator: override ``forward`` and ``backward``."""
+
+    def forward(self, is_train: int, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
+        """Compute ``out_data`` from ``in_data``; write results with :meth:`assign`."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward(is_train, req, in_data, out_data, aux)")
+
+    def backward(self, req: Any, out_grad: Any, in_data: Any, out_data: Any, in_grad: Any, aux: Any) -> None:
+        """Compute ``in_grad`` from ``out_grad``; write results with :meth:`assign`."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define backward(req, out_grad, in_data, out_data, in_grad, aux)"
+        )
+
+    def assign(self, dst: NDArray, req: str, src: Any) -> None:
+        """Write, add or drop a result, as the request says."""
+        if req in ("write", "inplace"):
+            dst[:] = src
+        elif req == "add":
+            dst[:] = dst + src if isinstance(src, NDArray) else dst.asnumpy() + src
+        elif req != "null":
+            raise ValueError(f"unknown request {req!r}; requests are 'null', 'write', 'inplace' and 'add'")
+
+
+class CustomOpProp:
+    """The facts about a custom operator: arguments, outputs, shapes, types, and how to make its CustomOp."""
+
+    def __init__(self, need_top_grad: bool = True) -> None:
+        self.need_top_grad_ = need_top_grad
+
+    def infer_shape(self, in_shape: Any) -> Any:
+        """Return the shapes of inputs, outputs and auxiliary states; by default all like the first input."""
+        return in_shape, (in_shape[0],) * len(self.list_outputs()), ()
+
+    def infer_type(self, in_type: Any) -> Any:
+        """Return the types of inputs, outputs and auxiliary states; by default all like the first input."""
+        first = in_type[0]
+        outputs, states = len(self.list_outputs()), len(self.list_auxiliary_states())
+        return [first] * len(in_type), [first] * outputs, [first] * states
+
+    def list_arguments(self) -> list[str]:
+        """Return the names of the inputs."""
+        return ["data"]
+
+    def list_outputs(self) -> list[str]:
+        """Return the names of the outputs."""
+        return ["output"]
+
+    def list_auxiliary_states(self) -> list[str]:
+        """Return the names of inputs that forward may change."""
+        return []
+
+    def declare_backward_dependency(self, out_grad: Any, in_data: Any, out_data: Any) -> list[Any]:
+        """Return what backward reads; everything is kept here, so this is informative only."""
+        return [*(out_grad if self.need_top_grad_ else []), *in_data, *out_data]
+
+    def create_operator(self, ctx: Any, in_shapes: Any, in_dtypes: Any) -> CustomOp:
+        """Return the CustomOp for these inputs."""
+        return CustomOp()
+
+
+def register(reg_name: str) -> Callable[[type[CustomOpProp]], type[CustomOpProp]]:
+    """Return a class decorator that makes a CustomOpProp known under a name."""
+
+    def decorate(prop_class: type[CustomOpProp]) -> type[CustomOpProp]:
+        if not (isinstance(prop_class, type) and issubclass(prop_class, CustomOpProp)):
+            raise TypeError(f"register expects a subclass of CustomOpProp, not {prop_class!r}")
+        _registered[reg_name] = prop_class
+        return prop_class
+
+    return decorate
+
+
+def get_all_registered_operators() -> list[str]:
+    """Return the names of all registered custom operators."""
+    return sorted(_registered)
+
+
+def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - MXNet's name
+    """Return the outputs of a registered custom operator; keywords are arrays by name or parameters, as strings."""
+    if op_type not in _registered:
+        raise MXNetError(f"Cannot find custom operator {op_type}{nearest(op_type, list(_registered))}")
+    named = {key: value for key, value in kwargs.items() if isinstance(value, NDArray)}
+    parameters = {
+        key: str(value) for key, value in kwargs.items() if key not in named and key not in ("name", "ctx", "out")
+    }
+    prop = _registered[op_type](**parameters)
+    arguments, states = list(prop.list_arguments()), list(prop.list_auxiliary_states())
+    arrays = _inputs(op_type, list(data), named, [*arguments, *states])
+    inputs, aux = arrays[: len(arguments)], arrays[len(arguments) :]
+    shapes = prop.infer_shape([list(array.shape) for array in inputs])
+    types = prop.infer_type([array.dtype for array in inputs])
+    outputs = [
+        zeros(tuple(shape), dtype=np.dtype(kind)) for shape, kind in zip(shapes[1], types[1], strict=True)
+    ]
+    op = prop.create_operator(
+        inputs[0].context if inputs else current_context(), [list(a.shape) for a in inputs], [a.dtype for a in inputs]
+    )
+    flags = FLAGS.get()
+    FLAGS.set(flags & ~RECORDING)
+    try:
+        op.forward(int(bool(flags & TRAINING)), ["write"] * len(outputs), inputs, outputs, aux)
+    finally:
+        FLAGS.set(flags)
+    if flags & RECORDING and inputs:
+        record_call(op_type, _backward_of(op, inputs, outputs, aux), tuple(inputs), outputs)
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _inputs(op_type: str, given: list[Any], named: dict[str, NDArray], names: list[str]) -> list[NDArray]:
+    for array in given:
+        if not isinstance(array, NDArray):
+            raise AssertionError(f"Positional arguments must have NDArray type, but got {array}")
+    rest = [name for name in names[len(given) :] if name not in named]
+    if rest or len(given) + len(named) != len(names):
+        raise MXNetError(
+            f"custom operator {op_type} takes the arrays {', '.join(names)}, but got {len(given)} by position and "
+            f"{', '.join(named) or 'none'} by name"
+        )
+    return given + [named[name] for name in names[len(given) :]]
+
+
+def _backward_of(
+    op: CustomOp, inputs: list[NDArray], outputs: list[NDArray], aux: list[NDArray]
+) -> Callable[..., list[NDArray]]:
+    # copies of the handles: what the user writes to the arrays afterwards is not seen by backward
+    seen_inputs = [array.detach().copy() for array in inputs]
+    seen_outputs = [array.detach().copy() for array in outputs]
+
+    def backward(*out_grads: NDArray) -> list[NDArray]:
+        in_grads = [zeros(array.shape, dtype=array.dtype) for array in inputs]
+        flags = FLAGS.get()
+        FLAGS.set(flags & ~RECORDING)
+        try:
+            op.backward(["write"] * len(in_grads), list(out_grads), seen_inputs, seen_outputs, in_grads, aux)
+        finally:
+            FLAGS.set(flags)
+        return in_grads
+
+    return backward

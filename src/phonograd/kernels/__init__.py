@@ -1,0 +1,20 @@
+"""Kernels: the text of native functions, written in LLVM's assembly language with explicit vectors.
+
+A kernel is described by a :class:`~phonograd.kernels.structure.Structure` (what it computes, without sizes) and written
+by :func:`~phonograd.kernels.writer.write`. What an operator contributes is its lowering, one object of the small set of
+kinds in :mod:`~phonograd.kernels.lowering`: it is the same whether the operator stands alone in a kernel or among many,
+which is why fusing never changes a bit.
+
+=================  ===============================================================================================
+``emitter``        writes one function: typed vectors, memory, loops
+``mathematics``    exp, tanh, ...: polynomials with measured error bounds
+``philox``         random words, the same as :mod:`phonograd.philox` gives
+``pattern``        where the elements of a view lie in memory: offset and strides
+``lowering``       the kinds of lowering an operator can declare
+``lowerings``      the lowerings of the operators that have one
+``structure``      the description of a kernel: the key under which compiled code is found again
+``writer``         from structure to text
+=================  ===============================================================================================
+
+Nothing here imports a compiler: that is left to :mod:`phonograd.native`.
+"""

@@ -1,0 +1,286 @@
+"""Emitter: writes functions that compute with vectors, all of one number of lanes.
+
+A :class:`Value` is a vector with one lane per element; its dtype decides between integer and floating point
+instructions. No instruction carries a fast-math flag: sums are not reordered, and a product is not contracted into the
+sum of another operator. Where a fused multiply-add is meant, :meth:`Emitter.fma` says so.
+
+>>> e = Emitter("twice", lanes=4)
+>>> x = e.load("%table", "0", np.dtype("float32"))
+>>> e.store("%table", "0", e.add(x, x))
+>>> print(e.body())
+  %v1 = load <4 x float>, ptr %table, align 1
+  %v2 = fadd <4 x float> %v1, %v1
+  store <4 x float> %v2, ptr %table, align 1
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import BOOL, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT32, DType
+from . import mathematics
+from .function import Function, Index, Value
+
+__all__ = ["ARGUMENTS", "ROW", "SUPPORTED", "Emitter", "Index", "Value"]
+
+#: lanes of a row. Sums and random numbers are defined by rows, so a kernel's own vectors hold a divisor of them
+ROW = 16
+
+#: a kernel's arguments: its table of numbers, the addresses of the arrays, and the range to work on
+ARGUMENTS = "ptr %table, ptr %bases, i64 %lo, i64 %hi"
+
+#: dtypes that kernels load and store
+SUPPORTED = frozenset([FLOAT32, FLOAT64, INT8, UINT8, INT32, INT64])
+
+UINT64 = np.dtype("uint64")
+
+_SCALARS: dict[DType, str] = {
+    FLOAT32: "float",
+    FLOAT64: "double",
+    INT8: "i8",
+    UINT8: "i8",
+    INT32: "i32",
+    UINT32: "i32",
+    INT64: "i64",
+    UINT64: "i64",
+    BOOL: "i1",
+}
+
+
+class Emitter(Function):
+    """A function on vectors. Every value has as many lanes as the emitter."""
+
+    def __init__(self, name: str, lanes: int = ROW, arguments: str = ARGUMENTS) -> None:
+        if ROW % lanes:
+            raise ValueError(f"vectors of {lanes} lanes do not divide a row of {ROW}")
+        super().__init__(name, arguments)
+        self.lanes = lanes
+
+    # -- types
+
+    def scalar_type(self, dtype: DType) -> str:
+        """Return the type of one element: ``float``, ``i32``, ..."""
+        return _SCALARS[dtype]
+
+    def vector_type(self, dtype: DType) -> str:
+        """Return the type of a value: ``<16 x float>``, ..."""
+        return f"<{self.lanes} x {_SCALARS[dtype]}>"
+
+    def _suffix(self, dtype: DType) -> str:
+        # as LLVM names the variants of its functions: v16f32
+        scalar = _SCALARS[dtype]
+        return f"v{self.lanes}" + {"float": "f32", "double": "f64"}.get(scalar, scalar)
+
+    def _typed(self, value: Value) -> str:
+        return f"{self.vector_type(value.dtype)} {value.text}"
+
+    # -- constants
+
+    def literal(self, number: Any, dtype: DType) -> str:
+        """Return a number as LLVM reads it; floating point numbers as the bits of a double.
+
+        >>> Emitter("f").literal(0.1, np.dtype("float32"))
+        '0x3FB99999A0000000'
+        """
+        if dtype.kind != "f":
+            return str(int(number))
+        exact = float(dtype.type(number))
+        return f"0x{struct.unpack('<Q', struct.pack('<d', exact))[0]:016X}"
+
+    def constant(self, number: Any, dtype: DType) -> Value:
+        """Return a number in every lane: ``splat (float 0x3FF0000000000000)``."""
+        return Value(f"splat ({_SCALARS[dtype]} {self.literal(number, dtype)})", dtype)
+
+    def like(self, value: Value, number: Any) -> Value:
+        """Return a number in every lane, in the dtype of a value."""
+        return self.constant(number, value.dtype)
+
+    def steps(self, dtype: DType) -> Value:
+        """Return 0, 1, 2, ... in the lanes: ``<i32 0, i32 1, ...>``."""
+        scalar = _SCALARS[dtype]
+        return Value("<" + ", ".join([f"{scalar} {lane}" for lane in range(self.lanes)]) + ">", dtype)
+
+    def splat(self, scalar: str, dtype: DType) -> Value:
+        """Return one number of a register in every lane.
+
+        ::
+
+            %v1 = insertelement <16 x float> poison, float %scalar, i64 0
+            %v2 = shufflevector <16 x float> %v1, <16 x float> poison, <16 x i32> zeroinitializer
+        """
+        kind = self.vector_type(dtype)
+        first = self.assign(f"insertelement {kind} poison, {_SCALARS[dtype]} {scalar}, i64 0")
+        spread = f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
+        return Value(self.assign(spread), dtype)
+
+    # -- arithmetic
+
+    def _binary(self, floating: str, integer: str, first: Value, second: Value) -> Value:
+        assert first.dtype == second.dtype, (floating, integer, first, second)
+        word = floating if first.dtype.kind == "f" else integer
+        return Value(self.assign(f"{word} {self._typed(first)}, {second.text}"), first.dtype)
+
+    def add(self, first: Value, second: Value) -> Value:
+        """Return the sum: ``fadd``, or ``add`` for integers, which wrap."""
+        return self._binary("fadd", "add", first, second)
+
+    def subtract(self, first: Value, second: Value) -> Value:
+        """Return the difference: ``fsub``, or ``sub`` for integers."""
+        return self._binary("fsub", "sub", first, second)
+
+    def multiply(self, first: Value, second: Value) -> Value:
+        """Return the product: ``fmul``, or ``mul`` for integers."""
+        return self._binary("fmul", "mul", first, second)
+
+    def divide(self, first: Value, second: Value) -> Value:
+        """Return the quotient of floating point values: ``fdiv``."""
+        assert first.dtype.kind == "f", first
+        return self._binary("fdiv", "", first, second)
+
+    def fma(self, first: Value, second: Value, third: Value) -> Value:
+        """Return first * second + third, rounded once: ``call @llvm.fma.v16f32``."""
+        return self.call("fma", first, second, third)
+
+    def absolute(self, value: Value) -> Value:
+        """Return a floating point value without its sign: ``call @llvm.fabs.v16f32``."""
+        return self.call("fabs", value)
+
+    def with_sign_of(self, value: Value, sign: Value) -> Value:
+        """Return a floating point value with the sign of another: ``call @llvm.copysign.v16f32``."""
+        return self.call("copysign", value, sign)
+
+    def call(self, function: str, *values: Value) -> Value:
+        """Return an elementwise function that LLVM has itself, whose arguments and result have one type."""
+        dtype = values[0].dtype
+        kind, name = self.vector_type(dtype), f"@llvm.{function}.{self._suffix(dtype)}"
+        self.declare(f"declare {kind} {name}({', '.join([kind] * len(values))})")
+        arguments = ", ".join([self._typed(value) for value in values])
+        return Value(self.assign(f"call {kind} {name}({arguments})"), dtype)
+
+    # -- functions written with the above
+
+    def exp(self, value: Value) -> Value:
+        """Return the exponential; see :func:`phonograd.kernels.mathematics.exp`."""
+        return mathematics.exp(self, value)
+
+    def tanh(self, value: Value) -> Value:
+        """Return the hyperbolic tangent; see :func:`phonograd.kernels.mathematics.tanh`."""
+        return mathematics.tanh(self, value)
+
+    # -- bits and choices
+
+    def bits(self, operation: str, first: Value, second: Value) -> Value:
+        """Return ``and``, ``or``, ``xor``, ``shl``, ``lshr`` or ``ashr`` of integer values."""
+        assert first.dtype.kind != "f", first
+        return self._binary("", operation, first, second)
+
+    def reinterpret(self, value: Value, dtype: DType) -> Value:
+        """Return the same bits as another dtype of the same size: ``bitcast``."""
+        return Value(self.assign(f"bitcast {self._typed(value)} to {self.vector_type(dtype)}"), dtype)
+
+    def convert(self, value: Value, dtype: DType) -> Value:
+        """Return the value in another dtype: ``zext``, ``sext``, ``trunc``, ``sitofp``, ``uitofp``, ``fpext``, ..."""
+        source = value.dtype
+        if _SCALARS[source] == _SCALARS[dtype]:
+            return Value(value.text, dtype)
+        if source.kind == "f" and dtype.kind == "f":
+            word = "fpext" if dtype.itemsize > source.itemsize else "fptrunc"
+        elif dtype.kind == "f":
+            word = "sitofp" if source.kind == "i" else "uitofp"
+        elif source.kind == "f":
+            raise TypeError("floating point numbers beyond the integers have no defined conversion: clamp them first")
+        elif source.kind != "b" and dtype.itemsize < source.itemsize:
+            word = "trunc"
+        else:
+            word = "sext" if source.kind == "i" else "zext"
+        return Value(self.assign(f"{word} {self._typed(value)} to {self.vector_type(dtype)}"), dtype)
+
+    def compare(self, predicate: str, first: Value, second: Value) -> Value:
+        """Return where a comparison holds, as booleans: ``fcmp olt``, ``icmp slt``, ..."""
+        word = "fcmp" if first.dtype.kind == "f" else "icmp"
+        return Value(self.assign(f"{word} {predicate} {self._typed(first)}, {second.text}"), BOOL)
+
+    def select(self, mask: Value, first: Value, second: Value) -> Value:
+        """Return the first value where the mask is true, else the second: ``select``."""
+        chosen = f"select {self._typed(mask)}, {self._typed(first)}, {self._typed(second)}"
+        return Value(self.assign(chosen), first.dtype)
+
+    def fold_lanes(self, value: Value, distance: int) -> Value:
+        """Return the value with its lanes moved down by a distance; the upper lanes are of no meaning.
+
+        ::
+
+            %v1 = shufflevector <4 x float> %value, <4 x float> poison, <4 x i32> <i32 2, i32 3, i32 poison, i32 poison>
+        """
+        kind = self.vector_type(value.dtype)
+        lanes = [f"i32 {lane + distance if lane < distance else 'poison'}" for lane in range(self.lanes)]
+        order = f"<{self.lanes} x i32> <{', '.join(lanes)}>"
+        return Value(self.assign(f"shufflevector {kind} {value.text}, {kind} poison, {order}"), value.dtype)
+
+    # -- memory. Nothing is assumed about alignment: arrays of other libraries may begin anywhere
+
+    def below(self, count: Index) -> Value:
+        """Return a mask of the lanes whose number is below a count."""
+        return self.compare("slt", self.steps(INT64), self.splat(count, INT64))
+
+    def load(self, pointer: str, offset: Index, dtype: DType) -> Value:
+        """Return consecutive elements: ``load <16 x float>, ptr %p, align 1``."""
+        place = self.address(pointer, offset, _SCALARS[dtype])
+        return Value(self.assign(f"load {self.vector_type(dtype)}, ptr {place}, align 1"), dtype)
+
+    def load_where(self, pointer: str, offset: Index, dtype: DType, mask: Value) -> Value:
+        """Return consecutive elements where the mask is true, else 0; memory is not touched there."""
+        kind, name = self.vector_type(dtype), f"@llvm.masked.load.{self._suffix(dtype)}.p0"
+        self.declare(f"declare {kind} {name}(ptr, i32, {self.vector_type(BOOL)}, {kind})")
+        place = self.address(pointer, offset, _SCALARS[dtype])
+        return Value(
+            self.assign(f"call {kind} {name}(ptr {place}, i32 1, {self._typed(mask)}, {kind} zeroinitializer)"), dtype
+        )
+
+    def gather(self, pointer: str, offset: Index, stride: Index, dtype: DType, mask: Value) -> Value:
+        """Return elements at equal distances where the mask is true, else 0."""
+        kind, name = self.vector_type(dtype), f"@llvm.masked.gather.{self._suffix(dtype)}.v{self.lanes}p0"
+        pointers = f"<{self.lanes} x ptr>"
+        self.declare(f"declare {kind} {name}({pointers}, i32, {self.vector_type(BOOL)}, {kind})")
+        place = self.address(pointer, offset, _SCALARS[dtype])
+        offsets = self.multiply(self.splat(stride, INT64), self.steps(INT64))
+        places = self.assign(f"getelementptr {_SCALARS[dtype]}, ptr {place}, {self._typed(offsets)}")
+        size = dtype.itemsize
+        gathered = f"call {kind} {name}({pointers} {places}, i32 {size}, {self._typed(mask)}, {kind} zeroinitializer)"
+        return Value(self.assign(gathered), dtype)
+
+    def load_splat(self, pointer: str, offset: Index, dtype: DType) -> Value:
+        """Return one element in every lane."""
+        place = self.address(pointer, offset, _SCALARS[dtype])
+        return self.splat(self.assign(f"load {_SCALARS[dtype]}, ptr {place}, align 1"), dtype)
+
+    def store(self, pointer: str, offset: Index, value: Value) -> None:
+        """Write consecutive elements: ``store <16 x float> %v, ptr %p, align 1``."""
+        place = self.address(pointer, offset, _SCALARS[value.dtype])
+        self.line(f"store {self._typed(value)}, ptr {place}, align 1")
+
+    def store_where(self, pointer: str, offset: Index, value: Value, mask: Value) -> None:
+        """Write consecutive elements where the mask is true; memory is not touched elsewhere."""
+        kind, name = self.vector_type(value.dtype), f"@llvm.masked.store.{self._suffix(value.dtype)}.p0"
+        self.declare(f"declare void {name}({kind}, ptr, i32, {self.vector_type(BOOL)})")
+        place = self.address(pointer, offset, _SCALARS[value.dtype])
+        self.line(f"call void {name}({self._typed(value)}, ptr {place}, i32 1, {self._typed(mask)})")
+
+    def store_first(self, pointer: str, offset: Index, value: Value) -> None:
+        """Write the first lane as one element."""
+        scalar = _SCALARS[value.dtype]
+        first = self.assign(f"extractelement {self._typed(value)}, i64 0")
+        self.line(f"store {scalar} {first}, ptr {self.address(pointer, offset, scalar)}, align 1")
+
+    def scratch(self, words: int) -> str:
+        """Return the address of 64-bit words that live as long as the call; to be asked for in the entry block.
+
+        ::
+
+            %v1 = alloca i64, i64 32, align 64
+        """
+        assert self.block == "entry"
+        return self.assign(f"alloca i64, i64 {words}, align 64")

@@ -1,0 +1,127 @@
+"""Control flow: loops and branches over arrays. They run as Python runs, so everything inside is recorded as usual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import MXNetError
+from ..operator import REGISTRY
+from .array import NDArray
+from .call import function_of
+from .creation import zeros
+from .handle import read
+
+__all__ = ["boolean_mask", "cond", "foreach", "while_loop"]
+
+
+def _flatten(value: Any, what: str) -> list[NDArray]:
+    if isinstance(value, NDArray):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [array for item in value for array in _flatten(item, what)]
+    raise TypeError(f"{what} must be an NDArray or a (nested) list of NDArrays, not {type(value)}")
+
+
+def _stack(items: list[NDArray]) -> NDArray:
+    return function_of(REGISTRY["stack"], "stack")(*items, axis=0)  # type: ignore[no-any-return]
+
+
+def _stacked_like(pattern: Any, columns: list[NDArray]) -> Any:
+    """Return stacked columns nested as one step's output was."""
+    remaining = iter(columns)
+
+    def rebuild(part: Any) -> Any:
+        return next(remaining) if isinstance(part, NDArray) else [rebuild(item) for item in part]
+
+    return rebuild(pattern)
+
+
+def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "foreach") -> tuple[Any, Any]:
+    """Return the stacked outputs and final states of ``body(slice, states)`` run over the first axis of data.
+
+    >>> import phonograd as mx
+    >>> step = lambda x, s: (x + s, x + s)
+    >>> outputs, state = mx.nd.contrib.foreach(step, mx.nd.array([1, 2, 3]), mx.nd.zeros(1))
+    >>> outputs.reshape(-1), state
+    (
+    [1. 3. 6.]
+    <NDArray 3 @cpu(0)>, 
+    [6.]
+    <NDArray 1 @cpu(0)>)
+    """
+    arrays = _flatten(data, "data of foreach")
+    _flatten(init_states, "init_states of foreach")
+    if not arrays:
+        raise ValueError("foreach needs at least one array to run over")
+    steps = arrays[0].shape[0]
+    for array in arrays:
+        if array.shape[0] != steps:
+            raise ValueError(f"foreach: arrays have different first axes: {[a.shape for a in arrays]}")
+    states, rows, pattern = init_states, [], None
+    for step in range(steps):
+        piece = data[step] if isinstance(data, NDArray) else _stacked_like(data, [a[step] for a in arrays])
+        pattern, states = body(piece, states)
+        rows.append(_flatten(pattern, "outputs of foreach's body"))
+    if pattern is None:
+        raise ValueError("foreach over an empty axis has no outputs")
+    columns = [_stack([row[i] for row in rows]) for i in range(len(rows[0]))]
+    return _stacked_like(pattern, columns), states
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    func: Callable[..., Any],
+    loop_vars: Any,
+    max_iterations: int | None = None,
+    name: str = "while_loop",
+) -> tuple[Any, Any]:
+    """Return stacked step outputs (padded with zeros to ``max_iterations``) and final variables of a while loop."""
+    if max_iterations is None:
+        raise ValueError("max_iterations should be specified")
+    limit = int(max_iterations)
+    variables = [loop_vars] if isinstance(loop_vars, NDArray) else list(loop_vars)
+    if not variables:
+        raise ValueError("loop_vars should contain at least one element")
+    single = isinstance(loop_vars, NDArray)
+    rows: list[list[NDArray]] = []
+    pattern: Any = []
+    while len(rows) < limit and bool(cond(*variables)):
+        pattern, following = func(*variables)
+        new = [following] if isinstance(following, NDArray) else list(following)
+        if len(new) != len(variables):
+            raise ValueError(f"The length of loop_vars should be consistent during the loop: {len(variables)} and {len(new)}")
+        rows.append([] if pattern is None else _flatten(pattern, "outputs of while_loop's func"))
+        variables = new
+    columns = []
+    for index in range(len(rows[0]) if rows else 0):
+        items = [row[index] for row in rows]
+        first = items[0]
+        items += [zeros(first.shape, first.context, first.dtype)] * (limit - len(items))
+        columns.append(_stack(items))
+    outputs = _stacked_like(pattern, columns) if rows and pattern is not None else []
+    return outputs, variables[0] if single else variables
+
+
+def cond(pred: Any, then_func: Callable[[], Any], else_func: Callable[[], Any], name: str = "cond") -> Any:
+    """Return ``then_func()`` or ``else_func()``, whichever the condition chooses."""
+    if not isinstance(pred, NDArray):
+        raise TypeError(f"pred must be an NDArray of one element, not {type(pred)}")
+    return then_func() if bool(pred) else else_func()
+
+
+def boolean_mask(data: NDArray, index: NDArray, axis: int = 0, **kwargs: Any) -> NDArray:
+    """Return the slices of data along an axis where the mask is nonzero.
+
+    The shape of the result depends on the values of the mask, so the mask is computed at this call.
+    """
+    mask = read(index)
+    axis = axis % data.ndim
+    if mask.ndim != 1 or mask.shape[0] != data.shape[axis]:
+        raise MXNetError(
+            f"boolean_mask: the mask must be a vector as long as axis {axis} of the data, got {mask.shape} for {data.shape}"
+        )
+    key = (slice(None),) * axis + (np.flatnonzero(mask),)
+    return data[key]  # type: ignore[no-any-return]

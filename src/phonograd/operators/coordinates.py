@@ -1,0 +1,85 @@
+"""Coordinates of elements: flat positions to coordinates and back, and the coordinates of every element."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..dtypes import INT64
+from ..errors import MXNetError, format_shape
+from ..node import Node, Shape
+from ..operator import Array, Spec, nothing, operator
+
+__all__ = ["index_array", "ravel_multi_index", "unravel_index"]
+
+
+def _given(shape: Shape | None, word: str) -> Shape:
+    if not shape:
+        raise MXNetError(f"Empty shape parameter for {word} operator.")
+    return shape
+
+
+@operator(name="_ravel_multi_index", aliases=("ravel_multi_index",), gradient=nothing)
+def ravel_multi_index(data: Array, *, shape: Shape | None = None) -> Array:
+    """Return the flat positions of points in an array of a shape; the rows of data are their coordinates.
+
+    Coordinates are not checked, so the first extent does not matter and may be -1.
+    """
+    flat = np.zeros(data.shape[1:], np.int64)
+    for row, extent in zip(data.astype(np.int64), _given(shape, "ravel"), strict=True):
+        flat = flat * extent + row
+    return flat.astype(data.dtype)
+
+
+@ravel_multi_index.infer
+def _(data: Node, *, shape: Shape | None) -> Spec:
+    extents = _given(shape, "ravel")
+    if data.ndim != 2:
+        raise MXNetError(f"Input to ravel operator must be two-dimensional, not {format_shape(data.shape)}.")
+    if data.shape[0] != len(extents):
+        raise MXNetError(
+            "First dimension of input of ravel operator does not match shape parameter dimension: "
+            f"{data.shape[0]} rows of coordinates for an array of shape {format_shape(extents)}"
+        )
+    return data.shape[1:], data.dtype
+
+
+@operator(name="_unravel_index", aliases=("unravel_index",), gradient=nothing)
+def unravel_index(data: Array, *, shape: Shape | None = None) -> Array:
+    """Return the coordinates of flat positions in an array of a shape, one row for each axis.
+
+    Positions past the end have a first coordinate past the end, so the first extent does not matter and may be -1.
+    """
+    rest = data.astype(np.int64)
+    rows: list[Array] = []
+    for extent in reversed(_given(shape, "unravel")[1:]):
+        quotient = np.sign(rest) * (np.abs(rest) // extent)
+        rows.append(rest - quotient * extent)
+        rest = quotient
+    rows.append(rest)
+    return np.stack(rows[::-1]).astype(data.dtype)
+
+
+@unravel_index.infer
+def _(data: Node, *, shape: Shape | None) -> Spec:
+    return (len(_given(shape, "unravel")), *data.shape), data.dtype
+
+
+@operator(name="_contrib_index_array", gradient=nothing)
+def index_array(data: Array, *, axes: Shape | None = None) -> Array:
+    """Return the coordinates of every element of an array, along a new last axis; those of some axes only, if given."""
+    chosen = range(data.ndim) if axes is None else axes
+    out = np.empty((*data.shape, len(chosen)), np.int64)
+    grid = np.indices(data.shape, np.int64, sparse=True)
+    for place, axis in enumerate(chosen):
+        out[..., place] = grid[axis]
+    return out
+
+
+@index_array.infer
+def _(data: Node, *, axes: Shape | None) -> Spec:
+    for axis in axes or ():
+        if not -data.ndim <= axis < data.ndim:
+            raise MXNetError(
+                f"_contrib_index_array: axis {axis} of an array of shape {format_shape(data.shape)} does not exist"
+            )
+    return (*data.shape, data.ndim if axes is None else len(axes)), INT64

@@ -1,0 +1,140 @@
+"""Operators that make arrays from numbers or from the shape of another array. Their gradients are zero.
+
+Those without inputs make their array in the default context; the caller moves it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import DType, convert_scalar
+from ..errors import MXNetError, format_shape
+from ..node import Node
+from ..operator import Array, Spec, nothing, operator
+from ..shapes import real_axis
+
+__all__: list[str] = []
+
+FLOAT32 = np.dtype("float32")
+INT64 = np.dtype("int64")
+
+
+@operator(gradient=nothing, method=True)
+def zeros_like(data: Array) -> Array:
+    """Return zeros of the shape and dtype of an array."""
+    return np.zeros(data.shape, data.dtype)
+
+
+@operator(gradient=nothing, method=True)
+def ones_like(data: Array) -> Array:
+    """Return ones of the shape and dtype of an array."""
+    return np.ones(data.shape, data.dtype)
+
+
+@operator(infer=lambda data: ((data.ndim,), INT64), gradient=nothing, method=True)
+def shape_array(data: Array) -> Array:
+    """Return the shape of an array as an array of int64."""
+    return np.array(data.shape, INT64)
+
+
+@operator(infer=lambda data: ((1,), INT64), gradient=nothing, method=True)
+def size_array(data: Array) -> Array:
+    """Return the number of elements of an array as an array of one int64."""
+    return np.array([data.size], INT64)
+
+
+# -- sequences
+
+
+def _progression(count: int, start: float, step: float, repeat: int, dtype: DType) -> Array:
+    """Return ``count`` elements of start, start + step, ..., each ``repeat`` times, computed in the dtype itself."""
+    index = np.arange(count, dtype=INT64) // repeat
+    if dtype.kind == "f":
+        wide = FLOAT32 if dtype.itemsize == 2 else dtype
+        return np.asarray(convert_scalar(start, wide) + index.astype(wide) * convert_scalar(step, wide)).astype(dtype)
+    first, difference = int(convert_scalar(start, dtype)), int(convert_scalar(step, dtype))
+    return np.asarray(first + index * difference).astype(dtype)
+
+
+def _range_bounds(start: float, stop: float | None) -> tuple[float, float]:
+    return (0.0, start) if stop is None else (start, stop)
+
+
+@operator(name="_arange", gradient=nothing)
+def arange(
+    *,
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    infer_range: bool = False,
+    dtype: DType = FLOAT32,
+) -> Array:
+    """Return evenly spaced numbers from start up to but without stop, each repeated; arange(n) starts at 0."""
+    first, last = _range_bounds(start, stop)
+    return _progression(math.ceil((last - first) / step) * repeat, first, step, repeat, dtype)
+
+
+@arange.infer
+def _(*, start: float, stop: float | None, step: float, repeat: int, infer_range: bool, dtype: DType) -> Spec:
+    if infer_range and stop is None:
+        raise MXNetError("Operator _arange inferring shapes failed. Give stop instead of infer_range=True.")
+    if step == 0:
+        raise MXNetError("Range does not support step=0, received 0")
+    if repeat <= 0:
+        raise MXNetError(f"Range only supports repeat > 0, received {repeat}")
+    first, last = _range_bounds(start, stop)
+    if not first < last if step > 0 else not first > last:
+        raise MXNetError(f"Invalid range (start, stop, step) = ({first:g},{last:g},{step:g})")
+    return (math.ceil((last - first) / step) * repeat,), dtype
+
+
+@operator(name="_linspace", gradient=nothing)
+def linspace(*, start: float, stop: float, num: int, endpoint: bool = True, dtype: DType = FLOAT32) -> Array:
+    """Return ``num`` evenly spaced numbers from start to stop, with or without stop itself."""
+    return np.linspace(start, stop, num, endpoint).astype(dtype)
+
+
+@linspace.infer
+def _(*, num: int, dtype: DType) -> Spec:
+    if num < 0:
+        raise MXNetError(f"Number of sequence should be non-negative, received {num}")
+    return (num,), dtype
+
+
+@operator(name="_eye", gradient=nothing)
+def eye(*, N: int, M: int = 0, k: int = 0, dtype: DType = FLOAT32) -> Array:
+    """Return a matrix of N rows and M (default N) columns with ones on its k-th diagonal."""
+    return np.eye(N, M or N, k, dtype)
+
+
+@eye.infer
+def _(*, N: int, M: int, dtype: DType) -> Spec:
+    if N < 0 or M < 0:
+        raise MXNetError(f"Shape dim size cannot be a negative value {min(N, M)}, in operator _eye")
+    return (N, M or N), dtype
+
+
+def _like_shape(shape: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
+    return shape if axis is None else (shape[axis],)
+
+
+@operator(name="_contrib_arange_like", gradient=nothing)
+def arange_like(
+    data: Array, *, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
+) -> Array:
+    """Return evenly spaced numbers, as many as the array has elements (in its shape) or as one axis is long."""
+    shape = _like_shape(data.shape, axis)
+    return _progression(math.prod(shape), start, step, repeat, data.dtype).reshape(shape)
+
+
+@arange_like.infer
+def _(data: Node, *, repeat: int, axis: int | None) -> Any:
+    if repeat <= 0:
+        raise MXNetError(f"Range only supports repeat > 0, received {repeat}, in operator _contrib_arange_like")
+    if axis is not None and not -data.ndim <= axis < data.ndim:
+        raise MXNetError(f"cannot handle param.axis {axis}. Operator arange_like got {format_shape(data.shape)}")
+    return _like_shape(data.shape, None if axis is None else real_axis(axis, data.ndim, "arange_like")), data.dtype

@@ -1,0 +1,75 @@
+"""Examining values: which are finite, which differ from zero, and whether two arrays are close. Gradients are zero."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..dtypes import INT64, UINT8, is_floating
+from ..errors import MXNetError, format_shape
+from ..node import Node
+from ..operator import Array, Spec, composite, nothing, operator, single
+from .broadcasting import same_dtype
+from .comparison import equal, lesser, not_equal
+from .elementary import abs_
+from .structural import constant
+
+__all__ = ["allclose", "isfinite", "isinf", "isnan"]
+
+
+@composite(name="_contrib_isnan")
+def isnan(data: Node) -> Node:
+    """Return 1 where an element is not a number, else 0, in the dtype of the array."""
+    return single(not_equal(data, data))
+
+
+@composite(name="_contrib_isinf")
+def isinf(data: Node) -> Node:
+    """Return 1 where an element is infinite, else 0, in the dtype of the array."""
+    if not is_floating(data.dtype):
+        return single(not_equal(data, data))
+    return single(equal(abs_(data), constant(math.inf, data.dtype)))
+
+
+@composite(name="_contrib_isfinite")
+def isfinite(data: Node) -> Node:
+    """Return 1 where an element is neither infinite nor not a number, else 0, in the dtype of the array."""
+    if not is_floating(data.dtype):
+        return single(equal(data, data))
+    return single(lesser(abs_(data), constant(math.inf, data.dtype)))
+
+
+@operator(name="_contrib_allclose", gradient=nothing)
+def allclose(a: Array, b: Array, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = True) -> Array:
+    """Return whether all elements of two arrays are close, \\|a - b\\| <= atol + rtol * \\|b\\|, as one uint8."""
+    return np.asarray(np.allclose(a, b, rtol, atol, equal_nan), np.uint8)
+
+
+@allclose.infer
+def _(a: Node, b: Node) -> Spec:
+    same_dtype(a, b)
+    if a.shape != b.shape:
+        raise MXNetError(
+            "Operator _contrib_allclose inferring shapes failed: the arrays must have one shape, not "
+            f"{format_shape(a.shape)} and {format_shape(b.shape)}"
+        )
+    return (), UINT8
+
+
+@operator(name="_contrib_getnnz", gradient=nothing)
+def getnnz(data: Array, *, axis: int | None = None) -> Array:
+    """Return the number of elements of a matrix that are not zero: of all, or along an axis."""
+    count = np.asarray(np.count_nonzero(data, axis), np.int64)
+    return count.reshape(1) if axis is None else count
+
+
+@getnnz.infer
+def _(data: Node, *, axis: int | None) -> Spec:
+    if data.ndim != 2:
+        raise MXNetError(f"_contrib_getnnz takes a matrix, not an array of shape {format_shape(data.shape)}")
+    if axis is None:
+        return (1,), INT64
+    if axis not in (-2, -1, 0, 1):
+        raise MXNetError(f"_contrib_getnnz: a matrix has no axis {axis}")
+    return (data.shape[1 - axis % 2],), INT64

@@ -1,0 +1,99 @@
+"""Checks for code that uses autograd: are the gradients right, to any order?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import autograd
+from .ndarray import NDArray, array
+
+__all__ = ["check_gradients"]
+
+
+def check_gradients(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    order: int = 3,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 1e-5,
+    step: float = 1e-4,
+    seed: int = 0,
+) -> None:
+    """Check the derivatives of a function against differences, up to an order, along a random direction.
+
+    The function is evaluated in float64. Each order is compared with central differences of the order below it, so an
+    error shows at the order where it is made.
+
+    Parameters
+    ----------
+    f
+        A function of NDArrays that returns an NDArray or several.
+    args
+        The arrays (NDArrays, NumPy arrays or lists) to differentiate at; choose a point where ``f`` is smooth.
+    order
+        The highest order of derivative to check.
+
+    Raises
+    ------
+    AssertionError
+        Naming the order, the two values and their difference.
+
+    >>> import phonograd as mx
+    >>> check_gradients(lambda x: mx.nd.tanh(x) * x, [[0.3, -0.8]], order=3)
+    """
+    generator = np.random.default_rng(seed)
+    points = [np.array(a.asnumpy() if isinstance(a, NDArray) else a, dtype=np.float64) for a in args]
+    directions = [generator.normal(size=point.shape) for point in points]
+    weights: list[np.ndarray[Any, Any]] = []
+
+    def value(step_size: float, level: int) -> float:
+        """Return the derivative of order ``level`` along the direction, at a point moved by ``step_size``."""
+        moved = [array(p + step_size * d, dtype="float64") for p, d in zip(points, directions, strict=True)]
+        for x in moved:
+            x.attach_grad()
+        with autograd.record():
+            results = f(*moved)
+            outputs = [results] if isinstance(results, NDArray) else list(results)
+            while len(weights) < len(outputs):
+                weights.append(generator.normal(size=outputs[len(weights)].shape))
+            total = _sum([_dot(out, weight) for out, weight in zip(outputs, weights, strict=True)])
+            for _ in range(level):
+                total = _derivative(total, moved, directions)
+        return float(total.asscalar())
+
+    for level in range(1, order + 1):
+        exact = value(0.0, level)
+        near = value(step, level - 1) - value(-step, level - 1)
+        far = value(2 * step, level - 1) - value(-2 * step, level - 1)
+        numeric = (8 * near - far) / (12 * step)
+        if not abs(exact - numeric) <= atol + rtol * max(abs(exact), abs(numeric)):
+            raise AssertionError(
+                f"derivative of order {level} along a random direction is {exact!r}, but differences give {numeric!r} "
+                f"(difference {abs(exact - numeric):.3g})"
+            )
+
+
+def _dot(out: NDArray, weight: np.ndarray[Any, Any]) -> NDArray:
+    return (out.astype("float64", copy=False) * array(weight, dtype="float64")).sum()  # type: ignore[no-any-return]
+
+
+def _sum(terms: list[NDArray]) -> NDArray:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def _derivative(total: NDArray, variables: list[NDArray], directions: list[np.ndarray[Any, Any]]) -> NDArray:
+    """Return the derivative along the direction; zero where the function has become constant."""
+    node = total._node
+    if node is None or not node.marked:
+        return total * 0
+    from .sweep import grads_or_zeros
+
+    grads = grads_or_zeros(total, variables)
+    return _sum([_dot(grad, direction) for grad, direction in zip(grads, directions, strict=True)])

@@ -1,0 +1,124 @@
+"""``python -m phonograd``: scripts run as under ``python``, and information is printed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import phonograd
+from phonograd.__main__ import main
+
+SOURCE = os.path.dirname(os.path.dirname(phonograd.__file__))
+
+
+def phonograd_command(*arguments, cwd=None):
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    command = [sys.executable, "-m", "phonograd", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd)
+
+
+def test_a_script_sees_itself_as_the_main_program(tmp_path):
+    (tmp_path / "neighbour.py").write_text("name = 'next door'\n")
+    script = tmp_path / "script.py"
+    script.write_text("""\
+import sys, os, __main__
+import neighbour
+import mxnet as mx
+from mxnet import nd, autograd
+
+class Thing:
+    pass
+
+if __name__ == "__main__":
+    x = nd.array([3.0])
+    x.attach_grad()
+    with autograd.record():
+        y = x * x
+    y.backward()
+    print(x.grad.asscalar(), mx.__version__, neighbour.name)
+    print(sys.argv, __file__, sys.path[0])
+    print(__main__.Thing is Thing, Thing.__module__, __spec__, __package__)
+    sys.exit(7)
+""")
+    result = phonograd_command("run", script, "--lr", "0.1", "--", "-h")
+    assert result.stderr == ""
+    assert result.returncode == 7
+    assert result.stdout.splitlines() == [
+        "6.0 1.9.1 next door",
+        f"{[str(script), '--lr', '0.1', '--', '-h']} {script} {tmp_path}",
+        "True __main__ None None",
+    ]
+
+
+def test_tracebacks_begin_with_the_script(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import mxnet as mx\n\ndef f():\n    raise KeyError('lost')\n\nf()\n")
+    result = phonograd_command("run", script)
+    assert result.returncode == 1
+    assert result.stderr.startswith(f'Traceback (most recent call last):\n  File "{script}", line 6, in <module>\n')
+    assert "KeyError: 'lost'" in result.stderr
+    assert "__main__.py" not in result.stderr
+
+
+def test_syntax_errors_and_missing_files(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("x = = 1\n")
+    result = phonograd_command("run", script)
+    assert result.returncode == 1
+    assert "SyntaxError" in result.stderr
+    assert "__main__.py" not in result.stderr
+    result = phonograd_command("run", "missing.py", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr == "phonograd: cannot open 'missing.py': No such file or directory\n"
+
+
+def test_scripts_may_declare_an_encoding(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_bytes("# -*- coding: latin-1 -*-\nprint(ascii('größe'))\n".encode("latin-1"))
+    result = phonograd_command("run", script)
+    assert result.stdout == "'gr\\xf6\\xdfe'\n"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_worker_processes_find_mxnet_too(tmp_path, method):
+    script = tmp_path / "script.py"
+    script.write_text("""\
+import multiprocessing
+import sys
+import mxnet as mx
+
+def work(value):
+    return float(mx.nd.array([value]).asscalar()) * 2, mx.__version__
+
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+        print(pool.map(work, [1.0, 2.0]))
+""")
+    result = phonograd_command("run", script, method)
+    assert result.stderr == ""
+    assert result.stdout == "[(2.0, '1.9.1'), (4.0, '1.9.1')]\n"
+
+
+def test_information(capsys):
+    assert main(["info"]) == 0
+    facts = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    names = {name.strip(): value.strip() for name, value in facts.items()}
+    assert names["phonograd"].startswith(phonograd.__version__)
+    assert names["numpy"][0].isdigit()
+    assert "setting executor" in names
+
+
+def test_help_and_wrong_arguments(capsys):
+    for arguments, status in ([["--help"], 0], [["run", "--help"], 0], [["--version"], 0], [[], 2], [["run"], 2]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == status
+    assert "usage: phonograd" in capsys.readouterr().out
+
+
+def test_the_demonstration_has_its_own_options(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["demo", "--help"])
+    assert caught.value.code == 0
+    assert "usage:" in capsys.readouterr().out

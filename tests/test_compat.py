@@ -1,0 +1,208 @@
+"""``import mxnet`` gives this library: the same modules, MXNet's version, and helpful errors for what is missing."""
+
+import importlib
+import importlib.abc
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import types
+
+import pytest
+
+import phonograd
+from phonograd import compat
+
+
+@pytest.fixture
+def mxnet():
+    """Install the alias, and remove it afterwards."""
+    yield compat.install_as_mxnet()
+    compat.uninstall()
+
+
+MODULES = ["ndarray", "autograd", "random", "context", "base", "util", "attribute", "name", "runtime", "engine"]
+MODULES += ["libinfo", "test_utils", "contrib", "contrib.autograd"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_are_the_same_objects(mxnet, name):
+    alias = importlib.import_module(f"mxnet.{name}")
+    assert alias is importlib.import_module(f"phonograd.{name}")
+    assert alias.__name__ == alias.__spec__.name == f"phonograd.{name}"
+    found = mxnet
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert found is alias
+
+
+def run(statements):
+    names = {}
+    exec(statements, names)
+    return names
+
+
+def test_every_way_to_import(mxnet):
+    names = run("""
+import mxnet
+import mxnet as mx
+import mxnet.ndarray as F
+import mxnet.nd
+import mxnet.ndarray.ndarray
+from mxnet import nd, autograd, cpu, Context
+from mxnet.ndarray import NDArray
+from mxnet.ndarray.ndarray import NDArray as SameNDArray
+from mxnet.base import MXNetError
+from mxnet.error import MXNetError as SameError
+from mxnet.test_utils import *
+""")
+    assert names["mx"] is names["mxnet"] is mxnet
+    assert names["F"] is names["nd"] is phonograd.nd is phonograd.ndarray
+    assert names["NDArray"] is names["SameNDArray"] is phonograd.nd.NDArray
+    assert names["MXNetError"] is names["SameError"] is phonograd.errors.MXNetError
+    assert names["Context"] is phonograd.Context
+    assert names["assert_almost_equal"] is phonograd.test_utils.assert_almost_equal
+
+
+def test_star_import(mxnet):
+    names = run("from mxnet import *")
+    assert names["nd"] is phonograd.nd
+    assert names["cpu"] is phonograd.cpu
+    assert "_version" not in names
+
+
+def test_versions_differ(mxnet):
+    assert mxnet.__version__ == "1.9.1"
+    assert phonograd.__version__ != "1.9.1"
+    assert (mxnet.__name__, mxnet.__file__) == ("mxnet", phonograd.__file__)
+    assert isinstance(mxnet.__path__, list)
+    assert {"nd", "autograd", "__version__"} <= set(dir(mxnet))
+
+
+def test_a_program_runs(mxnet):
+    names = run("""
+import mxnet as mx
+from mxnet import nd, autograd
+x = nd.array([1.0, 2.0])
+x.attach_grad()
+with autograd.record():
+    y = (x * x).sum()
+y.backward()
+try:
+    nd.array([1, 2]) + nd.array([1, 2, 3])
+except mx.MXNetError as error:
+    caught = error
+""")
+    assert names["x"].grad.asnumpy().tolist() == [2, 4]
+    assert isinstance(names["caught"], RuntimeError)
+
+
+def test_installing_twice_changes_nothing(mxnet):
+    finders = list(sys.meta_path)
+    assert compat.install_as_mxnet() is mxnet
+    assert sys.meta_path == finders
+    assert phonograd.install_as_mxnet is compat.install_as_mxnet
+
+
+def test_uninstalling_removes_every_trace():
+    before = {name for name in sys.modules if name.split(".")[0] == "mxnet"}
+    assert before == set()
+    compat.install_as_mxnet()
+    importlib.import_module("mxnet.ndarray")
+    compat.uninstall()
+    compat.uninstall()
+    assert not any(name.split(".")[0] == "mxnet" for name in sys.modules)
+    assert importlib.util.find_spec("phonograd.ndarray").name == "phonograd.ndarray"
+
+
+def test_a_real_mxnet_is_left_alone(monkeypatch):
+    real = types.ModuleType("mxnet")
+    real.__file__ = "/usr/lib/mxnet/__init__.py"
+    monkeypatch.setitem(sys.modules, "mxnet", real)
+    with pytest.raises(RuntimeError, match=r"real MXNet is already imported \(from /usr/lib/mxnet/__init__.py\)"):
+        compat.install_as_mxnet()
+    compat.uninstall()
+    assert sys.modules["mxnet"] is real
+
+
+@pytest.mark.parametrize(
+    ("statement", "advice"),
+    [
+        ("import mxnet.rtc", "there is no GPU support"),
+        ("from mxnet import rtc", "there is no GPU support"),
+        ("from mxnet import np", "use mx.nd"),
+        ("from mxnet import npx", "use mx.nd"),
+        ("import mxnet.onnx.missing", "does not provide this part of MXNet"),
+        ("from mxnet.nothing import x", "does not provide this part of MXNet"),
+        ("import mxnet.ndarray.nothing", "does not provide this part of MXNet"),
+    ],
+)
+def test_missing_parts_are_explained(mxnet, statement, advice):
+    with pytest.raises(ModuleNotFoundError, match=f"No module named 'mxnet.*{advice}"):
+        run(statement)
+    with pytest.raises(ImportError):
+        run(statement)
+
+
+def test_missing_names_are_explained(mxnet):
+    with pytest.raises(AttributeError, match=r"module 'mxnet' \(here phonograd\) has no attribute 'nothing'"):
+        _ = mxnet.nothing
+    with pytest.raises(AttributeError, match=r"has no attribute 'npx': use mx.nd"):
+        _ = mxnet.npx
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        run("from mxnet.ndarray import nothing")
+
+
+def test_errors_inside_of_a_module_are_not_mistaken_for_a_missing_one(mxnet, monkeypatch):
+    class Broken(importlib.abc.MetaPathFinder):
+        def find_spec(self, fullname, path=None, target=None):
+            if fullname == "phonograd.broken":
+                raise ModuleNotFoundError("No module named 'something_else'", name="something_else")
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path[:1], Broken(), *sys.meta_path[1:]])
+    with pytest.raises(ModuleNotFoundError, match="something_else"):
+        importlib.import_module("mxnet.broken")
+
+
+def test_other_modules_are_found_as_before(mxnet):
+    assert importlib.util.find_spec("mxnet_like_but_different") is None
+    assert importlib.util.find_spec("json").name == "json"
+
+
+def test_arrays_pickle_under_the_librarys_own_name(mxnet):
+    data = pickle.dumps(mxnet.nd.array([1.0, 2.0]))
+    assert b"mxnet" not in data
+    compat.uninstall()
+    assert pickle.loads(data).asnumpy().tolist() == [1, 2]
+
+
+def test_imports_from_many_threads(mxnet):
+    compat.uninstall()
+    found, start = [], threading.Barrier(8)
+
+    def work():
+        start.wait()
+        module = compat.install_as_mxnet()
+        found.append((module, importlib.import_module("mxnet.autograd")))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [(sys.modules["mxnet"], phonograd.autograd)] * 8
+
+
+def test_the_stand_in_on_the_path_becomes_the_alias():
+    directory = os.path.join(os.path.dirname(phonograd.__file__), "mxnet_path")
+    script = """
+import mxnet as mx
+from mxnet import autograd
+import phonograd
+assert mx.__version__ == "1.9.1" and autograd is phonograd.autograd, mx
+assert type(mx).__name__ == "_MXNetModule"
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([directory, *filter(None, sys.path)])}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
