@@ -18,8 +18,8 @@ LONGEST_FUNCTION = 80
 
 LAYERS: list[tuple[str, str]] = [
     ("base", "errors settings dtypes context files util base libinfo runtime engine attribute name _version"),
-    ("1 expressions", "node parameters operator shapes operators gradient"),
-    ("2 execution", "state streams philox reference kernels native trace"),
+    ("1 expressions", "node parameters operator shapes philox variates operators gradient"),
+    ("2 execution", "state streams reference kernels native trace"),
     ("3 arrays", "ndarray"),
     ("4 differentiation", "sweep function custom symbol autograd"),
     ("5 observation", "profiler debug visualization"),

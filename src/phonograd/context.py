@@ -7,6 +7,7 @@ on the same memory. The default is kept per thread (and per asyncio task).
 from __future__ import annotations
 
 import contextvars
+import warnings
 from typing import Any, ClassVar
 
 from .errors import MXNetError
@@ -19,7 +20,44 @@ _GPU_ADVICE = (
 )
 
 
-class Context:
+class _DefaultContext:
+    """The default context of this thread as an object with a ``value``, the form MXNet keeps it in."""
+
+    @property
+    def value(self) -> Context:
+        """The default context; assigning to it changes the default."""
+        return Context._default.get() or CPU
+
+    @value.setter
+    def value(self, context: Context) -> None:
+        Context._default.set(_require(context))
+
+
+class _ContextType(type):
+    """The type of Context: where properties of the class itself have to stand."""
+
+    @property
+    def default_ctx(cls) -> Context:
+        """The default context of this thread. Deprecated: use :func:`current_context` and ``with context:``."""
+        _warn_deprecated()
+        return current_context()
+
+    @default_ctx.setter
+    def default_ctx(cls, value: Context) -> None:
+        _warn_deprecated()
+        Context._default.set(_require(value))
+
+
+def _warn_deprecated() -> None:
+    warnings.warn(
+        "Context.default_ctx has been deprecated. Please use Context.current_context() instead. "
+        "Please use test_utils.set_default_context to set a default context",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+
+
+class Context(metaclass=_ContextType):
     """The place of an array: a device type and a number.
 
     >>> Context("cpu", 1)
@@ -31,6 +69,7 @@ class Context:
     devtype2str: ClassVar[dict[int, str]] = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
     devstr2type: ClassVar[dict[str, int]] = {name: code for code, name in devtype2str.items()}
     _default: ClassVar[contextvars.ContextVar[Context | None]] = contextvars.ContextVar("context", default=None)
+    _default_ctx: ClassVar[_DefaultContext] = _DefaultContext()
 
     __slots__ = ("_tokens", "device_id", "device_typeid")
 
@@ -66,6 +105,11 @@ class Context:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Context, (self.device_type, self.device_id)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # the state of a context that MXNet pickled
+        self.device_typeid, self.device_id = state["device_typeid"], state["device_id"]
+        self._tokens = []
 
     def __enter__(self) -> Context:
         self._tokens.append(Context._default.get())
@@ -114,9 +158,13 @@ def current_context() -> Context:
 
 def as_context(ctx: Context | None) -> Context:
     """Return the context to make an array on; raise with advice for a GPU."""
-    chosen = current_context() if ctx is None else ctx
-    if not isinstance(chosen, Context):
-        raise TypeError(f"ctx must be a Context such as mx.cpu(), not {ctx!r}")
+    chosen = current_context() if ctx is None else _require(ctx)
     if chosen.is_gpu:
         raise MXNetError(_GPU_ADVICE)
     return chosen
+
+
+def _require(value: Any) -> Context:
+    if not isinstance(value, Context):
+        raise TypeError(f"ctx must be a Context such as mx.cpu(), not {value!r}")
+    return value

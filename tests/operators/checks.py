@@ -16,11 +16,12 @@ import numpy as np
 from phonograd.gradient import differentiate
 from phonograd.node import Node
 from phonograd.operator import REGISTRY
+from phonograd.operators.primitives import cast
 from phonograd.operators.structural import full, leaf, variable
 from phonograd.reference import evaluate
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Sample:
     """One call: operator name, input arrays (None for an optional input left out) and parameters.
 
@@ -82,9 +83,10 @@ def check_gradients(sample: Sample) -> None:
     directions = {i: generator.normal(size=arrays[i].shape) for i in wrt}
 
     def weighted_sum(node: Node, weights: Any) -> Node:
-        weight = leaf(1000 + len(bindings), node.shape, node.dtype)
-        bindings[weight] = np.asarray(weights, node.dtype)
-        return REGISTRY["_sum_to"](node * weight, shape=())
+        wide = cast(node, np.float64)
+        weight = leaf(1000 + len(bindings), node.shape, wide.dtype)
+        bindings[weight] = np.asarray(weights, np.float64)
+        return REGISTRY["_sum_to"](wide * weight, shape=())
 
     def total(terms: list[Node]) -> Node:
         return functools.reduce(lambda a, b: a + b, terms) if terms else full((), 0, np.dtype("float64"))

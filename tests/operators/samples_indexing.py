@@ -102,7 +102,7 @@ CODES: list[Sample] = [
     ],
     Sample("one_hot", [normal(2, 2)], {"depth": 0}),
     Sample("_onehot_encode", [index(0, 2, 5), normal(3, 3)], order=1),
-    Sample("_ravel_multi_index", [index([0, 2], [3, 1], dtype="float32")], {"shape": (3, 4)}, order=1),
+    Sample("_ravel_multi_index", [index([0, 2], [3, 1], dtype="float32")], {"shape": (3, 4)}, order=0),
     Sample("_unravel_index", [index([0, 11], [7, 3], dtype="int32")], {"shape": (3, 4)}, order=0),
     Sample("_contrib_index_array", [normal(2, 3)], {}, order=1),
     Sample("_contrib_index_array", [normal(2, 3)], {"axes": (-1,)}, order=1),

@@ -70,6 +70,8 @@ SAMPLES: list[Sample] = [
             (True, True, False, -1.0, ()),
         ]
     ],
+    Sample("_triangle", [array(2, 3, 3)], {"lower": True, "offset": -1}),
+    Sample("_triangle", [array(3, 3)], {"lower": False, "offset": 0}),
     Sample("_linalg_sumlogdiag", [definite(3, 3)]),
     Sample("_linalg_sumlogdiag", [definite(2, 1, 3, 3)]),
     Sample("_linalg_extractdiag", [array(3, 3)]),
@@ -102,6 +104,7 @@ SAMPLES: list[Sample] = [
     Sample("_linalg_det", [regular(3, 3)]),
     Sample("_linalg_det", [regular(2, 2, 2)]),
     Sample("_linalg_det", [np.array([[1.0, 2.0], [2.0, 4.0]], np.float32)], order=1),
+    Sample("_cofactors", [regular(2, 3, 3)]),
     Sample("_linalg_slogdet", [-regular(3, 3)]),
     Sample("_linalg_slogdet", [regular(2, 2, 2)]),
 ]

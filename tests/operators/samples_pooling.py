@@ -49,16 +49,21 @@ SAMPLES: list[Sample] = [
     Sample("Pooling", [distinct(1, 1, 4, 4)], {"kernel": (2, 2), "pool_type": "lp", "p_value": 1}),
     Sample("Pooling", [distinct(1, 1, 4, 4)], {"kernel": (2, 2), "pool_type": "lp", "p_value": 3}),
     *[
-        Sample("Pooling", [distinct(1, 2, 5, 4, dtype=dtype)], {"pool_type": kind, "p_value": 2, **OVERLAPPING}, order=0)
+        Sample(
+            "Pooling", [distinct(1, 2, 5, 4, dtype=dtype)], {"pool_type": kind, "p_value": 2, **OVERLAPPING}, order=0
+        )
         for kind in ("max", "avg", "sum", "lp")
         for dtype in ("float16", "float64")
     ],
     Sample("Pooling", [distinct(0, 2, 5, 4)], {"kernel": (2, 2)}),
-    *[Sample("Pooling_v1", [distinct(2, 1, 5, 4)], {"pool_type": kind, **OVERLAPPING}) for kind in ("max", "avg", "sum")],
+    *[
+        Sample("Pooling_v1", [distinct(2, 1, 5, 4)], {"pool_type": kind, **OVERLAPPING})
+        for kind in ("max", "avg", "sum")
+    ],
     Sample("_window_sum", [array(2, 1, 5, 4)], {"counts": (3, 3), **WINDOW}),
     Sample("_window_spread", [array(2, 1, 3, 3)], {"extent": (5, 4), **WINDOW}),
     Sample("_window_max", [distinct(2, 1, 5, 4)], {"counts": (3, 3), **WINDOW}),
-    Sample("_window_argmax", [distinct(2, 1, 5, 4)], {"counts": (3, 3), **WINDOW}, order=0),
+    Sample("_window_argmax", [distinct(2, 1, 5, 4), distinct(2, 1, 3, 3)], WINDOW, order=0),
     Sample(
         "_window_elements",
         [],

@@ -43,7 +43,10 @@ SAMPLES: list[Sample] = [
     ],
     Sample("_contrib_BilinearResize2D", [array(1, 2, 3, 4), array(2, 1, 2, 5)], {"mode": "like"}, wrt=(0,)),
     Sample("_contrib_BilinearResize2D", [array(1, 2, 3, 4, dtype="float16")], {"height": 4, "width": 2}, order=0),
-    *[Sample("_resample", [array(2, 5)], {"axis": 1, "extent": 3, "rule": r}) for r in ("average", "corners", "centers")],
+    *[
+        Sample("_resample", [array(2, 5)], {"axis": 1, "extent": 3, "rule": r})
+        for r in ("average", "corners", "centers")
+    ],
     Sample("_resample", [array(2, 3, 2)], {"axis": 1, "extent": 7, "rule": "centers"}),
     Sample("_resample_adjoint", [array(2, 7, 2)], {"axis": 1, "extent": 3, "rule": "centers"}),
     Sample("_resample_adjoint", [array(2, 3)], {"axis": 1, "extent": 5, "rule": "average"}),

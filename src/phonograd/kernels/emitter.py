@@ -248,8 +248,7 @@ class Emitter(Function):
         place = self.address(pointer, offset, _SCALARS[dtype])
         offsets = self.multiply(self.splat(stride, INT64), self.steps(INT64))
         places = self.assign(f"getelementptr {_SCALARS[dtype]}, ptr {place}, {self._typed(offsets)}")
-        size = dtype.itemsize
-        gathered = f"call {kind} {name}({pointers} {places}, i32 {size}, {self._typed(mask)}, {kind} zeroinitializer)"
+        gathered = f"call {kind} {name}({pointers} {places}, i32 1, {self._typed(mask)}, {kind} zeroinitializer)"
         return Value(self.assign(gathered), dtype)
 
     def load_splat(self, pointer: str, offset: Index, dtype: DType) -> Value:

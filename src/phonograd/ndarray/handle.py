@@ -7,6 +7,7 @@ its base: writing to one makes the other look again.
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any
 
@@ -188,10 +189,7 @@ def read(handle: Handle) -> Array:
     if handle._node is None and handle._root._buffer is not None and handle._root._node is None:
         assert handle._region is not None
         start, shape, _ = handle._region
-        size = 1
-        for extent in shape:
-            size *= extent
-        value = handle._root._buffer.reshape(-1)[start : start + size].reshape(shape)
+        value = handle._root._buffer.reshape(-1)[start : start + math.prod(shape)].reshape(shape)
         handle._buffer = value
         return value  # type: ignore[no-any-return]
     if handle._node is None:
@@ -230,12 +228,30 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
         trace.handles.append(handle)
 
 
+def known(handle: Handle) -> Array | None:
+    """Return the value of an array that is computed and that no record needs to follow, else None.
+
+    A piece of such an array is taken at once. Were it an expression, the bounds of the piece would be part of it, and
+    a loop over minibatches (``data[i : i + 64]``) would never meet the same expression twice.
+    """
+    value = handle._buffer
+    if value is None or not FLAGS.get() & RECORDING:
+        return value
+    node = handle._node
+    return None if handle._variable is not None or (node is not None and node.marked) else value
+
+
 def make_view(base: Handle, start: int, shape: Shape) -> Any:
     """Return an array that shares a contiguous piece of another array: a write to either shows in both."""
-    trace = ready_trace()
+    value = known(base)
     recording = bool(FLAGS.get() & RECORDING)
-    node = view_flat(enter(base, trace), start, shape)
-    view = make(node if recording else detach(node), trace)
+    if value is not None:
+        size = math.prod(shape)
+        view = make_concrete(value.reshape(-1)[start : start + size].reshape(shape), base.context)
+    else:
+        trace = ready_trace()
+        node = view_flat(enter(base, trace), start, shape)
+        view = make(node if recording else detach(node), trace)
     root = base
     if base._root is not None:
         assert base._region is not None

@@ -19,7 +19,7 @@ from ..operators.primitives import cast, reshape_to, slice_step
 from ..operators.regions import assign_step
 from ..trace import Trace, ready_trace
 from .call import Numbers, settled
-from .handle import Handle, enter, make, make_view, rebind
+from .handle import Handle, enter, known, make, make_concrete, make_view, rebind
 from .keys import Advanced, Selection, is_contiguous, parse, value_shape
 
 __all__ = ["get", "is_contiguous", "set_"]
@@ -42,6 +42,11 @@ def get(self: Any, key: Any) -> Any:
         return self
     if selection.offset is not None:
         return make_view(self, selection.offset, selection.shape)
+    value = known(self)
+    if value is not None:
+        steps = zip(selection.begin, selection.end, selection.step, strict=True)
+        region = value[tuple([slice(b, e if e >= 0 else None, s) for b, e, s in steps])]
+        return make_concrete(region.reshape(selection.shape), self.context)
     trace = ready_trace()
     node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
     return make(settled(reshape_to(node, selection.shape)), trace)

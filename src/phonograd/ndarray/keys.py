@@ -238,37 +238,60 @@ def is_contiguous(slices: list[slice] | tuple[slice, ...], shape: Shape) -> bool
 # -- keys with index arrays
 
 
+class _Block(NamedTuple):
+    """The place of an index array in a key: all that the shape of the result depends on."""
+
+    shape: Shape
+
+
 def _advanced(parts: list[Any], shape: Shape, is_array: Callable[[Any], bool]) -> Advanced:
+    form: list[Any] = []
+    indices: list[Any] = []
+    axis = 0
+    for part in parts:
+        if part is None or isinstance(part, _Span):
+            form.append(part)
+        elif is_array(part):
+            if np.dtype(part.dtype) == np.bool_:
+                raise ValueError(_LEGACY_MASK)
+            form.append(_Block(tuple(part.shape) or (1,)))
+            indices.append(part)
+        else:
+            index = _index(part, axis, shape[axis])
+            form.append(_Block(index.shape))
+            indices.append(index)
+        axis += part is not None
+    return _advanced_form(tuple(form), shape)._replace(indices=tuple(indices))
+
+
+@functools.lru_cache(maxsize=4096)
+def _advanced_form(form: tuple[_Span | _Block | None, ...], shape: Shape) -> Advanced:
+    """Return the description of a key but for the index arrays themselves."""
     slices: list[slice] = []
     layout: list[int] = []
-    indices: list[Any] = []
+    blocks: list[Shape] = []
     sources: list[int | None] = []
-    for part in parts:
-        axis = len(slices)
-        if part is None:
-            layout.append(-1)
-            sources.append(None)
-            continue
-        sources.append(axis)
-        if isinstance(part, _Span):
-            slices.append(slice(*part))
-            layout.append(-1)
-        else:
+    for part in form:
+        sources.append(None if part is None else len(slices))
+        if isinstance(part, _Block):
+            layout.append(len(blocks))
+            blocks.append(part.shape)
             slices.append(slice(None))
-            layout.append(len(indices))
-            indices.append(part if is_array(part) else _index(part, axis, shape[axis]))
+        else:
+            layout.append(-1)
+            if part is not None:
+                slices.append(slice(*part))
     begin, end, step = bounds(slices, shape)
     region = region_shape(begin, end, step)
     expanded = tuple([1 if axis is None else region[axis] for axis in sources])
-    block = _common_shape(indices, is_array)
-    target, new_axes = _picked_shape(expanded, layout, block, sources)
+    target, new_axes = _picked_shape(expanded, layout, _common_shape(blocks), sources)
     return Advanced(
         begin=begin,
         end=end,
         step=step,
         expanded=expanded,
         layout=tuple(layout),
-        indices=tuple(indices),
+        indices=(),
         shape=target,
         target=target,
         new_axes=new_axes,
@@ -287,25 +310,24 @@ def _index(part: Any, axis: int, extent: int) -> np.ndarray[Any, Any]:
     if array.dtype.kind not in "biuf":
         raise TypeError(f"source_array must be array like object; {part!r} is no array of indices")
     with np.errstate(invalid="ignore"):
-        index = np.atleast_1d(array).astype(np.int64)
-    outside = (index < -extent) | (index >= extent)
-    if outside.any():
+        index = array.astype(np.int64)
+    index = index.reshape(index.shape or (1,))
+    if index.size == 0:
+        return index
+    lowest, highest = index.min(), index.max()
+    if lowest < -extent or highest >= extent:
+        outside = (index < -extent) | (index >= extent)
         raise IndexError(f"index {index[outside][0]} is out of bounds for axis {axis} with size {extent}")
-    return np.where(index < 0, index + extent, index)
+    return index if lowest >= 0 else np.where(index < 0, index + extent, index)
 
 
-def _common_shape(indices: list[Any], is_array: Callable[[Any], bool]) -> Shape:
+def _common_shape(blocks: list[Shape]) -> Shape:
     common: Shape = ()
-    for index in indices:
-        shape: Shape = tuple(index.shape)
-        if is_array(index):
-            if np.dtype(index.dtype) == np.bool_:
-                raise ValueError(_LEGACY_MASK)
-            shape = shape or (1,)
+    for block in blocks:
         try:
-            common = np.broadcast_shapes(common, shape)
+            common = np.broadcast_shapes(common, block)
         except ValueError:
-            raise ValueError(f"shape1={common} is not broadcastable to shape2={shape}") from None
+            raise ValueError(f"shape1={common} is not broadcastable to shape2={block}") from None
     return common
 
 

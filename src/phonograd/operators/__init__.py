@@ -1,38 +1,7 @@
-"""Every operator of the library, by family. Importing this package fills the registry."""
+"""Every operator of the library, by family. Importing this package imports all families, which fills the registry."""
 
-from . import (  # noqa: F401
-    activation,
-    arithmetic,
-    arrangement,
-    broadcasting,
-    comparison,
-    conversion,
-    convolution,
-    coordinates,
-    correlation,
-    creation,
-    elementary,
-    examination,
-    factorizations,
-    gradient_control,
-    indexing,
-    linalg,
-    linear_algebra,
-    ordering,
-    points,
-    pooling,
-    primitives,
-    reduction,
-    region_pooling,
-    regions,
-    resizing,
-    sequence,
-    shape,
-    slicing,
-    softmax,
-    spatial_sampling,
-    special_coefficients,
-    special_functions,
-    structural,
-    windows,
-)
+import importlib
+import pkgutil
+
+for _family in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_family.name}")

@@ -18,8 +18,9 @@ from .broadcasting import same_dtype
 from .comparison import greater
 from .elementary import expm1, relu, sigmoid, softsign, tanh
 from .primitives import reshape_to, select
+from .random import uniform_between
 from .softmax import demand_floating
-from .structural import full
+from .structural import constant, full
 
 __all__ = ["Activation", "LeakyReLU"]
 
@@ -31,12 +32,12 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 @operator(cost=20)
 def _softrelu(data: Array) -> Array:
     """Return log(1 + exp(x)), computed so that nothing overflows."""
-    return np.maximum(data, data.dtype.type(0)) + np.log1p(np.exp(-np.abs(data)))
+    return np.asarray(np.maximum(data, data.dtype.type(0)) + np.log1p(np.exp(-np.abs(data))))
 
 
 @_softrelu.gradient
 def _(out_grad: Node, out: Node, data: Node) -> Node:
-    return out_grad * sigmoid(data)
+    return out_grad * single(sigmoid(data))
 
 
 _ACTIVATIONS = {"relu": relu, "sigmoid": sigmoid, "softrelu": _softrelu, "softsign": softsign, "tanh": tanh}
@@ -80,7 +81,7 @@ def LeakyReLU(
         )
     if act_type == "gelu":
         return data * 0.5 * (single(REGISTRY["erf"](data * math.sqrt(0.5))) + 1)
-    positive = greater(data, 0)
+    positive = greater(data, constant(0, data.dtype))
     if act_type == "leaky":
         return select(positive, data, data * slope)
     if act_type == "prelu":
@@ -112,7 +113,5 @@ def _per_channel(gamma: Node, data: Node) -> Node:
 def _random_slopes(data: Node, counter: Node | None, lower: float, upper: float, training: bool) -> Node:
     if not training:
         return full(data.shape, (lower + upper) / 2, data.dtype, data.context)
-    from .random import uniform_between
-
     assert counter is not None, "the caller passes the position in the random stream"
     return uniform_between(counter, lower, upper, data.shape, data.dtype)

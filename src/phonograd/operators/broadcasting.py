@@ -69,7 +69,9 @@ def _sum_to(data: Array, *, shape: Shape) -> Array:
     """Return the array summed over the axes along which ``shape`` would be repeated to give its shape."""
     added = data.ndim - len(shape)
     axes = (*range(added), *(axis + added for axis, extent in enumerate(shape) if extent != data.shape[axis + added]))
-    return np.sum(data, axis=axes, keepdims=True, dtype=data.dtype).reshape(shape)
+    # halves are summed in single precision: a long sum of them would lose everything below its first digits
+    wide = np.float32 if data.dtype == np.float16 else data.dtype
+    return np.sum(data, axis=axes, keepdims=True, dtype=wide).astype(data.dtype, copy=False).reshape(shape)
 
 
 @_sum_to.infer

@@ -52,9 +52,7 @@ def _with_gradient(out: Array, data: Array, grad: Array, *, multiply: bool) -> A
 
 
 @_with_gradient.gradient
-def _(
-    out_grad: Node, whole: Node, out: Node, data: Node, grad: Node, *, multiply: bool
-) -> tuple[None, Node, None]:
+def _(out_grad: Node, whole: Node, out: Node, data: Node, grad: Node, *, multiply: bool) -> tuple[None, Node, None]:
     return None, out_grad * grad if multiply else grad, None
 
 

@@ -8,8 +8,10 @@ along one axis after the other.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -31,14 +33,22 @@ __all__ = ["pooling", "window_sum"]
 # -- where windows meet the data, along one axis
 
 
+def _overlap(offset: int, size: int, step: int, border: int, count: int) -> tuple[slice, slice] | None:
+    """Return the windows that have data at an offset into them, and those data; None if there are no such windows."""
+    first = max(0, -((offset - border) // step))
+    last = min(count, (size - 1 + border - offset) // step + 1)
+    if first >= last:
+        return None
+    start = first * step - border + offset
+    return slice(first, last), slice(start, start + (last - first - 1) * step + 1, step)
+
+
 def _overlaps(size: int, width: int, step: int, border: int, count: int) -> Iterator[tuple[slice, slice]]:
-    """Yield for each position in a window: the windows that have data there, and those data."""
+    """Yield for each offset into a window that has data anywhere: the windows that have, and those data."""
     for offset in range(width):
-        first = max(0, -((offset - border) // step))
-        last = min(count, (size - 1 + border - offset) // step + 1)
-        if first < last:
-            start = first * step - border + offset
-            yield slice(first, last), slice(start, start + (last - first - 1) * step + 1, step)
+        found = _overlap(offset, size, step, border, count)
+        if found is not None:
+            yield found
 
 
 def _counts(size: int, width: int, step: int, border: int, count: int, include_pad: bool) -> Array:
@@ -140,12 +150,12 @@ def _(*, counts: Shape, dtype: DType) -> Spec:
 def _window_max(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
     """Return the largest element of each window; NaN counts as the lowest number, and so does an empty window."""
     lowest = np.finfo(data.dtype).min
-    out: Array = np.fmax(data, lowest)
+    out = data
     for axis, window in enumerate(zip(kernel, stride, pad, counts), 2):
         largest = np.full((*out.shape[:axis], window[3], *out.shape[axis + 1 :]), lowest, out.dtype)
         for windows, elements in _overlaps(out.shape[axis], *window):
             part = largest[_along(axis, windows)]
-            np.maximum(part, out[_along(axis, elements)], out=part)
+            np.fmax(part, out[_along(axis, elements)], out=part)
         out = largest
     return out
 
@@ -157,7 +167,7 @@ def _(data: Node, *, counts: Shape) -> Spec:
 
 @_window_max.gradient
 def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Node:
-    position = single(_window_argmax.apply((data,), (kernel, stride, pad, counts)))
+    position = single(_window_argmax.apply((data, out), (kernel, stride, pad)))
     if _has_empty_windows(data.shape[2:], kernel, stride, pad, counts):
         zero = constant(0, INT64)
         out_grad = select(greater_equal(position, zero), out_grad, 0)
@@ -165,28 +175,46 @@ def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pa
     return scatter_add(out_grad, position, data.shape)
 
 
-@operator(gradient=nothing, cost=lambda node: 2.0 * sum(node.parameters["kernel"]))
-def _window_argmax(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
-    """Return the flat position of the first largest element of each window, or -1 for a window without elements."""
-    best = np.fmax(data, np.finfo(data.dtype).min)
-    position = np.arange(data.size).reshape(data.shape)
-    # the first row with the largest element, and in it the first column: the last axis has to go first
-    for axis in range(data.ndim - 1, 1, -1):
-        window = (kernel[axis - 2], stride[axis - 2], pad[axis - 2], counts[axis - 2])
-        shape = (*best.shape[:axis], window[3], *best.shape[axis + 1 :])
-        largest, where = np.full(shape, -np.inf, data.dtype), np.full(shape, -1)
-        for windows, elements in _overlaps(best.shape[axis], *window):
-            candidate = best[_along(axis, elements)]
-            better = candidate > largest[_along(axis, windows)]
-            np.copyto(largest[_along(axis, windows)], candidate, where=better)
-            np.copyto(where[_along(axis, windows)], position[_along(axis, elements)], where=better)
-        best, position = largest, where
-    return position
+@operator(gradient=nothing, cost=lambda node: 3.0 * math.prod(node.parameters["kernel"]))
+def _window_argmax(data: Array, largest: Array, *, kernel: Shape, stride: Shape, pad: Shape) -> Array:
+    """Return the flat position of the first element of each window that equals the largest, or -1 for an empty window.
+
+    Where none is equal (all are NaN or minus infinity) it is the position of the first element.
+    """
+    extent, counts, volume = data.shape[2:], largest.shape[2:], math.prod(kernel)
+    # the code of a match is the volume less its rank, so the largest code is the first match: no branch, one byte each
+    code: Array = np.zeros(largest.shape, np.int8 if volume < 128 else np.int32)
+    for rank, offsets in enumerate(product(*map(range, kernel))):
+        found = [_overlap(*axis) for axis in zip(offsets, extent, stride, pad, counts)]
+        meeting = [pair for pair in found if pair is not None]
+        if len(meeting) == len(found):
+            windows = (slice(None), slice(None), *(pair[0] for pair in meeting))
+            elements = (slice(None), slice(None), *(pair[1] for pair in meeting))
+            matches = np.equal(data[elements], largest[windows])
+            part = code[windows]
+            np.maximum(part, matches * code.dtype.type(volume - rank), out=part)
+    starts = [np.arange(count) * step - border for count, step, border in zip(counts, stride, pad)]
+    ends = [np.minimum(start + width, size) for start, width, size in zip(starts, kernel, extent)]
+    firsts = [np.maximum(start, 0) for start in starts]
+    offset_of_rank = _flat([np.arange(width) for width in kernel], extent).reshape(-1)
+    matched = _flat(starts, extent) + offset_of_rank.take(volume - code, mode="clip")
+    plane = np.arange(math.prod(data.shape[:2])).reshape(*data.shape[:2], *(1,) * len(extent)) * math.prod(extent)
+    position: Array = np.where(code > 0, matched, _flat(firsts, extent)) + plane
+    occupied = functools.reduce(np.logical_and.outer, [first < end for first, end in zip(firsts, ends)])
+    return position if np.all(occupied) else np.where(occupied, position, -1)
+
+
+def _flat(indices: list[Array], extent: Shape) -> Array:
+    """Return the flat positions in an array of a shape of every combination of indices along its axes."""
+    out = np.zeros((), np.int64)
+    for index, size in zip(indices, extent):
+        out = np.add.outer(out * size, index)
+    return out
 
 
 @_window_argmax.infer
-def _(data: Node, *, counts: Shape) -> Spec:
-    return (*data.shape[:2], *counts), INT64
+def _(data: Node, largest: Node) -> Spec:
+    return largest.shape, INT64
 
 
 # -- the public operators

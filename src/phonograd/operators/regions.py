@@ -16,6 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+import numpy as np
+
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
 from .broadcasting import broadcast, broadcast_shapes, sum_to
@@ -54,7 +56,7 @@ def region_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
 @operator()
 def _assign_step(data: Array, value: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return the array with the region [begin:end:step] replaced by a value that broadcasts to it."""
-    out = data.copy()
+    out = np.array(data)
     region = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
     # the Ellipsis makes an array of no axes assignable too
     out[(*region, ...)] = value

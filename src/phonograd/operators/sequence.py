@@ -31,8 +31,8 @@ def _check(name: str, data: Node, length: Node | None, use_sequence_length: bool
         )
     given, expected = 1 + (length is not None), 1 + use_sequence_length
     if given != expected:
-        hint = "pass use_sequence_length=True" if given == 2 else "pass sequence_length"
-        raise MXNetError(f"Operator {name} expects {expected} inputs, but got {given} instead: {hint}.")
+        hint = "Pass use_sequence_length=True" if given == 2 else "Pass sequence_length"
+        raise MXNetError(f"Operator {name} expects {expected} inputs, but got {given} instead. {hint}.")
     sequences = (data.shape[1 - axis],)
     if length is not None and length.shape != sequences:
         raise MXNetError(

@@ -13,7 +13,7 @@ import numpy as np
 from ..dtypes import DType, is_floating
 from ..errors import MXNetError, format_shape
 from ..node import Node, Shape
-from ..operator import Array, Spec, composite, operator, single
+from ..operator import Array, composite, operator, single
 from ..shapes import real_axis, with_ones, without
 from .broadcasting import sum_to
 from .elementary import exp
@@ -43,7 +43,7 @@ def _softmax(data: Array, *, axis: int) -> Array:
         return data
     shifted = _wide(data) - _wide(data.max(axis=axis, keepdims=True))
     powers = np.exp(shifted)
-    return (powers / powers.sum(axis=axis, keepdims=True)).astype(data.dtype, copy=False)
+    return np.asarray(powers / powers.sum(axis=axis, keepdims=True), data.dtype)
 
 
 @_softmax.gradient
@@ -58,12 +58,12 @@ def _log_softmax(data: Array, *, axis: int) -> Array:
     if data.size == 0:
         return data
     shifted = _wide(data) - _wide(data.max(axis=axis, keepdims=True))
-    return (shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))).astype(data.dtype, copy=False)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)), data.dtype)
 
 
 @_log_softmax.gradient
 def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
-    return out_grad - exp(out) * sum_to(out_grad, with_ones(out.shape, (axis,)))
+    return out_grad - single(exp(out)) * sum_to(out_grad, with_ones(out.shape, (axis,)))
 
 
 def softmax_along(node: Node, axis: int) -> Node:

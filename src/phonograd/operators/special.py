@@ -125,7 +125,7 @@ def _(out_grad: Node, out: Node, data: Node, *, scalar: float) -> Node | None:
 def hard_sigmoid(data: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
     """Return ``alpha * x + beta``, cut off below 0 and above 1."""
     factor, shift = data.dtype.type(alpha), data.dtype.type(beta)
-    return np.clip(data * factor + shift, data.dtype.type(0), data.dtype.type(1))
+    return np.asarray(np.clip(data * factor + shift, data.dtype.type(0), data.dtype.type(1)))
 
 
 @hard_sigmoid.infer
@@ -140,36 +140,23 @@ def _(data: Node) -> Spec:
 
 @hard_sigmoid.gradient
 def _(out_grad: Node, out: Node, data: Node, *, alpha: float) -> Node:
-    between = greater(out, constant(0, out.dtype)) * lesser(out, constant(1, out.dtype))
+    between: Node = greater(out, constant(0, out.dtype)) * lesser(out, constant(1, out.dtype))
     return out_grad * (between * alpha)
-
-
-@operator(name="_contrib_quadratic", cost=4.0)
-def quadratic(data: Array, *, a: float = 0.0, b: float = 0.0, c: float = 0.0) -> Array:
-    """Return ``a * x^2 + b * x + c``, element by element."""
-    x = data if data.dtype.kind == "f" else data.astype(np.float64)
-    square, slope, shift = (x.dtype.type(value) for value in (a, b, c))
-    return np.asarray(square * x * x + slope * x + shift).astype(data.dtype)
-
-
-@quadratic.gradient
-def _(out_grad: Node, out: Node, data: Node, *, a: float, b: float) -> Node:
-    return out_grad * (data * (2 * a) + b)
 
 
 # -- operators that steer gradients
 
 
-@operator(aliases=("stop_gradient",), gradient=nothing)
+@operator(aliases=("stop_gradient",), gradient=nothing, is_view=True)
 def BlockGrad(data: Array) -> Array:
     """Return the array; its gradient is zero."""
-    return np.positive(data) if data.dtype.kind != "b" else data.copy()
+    return data
 
 
-@operator()
+@operator(is_view=True)
 def make_loss(data: Array) -> Array:
     """Return the array as a loss: its gradient is one, whatever is computed from it."""
-    return np.positive(data) if data.dtype.kind != "b" else data.copy()
+    return data
 
 
 @make_loss.gradient
@@ -197,10 +184,10 @@ def sign_ste(data: Array) -> Array:
     return np.sign(data)
 
 
-@operator(name="_contrib_gradientmultiplier")
+@operator(name="_contrib_gradientmultiplier", is_view=True)
 def gradientmultiplier(data: Array, *, scalar: float = 1.0, is_int: bool = True) -> Array:
     """Return the array; its gradient is multiplied by ``scalar``."""
-    return np.positive(data) if data.dtype.kind != "b" else data.copy()
+    return data
 
 
 @gradientmultiplier.gradient

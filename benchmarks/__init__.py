@@ -1,0 +1,1 @@
+"""Measurements. ``make bench`` runs them; only ratios between libraries measured in one run mean anything."""
