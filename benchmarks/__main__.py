@@ -56,7 +56,12 @@ def machine() -> dict[str, object]:
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
-    return {"processor": model, "cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()}
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+    }
 
 
 def main() -> int:
@@ -83,8 +88,10 @@ def main() -> int:
         ratio = f"{times['mxnet'] / times['phonograd']:8.1f}" if peer else f"{'-':>8s}"
         print(f"{name:60s}" + "".join(f"{seconds * 1e6:14.0f}" for seconds in times.values()) + ratio)
     for library, facts in extra.items():
-        print(f"{library}: import {facts['import_seconds']:.3f} s, growth over 10,000 iterations "
-              f"{facts['growth_kib_over_10000_iterations']:.0f} KiB")
+        print(
+            f"{library}: import {facts['import_seconds']:.3f} s, growth over 10,000 iterations "
+            f"{facts['growth_kib_over_10000_iterations']:.0f} KiB"
+        )
     results = {"machine": machine(), "seconds": best, "other": extra}
     (HERE / "results").mkdir(exist_ok=True)
     (HERE / "results" / "recording.json").write_text(json.dumps(results, indent=2) + "\n")

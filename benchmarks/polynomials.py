@@ -71,9 +71,7 @@ def tanh_weight(z: Decimal) -> Decimal:
     return z / (1 + z * tanh_tail(z))
 
 
-def report(
-    name: str, kind: type, tail: Function, weight: Function, low: float, high: float, degree: int
-) -> None:
+def report(name: str, kind: type, tail: Function, weight: Function, low: float, high: float, degree: int) -> None:
     """Print the coefficients of one fit in one format, and its error."""
     first, last = Decimal(low), Decimal(high)
     rounded = [kind(str(c)) for c in interpolate(tail, first, last, degree)]

@@ -1,10 +1,11 @@
 """Time workloads in one library, in a process of its own; prints one JSON line per round it is asked for.
 
-Run by :mod:`benchmarks`, not by hand: ``python worker.py LIBRARY`` reads workload names from standard input, one a line,
-and answers each with the best time in seconds. The library is phonograd or mxnet; both have the same interface.
+Run by :mod:`benchmarks`, not by hand: ``python worker.py LIBRARY`` reads workload names from standard input, one a
+line, and answers each with the best time in seconds. The library is phonograd or mxnet; both have the same interface.
 """
 
 import importlib
+import itertools
 import json
 import resource
 import sys
@@ -56,7 +57,7 @@ def perceptron(mx, batch=64):
     data, label = nd.random.uniform(shape=(batch, 784)), nd.arange(batch) % 10
     sizes = (784, 256, 128, 10)
     parameters = []
-    for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
+    for fan_in, fan_out in itertools.pairwise(sizes):
         parameters += [nd.random.normal(scale=0.05, shape=(fan_in, fan_out)), nd.zeros((fan_out,))]
     for parameter in parameters:
         parameter.attach_grad()

@@ -17,11 +17,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from . import operators as _operators
 from . import autograd, context, ndarray, settings
 from . import ndarray as nd
+from . import operators as _operators
 from ._version import __version__
 from .context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
+from .custom import Custom as _Custom
 from .errors import MXNetError
 from .ndarray import NDArray, waitall
 
@@ -94,4 +95,6 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *_MODULES, *_NAMES})
 
 
-del _operators
+# MXNet calls custom operators through the namespace of arrays, which knows nothing of differentiation.
+setattr(ndarray, "Custom", _Custom)  # noqa: B010
+del _operators, _Custom

@@ -114,9 +114,7 @@ def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - 
     inputs, aux = arrays[: len(arguments)], arrays[len(arguments) :]
     shapes = prop.infer_shape([list(array.shape) for array in inputs])
     types = prop.infer_type([array.dtype for array in inputs])
-    outputs = [
-        zeros(tuple(shape), dtype=np.dtype(kind)) for shape, kind in zip(shapes[1], types[1], strict=True)
-    ]
+    outputs = [zeros(tuple(shape), dtype=np.dtype(kind)) for shape, kind in zip(shapes[1], types[1], strict=True)]
     op = prop.create_operator(
         inputs[0].context if inputs else current_context(), [list(a.shape) for a in inputs], [a.dtype for a in inputs]
     )

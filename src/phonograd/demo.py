@@ -83,7 +83,7 @@ class Network:
     def step(self, images: NDArray, labels: NDArray, rate: float) -> NDArray:
         """Return the mean loss of a batch after one step of gradient descent with momentum."""
         with autograd.record():
-            loss = -nd.pick(nd.log_softmax(self.scores(images)), labels).mean()
+            loss: NDArray = -nd.pick(nd.log_softmax(self.scores(images)), labels).mean()
         loss.backward()
         for parameter, velocity in zip(self.parameters, self.velocities):
             velocity[:] = MOMENTUM * velocity - rate * (parameter.grad + WEIGHT_DECAY * parameter)
@@ -100,7 +100,8 @@ def with_shifted_copies(images: NDArray) -> NDArray:
     framed = nd.zeros((len(images), 10, 10))
     framed[:, 1:9, 1:9] = images
     moves = [(1, 1), (0, 1), (2, 1), (1, 0), (1, 2)]
-    return nd.concat(*[framed[:, top : top + 8, left : left + 8] for top, left in moves], dim=0)
+    copies: NDArray = nd.concat(*[framed[:, top : top + 8, left : left + 8] for top, left in moves], dim=0)
+    return copies
 
 
 def train(digits: Digits, epochs: int, *, seed: int = 0, peak_rate: float = 0.1) -> tuple[Network, list[float]]:
@@ -189,7 +190,8 @@ def save_picture(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 7), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(1, 1.2))
+    parts: Any = figure.subfigures(2, 1, height_ratios=(1, 1.2))
+    top, bottom = parts
     for axes, image, prediction, label in zip(top.subplots(2, 8).flat, images, predictions, labels):
         axes.imshow(image, cmap="gray_r", interpolation="nearest")
         axes.set_title(str(prediction), color="black" if prediction == label else "red", fontsize=10)

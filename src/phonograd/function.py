@@ -34,6 +34,7 @@ class Function:
     ...         y = 1 / (1 + mx.nd.exp(-x))
     ...         self.save_for_backward(y)
     ...         return y
+    ...
     ...     def backward(self, dy):
     ...         (y,) = self.saved_tensors
     ...         return dy * y * (1 - y)
@@ -93,9 +94,7 @@ class Function:
         return outputs
 
 
-def record_call(
-    name: str, backward: Callable[..., Any], inputs: tuple[NDArray, ...], results: list[NDArray]
-) -> None:
+def record_call(name: str, backward: Callable[..., Any], inputs: tuple[NDArray, ...], results: list[NDArray]) -> None:
     """Record that some arrays were computed from others in a way only ``backward`` can differentiate.
 
     ``backward`` takes one gradient per result and returns one per input.

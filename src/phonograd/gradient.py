@@ -1,8 +1,8 @@
 """The reverse pass: gradients of expressions as expressions. Nodes in, nodes out; no data, no arrays.
 
 :func:`differentiate` walks the marked part of a graph from its heads downwards in reverse order of creation, sums what
-arrives at each node, and asks each operator's gradient rule for what it passes on. It stops at ``_variable`` nodes: they
-are the targets. The result depends on nodes only and is remembered, so a training loop derives its gradient once.
+arrives at each node, and asks each operator's gradient rule for what it passes on. It stops at ``_variable`` nodes:
+they are the targets. The result depends on nodes only and is remembered, so a training loop derives its gradient once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .errors import MXNetError
 from .node import Node, attributed_to, forgetters, statistics
 from .operator import item_operator
 from .operators.arithmetic import add
-from .operators.structural import VARIABLE, full
+from .operators.structural import AGAIN, VARIABLE, full
 
 __all__ = ["Gradient", "differentiate"]
 
@@ -85,12 +85,15 @@ class _Pass:
         if node.operator is VARIABLE:
             self.targets[node] = grad
             return
+        if node.operator is AGAIN and node.inputs[0].operator is not VARIABLE:
+            # a call that was made before is differentiated like that one, which stays out of this record
+            node = node.inputs[0]
         for source in node.inputs:
             if source.marked:
                 self.reach(source)
         if node.operator is item_operator():
             if grad is not None:
-                self.items.setdefault(node.inputs[0], {})[node.attributes[0]] = grad
+                self.arrive_at_item(node.inputs[0], node.attributes[0], grad)
             return
         out_grad: Any = grad
         if node.outputs is not None:
@@ -109,3 +112,8 @@ class _Pass:
             for source, source_grad in zip(node.inputs, grads, strict=True):
                 if source.marked:
                     self.arrive(source, source_grad)
+
+    def arrive_at_item(self, whole: Node, index: int, grad: Node) -> None:
+        by_index = self.items.setdefault(whole, {})
+        before = by_index.get(index)
+        by_index[index] = grad if before is None else add(before, grad)

@@ -33,7 +33,7 @@ _serials = itertools.count()
 
 
 class _Source(threading.local):
-    """The source line that new nodes get: that of the forward operator while its gradient rule runs, else the user's."""
+    """The source line that new nodes get: that of the forward operator while its gradient rule runs."""
 
     def __init__(self) -> None:
         self.line: tuple[str, int] | None = None

@@ -10,8 +10,10 @@ what the operator computes. Shape rule, gradient and kernel lowering stand besid
         '''Return the array with two axes exchanged.'''
         return np.swapaxes(data, dim1, dim2)
 
+
     @swapaxes.infer
     def _(data: Node, *, dim1: int, dim2: int) -> Spec: ...
+
 
     @swapaxes.gradient
     def _(out_grad: Node, out: Node, data: Node, *, dim1: int, dim2: int) -> Node:
@@ -152,7 +154,7 @@ class Operator:
 
     # -- making nodes
 
-    def __call__(self, *inputs: Node | None, **parameters: Any) -> Any:
+    def __call__(self, *inputs: Any, **parameters: Any) -> Any:
         """Return the node of the result, or a tuple of nodes for several outputs.
 
         Where the operator takes numbers beside arrays (``add(x, 1)``), a number becomes a constant of the other
@@ -293,7 +295,6 @@ def _promote(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def nothing(*arguments: Any) -> None:
     """Return None: the gradient rule of operators whose gradient is zero everywhere."""
-    return None
 
 
 def operator(**facts: Any) -> Callable[[Callable[..., Any]], Operator]:

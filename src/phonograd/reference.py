@@ -55,8 +55,8 @@ class Program:
             if self.compiled is not None:
                 try:
                     return self.compiled(*inputs)  # type: ignore[no-any-return]
-                except Exception:  # noqa: BLE001 - the steps below fail the same way and know where
-                    pass
+                except Exception:  # noqa: BLE001 - step by step it fails the same way, and it is known where
+                    return self._step_by_step(inputs)
             return self._step_by_step(inputs)
 
     def _step_by_step(self, inputs: list[Any]) -> list[Array]:
@@ -76,7 +76,8 @@ class Program:
         ::
 
             def program(v0, v1):
-                v2 = f0(v0, v1); v0 = None
+                v2 = f0(v0, v1)
+                v0 = None
                 v3 = f1(v2)
                 return [array(v3)]
         """

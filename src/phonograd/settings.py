@@ -43,7 +43,7 @@ def _from_environment() -> Settings:
         text = os.environ.get("PHONOGRAD_" + field.name.upper())
         if text is None:
             continue
-        kind = type(field.default)
+        kind: type[Any] = type(field.default)
         try:
             values[field.name] = text.lower() in ("1", "true", "yes", "on") if kind is bool else kind(text)
         except ValueError as error:
@@ -67,9 +67,11 @@ class _Active:
 
     __slots__ = ("naive",)
 
+    def __init__(self, naive: bool) -> None:
+        self.naive = naive
 
-active = _Active()
-active.naive = _current.naive
+
+active = _Active(_current.naive)
 
 
 def current() -> Settings:

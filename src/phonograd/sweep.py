@@ -274,9 +274,7 @@ def _finish(sweep: _Sweep, retain_graph: bool) -> None:
             trace.clear(visited)
 
 
-def backward_pass(
-    heads: list[NDArray], head_grads: list[NDArray | None], retain_graph: bool, train_mode: bool
-) -> None:
+def backward_pass(heads: list[NDArray], head_grads: list[NDArray | None], retain_graph: bool, train_mode: bool) -> None:
     """Run a backward pass and put the gradients into the buffers of the variables reached."""
     with _flags(False, bool(train_mode)):
         sweep = _begin(heads, head_grads, create_graph=False)

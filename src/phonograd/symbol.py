@@ -157,7 +157,8 @@ def get_symbol(x: NDArray) -> Symbol:
     """Return the recorded computation of an array as a Symbol.
 
     >>> import phonograd as mx
-    >>> x = mx.nd.ones((2,)); x.attach_grad()
+    >>> x = mx.nd.ones((2,))
+    ... x.attach_grad()
     >>> with mx.autograd.record():
     ...     y = x * x + 2 * x - 1
     >>> len(mx.autograd.get_symbol(y).list_arguments())

@@ -1,15 +1,16 @@
 """Trace: what one thread has pending, and the record of what can still be differentiated.
 
-Handles (NDArrays) name nodes of a trace; the trace binds leaf numbers to memory. A value is computed when somebody asks
-for one (:meth:`Trace.flush`): the nodes of all live handles are looked up as one key, and the plan found under it runs.
+Handles (NDArrays) name nodes of a trace; the trace binds leaf numbers to memory. A value is computed when somebody
+asks for one (:meth:`Trace.flush`): the nodes of all live handles are looked up as one key, and the plan found under it
+runs.
 
-A trace ends when a value is asked for outside of recording and nothing recorded is waiting to be differentiated, or when
-the outermost ``record()`` is entered. Leaf numbering then starts again, so the next iteration of a loop finds the same
-nodes and the same plan. Arrays recorded in an ended trace keep it alive: it can still be differentiated, and a later
-trace that uses such an array links back to it (:class:`Origin`).
+A trace ends when a value is asked for outside of recording and nothing recorded is waiting to be differentiated, or
+when the outermost ``record()`` is entered. Leaf numbering then starts again, so the next iteration of a loop finds the
+same nodes and the same plan. Arrays recorded in an ended trace keep it alive: it can still be differentiated, and a
+later trace that uses such an array links back to it (:class:`Origin`).
 
-Handles are duck-typed here (:class:`phonograd.ndarray.handle.Handle`): a handle whose ``_trace`` is this trace stands in
-``trace.handles``; ``_buffer`` is its value once that is known.
+Handles are duck-typed here (:class:`phonograd.ndarray.handle.Handle`): a handle whose ``_trace`` is this trace stands
+in ``trace.handles``; ``_buffer`` is its value once that is known.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .context import Context
 from .dtypes import DType, convert_scalar
 from .node import Node, forgetters, statistics
 from .operator import REGISTRY, Array
-from .operators.structural import LEAF, VARIABLE, detach, leaf, variable
+from .operators.structural import LEAF, OVERWRITTEN, VARIABLE, detach, leaf, variable
 from .reference import Program, resolve
 from .state import is_recording
 
@@ -84,6 +85,11 @@ def _build(wanted: list[Node], stage: Stage, keep_all: bool) -> Any:
 
         return NativeProgram(wanted, stage.available.__contains__, keep_all)
     return Program(wanted, stage.available.__contains__, keep_all)
+
+
+def _recorded_as(node: Node) -> Node:
+    """Return the node by which the record knows an array: the one before it was overwritten outside of recording."""
+    return node.inputs[1] if node.operator is OVERWRITTEN else node
 
 
 def _leaf_index(node: Node) -> int | None:
@@ -280,14 +286,21 @@ class Trace:
             handles += [h for h in (r() for r in self.survivors) if h is not None and h._trace is self]
             for handle in handles:
                 node = handle._node
-                if node in visited and not self._is_own(handle):
+                if not self._is_own(handle) and _recorded_as(node) in visited:
                     handle._node = detach(node)
                     if handle._variable is not None:
                         handle._node = variable(handle._node, self.slot(handle._variable))
+                    if handle._region is not None:
+                        handle._region = (*handle._region[:2], False)
             if self.ended:
                 self._release(handles)
-            kept = tuple([source for source in {resolve(h._node): None for h in handles if h._trace is self}
-                          if source in self.values])
+            kept = tuple(
+                [
+                    source
+                    for source in {resolve(h._node): None for h in handles if h._trace is self}
+                    if source in self.values
+                ]
+            )
             key = ("cleared", kept)
             step = self.stage.following.get(key)
             if step is None:

@@ -66,7 +66,9 @@ def check_inference(sample: Sample) -> list[Any]:
     values = evaluate(outputs, bindings)
     for node, value in zip(outputs, values, strict=True):
         assert isinstance(value, np.ndarray | np.generic), f"{sample}: {type(value)}"
-        assert (node.shape, node.dtype) == (value.shape, value.dtype), f"{sample}: inferred {node}, computed {value.shape} {value.dtype}"
+        assert (node.shape, node.dtype) == (value.shape, value.dtype), (
+            f"{sample}: inferred {node}, computed {value.shape} {value.dtype}"
+        )
     return values
 
 
@@ -103,7 +105,12 @@ def check_gradients(sample: Sample) -> None:
 
 
 def _compare(
-    function: Node, derivative: Node, arrays: list[Any], directions: dict[int, Any], bindings: dict[Node, Any], label: str
+    function: Node,
+    derivative: Node,
+    arrays: list[Any],
+    directions: dict[int, Any],
+    bindings: dict[Node, Any],
+    label: str,
 ) -> None:
     """Assert that ``derivative`` is the rate of change of ``function`` along the direction."""
     exact = float(evaluate([derivative], bindings)[0])

@@ -146,7 +146,8 @@ class Case:
     Exactly one of ``call``, ``expression`` and ``statement`` is given. ``call`` is a dotted path under
     the module (``nd.softmax``) or ``method:`` and the name of a method of the first input. Code sees
     the inputs as ``x, y, z, w`` and ``inputs``, and ``mx``, ``nd``, ``np`` and ``path`` (a file name
-    free to use); a statement may leave its answer in ``result``.
+    free to use); a statement may leave its answer in ``result``. ``head_outputs`` are the outputs that get a
+    head gradient (all by default), ``grad`` the inputs that are differentiated (all floats by default).
     """
 
     name: str
@@ -159,7 +160,13 @@ class Case:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     grad: Union[bool, tuple[int, ...]] = True
     train: bool = False
+    head_outputs: Optional[tuple[int, ...]] = None
     tolerance: str = "elementwise"
+
+    @property
+    def identifier(self) -> str:
+        """Return the name by which tests and waivers know the case."""
+        return f"{self.family}/{self.name}"
 
     def make_inputs(self) -> list[Array]:
         """Return the input arrays, the same at every call."""
@@ -185,7 +192,8 @@ class Case:
     def digest(self) -> int:
         """Return a checksum of all that the recorded outcome depends on."""
         what = (self.call, self.expression, self.statement, self.arguments)
-        text = repr((*what, sorted(self.parameters.items()), self.differentiated, self.train))
+        how = (self.differentiated, self.train, self.head_outputs)
+        text = repr((*what, sorted(self.parameters.items()), *how))
         checksum = zlib.crc32(text.encode())
         for array in self.make_inputs():
             checksum = zlib.crc32(array.tobytes(), zlib.crc32(repr(array.shape).encode(), checksum))
@@ -215,6 +223,7 @@ class Family:
         arguments: tuple[Any, ...] = (),
         grad: Union[bool, tuple[int, ...]] = True,
         train: Optional[bool] = None,
+        head_outputs: Optional[tuple[int, ...]] = None,
         tolerance: str = "",
         **parameters: Any,
     ) -> None:
@@ -234,6 +243,7 @@ class Family:
                 parameters=parameters,
                 grad=grad,
                 train=train,
+                head_outputs=head_outputs,
                 tolerance=tolerance or self.tolerance,
             )
         )

@@ -9,6 +9,7 @@ from .outcome import Failure, Outcome
 from .tolerance import difference
 
 PARTS = ("value", "gradient", "mutation")
+HEAD_GRADIENT = 1.0  # the usual magnitude of the head gradients of a case
 
 
 def compare(case: Case, actual: Outcome, expected: Outcome) -> dict[str, list[str]]:
@@ -18,7 +19,8 @@ def compare(case: Case, actual: Outcome, expected: Outcome) -> dict[str, list[st
     if expected.failure is None and actual.failure is None:
         found["gradient"] = _failures(actual.gradient_failure, expected.gradient_failure)
         if not found["gradient"]:
-            found["gradient"] = _arrays("input", actual.gradients, expected.gradients, case)
+            pair = actual.gradients, expected.gradients
+            found["gradient"] = _arrays("input", *pair, case, least=HEAD_GRADIENT)
         found["mutation"] = _mutations(case, actual, expected)
     return {part: texts for part, texts in found.items() if texts}
 
@@ -53,11 +55,15 @@ def _kind(outcome: Outcome) -> str:
 
 
 def _arrays(
-    what: str, actual: dict[int, Array], expected: dict[int, Array], case: Case
+    what: str,
+    actual: dict[int, Array],
+    expected: dict[int, Array],
+    case: Case,
+    least: float = 0.0,
 ) -> list[str]:
     if actual.keys() != expected.keys():
         return [f"{what}s {sorted(actual)} instead of {sorted(expected)}"]
-    texts = {i: difference(actual[i], expected[i], case.tolerance) for i in expected}
+    texts = {i: difference(actual[i], expected[i], case.tolerance, least) for i in expected}
     return [f"{what} {i}: {text}" for i, text in texts.items() if text is not None]
 
 

@@ -110,6 +110,8 @@ def run(case: Case, mx: Any) -> Outcome:
     if outcome.failure is not None:
         return outcome
     heads = [i for i, array in enumerate(outcome.outputs) if array.dtype.name in FLOATS]
+    if case.head_outputs is not None:
+        heads = [i for i in heads if i in case.head_outputs]
     if case.differentiated and heads:
         _backward(case, mx, inputs, outcome, {i: arrays[i] for i in heads})
     for i, (array, original) in enumerate(zip(inputs, originals)):

@@ -358,10 +358,10 @@ class NDArray(Handle):
     def detach(self) -> NDArray:
         """Return an array that shares memory with this one but is not recorded."""
         view: NDArray = make_view(self, 0, self.shape)
-        assert view._node is not None
-        assert view._region is not None
-        view._node = detach(view._node)
-        view._region = (view._region[0], view._region[1], False)
+        if view._region is not None:
+            view._region = (*view._region[:2], False)
+        if view._node is not None:
+            view._node = detach(view._node)
         return view
 
     def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:

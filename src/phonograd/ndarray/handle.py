@@ -2,7 +2,8 @@
 
 Everything that changes an array in place goes through :func:`rebind`: the memory of the old value is never written, so
 whoever recorded it, or still has it pending, sees what it saw. A view (:func:`make_view`) names a contiguous piece of
-its base: writing to one makes the other look again.
+its base: writing to one makes the other look again. Only memory that another library uses too
+(:class:`SharedMemory`) is really written to, and copied when it is read.
 """
 
 from __future__ import annotations
@@ -11,17 +12,33 @@ import math
 import weakref
 from typing import Any
 
+import numpy as np
+
 from ..context import CPU, Context
 from ..dtypes import DType
 from ..node import Node, Shape
 from ..operator import Array, Operator
 from ..operators.regions import assign_flat, view_flat
-from ..operators.structural import VARIABLE, detach, leaf, variable
+from ..operators.structural import VARIABLE, detach, leaf, overwritten, variable
+from ..settings import active
 from ..state import FLAGS, RECORDING
 from ..streams import next_counter
 from ..trace import LOCAL, Trace, ready_trace
 
-__all__ = ["Handle", "apply", "enter", "make", "make_concrete", "make_view", "read", "rebind"]
+__all__ = ["Handle", "SharedMemory", "apply", "enter", "make", "make_concrete", "make_view", "read", "rebind", "share"]
+
+#: views an array may have before the list is searched for dead ones
+_FEW_VIEWS = 32
+
+
+class SharedMemory(np.ndarray[Any, Any]):
+    """Memory that something outside the library may write to or look at (see :func:`share`).
+
+    It never becomes part of an expression: every use copies it, and changes of the array are written into it at once.
+    """
+
+    __slots__ = ()
+
 
 _DEFAULTS = {"_variable": None, "_root": None, "_views": None, "_region": None, "_context": CPU, "_readonly": False}
 
@@ -35,7 +52,7 @@ class Handle:
     _buffer    the current value, once it is known
     _variable  gradient buffer and request, if the array was marked for gradients
     _root      for a view: the array it is a piece of
-    _region    for a view: (first element, shape, whether it was made while recording)
+    _region    for a view: (first element, shape, whether gradients pass between the two)
     _views     weak references to the views of this array
     _context   the context, where no node tells it
     _readonly  whether in-place operations are refused
@@ -88,7 +105,7 @@ class Handle:
             return node.shape
         if self._buffer is not None:
             return self._buffer.shape
-        return self._region[1]  # type: ignore[index]
+        return _region_of(self)[1]
 
     @property
     def _dtype(self) -> DType:
@@ -126,6 +143,8 @@ def make(node: Node, trace: Trace) -> Any:
     handle._node = node
     handle._buffer = None
     trace.adopt(handle)
+    if active.naive:
+        read(handle)
     return handle
 
 
@@ -145,12 +164,17 @@ def enter(handle: Handle, trace: Trace) -> Node:
     node = handle._node
     if handle._trace is trace and node is not None:
         return node
-    if handle._buffer is None:
+    buffer = handle._buffer
+    if buffer is None:
         if node is None:
             return _look_again(handle, trace)
         assert handle._trace is not None
-        handle._buffer = handle._trace.value(node)
-    entered = trace.bind(handle._buffer, handle.context)
+        buffer = handle._buffer = handle._trace.value(node)
+    if type(buffer) is SharedMemory:
+        # looked at anew by every use: the array does not keep the node
+        entered = trace.bind(np.array(buffer), handle.context)
+        return entered if handle._variable is None else variable(entered, trace.slot(handle._variable))
+    entered = trace.bind(buffer, handle.context)
     if node is not None and node.marked and node.operator is not VARIABLE:
         # recorded in an earlier trace or another thread's: gradients continue there
         assert handle._trace is not None
@@ -166,10 +190,15 @@ def enter(handle: Handle, trace: Trace) -> Node:
     return entered
 
 
+def _region_of(view: Handle) -> tuple[int, Shape, bool]:
+    if view._region is None:
+        raise ValueError("this NDArray was made without a value; make arrays with mx.nd.array(values)")
+    return view._region
+
+
 def _look_again(view: Handle, trace: Trace) -> Node:
     """Return the node of a view whose base has changed since."""
-    assert view._region is not None
-    start, shape, linked = view._region
+    start, shape, linked = _region_of(view)
     node = view_flat(enter(view._root, trace), start, shape)
     if not linked or view._variable is not None:
         node = detach(node)
@@ -182,17 +211,16 @@ def _look_again(view: Handle, trace: Trace) -> Node:
 
 
 def read(handle: Handle) -> Array:
-    """Return the value of an array, computing it first if it is pending."""
+    """Return the value of an array, computing it first if it is pending; nobody may write to it."""
     value = handle._buffer
     if value is not None:
-        return value
-    if handle._node is None and handle._root._buffer is not None and handle._root._node is None:
-        assert handle._region is not None
-        start, shape, _ = handle._region
-        value = handle._root._buffer.reshape(-1)[start : start + math.prod(shape)].reshape(shape)
-        handle._buffer = value
-        return value  # type: ignore[no-any-return]
+        return np.array(value) if type(value) is SharedMemory else value
     if handle._node is None:
+        start, shape, linked = _region_of(handle)
+        root = handle._root
+        if root._buffer is not None and root._node is None and not (linked and root._variable is not None):
+            handle._buffer = value = _piece(root, start, shape)
+            return value
         enter(handle, LOCAL.trace)
     trace, node = handle._trace, handle._node
     assert trace is not None
@@ -205,27 +233,52 @@ def read(handle: Handle) -> Array:
     return value
 
 
+def _piece(base: Handle, start: int, shape: Shape) -> Array:
+    """Return a contiguous piece of the known value of an array, in a shape."""
+    assert base._buffer is not None
+    if not base._buffer.flags.c_contiguous:
+        base._buffer = np.ascontiguousarray(base._buffer)
+    return base._buffer.reshape(-1)[start : start + math.prod(shape)].reshape(shape)
+
+
 def rebind(handle: Handle, node: Node, trace: Trace) -> None:
-    """Make an array name another value of the same shape and dtype; views and bases follow."""
+    """Make an array name another value of the same shape and dtype; views and bases follow.
+
+    While recording, the array is then part of the record exactly if the value is. Otherwise only the value changes: a
+    variable stays a variable, and what was recorded stays recorded.
+    """
+    recording = FLAGS.get() & RECORDING
     root = handle._root
     if root is not None:
-        assert handle._region is not None
-        changed = assign_flat(enter(root, trace), node, handle._region[0])
-        rebind(root, changed if FLAGS.get() & RECORDING else detach(changed), trace)
-    views = handle._views
-    if views is not None:
-        for reference in views:
-            view = reference()
-            if view is not None and view is not handle:
-                view._trace = view._node = view._buffer = None
-    if handle._variable is not None and not node.marked:
-        node = variable(node, trace.slot(handle._variable))
+        start, shape, linked = _region_of(handle)
+        changed = assign_flat(enter(root, trace), node, start)
+        rebind(root, changed if recording else detach(changed), trace)
+        if node.marked and not linked:
+            handle._region = (start, shape, True)
+        if handle._variable is None:
+            # it has been told to look again, and will find what was written
+            return
+    for reference in handle._views or ():
+        view = reference()
+        if view is not None:
+            view._trace = view._node = view._buffer = None
+    buffer = handle._buffer
+    if type(buffer) is SharedMemory and buffer.flags.writeable and not node.marked:
+        np.copyto(buffer, trace.value(node))
+        return
+    if not node.marked:
+        if handle._variable is not None:
+            node = variable(node, trace.slot(handle._variable))
+        elif not recording and handle._node is not None and handle._node.marked:
+            node = overwritten(node, enter(handle, trace))
     inside = handle._trace is trace
     handle._node = node
     handle._trace = trace
     handle._buffer = None
     if not inside:
         trace.handles.append(handle)
+    if active.naive:
+        read(handle)
 
 
 def known(handle: Handle) -> Array | None:
@@ -244,26 +297,72 @@ def known(handle: Handle) -> Array | None:
 def make_view(base: Handle, start: int, shape: Shape) -> Any:
     """Return an array that shares a contiguous piece of another array: a write to either shows in both."""
     value = known(base)
-    recording = bool(FLAGS.get() & RECORDING)
     if value is not None:
-        size = math.prod(shape)
-        view = make_concrete(value.reshape(-1)[start : start + size].reshape(shape), base.context)
+        view = make_concrete(_piece(base, start, shape), base.context)
+        if type(value) is SharedMemory:
+            return view
     else:
         trace = ready_trace()
-        node = view_flat(enter(base, trace), start, shape)
-        view = make(node if recording else detach(node), trace)
+        view = make(settled(view_flat(enter(base, trace), start, shape)), trace)
+    linked = bool(FLAGS.get() & RECORDING)
     root = base
-    if base._root is not None:
-        assert base._region is not None
-        root, start = base._root, start + base._region[0]
+    if base._root is not None and base._variable is None:
+        root = base._root
+        first, _, base_linked = _region_of(base)
+        start, linked = start + first, linked and base_linked
     view._root = root
-    view._region = (start, shape, recording)
-    if root._views is None:
-        root._views = []
-    elif len(root._views) > 32:
-        root._views = [reference for reference in root._views if reference() is not None]
-    root._views.append(weakref.ref(view))
+    view._region = (start, shape, linked)
+    if base._readonly:
+        view._readonly = True
+    _note_view(root, view)
     return view
+
+
+def _note_view(root: Handle, view: Handle) -> None:
+    """Enter a view into the list of the array that owns the memory."""
+    while root._root is not None:
+        root = root._root
+    views = root._views
+    if views is None:
+        views = root._views = []
+    elif len(views) >= _FEW_VIEWS and not len(views) & (len(views) - 1):
+        # at every doubling, so that many living views do not make each new one expensive
+        views = root._views = [reference for reference in views if reference() is not None]
+    views.append(weakref.ref(view))
+
+
+def share(handle: Handle) -> Array:
+    """Return the value of an array in memory that others may use: what either side writes from now on, both see.
+
+    An array that is part of a record cannot share its memory; then others get a copy.
+    """
+    top = handle
+    while top._root is not None:
+        top = top._root
+    views = [view for view in (reference() for reference in top._views or ()) if view is not None]
+    if any([array._node is not None and array._node.marked for array in (top, *views) if array._variable is None]):
+        return np.array(read(handle), order="C")
+    if type(top._buffer) is not SharedMemory:
+        memory = np.array(read(top), order="C").view(SharedMemory)
+        pieces = [(view, _offset(view)) for view in views]
+        top._settle()
+        top._buffer = memory
+        for view, start in pieces:
+            view._settle()
+            view._buffer = memory.reshape(-1)[start : start + math.prod(view.shape)].reshape(view.shape)
+            view._root = view._region = None
+        top._views = None
+    assert handle._buffer is not None
+    return handle._buffer.view(np.ndarray)
+
+
+def _offset(view: Handle) -> int:
+    """Return where a view starts among the elements of the array that owns the memory."""
+    start = 0
+    while view._root is not None:
+        start += _region_of(view)[0]
+        view = view._root
+    return start
 
 
 def apply(declared: Operator, inputs: tuple[Handle | None, ...], attributes: tuple[Any, ...]) -> Any:

@@ -13,13 +13,14 @@ import numpy as np
 
 from ..errors import MXNetError, format_shape
 from ..node import Node
-from ..operator import REGISTRY, Array, composite, operator, single
+from ..operator import Array, composite, operator, single
 from .broadcasting import same_dtype
 from .comparison import greater
 from .elementary import expm1, relu, sigmoid, softsign, tanh
 from .primitives import reshape_to, select
 from .random import uniform_between
 from .softmax import demand_floating
+from .special import erf
 from .structural import constant, full
 
 __all__ = ["Activation", "LeakyReLU"]
@@ -80,7 +81,7 @@ def LeakyReLU(
             f"Operator LeakyReLU expects {expected} inputs, but got {given} instead. Only act_type='prelu' takes gamma."
         )
     if act_type == "gelu":
-        return data * 0.5 * (single(REGISTRY["erf"](data * math.sqrt(0.5))) + 1)
+        return data * 0.5 * (single(erf(data * math.sqrt(0.5))) + 1)
     positive = greater(data, constant(0, data.dtype))
     if act_type == "leaky":
         return select(positive, data, data * slope)

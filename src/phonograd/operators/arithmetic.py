@@ -83,7 +83,7 @@ def _divide(lhs: Array, rhs: Array) -> Array:
         return np.divide(lhs, rhs)
     quotient = np.floor_divide(lhs, rhs)
     inexact = (np.remainder(lhs, rhs) != 0) & ((lhs < 0) != (rhs < 0))
-    return (quotient + inexact).astype(lhs.dtype)
+    return np.asarray(quotient + inexact).astype(lhs.dtype)
 
 
 def _mod(lhs: Array, rhs: Array) -> Array:
@@ -147,14 +147,14 @@ divide = _binary(
 def _mod_rhs(g: Node, y: Node, a: Node, b: Node) -> Node:
     from .elementary import floor
 
-    return -(g * floor(a / b))
+    return -(g * single(floor(a / b)))
 
 
 mod = _binary("broadcast_mod", "modulo", _mod, lambda g, y, a, b: g, _mod_rhs, numpy=np.remainder)
 
 
 def _power_lhs(g: Node, y: Node, a: Node, b: Node) -> Node:
-    return g * b * single(power(a, b - 1))
+    return g * b * single(power.apply((a, b - 1), ()))
 
 
 def _power_rhs(g: Node, y: Node, a: Node, b: Node) -> Node:
@@ -196,8 +196,8 @@ def _integer_power(data: Array, *, exponent: int) -> Array:
     if exponent == 2:
         return np.multiply(data, data)
     if data.dtype.kind == "f":
-        return np.power(data, data.dtype.type(exponent))
-    return np.power(data.astype(np.float64), exponent).astype(data.dtype)
+        return np.asarray(np.power(data, data.dtype.type(exponent)))
+    return np.asarray(np.power(data.astype(np.float64), exponent)).astype(data.dtype)
 
 
 @_integer_power.gradient
@@ -227,9 +227,7 @@ def _equal_shapes(name: str, whole: Operator, aliases: tuple[str, ...], sentence
     return composite(name=name, aliases=aliases)(body)
 
 
-elemwise_add = _equal_shapes(
-    "elemwise_add", add, ("_plus", "_Plus"), "Return the sum of two arrays of equal shape."
-)
+elemwise_add = _equal_shapes("elemwise_add", add, ("_plus", "_Plus"), "Return the sum of two arrays of equal shape.")
 elemwise_sub = _equal_shapes(
     "elemwise_sub", subtract, ("_minus", "_Minus"), "Return the difference of two arrays of equal shape."
 )

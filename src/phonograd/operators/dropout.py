@@ -35,7 +35,7 @@ def dropout_mask(counter: Node, p: float, shape: Shape, dtype: DType) -> Node:
 @composite()
 def Dropout(
     data: Node,
-    counter: Node | None = None,
+    counter: Node,
     *,
     p: float = 0.5,
     mode: Literal["always", "training"] = "training",
@@ -54,5 +54,4 @@ def Dropout(
     shared = real_axes(axes, data.ndim, "Dropout")
     if p == 0 or not (training or mode == "always"):
         return single(identity(data))
-    assert counter is not None, "the caller passes the position in the random stream"
     return data * dropout_mask(counter, p, with_ones(data.shape, shared), data.dtype)

@@ -41,9 +41,7 @@ def unary(
         return np.asarray(function(data.astype(np.float64))).astype(data.dtype)
 
     reference.__doc__ = f"Return {sentence}, element by element."
-    return register(
-        Operator(reference, name=name, aliases=aliases, gradient=rule, method=True, numpy=numpy, cost=cost)
-    )
+    return register(Operator(reference, name=name, aliases=aliases, gradient=rule, method=True, numpy=numpy, cost=cost))
 
 
 def _round_half_away(x: Array) -> Array:
@@ -51,7 +49,7 @@ def _round_half_away(x: Array) -> Array:
 
 
 def _round_half_down(x: Array) -> Array:
-    return np.ceil(x - x.dtype.type(0.5))
+    return np.asarray(np.ceil(x - x.dtype.type(0.5)))
 
 
 def _sigmoid(x: Array) -> Array:
@@ -60,10 +58,10 @@ def _sigmoid(x: Array) -> Array:
     return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
 
 
-identity = unary("identity", np.positive, lambda g, y, x: g, "the array", aliases=("_copy",), exact=True)
+identity = unary("identity", lambda x: x, lambda g, y, x: g, "the array", aliases=("_copy",), exact=True)
 negative = unary("negative", np.negative, lambda g, y, x: -g, "the negative", numpy=np.negative, exact=True)
-abs_ = unary("abs", np.abs, lambda g, y, x: g * sign(x), "the absolute value", numpy=np.absolute, exact=True)
-sign = unary("sign", np.sign, nothing, "the sign: -1, 0 or 1", numpy=np.sign, exact=True)
+abs_: Operator = unary("abs", np.abs, lambda g, y, x: g * sign(x), "the absolute value", numpy=np.absolute, exact=True)
+sign: Operator = unary("sign", np.sign, nothing, "the sign: -1, 0 or 1", numpy=np.sign, exact=True)
 ceil = unary("ceil", np.ceil, nothing, "the smallest whole number not below", numpy=np.ceil, exact=True)
 floor = unary("floor", np.floor, nothing, "the largest whole number not above", numpy=np.floor, exact=True)
 trunc = unary("trunc", np.trunc, nothing, "the whole number towards zero", numpy=np.trunc, exact=True)
@@ -89,20 +87,16 @@ log10 = unary(
 log2 = unary("log2", np.log2, lambda g, y, x: g / (x * math.log(2)), "the binary logarithm", numpy=np.log2, cost=10)
 log1p = unary("log1p", np.log1p, lambda g, y, x: g / (x + 1), "log(1 + x)", numpy=np.log1p, cost=10)
 
-sin = unary("sin", np.sin, lambda g, y, x: g * cos(x), "the sine", numpy=np.sin, cost=10)
-cos = unary("cos", np.cos, lambda g, y, x: -(g * sin(x)), "the cosine", numpy=np.cos, cost=10)
+sin: Operator = unary("sin", np.sin, lambda g, y, x: g * cos(x), "the sine", numpy=np.sin, cost=10)
+cos: Operator = unary("cos", np.cos, lambda g, y, x: -(g * sin(x)), "the cosine", numpy=np.cos, cost=10)
 tan = unary("tan", np.tan, lambda g, y, x: g * (y * y + 1), "the tangent", numpy=np.tan, cost=10)
-arcsin = unary(
-    "arcsin", np.arcsin, lambda g, y, x: g * rsqrt(1 - x * x), "the inverse sine", numpy=np.arcsin, cost=10
-)
+arcsin = unary("arcsin", np.arcsin, lambda g, y, x: g * rsqrt(1 - x * x), "the inverse sine", numpy=np.arcsin, cost=10)
 arccos = unary(
     "arccos", np.arccos, lambda g, y, x: -(g * rsqrt(1 - x * x)), "the inverse cosine", numpy=np.arccos, cost=10
 )
-arctan = unary(
-    "arctan", np.arctan, lambda g, y, x: g / (x * x + 1), "the inverse tangent", numpy=np.arctan, cost=10
-)
-sinh = unary("sinh", np.sinh, lambda g, y, x: g * cosh(x), "the hyperbolic sine", numpy=np.sinh, cost=10)
-cosh = unary("cosh", np.cosh, lambda g, y, x: g * sinh(x), "the hyperbolic cosine", numpy=np.cosh, cost=10)
+arctan = unary("arctan", np.arctan, lambda g, y, x: g / (x * x + 1), "the inverse tangent", numpy=np.arctan, cost=10)
+sinh: Operator = unary("sinh", np.sinh, lambda g, y, x: g * cosh(x), "the hyperbolic sine", numpy=np.sinh, cost=10)
+cosh: Operator = unary("cosh", np.cosh, lambda g, y, x: g * sinh(x), "the hyperbolic cosine", numpy=np.cosh, cost=10)
 tanh = unary("tanh", np.tanh, lambda g, y, x: g * (1 - y * y), "the hyperbolic tangent", numpy=np.tanh, cost=10)
 arcsinh = unary(
     "arcsinh",

@@ -12,20 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..node import Node
-from ..operator import Array, nothing, operator, single
+from ..operator import Array, operator, single
+from .special import BlockGrad
 
 __all__ = ["depending_on", "with_gradient", "without_gradient"]
 
 
-@operator(gradient=nothing, is_view=True)
-def _without_gradient(data: Array) -> Array:
-    """Return the array; gradients stop here."""
-    return data
-
-
 def without_gradient(node: Node) -> Node:
     """Return the node with a gradient of zero: still part of the record, unlike a detached one."""
-    return single(_without_gradient(node)) if node.marked else node
+    return single(BlockGrad(node)) if node.marked else node
 
 
 @operator(is_view=True)
@@ -46,19 +41,19 @@ def depending_on(node: Node, others: Sequence[Node]) -> Node:
 
 
 @operator(is_view=True)
-def _with_gradient(out: Array, data: Array, grad: Array, *, multiply: bool) -> Array:
+def _with_gradient(value: Array, data: Array, grad: Array, *, multiply: bool) -> Array:
     """Return the first array; its gradient with respect to the second is the third."""
-    return out
+    return value
 
 
 @_with_gradient.gradient
-def _(out_grad: Node, whole: Node, out: Node, data: Node, grad: Node, *, multiply: bool) -> tuple[None, Node, None]:
+def _(out_grad: Node, out: Node, value: Node, data: Node, grad: Node, *, multiply: bool) -> tuple[None, Node, None]:
     return None, out_grad * grad if multiply else grad, None
 
 
-def with_gradient(out: Node, data: Node, grad: Node, multiply: bool = False) -> Node:
-    """Return ``out`` with the gradient ``grad`` for ``data``: alone, or multiplied by the gradient that arrives.
+def with_gradient(value: Node, data: Node, grad: Node, multiply: bool = False) -> Node:
+    """Return ``value`` with the gradient ``grad`` for ``data``: alone, or multiplied by the gradient that arrives.
 
     ``grad`` is an expression in ``data`` like any other, so its own derivatives are those of mathematics.
     """
-    return single(_with_gradient(out, data, grad, multiply=multiply))
+    return single(_with_gradient(value, data, grad, multiply=multiply))

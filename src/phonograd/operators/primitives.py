@@ -96,12 +96,13 @@ def swap_last(node: Node) -> Node:
 @operator(cost=lambda node: 2.0 * node.size * node.inputs[0].shape[-1])
 def _matmul(lhs: Array, rhs: Array) -> Array:
     """Return matrix products over the last two axes."""
-    return np.matmul(lhs, rhs)
+    return np.asarray(np.matmul(lhs, rhs))
 
 
 @_matmul.infer
 def _(lhs: Node, rhs: Node) -> Spec:
-    assert lhs.shape[:-2] == rhs.shape[:-2] and lhs.shape[-1] == rhs.shape[-2], (lhs, rhs)
+    assert lhs.shape[:-2] == rhs.shape[:-2], (lhs, rhs)
+    assert lhs.shape[-1] == rhs.shape[-2], (lhs, rhs)
     assert lhs.dtype == rhs.dtype, (lhs, rhs)
     return (*lhs.shape[:-1], rhs.shape[-1]), lhs.dtype
 
@@ -177,7 +178,8 @@ def _scatter_add(data: Array, index: Array, *, shape: Shape) -> Array:
 
 @_scatter_add.infer
 def _(data: Node, index: Node, *, shape: Shape) -> Spec:
-    assert index.dtype == np.int64 and index.shape == data.shape, (data, index)
+    assert index.dtype == np.int64, index
+    assert index.shape == data.shape, (data, index)
     return shape, data.dtype
 
 

@@ -13,13 +13,13 @@ import numpy as np
 from ..dtypes import DType, is_floating
 from ..errors import MXNetError, format_shape
 from ..node import Node, Shape
-from ..operator import Array, composite, operator, single
+from ..operator import Array, Spec, composite, operator, single
 from ..shapes import real_axis, with_ones, without
 from .broadcasting import sum_to
 from .elementary import exp
 from .primitives import cast, select
 
-__all__ = ["demand_floating", "log_softmax_along", "softmax_along"]
+__all__ = ["demand_floating", "log_softmax_along", "log_sum_exp_along", "softmax_along"]
 
 
 def demand_floating(dtype: DType, name: str) -> None:
@@ -64,6 +64,30 @@ def _log_softmax(data: Array, *, axis: int) -> Array:
 @_log_softmax.gradient
 def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
     return out_grad - single(exp(out)) * sum_to(out_grad, with_ones(out.shape, (axis,)))
+
+
+@operator(cost=lambda node: 14.0 * node.inputs[0].size)
+def _log_sum_exp(data: Array, *, axis: int) -> Array:
+    """Return the logarithm of the sum of exponentials along an axis, which is kept with size one."""
+    largest = _wide(data.max(axis=axis, keepdims=True, initial=-np.inf))
+    offset = np.where(np.isfinite(largest), largest, 0).astype(largest.dtype)
+    total = np.exp(_wide(data) - offset).sum(axis=axis, keepdims=True)
+    return np.asarray(np.log(total) + offset, data.dtype)
+
+
+@_log_sum_exp.infer
+def _(data: Node, *, axis: int) -> Spec:
+    return with_ones(data.shape, (axis,)), data.dtype
+
+
+@_log_sum_exp.gradient
+def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
+    return out_grad * single(exp(data - out))
+
+
+def log_sum_exp_along(node: Node, axis: int) -> Node:
+    """Return the logarithm of the sum of exponentials along an axis (counted from the front), kept with size one."""
+    return single(_log_sum_exp.apply((node,), (axis,)))
 
 
 def softmax_along(node: Node, axis: int) -> Node:

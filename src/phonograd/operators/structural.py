@@ -1,7 +1,8 @@
 """Operators that make graphs hold together: leaves, constants, and the marks that recording leaves.
 
-``_leaf`` is where data enters; a trace binds leaf *k* to memory. ``_detach``, ``_variable`` and ``_graph`` pass their
-value through and only differ in what the gradient pass sees: nothing, a target, and "recorded although constant".
+``_leaf`` is where data enters; a trace binds leaf *k* to memory. ``_detach``, ``_variable``, ``_graph``,
+``_overwritten`` and ``_again`` pass their value through and only differ in what the gradient pass sees: nothing, a
+target, "recorded although constant", the record of the value that was there before, and the same call once more.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from ..dtypes import DType, convert_scalar
 from ..node import Node, Shape, statistics
 from ..operator import Array, Operator, nothing, operator, single
 
-__all__ = ["constant", "constant_value", "detach", "full", "leaf", "moved", "recorded", "variable"]
+__all__ = [
+    "again",
+    "constant",
+    "constant_value",
+    "detach",
+    "full",
+    "leaf",
+    "moved",
+    "overwritten",
+    "recorded",
+    "variable",
+]
 
 
 def _no_rule(*arguments: Any, **parameters: Any) -> Any:
@@ -55,6 +67,18 @@ def _variable(data: Array, *, slot: Any) -> Array:
 @operator(gradient=lambda out_grad, out, data: out_grad, marks=True, is_view=True)
 def _graph(data: Array) -> Array:
     """Return the value as part of the record although it depends on no variable."""
+    return data
+
+
+@operator(gradient=lambda out_grad, out, data, record: (None, out_grad), is_view=True)
+def _overwritten(data: Array, record: Array) -> Array:
+    """Return a value written over a recorded one while nothing was recorded: gradients still go to the record."""
+    return data
+
+
+@operator(gradient=lambda out_grad, out, data: out_grad, marks=True, is_view=True)
+def _again(data: Array, *, count: Any) -> Array:
+    """Return the value of a recorded call that was made once more: a record of its own with the same expression."""
     return data
 
 
@@ -132,6 +156,18 @@ def recorded(node: Node) -> Node:
     return node if node.marked else single(_graph(node))
 
 
-LEAF, VARIABLE, DETACH = _leaf, _variable, _detach
+def overwritten(node: Node, record: Node) -> Node:
+    """Return the node of an unrecorded value that takes the place of a recorded one, in the record as before."""
+    if record.operator is _overwritten:
+        record = record.inputs[1]
+    return single(_overwritten.apply((detach(node), record), ()))
+
+
+def again(node: Node, count: int) -> Node:
+    """Return the node for the call that made a node, made ``count`` times before; for 0 the node itself."""
+    return single(_again.apply((node,), (count,))) if count else node
+
+
+LEAF, VARIABLE, DETACH, OVERWRITTEN, AGAIN = _leaf, _variable, _detach, _overwritten, _again
 
 Node.arithmetic["constant"] = constant

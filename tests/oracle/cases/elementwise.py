@@ -58,6 +58,8 @@ DOMAINS = {
     "zeros_like": (-3, 3),
 }
 STEPS = {"ceil", "fix", "floor", "logical_not", "rint", "round", "sign", "trunc"}
+# MXNet computes these with constants of single precision, whatever the dtype.
+SINGLE = {"degrees", "erf", "erfinv", "gamma", "gammaln", "hard_sigmoid", "radians"}
 SPECIAL = [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.0, -1.0]
 BOUNDARY = [0.5, -0.5, 1.5, -1.5, 2.0, -2.0, 2.5, -2.5, 3.0, -3.0, 1e-3, -1e-3, 20.0, -20.0]
 HUGE = [1e-30, -1e-30, 1e10, -1e10, 1e30, -1e30, 88.0, -88.0, 100.0, -100.0]
@@ -71,14 +73,15 @@ def sample(name: str, *shape: int, dtype: str = "float32") -> Spec:
 
 for operator in DOMAINS:
     exact = "exact" if operator in STEPS else "elementwise"
+    double = "single" if operator in SINGLE else exact
     family.call(f"nd.{operator}", sample(operator, 3, 4), tolerance=exact)
-    family.call(f"nd.{operator}", sample(operator, 2, 1, 3, dtype="float64"), tolerance=exact)
+    family.call(f"nd.{operator}", sample(operator, 2, 1, 3, dtype="float64"), tolerance=double)
     family.call(f"nd.{operator}", sample(operator, 5, dtype="float16"), tolerance=exact)
     family.call(f"nd.{operator}", values(SPECIAL), tag="special", tolerance=exact)
     family.call(f"nd.{operator}", values(BOUNDARY), tag="boundary", tolerance=exact)
     family.call(f"nd.{operator}", values(HUGE), tag="huge", tolerance=exact)
-    family.call(f"nd.{operator}", values(SPECIAL, "float64"), tag="special", tolerance=exact)
-    family.call(f"nd.{operator}", values(BOUNDARY, "float64"), tag="boundary", tolerance=exact)
+    family.call(f"nd.{operator}", values(SPECIAL, "float64"), tag="special", tolerance=double)
+    family.call(f"nd.{operator}", values(BOUNDARY, "float64"), tag="boundary", tolerance=double)
 
 for operator in DOMAINS:
     family.call(f"nd.{operator}", values([1, 2, 3, 7], "int32"), tag="positive")
@@ -103,7 +106,7 @@ family.expression("nd.make_loss(x * x) * 3", normal(2, 3))
 for low, high in ((-1.0, 1.0), (0.0, 0.5), (-0.5, float("inf")), (1.0, -1.0)):
     family.call("nd.clip", normal(3, 4), a_min=low, a_max=high)
 family.call("nd.clip", values([-2, -1, -0.5, 0, 0.5, 1, 2, *SPECIAL]), a_min=-1.0, a_max=1.0)
-family.call("nd.clip", normal(3, dtype="float64"), a_min=-0.3, a_max=0.3)
+family.call("nd.clip", normal(3, dtype="float64"), a_min=-0.3, a_max=0.3, tolerance="single")
 family.call("nd.clip", normal(3, dtype="float16"), a_min=-0.3, a_max=0.3)
 family.call("nd.clip", integers(6, dtype="int32", low=-9), a_min=-3, a_max=4)
 family.call("nd.clip", integers(6, dtype="uint8", high=255), a_min=20, a_max=100)

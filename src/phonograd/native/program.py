@@ -1,0 +1,257 @@
+"""NativeProgram: computes nodes with fused kernels, behind the interface of the reference executor's program.
+
+Values that only kernels read lie in an arena; inputs, results and everything NumPy reads or makes are arrays. A run goes
+through *segments*: rows of kernels (one native call each), and NumPy calls for operators without a lowering. A program
+can run in several threads at once: nothing in it changes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ..kernels.lowering import Constant, Elementwise, Location
+from ..kernels.lowerings import attach
+from ..node import Node, Shape
+from ..operator import Array
+from ..reference import Program, located, resolve
+from . import jit, memory
+from .assembly import Assembly, assemble
+from .driver import Row
+from .grouping import Alias, Call, Group, Grouping, lowering_of
+
+__all__ = ["NativeProgram"]
+
+#: operations per element above which a value that may be needed again is kept rather than computed again
+CHEAP = 4.0
+
+attach()
+
+
+class NativeProgram:
+    """The kernels and NumPy calls that compute some nodes from leaves and from values that are there already.
+
+    ``inputs`` are the nodes whose values are passed in, ``kept`` holds (node, slot) of every value to hand back. With
+    ``keep_all`` these are the targets and every intermediate value that is worth its memory; the others are computed
+    again should they be needed, with the same bits.
+    """
+
+    __slots__ = ("_arena_bytes", "_arena_slot", "_fixed", "_kept_slots", "_segments", "_width", "inputs", "kept")
+
+    def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
+        wanted = list(targets)
+        plan = Program(wanted, available, keep_all)
+        self.inputs = plan.inputs
+        if jit.available():
+            asked = {resolve(node) for node in wanted}
+            kept = [node for node, _ in plan.kept if node in asked or _worth_keeping(node)]
+        else:
+            kept = [node for node, _ in plan.kept]
+        builder = _Builder(self.inputs, [step[-1] for step in plan.steps], kept)
+        self._segments = builder.segments()
+        self._fixed = builder.fixed()
+        self._width = builder.width
+        self._arena_slot = builder.arena_slot
+        self._arena_bytes = builder.arena_bytes
+        self.kept = [(node, builder.slots[node]) for node in kept]
+        self._kept_slots = [slot for _, slot in self.kept]
+
+    def run(self, inputs: list[Any]) -> list[Array]:
+        """Return the kept values, computed from the values of ``inputs``."""
+        values: list[Any] = [v if v.flags.c_contiguous else np.array(v, order="C") for v in inputs]
+        values += self._fixed
+        if not self._arena_bytes:
+            for segment in self._segments:
+                segment(values)
+        else:
+            values[self._arena_slot] = arena = memory.borrow(self._arena_bytes)
+            try:
+                for segment in self._segments:
+                    segment(values)
+            finally:
+                memory.give_back(arena)
+        return [values[slot] for slot in self._kept_slots]
+
+
+def _worth_keeping(node: Node) -> bool:
+    """Return whether a value should be kept where it may be needed again."""
+    lowering = lowering_of(node)
+    if isinstance(lowering, (Location, Constant)):
+        return False
+    cost = node.operator.cost
+    return not isinstance(lowering, Elementwise) or callable(cost) or cost > CHEAP
+
+
+class _Builder:
+    """Slots, segments and the arena of a program while it is made."""
+
+    def __init__(self, inputs: tuple[Node, ...], computed: list[Node], kept: list[Node]) -> None:
+        self._native = jit.available()
+        self.slots: dict[Node, int] = {node: number for number, node in enumerate(inputs)}
+        self._numbers: dict[bytes, int] = {}
+        self._kept = set(kept)
+        self._steps: list[Group | Call | Alias]
+        if self._native:
+            grouping = Grouping(computed, inputs, kept)
+            self._steps, self._arrays, self._written = grouping.steps(), grouping.arrays, grouping.written
+        else:
+            self._steps, self._arrays, self._written = [Call(node) for node in computed], set(computed), set()
+        self._inputs = set(inputs)
+        #: slots after those of the inputs: numbers, the arena, then arrays
+        self._number_slot = len(self.slots)
+        self.arena_slot = len(self.slots) + 1
+        self.width = len(self.slots) + 2
+        for step in self._steps:
+            for node in self._arrays_made(step):
+                self.slots[node] = self.width
+                self.width += 1
+        self._assemblies = {id(s): assemble(s, self._written) for s in self._steps if isinstance(s, Group)}
+        self._place_numbers()
+        self._place_intermediates()
+
+    def _arrays_made(self, step: Group | Call | Alias) -> list[Node]:
+        if not isinstance(step, Group):
+            return [step.node]
+        return [member.node for member in (*step.members, *step.folds) if member.node in self._arrays]
+
+    def _place_numbers(self) -> None:
+        for assembly in self._assemblies.values():
+            for operand in assembly.operands:
+                if isinstance(operand.source, bytes):
+                    self._numbers.setdefault(operand.source, 8 * len(self._numbers))
+
+    def fixed(self) -> list[Any]:
+        """Return the initial contents of all slots after the inputs."""
+        pool = np.zeros(8 * max(len(self._numbers), 1), np.uint8)
+        for data, start in self._numbers.items():
+            pool[start : start + len(data)] = np.frombuffer(data, np.uint8)
+        # a slot that holds no array yet must still be something with a data address
+        return [pool, pool, *[None] * (self.width - self._number_slot - 2)]
+
+    def _place_intermediates(self) -> None:
+        """Decide where in the arena each value lies that only kernels see."""
+        first: dict[Node, int] = {}
+        last: dict[Node, int] = {}
+        for index, step in enumerate(self._steps):
+            if not isinstance(step, Group):
+                continue
+            for operand in self._assemblies[id(step)].operands:
+                source = operand.source
+                if isinstance(source, Node) and source in self._written and source not in self._arrays:
+                    first.setdefault(source, index)
+                    last[source] = index
+        nodes = list(first)
+        sizes = [node.size * node.dtype.itemsize for node in nodes]
+        lifetimes = [memory.Lifetime(size, first[node], last[node]) for node, size in zip(nodes, sizes)]
+        offsets, self.arena_bytes = memory.arrange(lifetimes)
+        self._arena_starts = dict(zip(nodes, offsets))
+
+    # -- segments
+
+    def segments(self) -> list[Callable[[list[Any]], None]]:
+        """Return what a run does, one function of the list of values after the other."""
+        last_use = self._last_use()
+        segments: list[Callable[[list[Any]], None]] = []
+        row: list[Group] = []
+        for step in self._steps:
+            if isinstance(step, Group):
+                row.append(step)
+                continue
+            if row:
+                segments.append(self._row(row, last_use))
+                row = []
+            done = self._done(last_use, [step])
+            if isinstance(step, Alias):
+                segments.append(_alias(step.node.shape, self.slots[step.source], self.slots[step.node], done))
+            else:
+                segments.append(self._call(step.node, done))
+        if row:
+            segments.append(self._row(row, last_use))
+        return segments
+
+    def _reads(self, step: Group | Call | Alias) -> list[Node]:
+        if isinstance(step, Alias):
+            return [step.source]
+        if isinstance(step, Call):
+            return [resolve(source) for source in step.node.inputs]
+        operands = self._assemblies[id(step)].operands
+        return [operand.source for operand in operands if isinstance(operand.source, Node)]
+
+    def _last_use(self) -> dict[int, int]:
+        """Return for every slot that can be emptied the step that uses it last, by identity of the step."""
+        last: dict[int, int] = {}
+        for step in self._steps:
+            for node in self._reads(step):
+                if node in self._arrays and node not in self._kept and node not in self._inputs:
+                    last[self.slots[node]] = id(step)
+        return last
+
+    def _done(self, last_use: dict[int, int], steps: Iterable[Group | Call | Alias]) -> tuple[int, ...]:
+        finished = {id(step) for step in steps}
+        return tuple([slot for slot, step in last_use.items() if step in finished])
+
+    def _call(self, node: Node, done: tuple[int, ...]) -> Callable[[list[Any]], None]:
+        function, target = node.operator.reference(node.attributes), self.slots[node]
+        sources = [self.slots[resolve(source)] for source in node.inputs]
+        single = node.outputs is None
+
+        def call(values: list[Any]) -> None:
+            try:
+                with np.errstate(all="ignore"):
+                    result = function(*[values[source] for source in sources])
+            except Exception as error:
+                raise located(error, node) from error
+            # last bits of what NumPy computes may depend on the layout of its operands, so there is only one layout
+            values[target] = np.asarray(result, order="C") if single and result is not None else result
+            for slot in done:
+                values[slot] = None
+
+        return call
+
+    def _row(self, groups: list[Group], last_use: dict[int, int]) -> Callable[[list[Any]], None]:
+        """Return the segment of consecutive groups: one native call."""
+        assemblies = [self._assemblies[id(group)] for group in groups]
+        bases = {self._number_slot: 0, self.arena_slot: 1}
+        launches = [(jit.kernel(a.structure), self._table(a, bases), a.range) for a in assemblies]
+        row = Row(launches, len(bases))
+        made = [node for group in groups for node in self._arrays_made(group)]
+        allocations = [(self.slots[node], node.shape, node.dtype) for node in made]
+        done = self._done(last_use, groups)
+        run, arrays, empty = row.run, operator.itemgetter(*bases), np.empty
+
+        def native(values: list[Any]) -> None:
+            for slot, shape, dtype in allocations:
+                values[slot] = empty(shape, dtype)
+            run(arrays(values))
+            for slot in done:
+                values[slot] = None
+
+        return native
+
+    def _table(self, assembly: Assembly, bases: dict[int, int]) -> list[int]:
+        """Return the words of a kernel's table; the arrays it needs are numbered in ``bases``."""
+        words = list(assembly.extents)
+        for source, start, strides, itemsize in assembly.operands:
+            place = start * itemsize
+            if isinstance(source, bytes):
+                slot, place = self._number_slot, self._numbers[source]
+            elif source in self._arena_starts:
+                slot, place = self.arena_slot, place + self._arena_starts[source]
+            else:
+                slot = self.slots[source]
+            words += [bases.setdefault(slot, len(bases)), place, *strides]
+        return words
+
+
+def _alias(shape: Shape, source: int, target: int, done: tuple[int, ...]) -> Callable[[list[Any]], None]:
+    """Return the segment that makes an array of another shape from the memory of one that is there."""
+
+    def alias(values: list[Any]) -> None:
+        values[target] = values[source].reshape(shape)
+        for slot in done:
+            values[slot] = None
+
+    return alias

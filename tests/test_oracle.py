@@ -1,0 +1,52 @@
+"""Values, gradients, side effects and errors are those recorded from Apache MXNet 1.9.1."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+import phonograd as mx
+
+from .oracle.case import Case
+from .oracle.cases import families
+from .oracle.comparison import compare
+from .oracle.outcome import run
+from .oracle.store import Recording
+from .oracle.waivers import WAIVERS, Waiver, waiver_of
+
+CASES = [case for family in families().values() for case in family]
+IDENTIFIERS = [case.identifier for case in CASES]
+
+recording = cache(Recording)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDENTIFIERS)
+def test_outcome_is_that_of_mxnet(case: Case) -> None:
+    stored = recording(case.family)
+    assert stored.digest(case.name) == case.digest, "the case changed since it was recorded: run tests/oracle/record.py"
+    expected = stored.outcome(case.name)
+    actual = run(case, mx)
+    waiver = waiver_of(case.identifier)
+    if expected.structure == "undefined" or (waiver is not None and waiver.kind == "undefined"):
+        return
+    differences = compare(case, actual, expected)
+    if waiver is not None:
+        assert differences.pop(waiver.part, None), f"stale waiver, nothing differs any more: {waiver.reason}"
+    assert not differences, "\n".join(f"{part}: {text}" for part, texts in differences.items() for text in texts)
+
+
+@pytest.mark.parametrize("family", families())
+def test_nothing_is_recorded_that_is_no_case(family: str) -> None:
+    assert set(recording(family).names()) == {case.name for case in families()[family]}
+
+
+@pytest.mark.parametrize("pattern", WAIVERS)
+def test_waiver_is_for_a_case(pattern: str) -> None:
+    waiver = WAIVERS[pattern]
+    assert isinstance(waiver, Waiver)
+    assert any(waiver_of(identifier) is waiver for identifier in IDENTIFIERS), "no such case"
+
+
+def test_recorded_from_the_right_version() -> None:
+    assert {recording(family).origin["mxnet"] for family in families()} == {"1.9.1"}
