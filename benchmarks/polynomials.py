@@ -2,9 +2,9 @@
 
     python -m benchmarks.polynomials
 
-Each function is interpolated at Chebyshev nodes in decimal arithmetic of fifty digits, which comes within a small factor
-of the best polynomial of that degree. The printed error is that of the polynomial with rounded coefficients, relative
-to the function, in units of the last place of the format: everything beyond it is rounding inside the evaluation.
+Each function is interpolated at Chebyshev nodes in decimal arithmetic of fifty digits, which comes within a small
+factor of the best polynomial of that degree. The printed error is that of the polynomial with rounded coefficients,
+relative to the function, in units of the last place of the format: what comes on top is rounding in the evaluation.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ LAYERS: list[tuple[str, str]] = [
     ("1 expressions", "node parameters operator shapes philox variates operators gradient"),
     ("2 execution", "state streams reference kernels native trace"),
     ("3 arrays", "ndarray"),
-    ("4 differentiation", "sweep function custom symbol autograd"),
+    ("4 differentiation", "variable sweep function custom symbol autograd"),
     ("5 observation", "profiler debug visualization"),
     ("6 learning", "gluon optimizer initializer lr_scheduler metric random testing"),
     ("7 persistence and scale", "io recordio kvstore contrib compat mxnet_path test_utils __main__ demo"),

@@ -13,22 +13,30 @@
 <NDArray 3 @cpu(0)>
 
 Recording leaves nothing behind but marks on expressions (:mod:`phonograd.node`); the gradient of an expression is an
-expression (:mod:`phonograd.gradient`). What this module adds is the connection to arrays: which arrays are variables,
-where their gradients go, and how a backward pass continues through :class:`Function` objects and earlier traces.
+expression (:mod:`phonograd.gradient`). What this layer adds is the connection to arrays: which arrays are variables
+(:mod:`phonograd.variable`), and how a backward pass continues through earlier traces and :class:`Function` objects
+(:mod:`phonograd.sweep`). This module is its public face: scopes, ``backward`` and ``grad``.
 """
 
 from __future__ import annotations
 
+import contextvars
 import functools
-from collections.abc import Callable
+import inspect
+import operator
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from .function import Function
+import numpy as np
+
+from .function import Function, register_hook
 from .ndarray.array import NDArray
 from .state import FLAGS, RECORDING, TRAINING, is_recording, is_training, set_flag
+from .sweep import backward_pass, grad_pass
 from .symbol import Symbol, get_symbol
-from .sweep import Variable, attach, backward_pass, grad_pass
 from .trace import LOCAL
+from .variable import attach as attach
+from .variable import mark
 
 __all__ = [
     "Function",
@@ -43,6 +51,7 @@ __all__ = [
     "pause",
     "predict_mode",
     "record",
+    "register_hook",
     "set_recording",
     "set_training",
     "train_mode",
@@ -65,8 +74,13 @@ def set_training(train_mode: bool) -> bool:
 
 
 def _truth(value: Any) -> bool:
-    if hasattr(value, "__index__") or isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+    if isinstance(value, (bool, np.bool_)):
         return bool(value)
+    if not isinstance(value, NDArray):
+        try:
+            return bool(operator.index(value))
+        except TypeError:
+            pass
     raise TypeError(f"a flag must be True, False or a whole number, not {value!r}")
 
 
@@ -78,45 +92,112 @@ def _before_recording() -> None:
             trace.flush(end=True)
 
 
+#: the scopes that are open, newest first, as nested (scope, flags before it, the others); each task has its own
+_open_scopes: contextvars.ContextVar[Any] = contextvars.ContextVar("open_scopes", default=None)
+
+
 class _RecordingStateScope:
-    """A scope that sets the flags; None leaves a flag as it is. Usable in ``with`` and as a decorator, any number of times."""
+    """A scope that sets the flags; None leaves a flag as it is.
+
+    Usable in ``with`` and as a decorator, any number of times, inside itself, and by several threads and tasks at once.
+    A decorated generator or coroutine has the flags while it runs, and its caller does not.
+    """
 
     def __init__(self, is_record: bool | None, train_mode: bool | None) -> None:
         self._enter_is_record = is_record
         self._enter_train_mode = train_mode
-        self._previous: list[int] = []
+        self._times_open = 0
 
     def __enter__(self) -> None:
-        flags = FLAGS.get()
-        if self._enter_is_record is not None and _truth(self._enter_is_record):
+        recording = None if self._enter_is_record is None else _truth(self._enter_is_record)
+        training = None if self._enter_train_mode is None else _truth(self._enter_train_mode)
+        if recording:
             _before_recording()
-        self._previous.append(flags)
-        if self._enter_is_record is not None:
-            set_flag(RECORDING, _truth(self._enter_is_record))
-        if self._enter_train_mode is not None:
-            set_flag(TRAINING, _truth(self._enter_train_mode))
+        _open_scopes.set((self, FLAGS.get(), _open_scopes.get()))
+        self._times_open += 1
+        if recording is not None:
+            set_flag(RECORDING, recording)
+        if training is not None:
+            set_flag(TRAINING, training)
 
     def __exit__(self, *exception: object) -> None:
-        if not self._previous:
+        if self._times_open == 0:
             raise TypeError("the scope was left without having been entered")
-        previous = self._previous.pop()
+        self._times_open -= 1
+        flags, remaining = _without(_open_scopes.get(), self)
+        if flags is None:
+            # a generator that was entered in another task is closed by this one: these flags are not its business
+            return
+        _open_scopes.set(remaining)
         if self._enter_is_record is not None:
-            set_flag(RECORDING, bool(previous & RECORDING))
+            set_flag(RECORDING, bool(flags & RECORDING))
         if self._enter_train_mode is not None:
-            set_flag(TRAINING, bool(previous & TRAINING))
+            set_flag(TRAINING, bool(flags & TRAINING))
 
     def __call__(self, function: Callee) -> Callee:
         """Return the function run inside this scope."""
+        scope: Any = functools.partial(type(self), self._enter_is_record, self._enter_train_mode)
+        wrapped: Any
+        if inspect.isasyncgenfunction(function):
+            raise TypeError("a scope cannot decorate an asynchronous generator: use it with `with` inside")
+        if inspect.iscoroutinefunction(function):
 
-        @functools.wraps(function)
-        def inside(*arguments: Any, **keywords: Any) -> Any:
-            with type(self)(self._enter_is_record, self._enter_train_mode):
-                return function(*arguments, **keywords)
+            async def wrapped(*arguments: Any, **keywords: Any) -> Any:
+                with scope():
+                    return await function(*arguments, **keywords)
 
-        return inside  # type: ignore[return-value]
+        elif inspect.isgeneratorfunction(function):
+
+            def wrapped(*arguments: Any, **keywords: Any) -> Any:
+                return _resumed_inside(scope, function(*arguments, **keywords))
+
+        else:
+
+            def wrapped(*arguments: Any, **keywords: Any) -> Any:
+                with scope():
+                    return function(*arguments, **keywords)
+
+        decorated: Callee = functools.wraps(function)(wrapped)
+        return decorated
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_enter_is_record": self._enter_is_record, "_enter_train_mode": self._enter_train_mode, "_previous": []}
+        return {
+            "_enter_is_record": self._enter_is_record,
+            "_enter_train_mode": self._enter_train_mode,
+            "_times_open": 0,
+        }
+
+
+def _without(scopes: Any, scope: _RecordingStateScope) -> tuple[int | None, Any]:
+    """Return the flags before the newest opening of a scope, and the open scopes without it."""
+    newer = []
+    while scopes is not None:
+        opened, flags, scopes = scopes
+        if opened is scope:
+            for entry in reversed(newer):
+                scopes = (*entry, scopes)
+            return flags, scopes
+        newer.append((opened, flags))
+    return None, None
+
+
+def _resumed_inside(scope: Callable[[], Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Yield what a generator yields; each of its steps runs inside a new scope."""
+    resume, argument = generator.send, None
+    while True:
+        try:
+            with scope():
+                item = resume(argument)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            resume, argument = generator.send, (yield item)
+        except GeneratorExit:
+            with scope():
+                generator.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - thrown into the generator, which may let it through
+            resume, argument = generator.throw, error
 
 
 def record(train_mode: bool | None = True) -> _RecordingStateScope:
@@ -151,18 +232,13 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
         'write', 'add' or 'null', for all or one per variable.
     """
     if isinstance(variables, NDArray):
-        assert isinstance(gradients, NDArray)
+        if not isinstance(gradients, NDArray):
+            raise AssertionError(f"the gradient of one variable must be an NDArray, not {type(gradients)}")
         variables, gradients = [variables], [gradients]
+    if isinstance(gradients, NDArray):
+        raise TypeError("mark_variables needs a list of gradients for a list of variables, not one NDArray")
     variables, gradients = list(variables), list(gradients)
-    requests = [grad_reqs] * len(variables) if isinstance(grad_reqs, str) else list(grad_reqs)
-    if not len(variables) == len(gradients) == len(requests):
-        raise ValueError(
-            f"mark_variables needs as many gradients and grad_reqs as variables, got {len(variables)} variables, "
-            f"{len(gradients)} gradients and {len(requests)} grad_reqs"
-        )
-    checked = [Variable.checked(*triple) for triple in zip(variables, gradients, requests, strict=True)]
-    for array, variable in zip(variables, checked, strict=True):
-        variable.mark(array)
+    mark(variables, gradients, [grad_reqs] * len(variables) if isinstance(grad_reqs, str) else list(grad_reqs))
 
 
 def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
@@ -180,7 +256,7 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         The training flag while user code (``Function.backward``) runs.
     """
     heads, head_grads = _pairs(heads, head_grads)
-    backward_pass(heads, head_grads, retain_graph, train_mode)
+    backward_pass(heads, head_grads, bool(retain_graph), bool(train_mode))
 
 
 def grad(
@@ -200,28 +276,38 @@ def grad(
     retain_graph
         Keep the record; by default the same as ``create_graph``.
     create_graph
-        Record the gradients themselves, so that they can be differentiated again, to any order.
+        Record the gradients themselves, so that they can be differentiated again, to any order: with respect to the
+        variables, and to head gradients that are variables.
+
+    >>> import phonograd as mx
+    >>> x = mx.nd.array([2.0])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     first = mx.autograd.grad(x**4, x, create_graph=True)[0]
+    ...     second = mx.autograd.grad(first, x, create_graph=True)[0]
+    ...     third = mx.autograd.grad(second, x)[0]
+    >>> float(first), float(second), float(third)
+    (32.0, 48.0, 48.0)
     """
     heads, head_grads = _pairs(heads, head_grads)
-    if isinstance(variables, NDArray):
-        variables = [variables]
-    if not len(variables):
+    variables = [variables] if isinstance(variables, NDArray) else list(variables)
+    if not variables:
         raise AssertionError("variables cannot be an empty list.")
-    retain = create_graph if retain_graph is None else retain_graph
-    return grad_pass(heads, list(variables), head_grads, retain, create_graph, train_mode)
+    retain = bool(create_graph if retain_graph is None else retain_graph)
+    return grad_pass(heads, variables, head_grads, retain, bool(create_graph), bool(train_mode))
 
 
 def _pairs(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | None]]:
     heads = [heads] if isinstance(heads, NDArray) else list(heads)
     if head_grads is None:
-        return heads, [None] * len(heads)
+        head_grads = [None] * len(heads)
     head_grads = [head_grads] if isinstance(head_grads, NDArray) else list(head_grads)
     if len(heads) != len(head_grads):
         raise AssertionError("heads and head_grads must be lists of the same length")
+    for head in heads:
+        if not isinstance(head, NDArray):
+            raise TypeError(f"heads must be NDArrays, not {type(head)}")
     for given in head_grads:
         if given is not None and not isinstance(given, NDArray):
             raise TypeError(f"a head gradient must be an NDArray or None, not {type(given)}")
     return heads, head_grads
-
-
-attach_grad = attach

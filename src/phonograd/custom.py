@@ -1,7 +1,7 @@
 """Custom operators: MXNet's CustomOp and CustomOpProp, called as ``nd.Custom(x, op_type='name')``.
 
-``mx.operator`` offers the names of this module. Forward and backward run with recording off and may leave the library;
-for an operation written in operators, :class:`phonograd.autograd.Function` is simpler and can be differentiated again.
+``mx.operator`` offers the names of this module. Forward runs with recording off, backward as the pass that asks for it;
+both may leave the library. :class:`phonograd.autograd.Function` does the same with less writing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 
 from .context import current_context
 from .errors import MXNetError, nearest
-from .function import record_call
+from .function import as_recorded, record_call, sources_of
 from .ndarray.array import NDArray
 from .ndarray.creation import zeros
-from .state import FLAGS, RECORDING, TRAINING
+from .state import FLAGS, RECORDING, TRAINING, flags_set_to
 
 __all__ = ["Custom", "CustomOp", "CustomOpProp", "get_all_registered_operators", "register"]
 
@@ -114,19 +114,23 @@ def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - 
     inputs, aux = arrays[: len(arguments)], arrays[len(arguments) :]
     shapes = prop.infer_shape([list(array.shape) for array in inputs])
     types = prop.infer_type([array.dtype for array in inputs])
-    outputs = [zeros(tuple(shape), dtype=np.dtype(kind)) for shape, kind in zip(shapes[1], types[1], strict=True)]
-    op = prop.create_operator(
-        inputs[0].context if inputs else current_context(), [list(a.shape) for a in inputs], [a.dtype for a in inputs]
-    )
-    flags = FLAGS.get()
-    FLAGS.set(flags & ~RECORDING)
-    try:
-        op.forward(int(bool(flags & TRAINING)), ["write"] * len(outputs), inputs, outputs, aux)
-    finally:
-        FLAGS.set(flags)
-    if flags & RECORDING and inputs:
-        record_call(op_type, _backward_of(op, inputs, outputs, aux), tuple(inputs), outputs)
-    return outputs[0] if len(outputs) == 1 else outputs
+    context = inputs[0].context if inputs else current_context()
+    outputs = [zeros(tuple(shape), context, np.dtype(kind)) for shape, kind in zip(shapes[1], types[1], strict=True)]
+    op = prop.create_operator(context, [list(a.shape) for a in inputs], [a.dtype for a in inputs])
+    call = _Call(op, op_type, inputs, outputs, aux)
+    call.forward()
+    return _returned(outputs, kwargs.get("out"))
+
+
+def _returned(outputs: list[NDArray], out: Any) -> Any:
+    if out is None:
+        return outputs[0] if len(outputs) == 1 else outputs
+    targets = list(out) if isinstance(out, (list, tuple)) else [out]
+    if len(targets) != len(outputs):
+        raise MXNetError(f"Custom has {len(outputs)} outputs, but out= lists {len(targets)}")
+    for target, output in zip(targets, outputs, strict=True):
+        target[:] = output
+    return out
 
 
 def _inputs(op_type: str, given: list[Any], named: dict[str, NDArray], names: list[str]) -> list[NDArray]:
@@ -142,21 +146,33 @@ def _inputs(op_type: str, given: list[Any], named: dict[str, NDArray], names: li
     return given + [named[name] for name in names[len(given) :]]
 
 
-def _backward_of(
-    op: CustomOp, inputs: list[NDArray], outputs: list[NDArray], aux: list[NDArray]
-) -> Callable[..., list[NDArray]]:
-    # copies of the handles: what the user writes to the arrays afterwards is not seen by backward
-    seen_inputs = [array.detach().copy() for array in inputs]
-    seen_outputs = [array.detach().copy() for array in outputs]
+class _Call:
+    """One call of a custom operator. What it saw stays as it was, whatever is written to the arrays afterwards."""
 
-    def backward(*out_grads: NDArray) -> list[NDArray]:
-        in_grads = [zeros(array.shape, dtype=array.dtype) for array in inputs]
+    def __init__(
+        self, op: CustomOp, name: str, inputs: list[NDArray], outputs: list[NDArray], aux: list[NDArray]
+    ) -> None:
+        self.op = op
+        self.name = name
+        self.inputs = inputs
+        self.outputs = outputs
+        self.aux = aux
+
+    def forward(self) -> None:
+        """Compute the outputs, and record the call if recording is on."""
         flags = FLAGS.get()
-        FLAGS.set(flags & ~RECORDING)
-        try:
-            op.backward(["write"] * len(in_grads), list(out_grads), seen_inputs, seen_outputs, in_grads, aux)
-        finally:
-            FLAGS.set(flags)
-        return in_grads
+        sources = sources_of(self.inputs) if flags & RECORDING else []
+        # the operator gets arrays of its own on the same memory: what it attaches to them stays with them
+        seen = [array.detach() for array in self.inputs]
+        with flags_set_to(flags & ~RECORDING):
+            self.op.forward(int(bool(flags & TRAINING)), ["write"] * len(self.outputs), seen, self.outputs, self.aux)
+        if record_call(self.name, self.backward, sources, self.outputs):
+            self.requests = ["write" if node.marked else "null" for _, node in sources]
+            self.inputs = [as_recorded(array) for array in self.inputs]
+            self.outputs = [as_recorded(array) for array in self.outputs]
 
-    return backward
+    def backward(self, *out_grads: NDArray) -> list[NDArray]:
+        """Return the gradients of the inputs."""
+        in_grads = [zeros(array.shape, array.context, array.dtype) for array in self.inputs]
+        self.op.backward(self.requests, list(out_grads), list(self.inputs), list(self.outputs), in_grads, self.aux)
+        return in_grads

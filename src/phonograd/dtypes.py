@@ -32,9 +32,6 @@ for _dtype in CODES:
 _BY_KEY[bool] = BOOL
 _BY_KEY[float] = FLOAT64
 _BY_KEY[int] = INT64
-_BY_KEY["float"] = FLOAT32
-_BY_KEY["double"] = FLOAT64
-_BY_KEY["int"] = INT32
 
 
 def as_dtype(value: Any) -> DType:
@@ -44,6 +41,11 @@ def as_dtype(value: Any) -> DType:
     ------
     KeyError
         If arrays of that type do not exist here (for example ``uint16`` or ``complex64``).
+    TypeError
+        If it is no data type at all.
+
+    >>> as_dtype("float"), as_dtype(">i4")
+    (dtype('float64'), dtype('int32'))
     """
     if value is None:
         return FLOAT32
@@ -52,11 +54,11 @@ def as_dtype(value: Any) -> DType:
     except (KeyError, TypeError):
         pass
     try:
-        dtype = np.dtype(value)
+        dtype = np.dtype(value).newbyteorder("=")
     except TypeError:
-        dtype = None
+        raise TypeError(f"data type {value!r} not understood; use one of {', '.join(_NAMES)}") from None
     if dtype not in CODES:
-        raise KeyError(f"{value!r} is not a data type of arrays here; use one of {', '.join(_NAMES)}") from None
+        raise KeyError(f"{value!r} is not a data type of arrays here; use one of {', '.join(_NAMES)}")
     return dtype
 
 

@@ -1,28 +1,31 @@
-"""Function: an operation of the user's own, with a forward and a backward written in Python."""
+"""Function: an operation of the user's own, with a forward and a backward written in Python; and hooks on gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .errors import MXNetError, format_shape
 from .ndarray.array import NDArray
-from .ndarray.handle import enter, make, rebind
+from .ndarray.handle import enter, make
 from .node import Node
 from .operators.broadcasting import broadcast, broadcast_shapes
 from .operators.primitives import cast
 from .operators.structural import detach, variable
-from .state import FLAGS, RECORDING
+from .state import FLAGS, RECORDING, flags_set_to
 from .sweep import FunctionCall, FunctionOutput
-from .trace import LOCAL
+from .trace import LOCAL, Trace
+from .variable import Hook, apply_hooks
 
-__all__ = ["Function", "record_call"]
+__all__ = ["Function", "as_recorded", "record_call", "register_hook", "sources_of"]
 
 _OUTPUT_IN_GRAPH = (
     "Assigning to NDArrays that are already in a computational graph will cause undefined behavior when evaluating "
     "gradients. Please call backward first to clear the graph or do this out side of a record section. Also note that "
     "you cannot use inplace operations like +=, *=, relu(x, out=x), y[idx]=x, etc inside a record section."
 )
+
+Sources = list[tuple[Trace, Node]]
 
 
 class Function:
@@ -48,8 +51,9 @@ class Function:
     [0.25]
     <NDArray 1 @cpu(0)>
 
-    Both methods may leave the library (``asnumpy``). When ``backward`` is made of operators, it can be differentiated
-    again: what ``forward`` saved of its inputs and outputs is then connected to them.
+    Both methods may leave the library (``asnumpy``), record and differentiate. When ``backward`` is made of operators,
+    it can be differentiated again: what ``forward`` saved of its inputs and outputs is then connected to them. Saved
+    arrays are seen by ``backward`` as they were when the Function was called.
     """
 
     def __init__(self) -> None:
@@ -74,49 +78,99 @@ class Function:
             raise AssertionError("Each Function instance can only be called once. Please create another instance.")
         self._used = True
         flags = FLAGS.get()
-        FLAGS.set(flags & ~RECORDING)
-        try:
-            outputs = self.forward(*inputs)
-        finally:
-            FLAGS.set(flags)
         if not flags & RECORDING:
-            return outputs
+            return self.forward(*inputs)
+        name = type(self).__name__
         for value in inputs:
             if not isinstance(value, NDArray):
                 raise TypeError(
-                    f"{type(self).__name__}: inputs of a Function must be NDArrays while recording, not {type(value)}; "
+                    f"{name}: inputs of a Function must be NDArrays while recording, not {type(value)}; "
                     "pass other values to __init__"
                 )
+        sources = sources_of(inputs)
+        with flags_set_to(flags & ~RECORDING):
+            outputs = self.forward(*inputs)
         results = [outputs] if isinstance(outputs, NDArray) else outputs
-        if not isinstance(results, (list, tuple)) or not all(isinstance(r, NDArray) for r in results):
-            raise TypeError(f"{type(self).__name__}.forward must return NDArrays while recording, not {type(outputs)}")
-        record_call(type(self).__name__, self.backward, inputs, list(results))
+        if not isinstance(results, (list, tuple)) or not all(isinstance(result, NDArray) for result in results):
+            raise TypeError(f"{name}.forward must return NDArrays while recording, not {type(outputs)}")
+        _refuse_recorded(name, results, inputs)
+        if record_call(name, self.backward, sources, results):
+            self.saved_tensors = tuple([as_recorded(saved) for saved in self.saved_tensors])
         return outputs
 
 
-def record_call(name: str, backward: Callable[..., Any], inputs: tuple[NDArray, ...], results: list[NDArray]) -> None:
-    """Record that some arrays were computed from others in a way only ``backward`` can differentiate.
-
-    ``backward`` takes one gradient per result and returns one per input.
-    """
-    trace = LOCAL.trace
-    nodes = tuple([enter(array, trace) for array in inputs])
-    if not any(node.marked for node in nodes):
-        return
+def _refuse_recorded(name: str, results: Sequence[NDArray], inputs: Sequence[NDArray]) -> None:
+    """Raise if a result is an input, an array that is part of a record already, or listed twice."""
+    seen = {id(array) for array in inputs}
     for result in results:
-        if any(result is array for array in inputs):
-            raise MXNetError(f"{_OUTPUT_IN_GRAPH} ({name}.forward returned an input: return a copy)")
-    call = FunctionCall(trace, len(trace.targets), nodes, [], _input_grads(name, backward, nodes))
-    for index, result in enumerate(results):
-        node = enter(result, trace)
-        call.outputs.append((node.shape, node.dtype))
-        rebind(result, variable(detach(node), trace.slot(FunctionOutput(call, index))), trace)
+        node = result._node
+        if id(result) in seen or result._variable is not None or (node is not None and node.marked):
+            raise MXNetError(
+                f"{_OUTPUT_IN_GRAPH} ({name}.forward returned an input, a recorded array, or an array twice: "
+                "return copies)"
+            )
+        seen.add(id(result))
 
 
-def _input_grads(
-    name: str, backward: Callable[..., Any], nodes: tuple[Node, ...]
-) -> Callable[[list[NDArray]], list[NDArray]]:
-    specs = [(node.shape, node.dtype) for node in nodes]
+def as_recorded(saved: Any) -> Any:
+    """Return an array that stays what an array is now, in value and in the record; other objects as they are."""
+    if not isinstance(saved, NDArray):
+        return saved
+    trace = LOCAL.trace
+    kept = make(enter(saved, trace), trace)
+    if saved._variable is not None:
+        kept._variable = saved._variable
+    return kept
+
+
+def sources_of(inputs: Sequence[NDArray]) -> Sources:
+    """Return where arrays stand in the record now, whatever happens to them later."""
+    trace = LOCAL.trace
+    return [(trace, enter(array, trace)) for array in inputs]
+
+
+def record_call(name: str, backward: Callable[..., Any], sources: Sources, results: Sequence[NDArray]) -> bool:
+    """Record that arrays were computed from sources in a way only ``backward`` can differentiate.
+
+    ``backward`` takes one gradient per result and returns one per source. Returns whether there was something to
+    record: whether a source is recorded itself.
+    """
+    if not any([node.marked for _, node in sources]):
+        return False
+    trace = LOCAL.trace
+    call = FunctionCall(name, trace, sources, _input_grads(name, backward, sources))
+    outputs = []
+    for result in results:
+        outputs.append(_stand_for(result, call))
+        _leave_base(result)
+    for output in outputs:
+        trace.siblings[output] = tuple(outputs)
+    return True
+
+
+def _leave_base(view: NDArray) -> None:
+    """Make a view an array of its own: otherwise it would lose its record when its base changes."""
+    base = view._root
+    if base is None:
+        return
+    while base._root is not None:
+        base = base._root
+    base._views = [reference for reference in base._views if reference() is not view]
+    view._root = view._region = None
+
+
+def _stand_for(result: NDArray, call: FunctionCall) -> Node:
+    """Make an array the next output of a call: it keeps its value, and gradients that arrive go to the call."""
+    trace = LOCAL.trace
+    node = enter(result, trace)
+    output = variable(detach(node), trace.slot(FunctionOutput(call, len(call.outputs))))
+    call.outputs.append((node.shape, node.dtype, node.context))
+    result._trace, result._node = trace, output
+    return output
+
+
+def _input_grads(name: str, backward: Callable[..., Any], sources: Sources) -> Callable[[list[NDArray]], list[NDArray]]:
+    specs = [(node.shape, node.dtype) for _, node in sources]
 
     def ask(out_grads: list[NDArray]) -> list[NDArray]:
         for grad in out_grads:
@@ -143,10 +197,56 @@ def _fitted(name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
         return grad
     trace = LOCAL.trace
     node = cast(enter(grad, trace), dtype)
-    if node.shape != shape and broadcast_shapes(node.shape, shape) != shape:
+    try:
+        fits = broadcast_shapes(node.shape, shape) == shape
+    except MXNetError:
+        fits = False
+    if not fits:
         raise MXNetError(
             f"{name}.backward returned a gradient of shape {format_shape(node.shape)} for an input of shape "
             f"{format_shape(shape)}"
         )
     fitted: NDArray = make(broadcast(node, shape), trace)
     return fitted
+
+
+def register_hook(array: NDArray, hook: Callable[[NDArray], NDArray | None]) -> Hook:
+    """Return a handle of a hook: ``hook(gradient)`` is called whenever a backward pass has the gradient of an array.
+
+    The array is a variable, or any other recorded array. For a variable the hook sees the whole gradient of each
+    ``backward`` or ``grad`` call before it is written, added or returned. For another recorded array it sees the
+    gradient from everything that is computed from the array after the hook was registered, before it goes on to what
+    the array was computed from. A hook that returns an array changes the gradient; several hooks run in the order in
+    which they were registered. ``handle.remove()`` ends it, as does leaving ``with register_hook(...):``.
+
+    Attaching a new gradient buffer to a variable starts without hooks; clearing the record ends the hooks of other
+    arrays.
+
+    >>> import phonograd as mx
+    >>> x = mx.nd.array([1.0, 2.0])
+    >>> x.attach_grad()
+    >>> kept = []
+    >>> with mx.autograd.record():
+    ...     h = x * 3
+    ...     handle = mx.autograd.register_hook(h, kept.append)
+    ...     y = h * h
+    >>> y.backward()
+    >>> kept[0]
+    <BLANKLINE>
+    [ 6. 12.]
+    <NDArray 2 @cpu(0)>
+    """
+    if not isinstance(array, NDArray):
+        raise TypeError(f"hooks are for NDArrays, not {type(array)}")
+    if array._variable is not None:
+        return Hook(hook, array._variable.hooks)
+    sources = sources_of([array])
+    if not sources[0][1].marked:
+        raise MXNetError(
+            "hooks are for variables and recorded arrays: call attach_grad() on the array, or compute it from a "
+            "variable inside autograd.record()"
+        )
+    hooks: list[Hook] = []
+    handle = Hook(hook, hooks)
+    _stand_for(array, FunctionCall(None, LOCAL.trace, sources, lambda grads: [apply_hooks(hooks, grads[0])]))
+    return handle

@@ -16,7 +16,18 @@ from .operator import item_operator
 from .operators.arithmetic import add
 from .operators.structural import AGAIN, VARIABLE, full
 
-__all__ = ["Gradient", "differentiate"]
+__all__ = ["NOTHING", "Gradient", "Nothing", "differentiate"]
+
+
+class Nothing:
+    """The gradient of a head that nothing flows to: its variables are reached, with no gradient."""
+
+    __slots__ = ()
+
+
+NOTHING = Nothing()
+
+HeadGrads = tuple[Node | Nothing | None, ...]
 
 
 class Gradient:
@@ -33,8 +44,8 @@ class Gradient:
 _memory: dict[Any, Gradient] = {}
 
 
-def differentiate(heads: tuple[Node, ...], head_grads: tuple[Node | None, ...]) -> Gradient:
-    """Return the gradients of all variables below marked heads; a missing head gradient is ones.
+def differentiate(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
+    """Return the gradients of all variables below marked heads; a head gradient None is ones.
 
     A head that is listed twice counts twice.
     """
@@ -48,12 +59,15 @@ def differentiate(heads: tuple[Node, ...], head_grads: tuple[Node | None, ...]) 
 forgetters.append(_memory.clear)
 
 
-def _derive(heads: tuple[Node, ...], head_grads: tuple[Node | None, ...]) -> Gradient:
+def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
     statistics.gradients += 1
     pass_ = _Pass()
     for head, grad in zip(heads, head_grads, strict=True):
         pass_.reach(head)
-        pass_.arrive(head, full(head.shape, 1, head.dtype, head.context) if grad is None else grad)
+        if grad is None:
+            pass_.arrive(head, full(head.shape, 1, head.dtype, head.context))
+        elif not isinstance(grad, Nothing):
+            pass_.arrive(head, grad)
     while pass_.queue:
         pass_.visit(pass_.nodes[-heapq.heappop(pass_.queue)])
     return Gradient(pass_.targets, frozenset(pass_.nodes.values()))

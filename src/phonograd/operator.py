@@ -44,7 +44,7 @@ from .errors import MXNetError, format_shape, nearest
 from .node import Node, Shape, statistics
 from .parameters import REQUIRED, Parameter
 
-__all__ = ["REGISTRY", "Array", "Operator", "Spec", "composite", "nothing", "operator", "single"]
+__all__ = ["REGISTRY", "Array", "Operator", "Spec", "composite", "declare", "nothing", "operator", "single"]
 
 Array = np.ndarray[Any, Any]
 Spec = tuple[Shape, DType]
@@ -300,22 +300,22 @@ def nothing(*arguments: Any) -> None:
 def operator(**facts: Any) -> Callable[[Callable[..., Any]], Operator]:
     """Declare an operator whose body computes on NumPy arrays; see the module for an example."""
 
-    def declare(function: Callable[..., Any]) -> Operator:
-        return register(Operator(function, **facts))
+    def decorate(function: Callable[..., Any]) -> Operator:
+        return declare(Operator(function, **facts))
 
-    return declare
+    return decorate
 
 
 def composite(**facts: Any) -> Callable[[Callable[..., Any]], Operator]:
     """Declare an operator whose body is written with other operators, on nodes."""
 
-    def declare(function: Callable[..., Any]) -> Operator:
-        return register(Operator(function, composite=True, **facts))
+    def decorate(function: Callable[..., Any]) -> Operator:
+        return declare(Operator(function, composite=True, **facts))
 
-    return declare
+    return decorate
 
 
-def register(declared: Operator) -> Operator:
+def declare(declared: Operator) -> Operator:
     """Put an operator into the registry under all its names."""
     for name in (declared.name, *declared.aliases):
         if name in REGISTRY:
@@ -347,9 +347,9 @@ def _composite(data: Any, *, label: Any, index: int) -> Any:
     return data
 
 
-_ABSENT = register(Operator(_absent, infer=lambda: ((), np.dtype("float32")), gradient=nothing))
-_ITEM = register(Operator(_item))
-_COMPOSITE = register(Operator(_composite, gradient=lambda out_grad, out, data: out_grad, is_view=True))
+_ABSENT = declare(Operator(_absent, infer=lambda: ((), np.dtype("float32")), gradient=nothing))
+_ITEM = declare(Operator(_item))
+_COMPOSITE = declare(Operator(_composite, gradient=lambda out_grad, out, data: out_grad, is_view=True))
 
 
 class _Absent:
@@ -385,7 +385,7 @@ def item_operator() -> Operator:
 
 def __getattr__(name: str) -> Any:
     # MXNet keeps the classes of custom operators in mx.operator
-    if name in ("CustomOp", "CustomOpProp", "get_all_registered_operators"):
+    if name in ("CustomOp", "CustomOpProp", "get_all_registered_operators", "register"):
         from . import custom
 
         return getattr(custom, name)

@@ -21,6 +21,7 @@ A declaration annotates its keyword-only arguments with one of these words; the 
 from __future__ import annotations
 
 import ast
+import math
 import operator as _operator
 from collections.abc import Callable
 from typing import Any
@@ -61,12 +62,26 @@ def _integer(value: Any) -> int:
     return _operator.index(value)
 
 
+class _NegativeZero(float):
+    """-0.0 as an attribute: it equals 0.0 as a number, but an expression with the one is not that with the other."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _NegativeZero
+
+    def __hash__(self) -> int:
+        return hash(_NegativeZero)
+
+
+_NEGATIVE_ZERO = _NegativeZero(-0.0)
+
+
 def _number(value: Any) -> float:
-    if isinstance(value, str):
-        return float(value)
-    if isinstance(value, (int, float, np.number, np.bool_)):
-        return float(value)
-    raise TypeError(value)
+    if not isinstance(value, (str, int, float, np.number, np.bool_)):
+        raise TypeError(value)
+    number = float(value)
+    return number if number or math.copysign(1.0, number) > 0 else _NEGATIVE_ZERO
 
 
 def _truth(value: Any) -> bool:
@@ -107,7 +122,7 @@ def _floats(value: Any) -> tuple[float, ...]:
     if isinstance(value, str):
         value = _literal(value)
     if isinstance(value, (int, float, np.number)):
-        return (float(value),)
+        return (_number(value),)
     return tuple([_number(item) for item in value])
 
 
@@ -151,7 +166,7 @@ _DESCRIPTIONS = {
 class Parameter:
     """One parameter of an operator: name, what it accepts and its default."""
 
-    __slots__ = ("choices", "convert", "default", "description", "name", "optional")
+    __slots__ = ("choices", "convert", "default", "description", "kind", "name", "optional")
 
     def __init__(self, name: str, annotation: str, default: Any) -> None:
         self.name = name
@@ -160,6 +175,8 @@ class Parameter:
         self.optional = text.endswith("| None") or text == "Axis"
         if text.endswith("| None"):
             text = text[: -len("| None")].strip()
+        #: the annotation without ``| None``
+        self.kind = text
         self.choices: tuple[str, ...] = ()
         if text.startswith("Literal["):
             self.choices = tuple(_literal(f"({text[len('Literal[') : -1]},)"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from .errors import MXNetError
 from .node import Node
-from .operator import Array
+from .operator import ABSENT, Array
 from .operators.structural import LEAF
 
 __all__ = ["Program", "evaluate"]
@@ -40,7 +40,7 @@ class Program:
             slots[node] = len(slots)
         kept = computed if keep_all else [node for node in dict.fromkeys(wanted) if node not in self.inputs]
         #: (node, slot) of every value to hand back
-        self.kept = [(node, slots[node]) for node in kept if node.outputs is None]
+        self.kept = [(node, slots[node]) for node in kept if node.outputs is None and node.operator is not ABSENT.operator]
         self.width = len(slots)
         self.runs = 0
         self.compiled: Callable[..., Any] | None = None

@@ -12,13 +12,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from .errors import nearest
 
-__all__ = ["Settings", "current", "override", "update"]
+__all__ = ["Settings", "current", "override", "update", "watch"]
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +42,8 @@ class Settings:
     """Interned expressions to keep before the least recently used ones are dropped."""
     plan_limit: int = 2_000
     """Plans to keep before the least recently used ones are dropped."""
+    num_threads: int = _cores()
+    """Threads that share the work of a kernel, the calling one included; the default is the cores of this process."""
 
 
 def _from_environment() -> Settings:
@@ -73,6 +82,21 @@ class _Active:
 
 active = _Active(_current.naive)
 
+_watchers: list[Callable[[], None]] = []
+
+
+def watch(callback: Callable[[], None]) -> None:
+    """Have a function called after every change of settings."""
+    _watchers.append(callback)
+
+
+def _install(settings: Settings) -> None:
+    global _current
+    _current = settings
+    active.naive = settings.naive
+    for callback in _watchers:
+        callback()
+
 
 def current() -> Settings:
     """Return the settings in force."""
@@ -81,24 +105,20 @@ def current() -> Settings:
 
 def update(**changes: Any) -> Settings:
     """Change settings for the whole process and return the previous ones."""
-    global _current
     names = [field.name for field in dataclasses.fields(Settings)]
     for name in changes:
         if name not in names:
             raise TypeError(f"there is no setting {name!r}{nearest(name, names)}; settings are {', '.join(names)}")
     previous = _current
-    _current = _checked(dataclasses.replace(_current, **changes))
-    active.naive = _current.naive
+    _install(_checked(dataclasses.replace(_current, **changes)))
     return previous
 
 
 @contextmanager
 def override(**changes: Any) -> Iterator[Settings]:
     """Change settings inside a ``with`` block."""
-    global _current
     previous = update(**changes)
     try:
         yield _current
     finally:
-        _current = previous
-        active.naive = previous.naive
+        _install(previous)

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Protocol
 
-__all__ = ["FLAGS", "RECORDING", "TRAINING", "is_recording", "is_training", "set_flag"]
+__all__ = ["FLAGS", "RECORDING", "TRAINING", "flags_set_to", "is_recording", "is_training", "set_flag"]
 
 RECORDING = 1
 TRAINING = 2
@@ -59,3 +59,24 @@ def set_flag(flag: int, value: bool) -> bool:
     flags = FLAGS.get()
     FLAGS.set(flags | flag if value else flags & ~flag)
     return bool(flags & flag)
+
+
+class flags_set_to:  # noqa: N801 - a scope, used like a function
+    """Set both flags inside a ``with`` block; restored however it ends.
+
+    >>> with flags_set_to(RECORDING):
+    ...     is_recording(), is_training()
+    (True, False)
+    """
+
+    __slots__ = ("previous", "value")
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __enter__(self) -> None:
+        self.previous = FLAGS.get()
+        FLAGS.set(self.value)
+
+    def __exit__(self, *exception: object) -> None:
+        FLAGS.set(self.previous)

@@ -1,10 +1,12 @@
-"""The backward pass over arrays: variables, and the sweep through traces and Functions.
+"""The backward pass over arrays: the sweep through traces and Functions.
 
 Within one trace the reverse pass is a remembered derivation on nodes (:mod:`phonograd.gradient`). It stops at gradient
-targets; this module decides what each target is. A :class:`Variable` takes the gradient into its buffer; an
-:class:`~phonograd.trace.Origin` hands it on to the trace where the array was recorded; the output of a
-:class:`~phonograd.function.Function` collects it until the user's ``backward`` can be called, which then hands gradients
-on to the Function's inputs. Later traces come before earlier ones, later Functions before earlier ones.
+targets; this module decides what each target is. A :class:`~phonograd.variable.Variable` takes the gradient into its
+buffer; an :class:`~phonograd.trace.Origin` hands it on to the trace where the array was recorded; the output of a
+:class:`~phonograd.function.Function` collects it until the user's ``backward`` can be called, which then hands
+gradients on to the Function's inputs. Later traces come before earlier ones, later Functions before earlier ones.
+
+A pass changes nothing before it has succeeded: then buffers are written, and the record is cleared.
 """
 
 from __future__ import annotations
@@ -14,17 +16,19 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from .context import Context
+from .dtypes import DType
 from .errors import MXNetError, format_shape
-from .gradient import differentiate
+from .gradient import NOTHING, Gradient, Nothing, differentiate
 from .ndarray.array import NDArray
-from .ndarray.handle import enter, make, read, rebind
-from .node import Node
-from .operators.arithmetic import add
-from .operators.structural import VARIABLE, detach, full, recorded, variable
-from .state import FLAGS, RECORDING, TRAINING
-from .trace import LOCAL, Origin, Trace
+from .ndarray.handle import enter, make, make_concrete, read
+from .node import Node, Shape
+from .operators.structural import detach, full, recorded, variable
+from .state import RECORDING, TRAINING, flags_set_to
+from .trace import LOCAL, Origin, Target, Trace
+from .variable import Variable, apply_hooks
 
-__all__ = ["FunctionCall", "FunctionOutput", "Variable", "attach", "backward_pass", "grad_pass"]
+__all__ = ["FunctionCall", "FunctionOutput", "backward_pass", "grad_pass", "grads_or_zeros"]
 
 _NOT_RECORDED = (
     "Cannot differentiate node because it is not in a computational graph. You need to set is_recording to true or use "
@@ -32,72 +36,10 @@ _NOT_RECORDED = (
     "you need to pass retain_graph=True to backward."
 )
 _NO_VARIABLES = "There are no inputs in computation graph that require gradients."
-_REQUESTS = {"write", "add", "null"}
 
 
-class Variable:
-    """An array's gradient buffer and what to do with a new gradient."""
-
-    __slots__ = ("__weakref__", "fresh", "grad", "hooks", "request")
-
-    def __init__(self, grad: NDArray, request: str) -> None:
-        if request not in _REQUESTS:
-            raise KeyError(request)
-        self.grad = grad
-        self.request = request
-        self.fresh = 0
-        self.hooks: list[Callable[[NDArray], NDArray | None]] = []
-
-    @staticmethod
-    def checked(array: Any, grad: Any, request: str) -> Variable:
-        """Return a variable whose buffer fits the array, or raise."""
-        if not isinstance(array, NDArray) or not isinstance(grad, NDArray):
-            raise TypeError(f"variables and gradients must be NDArrays, not {type(array)} and {type(grad)}")
-        if (grad.shape, grad._dtype) != (array.shape, array._dtype):
-            raise ValueError(
-                f"the gradient buffer of a {array._dtype}{format_shape(array.shape)} variable must have its shape and "
-                f"dtype, not {grad._dtype}{format_shape(grad.shape)}"
-            )
-        return Variable(grad, request)
-
-    def mark(self, array: NDArray) -> None:
-        """Make an array this variable; whatever was recorded behind it is cut off."""
-        array._variable = self
-        node = array._node
-        trace = array._trace
-        if node is not None and trace is not None:
-            if trace is LOCAL.trace:
-                array._node = variable(detach(node), trace.slot(self))
-            else:
-                if array._buffer is None:
-                    array._buffer = trace.value(node)
-                array._settle()
-
-    def take(self, grad: Node, trace: Trace) -> None:
-        """Write or add a gradient into the buffer."""
-        for hook in self.hooks:
-            changed = hook(make(grad, trace))
-            if changed is not None:
-                grad = detach(enter(changed, trace))
-        if self.request == "add":
-            grad = add(enter(self.grad, trace), grad)
-        rebind(self.grad, detach(grad), trace)
-        self.fresh = 1
-
-
-def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
-    """Make an array a variable with a new gradient buffer of zeros."""
-    if grad_req not in _REQUESTS:
-        raise KeyError(grad_req)
-    if stype not in (None, "default"):
-        raise MXNetError(f"gradient storage type {stype!r} is not available: gradients are dense here")
-    trace = LOCAL.trace
-    zeros = make(full(array.shape, 0, array._dtype, array.context), trace)
-    Variable(zeros, grad_req).mark(array)
-
-
-class FunctionOutput:
-    """One output of a recorded Function call: a gradient target."""
+class FunctionOutput(Target):
+    """One output of a recorded Function call."""
 
     __slots__ = ("call", "index")
 
@@ -109,21 +51,37 @@ class FunctionOutput:
 class FunctionCall:
     """A recorded call of a user's Function: its inputs as nodes, and how to ask it for their gradients."""
 
-    __slots__ = ("backward", "inputs", "number", "outputs", "trace")
+    __slots__ = ("_trace", "backward", "inputs", "name", "number", "outputs")
 
     def __init__(
         self,
+        name: str | None,
         trace: Trace,
-        number: int,
-        inputs: tuple[Node, ...],
-        outputs: list[tuple[tuple[int, ...], Any]],
-        backward: Callable[[list[Any]], list[Any]],
+        inputs: list[tuple[Trace, Node]],
+        backward: Callable[[list[NDArray]], list[NDArray]],
     ) -> None:
-        self.trace = trace
-        self.number = number
-        self.inputs = inputs
-        self.outputs = outputs
+        self.name = name
+        """The class of the Function, or None for a call that only lets hooks look at a gradient."""
+        self.number = len(trace.targets)
+        self.outputs: list[tuple[Shape, DType, Context]] = []
         self.backward = backward
+        # a call is found through its trace, so it need not keep that alive, and both go without a garbage collection
+        self._trace = weakref.ref(trace)
+        self.inputs = [(None if home is trace else home, node) for home, node in inputs]
+
+    @property
+    def trace(self) -> Trace:
+        """The trace in which the call was recorded."""
+        trace = self._trace()
+        assert trace is not None, "a Function call was found through its trace"
+        return trace
+
+    def sources(self) -> list[tuple[Trace, Node]]:
+        """Return the inputs, each with the trace it was recorded in."""
+        return [(home or self.trace, node) for home, node in self.inputs]
+
+
+Waiting = NDArray | Nothing | None
 
 
 class _Sweep:
@@ -131,19 +89,18 @@ class _Sweep:
 
     def __init__(self, create_graph: bool) -> None:
         self.create_graph = create_graph
-        self.waiting: dict[Trace, dict[Node, list[Any]]] = {}
+        self.waiting: dict[Trace, list[tuple[Node, Waiting]]] = {}
         self.order: list[int] = []
         self.traces: dict[int, Trace] = {}
         self.calls: dict[Trace, list[tuple[int, FunctionCall]]] = {}
-        self.outputs: dict[FunctionCall, dict[int, list[Any]]] = {}
-        self.found: dict[Variable, list[Any]] = {}
-        self.reached: dict[Variable, None] = {}
-        self.visited: dict[Trace, frozenset[Node]] = {}
+        self.outputs: dict[FunctionCall, dict[int, list[NDArray]]] = {}
+        self.found: dict[Variable, list[NDArray]] = {}
+        self.visited: dict[Trace, list[frozenset[Node]]] = {}
 
-    def start(self, trace: Trace, node: Node, grad: Any) -> None:
-        """Let a gradient (an array, or None for ones) wait at a node."""
+    def start(self, trace: Trace, node: Node, grad: Waiting) -> None:
+        """Let a gradient (an array, None for ones, or NOTHING) wait at a node."""
         self._open(trace)
-        self.waiting.setdefault(trace, {}).setdefault(node, []).append(grad)
+        self.waiting.setdefault(trace, []).append((node, grad))
 
     def _open(self, trace: Trace) -> None:
         if trace.number not in self.traces:
@@ -162,50 +119,67 @@ class _Sweep:
             else:
                 heapq.heappop(self.order)
                 del self.traces[trace.number]
-                self.waiting.pop(trace, None)
 
     def _sweep_trace(self, trace: Trace) -> None:
-        heads, grads = [], []
-        for node, given in self.waiting[trace].items():
-            for grad in given:
-                heads.append(node)
-                grads.append(None if grad is None else self._node(grad, trace))
-        self.waiting[trace] = {}
-        result = differentiate(tuple(heads), tuple(grads))
-        self.visited[trace] = self.visited.get(trace, frozenset()) | result.visited
-        arrays = self._arrays(trace, [grad for grad in result.targets.values() if grad is not None])
-        for node, grad in result.targets.items():
-            self._deliver(trace.targets[node.attributes[0]], None if grad is None else arrays[grad])
+        waiting = self.waiting.pop(trace)
+        heads = tuple([node for node, _ in waiting])
+        grads = [grad for _, grad in waiting]
+        result, arrays = (self._here if trace is LOCAL.trace else self._elsewhere)(trace, heads, grads)
+        self.visited.setdefault(trace, []).append(result.visited)
+        for node, array in zip(result.targets, arrays, strict=True):
+            self._deliver(trace.targets[node.attributes[0]], array)
 
-    def _node(self, array: Any, trace: Trace) -> Node:
-        if trace is LOCAL.trace:
-            node = enter(array, trace)
-        else:
-            node = trace.bind(read(array), array.context)
-            if array._node is not None and array._node.marked and array._trace is not None:
-                node = variable(node, trace.slot(array._trace.target_of(array._node)))
-        return node if self.create_graph else detach(node)
+    def _here(
+        self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
+    ) -> tuple[Gradient, list[NDArray | None]]:
+        """Differentiate in this thread's current trace, where the gradients are pending like any other result."""
+        nodes = [enter(grad, trace) if isinstance(grad, NDArray) else grad for grad in grads]
+        if not self.create_graph:
+            nodes = [detach(node) if isinstance(node, Node) else node for node in nodes]
+        result = differentiate(heads, tuple(nodes))
+        return result, [None if n is None else make(self._final(n), trace) for n in result.targets.values()]
 
-    def _arrays(self, trace: Trace, nodes: list[Node]) -> dict[Node, NDArray]:
-        """Return gradients as arrays: pending ones in the current trace, computed ones anywhere else."""
-        nodes = list(dict.fromkeys(nodes))
-        final = [recorded(node) if self.create_graph else detach(node) for node in nodes]
-        arrays = {node: make(as_, trace) for node, as_ in zip(nodes, final, strict=True)}
-        if trace is not LOCAL.trace:
-            for array, value in zip(arrays.values(), trace.evaluate(tuple(final)), strict=True):
-                array._buffer = value
-                if not self.create_graph:
-                    array._settle()
-        return arrays
+    def _elsewhere(
+        self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
+    ) -> tuple[Gradient, list[NDArray | None]]:
+        """Differentiate in a trace that has ended or is another thread's; the gradients are computed at once."""
+        # before the lock is taken, because this may compute in the current trace
+        values = [read(grad) if isinstance(grad, NDArray) else None for grad in grads]
+        with trace.lock:
+            nodes: list[Node | Nothing | None] = []
+            lent = {}
+            for grad, value in zip(grads, values, strict=True):
+                if not isinstance(grad, NDArray):
+                    nodes.append(grad)
+                elif self.create_graph:
+                    nodes.append(_linked(grad, trace.lend(value, grad.context), trace))
+                else:
+                    node = trace.lend(value, grad.context, len(lent))
+                    lent[node] = value
+                    nodes.append(node)
+            result = differentiate(heads, tuple(nodes))
+            found = [None if n is None else self._final(n) for n in result.targets.values()]
+            wanted = tuple([node for node in found if node is not None])
+            computed = iter(trace.evaluate(wanted, None if self.create_graph else lent))
+        return result, [None if n is None else self._computed(n, trace, next(computed)) for n in found]
 
-    def _deliver(self, target: Any, grad: NDArray | None) -> None:
+    def _final(self, grad: Node) -> Node:
+        return recorded(grad) if self.create_graph else detach(grad)
+
+    def _computed(self, node: Node, trace: Trace, value: Any) -> NDArray:
+        if not self.create_graph:
+            return make_concrete(value, node.context)  # type: ignore[no-any-return]
+        array: NDArray = make(node, trace)
+        array._buffer = value
+        return array
+
+    def _deliver(self, target: Target, grad: NDArray | None) -> None:
         if isinstance(target, Variable):
-            self.reached[target] = None
+            found = self.found.setdefault(target, [])
             if grad is not None:
-                self.found.setdefault(target, []).append(grad)
+                found.append(grad)
         elif isinstance(target, Origin):
-            if grad is not None:
-                self.start(target.trace, target.node, grad)
+            self.start(target.trace, target.node, NOTHING if grad is None else grad)
         elif isinstance(target, FunctionOutput):
             call = target.call
             if call not in self.outputs:
@@ -218,40 +192,49 @@ class _Sweep:
     def _sweep_call(self, call: FunctionCall) -> None:
         arrived = self.outputs.pop(call)
         out_grads = []
-        for index, (shape, dtype) in enumerate(call.outputs):
+        for index, (shape, dtype, context) in enumerate(call.outputs):
             given = arrived.get(index)
-            out_grads.append(_total(given) if given else make(full(shape, 0, dtype), LOCAL.trace))
-        for node, grad in zip(call.inputs, call.backward(out_grads), strict=True):
+            out_grads.append(_total(given) if given else make(full(shape, 0, dtype, context), LOCAL.trace))
+        for (trace, node), grad in zip(call.sources(), call.backward(out_grads), strict=True):
             if node.marked:
-                self.start(call.trace, node, grad)
+                self.start(trace, node, grad)
+
+    # -- results
+
+    def gradient(self, owner: Variable) -> NDArray:
+        """Return the whole gradient of a variable that was reached, after its hooks."""
+        grads = self.found[owner]
+        total = _total(grads) if grads else owner.nothing()
+        return apply_hooks(owner.hooks, total) if owner.hooks else total
+
+    def clear(self) -> None:
+        """Take what was swept out of the record."""
+        for trace, parts in self.visited.items():
+            trace.clear(parts[0] if len(parts) == 1 else frozenset().union(*parts))
 
 
-def _total(arrays: list[Any]) -> Any:
+def _linked(array: NDArray, node: Node, trace: Trace) -> Node:
+    """Return the node of an array's value in another trace, as a target that leads back to the array."""
+    home, origin = array._trace, array._node
+    if home is not None and origin is not None and origin.marked:
+        return variable(node, trace.slot(home.target_of(origin)))
+    return node if array._variable is None else variable(node, trace.slot(array._variable))
+
+
+def _total(arrays: list[NDArray]) -> NDArray:
     total = arrays[0]
     for array in arrays[1:]:
         total = total + array
     return total
 
 
-class _flags:  # noqa: N801 - a scope, used like a function
-    """Set recording and training for a backward pass; restored however it ends."""
-
-    def __init__(self, recording: bool, training: bool) -> None:
-        self.value = (RECORDING if recording else 0) | (TRAINING if training else 0)
-
-    def __enter__(self) -> None:
-        self.previous = FLAGS.get()
-        FLAGS.set(self.value)
-
-    def __exit__(self, *exception: object) -> None:
-        FLAGS.set(self.previous)
+def _flags(recording: bool, training: bool) -> flags_set_to:
+    return flags_set_to((RECORDING if recording else 0) | (TRAINING if training else 0))
 
 
 def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph: bool) -> _Sweep:
     sweep = _Sweep(create_graph)
     for position, (head, grad) in enumerate(zip(heads, head_grads, strict=True)):
-        if not isinstance(head, NDArray):
-            raise TypeError(f"heads must be NDArrays, not {type(head)}")
         if head._node is None and (head._variable is not None or head._root is not None):
             enter(head, LOCAL.trace)
         node, trace = head._node, head._trace
@@ -262,36 +245,22 @@ def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph:
                 f"head gradient {position} has shape {format_shape(grad.shape)} and dtype {grad._dtype}, but its head "
                 f"has shape {format_shape(node.shape)} and dtype {node.dtype}; they must be equal"
             )
-        if node.operator is VARIABLE and trace is not LOCAL.trace:
-            node, trace = enter(head, LOCAL.trace), LOCAL.trace
         sweep.start(trace, node, grad)
     return sweep
 
 
-def _finish(sweep: _Sweep, retain_graph: bool) -> None:
-    if not retain_graph:
-        for trace, visited in sweep.visited.items():
-            trace.clear(visited)
-
-
 def backward_pass(heads: list[NDArray], head_grads: list[NDArray | None], retain_graph: bool, train_mode: bool) -> None:
     """Run a backward pass and put the gradients into the buffers of the variables reached."""
-    with _flags(False, bool(train_mode)):
+    with _flags(False, train_mode):
         sweep = _begin(heads, head_grads, create_graph=False)
         sweep.run()
-        reached = [variable for variable in sweep.reached if variable.request != "null"]
+        reached = [owner for owner in sweep.found if owner.request != "null"]
         if not reached:
             raise MXNetError(_NO_VARIABLES)
-        totals = [(variable, _total(grads) if (grads := sweep.found.get(variable)) else None) for variable in reached]
-        _finish(sweep, retain_graph)
-        trace = LOCAL.trace
-        for variable, total in totals:
-            if total is None:
-                buffer = variable.grad
-                node = full(buffer.shape, 0, buffer._dtype, buffer.context)
-            else:
-                node = enter(total, trace)
-            variable.take(node, trace)
+        for owner, grad in [(owner, sweep.gradient(owner)) for owner in reached]:
+            owner.take(grad)
+        if not retain_graph:
+            sweep.clear()
 
 
 def grad_pass(
@@ -303,7 +272,7 @@ def grad_pass(
     train_mode: bool,
 ) -> list[NDArray]:
     """Run a backward pass and return the gradients of some variables as new arrays."""
-    with _flags(create_graph, bool(train_mode)):
+    with _flags(create_graph, train_mode):
         sweep = _begin(heads, head_grads, create_graph)
         for position, array in enumerate(variables, 1):
             owner = array._variable if isinstance(array, NDArray) else None
@@ -313,23 +282,25 @@ def grad_pass(
                     "gradient."
                 )
         sweep.run()
-        results = []
-        trace = LOCAL.trace
         for position, array in enumerate(variables, 1):
-            if array._variable not in sweep.reached:
+            if array._variable not in sweep.found:
                 raise MXNetError(
                     f"Cannot differentiate with respect to the {position}-th variable because it is unreachable from "
                     "the outputs."
                 )
-            found = sweep.found.get(array._variable)
-            if found:
-                total = _total(found)
-                results.append(make(enter(total, trace), trace))
-            else:
-                zero = full(array.shape, 0, array._dtype, array.context)
-                results.append(make(recorded(zero) if create_graph else zero, trace))
-        _finish(sweep, retain_graph)
+        grads = {owner: sweep.gradient(owner) for owner in dict.fromkeys([array._variable for array in variables])}
+        results = [_result(grads[array._variable], create_graph) for array in variables]
+        if not retain_graph:
+            sweep.clear()
         return results
+
+
+def _result(grad: NDArray, create_graph: bool) -> NDArray:
+    """Return a gradient as an array of its own, in the current trace."""
+    trace = LOCAL.trace
+    node = enter(grad, trace)
+    result: NDArray = make(trace.distinct(recorded(node)) if create_graph else detach(node), trace)
+    return result
 
 
 def grads_or_zeros(head: NDArray, variables: list[NDArray]) -> list[NDArray]:
@@ -337,28 +308,5 @@ def grads_or_zeros(head: NDArray, variables: list[NDArray]) -> list[NDArray]:
     with _flags(True, True):
         sweep = _begin([head], [None], create_graph=True)
         sweep.run()
-        trace = LOCAL.trace
-        grads = []
-        for array in variables:
-            found = sweep.found.get(array._variable)
-            grads.append(_total(found) if found else make(full(array.shape, 0, array._dtype, array.context), trace))
-        return grads
-
-
-def register_hook(array: NDArray, hook: Callable[[NDArray], NDArray | None]) -> Callable[[], None]:
-    """Call ``hook(gradient)`` whenever a backward pass has the gradient of a variable; return a function to remove it.
-
-    The hook may return another array to use instead.
-    """
-    owner = array._variable
-    if owner is None:
-        raise MXNetError("hooks are for variables: call attach_grad() on the array first")
-    owner.hooks.append(hook)
-    reference = weakref.ref(owner)
-
-    def remove() -> None:
-        variable = reference()
-        if variable is not None and hook in variable.hooks:
-            variable.hooks.remove(hook)
-
-    return remove
+        owners = [array._variable for array in variables]
+        return [sweep.gradient(owner) if owner in sweep.found else owner.nothing() for owner in owners]

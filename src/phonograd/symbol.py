@@ -17,8 +17,9 @@ from .ndarray.handle import enter
 from .node import Node
 from .operator import Operator
 from .operators.structural import LEAF, VARIABLE, constant_value
-from .sweep import FunctionOutput, Variable
+from .sweep import FunctionOutput
 from .trace import LOCAL, Origin, Trace
+from .variable import Variable
 
 __all__ = ["Symbol", "get_symbol"]
 
@@ -158,7 +159,7 @@ def get_symbol(x: NDArray) -> Symbol:
 
     >>> import phonograd as mx
     >>> x = mx.nd.ones((2,))
-    ... x.attach_grad()
+    >>> x.attach_grad()
     >>> with mx.autograd.record():
     ...     y = x * x + 2 * x - 1
     >>> len(mx.autograd.get_symbol(y).list_arguments())
@@ -202,10 +203,10 @@ class _Reader:
             if isinstance(target, Origin):
                 return [(target.trace, target.node)]
             if isinstance(target, FunctionOutput):
-                return [(target.call.trace, source) for source in target.call.inputs]
+                return target.call.sources()
             return []
         if node.call is None and node.operator.is_view:
-            return [(trace, node.inputs[0])]
+            return [(trace, node.inputs[-1])]
         sources = node.call[1] if node.call is not None else _whole(node).inputs
         return [(trace, source) for source in sources if self._number(trace, source) is None and _present(source)]
 
@@ -225,7 +226,7 @@ class _Reader:
         if node.operator is VARIABLE:
             return self._target(trace.targets[node.attributes[0]])
         if node.call is None and node.operator.is_view:
-            return self.found[trace, node.inputs[0]]
+            return self.found[trace, node.inputs[-1]]
         if node.call is not None:
             key = (trace, node.call)
             if key not in self.found:
@@ -246,8 +247,10 @@ class _Reader:
                 self.found[target] = Entry("null", f"var{next(_numbers)}", {}, []), 0
             return self.found[target]
         call = target.call
+        inputs = [self.found[source] for source in call.sources()]
+        if call.name is None:
+            return inputs[0]
         if call not in self.found:
-            inputs = [self.found[call.trace, source] for source in call.inputs]
             entry = Entry("_CustomFunction", f"node_{next(_numbers)}", {}, inputs, len(call.outputs))
             self.found[call] = entry, 0
         return self.found[call][0], target.index

@@ -20,6 +20,8 @@ import math
 import sys
 import threading
 import weakref
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import settings
@@ -27,18 +29,31 @@ from .context import Context
 from .dtypes import DType, convert_scalar
 from .node import Node, forgetters, statistics
 from .operator import REGISTRY, Array
-from .operators.structural import LEAF, OVERWRITTEN, VARIABLE, detach, leaf, variable
+from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, variable
 from .reference import Program, resolve
 from .state import is_recording
 
-__all__ = ["LOCAL", "Origin", "Trace", "ready_trace", "waitall"]
+__all__ = ["HANDOVER", "LOCAL", "Origin", "Target", "Trace", "ready_trace", "waitall"]
 
 _PRUNE_AT = 4096
 _FLUSHES_WITH_RECORD = 8
 _numbers = itertools.count()
 
+#: held for the few assignments that make a handle name something else, where another thread may do the same. Reading
+#: without it is safe in this order: the node, then the trace; writing in the other: the trace, then the node.
+HANDOVER = threading.RLock()
 
-class Origin:
+
+class Target:
+    """What gradients arrive at when they leave a trace."""
+
+    __slots__ = ()
+
+    #: whether gradients go on from here, so that a backward pass that clears the record clears what leads here
+    continues = True
+
+
+class Origin(Target):
     """Where an array of an earlier trace was recorded: a gradient target that continues there."""
 
     __slots__ = ("node", "trace")
@@ -64,11 +79,12 @@ class Stage:
 class Step:
     """One remembered evaluation: the program, where each target's value is found, and the stage it leads to."""
 
-    __slots__ = ("following", "inputs", "program", "sources", "used")
+    __slots__ = ("following", "inputs", "places", "program", "sources", "used")
 
-    def __init__(self, stage: Stage, nodes: tuple[Node, ...], keep_all: bool) -> None:
+    def __init__(self, stage: Stage, nodes: Iterable[Node], keep_all: bool) -> None:
         statistics.plans += 1
         self.sources = [resolve(node) for node in nodes]
+        self.places = [(_leaf_index(node), node) for node in self.sources]
         wanted = [node for node in self.sources if node.operator is not LEAF and node not in stage.available]
         self.program = _build(wanted, stage, keep_all) if wanted else None
         self.following = stage
@@ -93,7 +109,8 @@ def _recorded_as(node: Node) -> Node:
 
 
 def _leaf_index(node: Node) -> int | None:
-    return node.attributes[0] if node.operator is LEAF else None
+    """Return the number of a leaf, or None for what stands among the values: everything else, and lent leaves."""
+    return node.attributes[0] if node.operator is LEAF and node.attributes[0] >= 0 else None
 
 
 class Trace:
@@ -106,12 +123,16 @@ class Trace:
         "ended",
         "failed",
         "flushes",
+        "followers",
         "handles",
         "leaves",
+        "lent",
         "lock",
+        "made",
         "number",
         "prune_at",
         "scalars",
+        "siblings",
         "slots",
         "stage",
         "survivors",
@@ -127,9 +148,13 @@ class Trace:
         self.bound: dict[int, Node] = {}
         self.scalars: dict[Any, Node] = {}
         self.values: dict[Node, Array] = {}
-        self.targets: list[Any] = []
-        self.slots: dict[Any, int] = {}
+        self.targets: list[Target] = []
+        self.slots: dict[Target, int] = {}
         self.failed: dict[Node, Exception] = {}
+        self.made: dict[Node, int] = {}
+        self.siblings: dict[Node, tuple[Node, ...]] = {}
+        self.followers: weakref.WeakSet[Trace] | None = None
+        self.lent = 0
         self.stage = _root
         self.lock = threading.RLock()
         self.ended = False
@@ -158,39 +183,79 @@ class Trace:
             self.leaves.append(convert_scalar(value, dtype))
         return found
 
-    def slot(self, target: Any) -> int:
+    def slot(self, target: Target) -> int:
         """Return the number under which a gradient target is known in this trace."""
         found = self.slots.get(target)
         if found is None:
-            found = self.slots[target] = len(self.targets)
-            self.targets.append(target)
+            with self.lock:
+                found = self.slots[target] = len(self.targets)
+                self.targets.append(target)
+            if isinstance(target, Origin):
+                if target.trace.followers is None:
+                    target.trace.followers = weakref.WeakSet()
+                target.trace.followers.add(self)
         return found
 
-    def target_of(self, node: Node) -> Any:
-        """Return what a marked node of this trace stands for to a later trace: a target itself, or an Origin here."""
-        return self.targets[node.attributes[0]] if node.operator is VARIABLE else Origin(self, node)
+    def target_of(self, node: Node) -> Target:
+        """Return what a marked node of this trace stands for to a later trace: a variable itself, or an Origin."""
+        if node.operator is VARIABLE:
+            target = self.targets[node.attributes[0]]
+            if isinstance(target, Origin) or not target.continues:
+                return target
+        return Origin(self, node)
+
+    def distinct(self, node: Node) -> Node:
+        """Return a recorded node for one more call: itself the first time, then nodes that repeat it.
+
+        Equal expressions are one node, but two calls are two records: one of them may be differentiated and cleared
+        while the other one stays.
+        """
+        if node.operator is AGAIN:
+            node = node.inputs[0]
+        # what passes a variable on unchanged is no variable itself
+        count = self.made.get(node, 1 if node.operator is VARIABLE else 0)
+        self.made[node] = count + 1
+        return again(node, count)
+
+    def lend(self, data: Array, context: Context, place: int | None = None) -> Node:
+        """Return a leaf for memory that a backward pass brings from another trace, numbered apart from the others.
+
+        With a place it is good for one :meth:`evaluate`, which must be given the memory; otherwise for ever.
+        """
+        with self.lock:
+            if place is not None:
+                return leaf(-1 - self.lent - place, data.shape, data.dtype, context)
+            self.lent += 1
+            node = leaf(-self.lent, data.shape, data.dtype, context)
+            self.values[node] = data
+            return node
 
     # -- evaluation
 
-    def evaluate(self, nodes: tuple[Node, ...]) -> list[Array]:
-        """Return the values of nodes, computing what is not there yet. What a record may need again is kept."""
+    def evaluate(self, nodes: tuple[Node, ...], lent: Mapping[Node, Array] | None = None) -> list[Array]:
+        """Return the values of nodes, computing what is not there yet. What a record may need again is kept.
+
+        What is computed from ``lent`` leaves is not kept: they stand for something else the next time.
+        """
         with self.lock:
-            keep_all = any([node.marked and node.operator is not VARIABLE for node in nodes])
+            keep_all = lent is None and any([node.marked and node.operator is not VARIABLE for node in nodes])
             key = (nodes, keep_all, settings.current().executor)
             step = self.stage.following.get(key)
             if step is None:
                 step = self.stage.following.setdefault(key, Step(self.stage, nodes, keep_all))
                 _plans.made()
             step.used = _plans.tick
-            values, leaves = self.values, self.leaves
+            values: Any = self.values if lent is None else ChainMap(dict(lent), self.values)
+            leaves = self.leaves
             if step.program is not None:
                 statistics.evaluations += 1
                 inputs = [values[node] if index is None else leaves[index] for index, node in step.inputs]
                 results = step.program.run(inputs)
                 for (node, _), value in zip(step.program.kept, results, strict=True):
                     values[node] = value
-                self.stage = step.following
-            return [values[n] if n.operator is not LEAF else leaves[n.attributes[0]] for n in step.sources]
+                if lent is None:
+                    self.stage = step.following
+            return [values[node] if index is None else leaves[index] for index, node in step.places]
 
     def value(self, node: Node) -> Array:
         """Return the value of one node; an error of an earlier attempt is raised again."""
@@ -211,14 +276,18 @@ class Trace:
                 values: list[Any] = self.evaluate(nodes)
             except Exception:  # noqa: BLE001 - each error is raised where its value is asked for
                 values = [self._attempt(node) for node in nodes]
-            for (handle, _), value in zip(live, values, strict=True):
-                handle._buffer = value
             self.flushes += 1
             if not end and not self.ended:
                 waiting = any([node.marked and node.operator is not VARIABLE for node in nodes])
-                end = not is_recording() and (not waiting or self.flushes >= _FLUSHES_WITH_RECORD)
-            if end and not self.ended:
-                self._end(live)
+                end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not is_recording())
+            with HANDOVER:
+                for (handle, node), value in zip(live, values, strict=True):
+                    if handle._node is node and handle._trace is self:
+                        handle._buffer = value
+                if end and not self.ended:
+                    self._end(live)
+            if end:
+                _plans.trim()
 
     def _attempt(self, node: Node) -> Array | None:
         try:
@@ -233,10 +302,15 @@ class Trace:
         Another thread that uses the same array may take a handle over at any moment, so handle and node are read
         together and the pair is used from then on.
         """
-        alive = [(handle, handle._node) for handle in _referenced(self.handles) if handle._trace is self]
+        alive = [
+            (handle, node)
+            for handle in _referenced(self.handles)
+            if (node := handle._node) is not None and handle._trace is self
+        ]
         # a handle that other threads use, or a view that was looked at again, enters the list a second time
-        pairs = list({id(handle): (handle, node) for handle, node in alive if node is not None}.values())
-        self.handles = [handle for handle, _ in pairs]
+        pairs = list({id(handle): (handle, node) for handle, node in alive}.values())
+        if LOCAL.trace is self or self.ended:
+            self.handles = [handle for handle, _ in pairs]
         return pairs
 
     def prune(self) -> None:
@@ -266,7 +340,6 @@ class Trace:
         self.handles = [handle for handle, node in live if node in self.failed]
         self.bound.clear()
         self.scalars.clear()
-        _plans.trim()
 
     # -- forgetting
 
@@ -280,34 +353,65 @@ class Trace:
             self.prune()
 
     def clear(self, visited: frozenset[Node]) -> None:
-        """Take nodes out of the record: handles on them become plain arrays, values nobody names are freed."""
+        """Take nodes out of the record: handles on them become plain arrays, values nobody needs are freed."""
         with self.lock:
-            handles = [handle for handle, _ in self.live()]
-            handles += [h for h in (r() for r in self.survivors) if h is not None and h._trace is self]
+            handles = self._known_handles()
             for handle in handles:
-                node = handle._node
-                if not self._is_own(handle) and _recorded_as(node) in visited:
-                    handle._node = detach(node)
-                    if handle._variable is not None:
-                        handle._node = variable(handle._node, self.slot(handle._variable))
-                    if handle._region is not None:
-                        handle._region = (*handle._region[:2], False)
+                if self._is_swept(_recorded_as(handle._node), visited):
+                    self._cut(handle)
             if self.ended:
                 self._release(handles)
-            kept = tuple(
-                [
-                    source
-                    for source in {resolve(h._node): None for h in handles if h._trace is self}
-                    if source in self.values
-                ]
-            )
-            key = ("cleared", kept)
-            step = self.stage.following.get(key)
-            if step is None:
-                step = Step(Stage(frozenset(kept)), (), False)
-                self.stage.following[key] = step
-            self.stage = step.following
-            self.values = {node: self.values[node] for node in kept}
+            self._free([handle._node for handle in handles if handle._trace is self])
+        for follower in list(self.followers or ()):
+            follower._lose_origins(self, visited)
+
+    def _known_handles(self) -> list[Any]:
+        handles = [handle for handle, _ in self.live()]
+        return handles + [h for h in (r() for r in self.survivors) if h is not None and h._trace is self]
+
+    def _is_swept(self, node: Node, visited: frozenset[Node]) -> bool:
+        """Return whether a backward pass went through the call that made a node, by this or another of its outputs."""
+        if node.operator is VARIABLE and not self.targets[node.attributes[0]].continues:
+            return False
+        if node in visited:
+            return True
+        call, count = (node.inputs[0], node.attributes[0]) if node.operator is AGAIN else (node, 0)
+        return any([again(sibling, count) in visited for sibling in self.siblings.get(call, ())])
+
+    def _cut(self, handle: Any) -> None:
+        """Make a handle of this trace a plain array, or a variable again if it is one."""
+        node = detach(handle._node)
+        if handle._variable is not None:
+            node = variable(node, self.slot(handle._variable))
+        handle._node = node
+        if handle._region is not None:
+            handle._region = (*handle._region[:2], False)
+
+    def _lose_origins(self, origin: Trace, visited: frozenset[Node]) -> None:
+        """Cut what was recorded in an earlier trace, entered this one, and has been cleared there."""
+        with self.lock:
+            for handle in self._known_handles():
+                node = _recorded_as(handle._node)
+                target = self.targets[node.attributes[0]] if node.operator is VARIABLE else None
+                if isinstance(target, Origin) and target.trace is origin and origin._is_swept(target.node, visited):
+                    self._cut(handle)
+
+    def _free(self, nodes: list[Node]) -> None:
+        """Forget all values but those of some nodes and those they will be computed from."""
+        if not self.values:
+            return
+        sources = tuple(dict.fromkeys([resolve(node) for node in nodes]))
+        key = ("cleared", sources)
+        step = self.stage.following.get(key)
+        if step is None:
+            needed = _needed(sources, self.stage.available)
+            step = self.stage.following.setdefault(key, Step(Stage(frozenset(needed)), needed, False))
+            _plans.made()
+        step.used = _plans.tick
+        self.stage = step.following
+        self.values = {
+            node: value for node, value in self.values.items() if node in self.stage.available or node.operator is LEAF
+        }
 
     def _is_own(self, handle: Any) -> bool:
         """Return whether a handle is a variable that names its own value (and not just a result equal to it)."""
@@ -358,12 +462,25 @@ def _steps_below(stage: Stage) -> list[tuple[Stage, Any, Step]]:
     found, stack, seen = [], [stage], {stage}
     while stack:
         here = stack.pop()
-        for key, step in here.following.items():
+        for key, step in list(here.following.items()):
             found.append((here, key, step))
             if step.following not in seen:
                 seen.add(step.following)
                 stack.append(step.following)
     return found
+
+
+def _needed(sources: Iterable[Node], available: frozenset[Node]) -> list[Node]:
+    """Return the available nodes that computing some nodes starts from."""
+    found: set[Node] = set()
+    stack = list(sources)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            if node not in available:
+                stack.extend([resolve(source) for source in node.inputs])
+    return [node for node in found if node in available]
 
 
 def _nodes_below(sources: list[Node]) -> set[Node]:
@@ -384,7 +501,7 @@ def _forget_except(keep: set[Node]) -> None:
         return all([node in keep for node in entry]) if isinstance(entry, tuple) else entry in keep
 
     for declared in set(REGISTRY.values()):
-        declared.table = {key: entry for key, entry in declared.table.items() if kept(entry)}
+        declared.table = {key: entry for key, entry in list(declared.table.items()) if kept(entry)}
         # the dictionary object is part of generated code, so it is emptied in place
         declared.calls.clear()
     for forget in forgetters:

@@ -27,9 +27,10 @@ def call(name: str, *arrays: Any, **parameters: Any) -> Any:
 def gradients(
     name: str, arrays: Sequence[Any], wrt: int | Sequence[int] = 0, head: Any = None, order: int = 1, **parameters: Any
 ) -> Any:
-    """Return the gradient of the first output (or the sum of the gradient, for higher orders) for some inputs.
+    """Return the gradient of the sum of the first output for some inputs; ``head`` replaces the sum by a weighted one.
 
-    Inputs that are not reached give None; a gradient of zero gives zeros.
+    A higher order is the gradient of the sum of the gradient of the first of these inputs. Inputs that are not reached
+    give None; a gradient of zero gives zeros.
     """
     targets = [wrt] if isinstance(wrt, int) else list(wrt)
     nodes, bindings = leaves_for(arrays)
@@ -41,12 +42,10 @@ def gradients(
     if head is not None:
         head_node = leaf(900, out.shape, out.dtype)
         bindings[head_node] = np.asarray(head, out.dtype)
-    found: dict[int, Node | None] = {}
-    for _ in range(order):
-        found = {t.attributes[0]: grad for t, grad in differentiate((out,), (head_node,)).targets.items()}
-        following = found.get(targets[0])
-        if following is not None:
-            out, head_node = following, None
+    for _ in range(order - 1):
+        out = next(g for t, g in differentiate((out,), (head_node,)).targets.items() if t.attributes[0] == targets[0])
+        head_node = None
+    found = {t.attributes[0]: grad for t, grad in differentiate((out,), (head_node,)).targets.items()}
     grads = []
     for index in targets:
         grad = found.get(index)

@@ -64,3 +64,8 @@ SAMPLES: list[Sample] = [
     Sample("_contrib_box_encode", ENCODING, order=0),
     Sample("_contrib_box_decode", [OFFSETS, ANCHORS], {"clip": 0.5}, order=0),
 ]
+
+SAMPLES += [
+    Sample("all_finite", [np.array([1.0, np.inf], "float32")], order=0),
+    Sample("multi_all_finite", [np.ones((2, 2), "float32"), np.ones(3, "float32")], {"num_arrays": 2}, order=0),
+]

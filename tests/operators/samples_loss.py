@@ -1,4 +1,4 @@
-"""Samples of losses. The gradient of an output layer is not the derivative of its value: order 0 here, see the tests."""
+"""Samples of losses. The gradient of an output layer is not the derivative of its value: order 0, see the tests."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ OPERATORS = sorted({declared.name for declared in REGISTRY.values()})
 # Operators that hold graphs together: they are made by the library only and have tests of their own.
 STRUCTURAL = {
     "_absent",
+    "_again",
     "_composite",
     "_constant",
     "_copyto",
@@ -31,6 +32,7 @@ STRUCTURAL = {
     "_graph",
     "_item",
     "_leaf",
+    "_overwritten",
     "_variable",
 }
 

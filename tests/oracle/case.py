@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional, Union
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,7 +145,7 @@ class Case:
 
     Exactly one of ``call``, ``expression`` and ``statement`` is given. ``call`` is a dotted path under
     the module (``nd.softmax``) or ``method:`` and the name of a method of the first input. Code sees
-    the inputs as ``x, y, z, w`` and ``inputs``, and ``mx``, ``nd``, ``np`` and ``path`` (a file name
+    the inputs as ``x, y, z, w`` and ``inputs``, and ``mx``, ``nd``, ``np``, ``Path`` and ``path`` (a file name
     free to use); a statement may leave its answer in ``result``. ``head_outputs`` are the outputs that get a
     head gradient (all by default), ``grad`` the inputs that are differentiated (all floats by default).
     """
@@ -158,9 +158,9 @@ class Case:
     statement: str = ""
     arguments: tuple[Any, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    grad: Union[bool, tuple[int, ...]] = True
+    grad: bool | tuple[int, ...] = True
     train: bool = False
-    head_outputs: Optional[tuple[int, ...]] = None
+    head_outputs: tuple[int, ...] | None = None
     tolerance: str = "elementwise"
 
     @property
@@ -170,9 +170,7 @@ class Case:
 
     def make_inputs(self) -> list[Array]:
         """Return the input arrays, the same at every call."""
-        return [
-            spec.make(seeded(f"{self.name}/input{i}")) for i, spec in enumerate(self.inputs)
-        ]
+        return [spec.make(seeded(f"{self.name}/input{i}")) for i, spec in enumerate(self.inputs)]
 
     def make_head_gradient(self, position: int, shape: Sequence[int], dtype: Any) -> Array:
         """Return the head gradient of one output."""
@@ -187,6 +185,12 @@ class Case:
         if self.grad is True:
             return tuple(i for i, spec in enumerate(self.inputs) if spec.dtype in FLOATS)
         return self.grad
+
+    @property
+    def coarsest(self) -> str:
+        """Return the lowest precision among the inputs."""
+        found = {spec.dtype for spec in self.inputs}
+        return next((dtype for dtype in FLOATS if dtype in found), "float64")
 
     @property
     def digest(self) -> int:
@@ -221,9 +225,9 @@ class Family:
         *inputs: Spec,
         tag: str = "",
         arguments: tuple[Any, ...] = (),
-        grad: Union[bool, tuple[int, ...]] = True,
-        train: Optional[bool] = None,
-        head_outputs: Optional[tuple[int, ...]] = None,
+        grad: bool | tuple[int, ...] = True,
+        train: bool | None = None,
+        head_outputs: tuple[int, ...] | None = None,
         tolerance: str = "",
         **parameters: Any,
     ) -> None:
@@ -253,8 +257,8 @@ class Family:
         code: str,
         *inputs: Spec,
         tag: str = "",
-        grad: Union[bool, tuple[int, ...]] = True,
-        train: Optional[bool] = None,
+        grad: bool | tuple[int, ...] = True,
+        train: bool | None = None,
         tolerance: str = "",
     ) -> None:
         """Declare a case that evaluates an expression of the inputs."""
@@ -272,9 +276,9 @@ class Family:
             )
         )
 
-    def statement(self, code: str, *inputs: Spec, tag: str = "", tolerance: str = "") -> None:
+    def statement(self, code: str, *inputs: Spec, name: str = "", tag: str = "", tolerance: str = "") -> None:
         """Declare a case that executes statements, seen by what they do to the inputs."""
-        words = ["; ".join(code.split("\n")), *(s.label for s in inputs), *[tag] * bool(tag)]
+        words = [name or "; ".join(code.split("\n")), *(s.label for s in inputs), *[tag] * bool(tag)]
         self._add(
             Case(
                 name="-".join(words),

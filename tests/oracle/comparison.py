@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 from .case import Array, Case
 from .outcome import Failure, Outcome
@@ -25,14 +25,11 @@ def compare(case: Case, actual: Outcome, expected: Outcome) -> dict[str, list[st
     return {part: texts for part, texts in found.items() if texts}
 
 
-def _failures(actual: Optional[Failure], expected: Optional[Failure]) -> list[str]:
-    if actual is None and expected is None:
-        return []
-    if expected is None and actual is not None:
-        return [f"raises {actual.types[0]} ({actual.message})"]
-    if actual is None and expected is not None:
+def _failures(actual: Failure | None, expected: Failure | None) -> list[str]:
+    if expected is None:
+        return [] if actual is None else [f"raises {actual.types[0]} ({actual.message})"]
+    if actual is None:
         return [f"does not raise {expected.types[0]} ({expected.message})"]
-    assert actual is not None and expected is not None
     if expected.types[0] in actual.types:
         return []
     return [f"raises {actual.types[0]} ({actual.message}) instead of {expected.types[0]}"]
@@ -63,7 +60,7 @@ def _arrays(
 ) -> list[str]:
     if actual.keys() != expected.keys():
         return [f"{what}s {sorted(actual)} instead of {sorted(expected)}"]
-    texts = {i: difference(actual[i], expected[i], case.tolerance, least) for i in expected}
+    texts = {i: difference(actual[i], expected[i], case.tolerance, case.coarsest, least) for i in expected}
     return [f"{what} {i}: {text}" for i, text in texts.items() if text is not None]
 
 

@@ -6,7 +6,8 @@ import os
 import re
 import tempfile
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -47,8 +48,8 @@ class Outcome:
     value: Any = None
     gradients: dict[int, Array] = field(default_factory=dict)
     changed: dict[int, Array] = field(default_factory=dict)
-    failure: Optional[Failure] = None
-    gradient_failure: Optional[Failure] = None
+    failure: Failure | None = None
+    gradient_failure: Failure | None = None
 
 
 def describe(value: Any) -> Any:
@@ -56,7 +57,8 @@ def describe(value: Any) -> Any:
     if isinstance(value, np.generic):
         return {"dtype": value.dtype.name, "value": describe(value.item())}
     if isinstance(value, type):
-        return {"type": value.__name__}
+        # NumPy's own class of booleans has changed its name.
+        return {"type": np.dtype(value).name if issubclass(value, np.generic) else value.__name__}
     if isinstance(value, (bytes, bytearray)):
         return {"bytes": value.hex()}
     if isinstance(value, (tuple, list)):
@@ -70,7 +72,7 @@ def describe(value: Any) -> Any:
     return {"repr": repr(value)}
 
 
-def flatten(value: Any, kind: type) -> Optional[list[Any]]:
+def flatten(value: Any, kind: type) -> list[Any] | None:
     """Return the arrays of a nested sequence, or None if it holds anything else."""
     if isinstance(value, kind):
         return [value]
@@ -92,7 +94,7 @@ def evaluate(case: Case, mx: Any, inputs: list[Any]) -> Any:
         for part in case.call.split("."):
             function = getattr(function, part)
         return function(*inputs, *case.arguments, **case.parameters)
-    scope: dict[str, Any] = {"mx": mx, "nd": mx.nd, "np": np, "inputs": inputs}
+    scope: dict[str, Any] = {"mx": mx, "nd": mx.nd, "np": np, "Path": Path, "inputs": inputs}
     scope.update(zip(INPUT_NAMES, inputs))
     with tempfile.TemporaryDirectory() as folder:
         scope["path"] = os.path.join(folder, "file")
@@ -140,13 +142,8 @@ def _forward(case: Case, mx: Any, inputs: list[Any]) -> tuple[Outcome, list[Any]
         return Outcome("failure", failure=Failure.of(error)), []
 
 
-def _backward(
-    case: Case, mx: Any, inputs: list[Any], outcome: Outcome, heads: dict[int, Any]
-) -> None:
-    weights = [
-        case.make_head_gradient(i, outcome.outputs[i].shape, outcome.outputs[i].dtype)
-        for i in heads
-    ]
+def _backward(case: Case, mx: Any, inputs: list[Any], outcome: Outcome, heads: dict[int, Any]) -> None:
+    weights = [case.make_head_gradient(i, outcome.outputs[i].shape, outcome.outputs[i].dtype) for i in heads]
     try:
         mx.autograd.backward(
             list(heads.values()),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from .case import Array
 from .outcome import Failure, Outcome
 
 FOLDER = Path(__file__).parent / "recorded"
+INDEX = FOLDER / "index.json"
 
 
 class Packer:
@@ -56,21 +57,24 @@ def _pack(outcome: Outcome, packer: Packer) -> dict[str, Any]:
     return entry
 
 
-def save(
-    family: str, outcomes: Mapping[str, Outcome], digests: Mapping[str, int], origin: Any
-) -> Path:
-    """Return the file into which the outcomes of a family were written."""
+def save(family: str, outcomes: Mapping[str, Outcome], digests: Mapping[str, int], origin: Mapping[str, Any]) -> Path:
+    """Return the file into which the outcomes of a family were written, and note in the index where they come from."""
     packer = Packer()
-    cases = {
-        name: {"digest": digests[name], **_pack(outcome, packer)}
-        for name, outcome in outcomes.items()
-    }
-    index = json.dumps({"origin": origin, "cases": cases}, separators=(",", ":"))
+    cases = {name: {"digest": digests[name], **_pack(outcome, packer)} for name, outcome in outcomes.items()}
     path = FOLDER / f"{family}.npz"
     FOLDER.mkdir(exist_ok=True)
-    content = np.frombuffer(index.encode(), dtype=np.uint8)
-    np.savez_compressed(path, index=content, **packer.columns())
+    content = np.frombuffer(json.dumps(cases, separators=(",", ":")).encode(), dtype=np.uint8)
+    columns: dict[str, Any] = packer.columns()
+    np.savez_compressed(path, cases=content, **columns)
+    index = origins() | {family: {"cases": len(cases), **origin}}
+    INDEX.write_text(json.dumps(index, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return path
+
+
+def origins() -> dict[str, dict[str, Any]]:
+    """Return for each family how many cases were recorded, and from which versions of MXNet and NumPy."""
+    stored: dict[str, dict[str, Any]] = json.loads(INDEX.read_text(encoding="utf-8")) if INDEX.exists() else {}
+    return stored
 
 
 class Recording:
@@ -80,15 +84,13 @@ class Recording:
         path = FOLDER / f"{family}.npz"
         with np.load(path, allow_pickle=False) as stored:
             self._columns = {name: stored[name] for name in stored.files}
-        index = json.loads(self._columns.pop("index").tobytes().decode())
-        self.origin: dict[str, str] = index["origin"]
-        self._cases: dict[str, dict[str, Any]] = index["cases"]
+        self._cases: dict[str, dict[str, Any]] = json.loads(self._columns.pop("cases").tobytes().decode())
 
     def names(self) -> list[str]:
         """Return the names of the recorded cases."""
         return list(self._cases)
 
-    def digest(self, name: str) -> Optional[int]:
+    def digest(self, name: str) -> int | None:
         """Return the checksum of the case as it was when recorded, or None if it was not."""
         entry = self._cases.get(name)
         return None if entry is None else int(entry["digest"])
@@ -109,11 +111,12 @@ class Recording:
     def _array(self, address: list[Any]) -> Array:
         name, offset, shape = address
         size = int(np.prod(shape, dtype=np.int64))
-        return self._columns[name][offset : offset + size].reshape(shape)
+        column: Array = self._columns[name]
+        return column[offset : offset + size].reshape(shape)
 
     def _arrays(self, addresses: dict[str, Any]) -> dict[int, Array]:
         return {int(i): self._array(address) for i, address in addresses.items()}
 
     @staticmethod
-    def _failure(entry: Optional[list[Any]]) -> Optional[Failure]:
+    def _failure(entry: list[Any] | None) -> Failure | None:
         return None if entry is None else Failure(tuple(entry[0]), entry[1])

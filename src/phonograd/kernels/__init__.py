@@ -6,7 +6,8 @@ kinds in :mod:`~phonograd.kernels.lowering`: it is the same whether the operator
 which is why fusing never changes a bit.
 
 =================  ===============================================================================================
-``emitter``        writes one function: typed vectors, memory, loops
+``function``       writes one function: blocks, loops, addresses
+``emitter``        writes functions on vectors: typed values, memory
 ``mathematics``    exp, tanh, ...: polynomials with measured error bounds
 ``philox``         random words, the same as :mod:`phonograd.philox` gives
 ``pattern``        where the elements of a view lie in memory: offset and strides

@@ -21,9 +21,9 @@ Examples
 --------
 The declarations of the operators ``tanh``, ``_permute`` and ``_integer_power`` would say::
 
-    lowering=Elementwise(lambda e, x: e.tanh(x))
-    lowering=Location(lambda pattern, *, axes: pattern.permute(axes))
-    lowering=Elementwise(lambda e, x, *, exponent: ...)
+    lowering = Elementwise(lambda e, x: e.tanh(x))
+    lowering = Location(lambda pattern, *, axes: pattern.permute(axes))
+    lowering = Elementwise(lambda e, x, *, exponent: ...)
 """
 
 from __future__ import annotations

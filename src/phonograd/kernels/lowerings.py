@@ -9,6 +9,7 @@ from typing import Any
 
 from ..node import Shape
 from ..operator import REGISTRY
+from ..operators import random  # noqa: F401 - declares _uniform01
 from . import philox
 from .lowering import NUMBERS, Constant, Elementwise, Location, Lowering, Matmul, Random, Reduction
 

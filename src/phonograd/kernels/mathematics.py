@@ -1,7 +1,7 @@
 """Elementary functions on vectors: one sequence of instructions for every element, without branches.
 
-Each is right for NaN (which stays NaN), infinities, signed zeros and denormal arguments and results. The largest errors,
-found by ``python -m benchmarks.ulp`` (float32: every number, float64: random ones), in units of the last place:
+Each is right for NaN (which stays NaN), infinities, signed zeros and denormal arguments and results. The largest
+errors, found by ``python -m benchmarks.ulp`` (float32: every number, float64: random ones), in units of the last place:
 
 ========  =======  =======
 function  float32  float64

@@ -5,16 +5,16 @@ body stands in the text once: where the last vector of a line is only partly ins
 on a branch of their own, and everything between is shared.
 
 **The order of a sum** (of any fold) depends on the shape of what is summed alone: not on the vectors of the machine, on
-strides, on what else the kernel computes, or on how it is divided. Axes of size one are dropped and neighbouring reduced
-axes are taken as one. Then, along the innermost reduced axis:
+strides, on what else the kernel computes, or on how it is divided. Axes of size one are dropped and neighbouring
+reduced axes are taken as one. Then, along the innermost reduced axis:
 
 * if it is the last axis, element *i* belongs to lane *i* mod 16, and the sixteen lanes are summed apart;
   otherwise every element of the last axis has a sum of its own;
 * each sum is made of blocks of 64 terms, and of blocks of 64 such blocks, added up in sequence:
-  64 terms, 64 blocks, and then as many as there are. Rounding errors grow with 128 + n / 4096, not with n;
-* the lanes are added at the end, by halves: lane *i* and *i* + 8, then *i* and *i* + 4, + 2, + 1.
+  64 terms, 64 blocks, and then as many as there are. Rounding errors grow with 128 + n / 4096, not with n.
 
-Sums along further reduced axes take the results of the inner one in sequence.
+Sums along further reduced axes take the results of the inner one in sequence. At the very end lanes are added by
+halves: lane *i* and *i* + 8, then *i* and *i* + 4, + 2, + 1.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def write(structure: Structure, name: str) -> str:
 class _Strip(NamedTuple):
     """Where a vector stands on the last axis: its first element, how many are left, and whether they fill it."""
 
-    index: Index
-    count: Index
+    first: Index
+    left: Index
     full: str
 
 
@@ -196,8 +196,8 @@ class _Writer:
 
     def _strip(self, index: Index, stop: Index) -> _Strip:
         e = self.emitter
-        count = e.minus(stop, index)
-        return _Strip(index, count, e.assign(f"icmp sge i64 {count}, {e.lanes}"))
+        left = e.minus(stop, index)
+        return _Strip(index, left, e.assign(f"icmp sge i64 {left}, {e.lanes}"))
 
     # -- one vector
 
@@ -217,7 +217,7 @@ class _Writer:
         values = self._loaded(offsets, strip, splats)
         for number, draw in enumerate(structure.draws):
             assert start is not None
-            values.append(e.load(self.scratch[number], e.minus(strip.index, start), draw.dtype))
+            values.append(e.load(self.scratch[number], e.minus(strip.first, start), draw.dtype))
         for step in structure.steps:
             emit = _lowering(step.operator, Elementwise).emit
             value = emit(e, *[values[source] for source in step.sources], **dict(step.parameters))
@@ -227,7 +227,7 @@ class _Writer:
 
         def place(number: int) -> tuple[str, Index]:
             operand = self._store_place(number)
-            return self.operands[operand].pointer, e.plus(offsets[operand], strip.index)
+            return self.operands[operand].pointer, e.plus(offsets[operand], strip.first)
 
         def whole() -> list[Value]:
             for number, source in enumerate(structure.stores):
@@ -235,7 +235,7 @@ class _Writer:
             return folded
 
         def part() -> list[Value]:
-            mask = e.below(strip.count)
+            mask = e.below(strip.left)
             for number, source in enumerate(structure.stores):
                 e.store_where(*place(number), values[source], mask)
             if self.last in self.kept:
@@ -250,13 +250,13 @@ class _Writer:
     def _loaded(self, offsets: list[Index], strip: _Strip, splats: dict[int, Value]) -> list[Value]:
         e, loads = self.emitter, self.structure.loads
         units = [number for number, load in enumerate(loads) if load.access == UNIT]
-        places = {number: e.plus(offsets[number], strip.index) for number in units}
+        places = {number: e.plus(offsets[number], strip.first) for number in units}
 
         def whole() -> list[Value]:
             return [e.load(self._load(n).pointer, places[n], loads[n].dtype) for n in units]
 
         def part() -> list[Value]:
-            mask = e.below(strip.count)
+            mask = e.below(strip.left)
             return [e.load_where(self._load(n).pointer, places[n], loads[n].dtype, mask) for n in units]
 
         found = dict(splats)
@@ -265,9 +265,9 @@ class _Writer:
         mask: Value | None = None
         for number, load in enumerate(loads):
             if load.access == STRIDE:
-                mask = mask or e.below(strip.count)
+                mask = mask or e.below(strip.left)
                 pointer, strides = self._load(number)
-                place = e.plus(offsets[number], e.times(strip.index, strides[self.last]))
+                place = e.plus(offsets[number], e.times(strip.first, strides[self.last]))
                 found[number] = e.gather(pointer, place, strides[self.last], load.dtype, mask)
         return [found[number] for number in range(len(loads))]
 
@@ -277,9 +277,7 @@ class _Writer:
         e, structure = self.emitter, self.structure
         dtypes = [load.dtype for load in structure.loads]
         dtypes += [draw.dtype for draw in structure.draws] + [step.dtype for step in structure.steps]
-        return [
-            e.constant(fold.identity, dtypes[source]) for fold, source in self.folds for _ in range(self.parts)
-        ]
+        return [e.constant(fold.identity, dtypes[source]) for fold, source in self.folds for _ in range(self.parts)]
 
     def _join(self, first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
         """Return two sets of partial results combined."""
@@ -301,9 +299,9 @@ class _Writer:
         splats = {} if strip else self._splats(offsets)
 
         def blocks(start: Index, stop: Index, sizes: tuple[Index, ...]) -> list[Value]:
-            if not sizes and strip is None:
-                return self._row_block(start, stop, offsets, splats)
             if not sizes:
+                if strip is None:
+                    return self._row_block(start, stop, offsets, splats)
                 return self._column_block(start, stop, axis, offsets, strip)
 
             def block(first: Index, partial: list[Value]) -> list[Value]:
@@ -314,9 +312,7 @@ class _Writer:
 
         return blocks("0", terms, _BLOCKS)
 
-    def _column_block(
-        self, start: Index, stop: Index, axis: int, offsets: list[Index], strip: _Strip
-    ) -> list[Value]:
+    def _column_block(self, start: Index, stop: Index, axis: int, offsets: list[Index], strip: _Strip) -> list[Value]:
         """Return a block of terms, one after the other, for each element of a vector along the last axis."""
 
         def term(index: Index, partial: list[Value]) -> list[Value]:
@@ -325,9 +321,7 @@ class _Writer:
 
         return self.emitter.loop(start, stop, "1", self._identities(), term)
 
-    def _row_block(
-        self, start: Index, stop: Index, offsets: list[Index], splats: dict[int, Value]
-    ) -> list[Value]:
+    def _row_block(self, start: Index, stop: Index, offsets: list[Index], splats: dict[int, Value]) -> list[Value]:
         """Return a block of rows along the last axis, the lanes of a row apart.
 
         A row may take several vectors. Their partial results are passed on in a ring, so that each vector meets its
@@ -368,7 +362,7 @@ class _Writer:
 
         def place(number: int) -> tuple[str, Index]:
             operand = self._fold_place(number)
-            return self.operands[operand].pointer, e.plus(offsets[operand], strip.index)
+            return self.operands[operand].pointer, e.plus(offsets[operand], strip.first)
 
         def whole() -> list[Value]:
             for number, value in enumerate(partial):
@@ -376,7 +370,7 @@ class _Writer:
             return []
 
         def part() -> list[Value]:
-            mask = e.below(strip.count)
+            mask = e.below(strip.left)
             for number, value in enumerate(partial):
                 e.store_where(*place(number), value, mask)
             return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ..dtypes import DType
 from ..kernels.emitter import ROW
 from ..kernels.lowering import Constant, Elementwise, Random
-from ..kernels.pattern import Pattern, contiguous_strides
+from ..kernels.pattern import contiguous_strides
 from ..kernels.structure import KEPT, REDUCED, SPLAT, STRIDE, UNIT, Draw, Fold, Load, Step, Structure
 from ..node import Node, Shape
 from ..operator import Operator
@@ -82,7 +82,6 @@ class _Builder:
             (counter,) = member.operands
             assert isinstance(counter, View)
             parameters = _accepted(operator, lowering.convert, node)
-            del parameters["dtype"]
             self.draws.append((node, Draw(operator.name, tuple(parameters.items()), node.dtype), counter))
             self.values[node] = node
         elif isinstance(lowering, Elementwise):
@@ -123,34 +122,40 @@ class _Builder:
 
     def finish(self, stores: list[Node]) -> Assembly:
         """Return the kernel."""
-        numbers: dict[Node | _Read, int] = {}
-        for value in [*self.reads, *[node for node, _, _ in self.draws], *[step[0] for step in self.steps]]:
-            numbers[value] = len(numbers)
         space, reduced = self.group.space, self.group.reduced or ()
-        kinds = "".join([REDUCED if axis in reduced else KEPT for axis in range(len(space))])
-        whole = contiguous_strides(space)
+        whole, kept = contiguous_strides(space), _strides_without(space, reduced)
         operands = [Operand(r.source, r.start, r.strides, r.dtype.itemsize) for r in self.reads]
         operands += [Operand(c.source, c.pattern.offset, whole, c.source.dtype.itemsize) for _, _, c in self.draws]
         operands += [Operand(node, 0, whole, node.dtype.itemsize) for node in stores]
-        kept_strides = _strides_without(space, reduced)
-        operands += [Operand(node, 0, kept_strides, node.dtype.itemsize) for node, _ in self.folds]
+        operands += [Operand(node, 0, kept, node.dtype.itemsize) for node, _ in self.folds]
+        kinds = "".join([REDUCED if axis in reduced else KEPT for axis in range(len(space))])
         axes, extents, strides = collapse(space, kinds, [operand.strides for operand in operands])
+        assert not self.draws or len(axes) == 1, "random numbers are drawn along one line"
         operands = [operand._replace(strides=found) for operand, found in zip(operands, strides, strict=True)]
-        dtypes = [read.dtype for read in self.reads] + [node.dtype for node, *_ in (*self.draws, *self.steps)]
-        structure = Structure(
+        return Assembly(self._structure(axes, [found[-1] for found in strides], stores), extents, operands)
+
+    def _structure(self, axes: str, last_strides: list[int], stores: list[Node]) -> Structure:
+        made = [node for node, _, _ in self.draws] + [node for node, _, _, _ in self.steps]
+        order: list[Node | _Read] = [*self.reads, *made]
+        numbers = {value: number for number, value in enumerate(order)}
+        steps = []
+        for node, operator, parameters, sources in self.steps:
+            values = tuple([numbers[source] for source in sources])
+            steps.append(Step(operator.name, tuple(parameters.items()), values, node.dtype))
+        return Structure(
             axes,
-            ROW // 2 if any([dtype.itemsize == 8 for dtype in dtypes]) else ROW,
-            tuple([Load(read.dtype, _access(found[-1])) for read, found in zip(self.reads, strides)]),
+            lanes_for([value.dtype for value in order]),
+            tuple([Load(read.dtype, _access(stride)) for read, stride in zip(self.reads, last_strides)]),
             tuple([draw for _, draw, _ in self.draws]),
-            tuple([
-                Step(operator.name, tuple(parameters.items()), tuple([numbers[s] for s in sources]), node.dtype)
-                for node, operator, parameters, sources in self.steps
-            ]),
+            tuple(steps),
             tuple([numbers[self.values[node]] for node in stores]),
             tuple([Fold(node.operator.name, numbers[value]) for node, value in self.folds]),
         )
-        assert not self.draws or len(axes) == 1, "random numbers are drawn along one line"
-        return Assembly(structure, extents, operands)
+
+
+def lanes_for(dtypes: Iterable[DType]) -> int:
+    """Return how many lanes the vectors of a kernel have; no result depends on it."""
+    return ROW // 2 if any([dtype.itemsize == 8 for dtype in dtypes]) else ROW
 
 
 def _accepted(operator: Operator, rule: Callable[..., Any], node: Node) -> dict[str, Any]:
@@ -163,10 +168,8 @@ def _access(stride: int) -> str:
 
 def _strides_without(space: Shape, reduced: Shape) -> Shape:
     """Return the strides over a space of an array that has no extent along the reduced axes."""
-    return tuple([
-        0 if axis in reduced else stride
-        for axis, stride in enumerate(contiguous_strides(tuple([1 if a in reduced else n for a, n in enumerate(space)])))
-    ])
+    strides = contiguous_strides(tuple([1 if axis in reduced else extent for axis, extent in enumerate(space)]))
+    return tuple([0 if axis in reduced else stride for axis, stride in enumerate(strides)])
 
 
 def collapse(space: Shape, kinds: str, operands: Sequence[Shape]) -> tuple[str, Shape, list[Shape]]:

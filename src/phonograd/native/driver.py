@@ -1,8 +1,8 @@
 """The driver: one native call that runs a row of kernels.
 
-A row is a *record* ``{address of the launches, number of launches, number of arrays}``, and each launch is ``{address of
-the kernel, address of its table, extent of its range}``. Records and tables never change; what changes from run to run
-are the arrays, which are passed as one Python tuple. The driver reads their data addresses out of the objects
+A row is a *record* ``{address of the launches, number of launches, number of arrays}``, and each launch is ``{address
+of the kernel, address of its table, extent of its range}``. Records and tables never change; what changes from run to
+run are the arrays, which are passed as one Python tuple. The driver reads their data addresses out of the objects
 themselves: asking NumPy for an address takes 2.6 microseconds, more than most rows need to run. Where Python's objects
 turn out not to lie as expected (this is checked when the driver is made), the addresses are asked for after all.
 """
@@ -31,11 +31,11 @@ _TUPLE_ITEMS = tuple.__basicsize__
 def driver_text(name: str, data_offset: int) -> str:
     """Return the text of the driver::
 
-        define void @name(ptr %record, ptr %objects)
-            for every object:
-                bases[k] = load ptr, objects[k] + data_offset
-            for every launch:
-                call void %kernel(ptr %table, ptr %bases, i64 0, i64 %extent)
+    define void @name(ptr %record, ptr %objects)
+        for every object:
+            bases[k] = load ptr, objects[k] + data_offset
+        for every launch:
+            call void %kernel(ptr %table, ptr %bases, i64 0, i64 %extent)
     """
     f = Function(name, "ptr %record, ptr %objects")
     launches = f.load_word("%record", "0", "ptr")

@@ -6,8 +6,8 @@ shape, element by element. Groups of one stage never depend on each other, so th
 execution, without any search for cycles. Nodes of one stage and one shape go to one group, whether or not they depend
 on each other: they probably read the same memory.
 
-Locations (reshapes, slices, transposes, broadcasts) have no stage. They are *views*: their readers read the memory below
-them by another pattern. Only where no pattern describes them, or where NumPy must see them, are they copied.
+Locations (reshapes, slices, transposes, broadcasts) have no stage. They are *views*: their readers read the memory
+below them by another pattern. Only where no pattern describes them, or where NumPy must see them, are they copied.
 
 What decides here is which values are written to memory, and nothing else: no value depends on it.
 """
@@ -235,9 +235,7 @@ class Grouping:
         settled = self._settled(operands, group, note=False)
         return {operand.pattern.strides for operand in settled if isinstance(operand, View)}
 
-    def _settled(
-        self, operands: list[Node | View], group: Group | None, note: bool = True
-    ) -> tuple[Node | View, ...]:
+    def _settled(self, operands: list[Node | View], group: Group | None, note: bool = True) -> tuple[Node | View, ...]:
         """Return the operands with those of other groups as views; with ``note`` these are written to memory."""
         settled: list[Node | View] = []
         for operand in operands:

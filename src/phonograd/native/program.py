@@ -1,8 +1,8 @@
 """NativeProgram: computes nodes with fused kernels, behind the interface of the reference executor's program.
 
-Values that only kernels read lie in an arena; inputs, results and everything NumPy reads or makes are arrays. A run goes
-through *segments*: rows of kernels (one native call each), and NumPy calls for operators without a lowering. A program
-can run in several threads at once: nothing in it changes.
+Values that only kernels read lie in an arena; inputs, results and everything NumPy reads or makes are arrays. A run
+goes through *segments*: rows of kernels (one native call each), and NumPy calls for operators without a lowering. A
+program can run in several threads at once: nothing in it changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ..kernels.lowering import Constant, Elementwise, Location
 from ..kernels.lowerings import attach
 from ..node import Node, Shape
-from ..operator import Array
+from ..operator import ABSENT, Array
 from ..reference import Program, located, resolve
 from . import jit, memory
 from .assembly import Assembly, assemble
@@ -27,6 +27,11 @@ __all__ = ["NativeProgram"]
 
 #: operations per element above which a value that may be needed again is kept rather than computed again
 CHEAP = 4.0
+
+#: a part of a run, as a function of the list of all values
+Segment = Callable[[list[Any]], None]
+
+_ARRAY = np.ndarray
 
 attach()
 
@@ -39,7 +44,7 @@ class NativeProgram:
     again should they be needed, with the same bits.
     """
 
-    __slots__ = ("_arena_bytes", "_arena_slot", "_fixed", "_kept_slots", "_segments", "_width", "inputs", "kept")
+    __slots__ = ("_arena_bytes", "_arena_slot", "_fixed", "_kept_slots", "_only_row", "_segments", "inputs", "kept")
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
         wanted = list(targets)
@@ -53,33 +58,53 @@ class NativeProgram:
         builder = _Builder(self.inputs, [step[-1] for step in plan.steps], kept)
         self._segments = builder.segments()
         self._fixed = builder.fixed()
-        self._width = builder.width
         self._arena_slot = builder.arena_slot
         self._arena_bytes = builder.arena_bytes
+        #: the common case: one native call and nothing else
+        self._only_row = builder.only_row(self._segments)
         self.kept = [(node, builder.slots[node]) for node in kept]
         self._kept_slots = [slot for _, slot in self.kept]
 
     def run(self, inputs: list[Any]) -> list[Array]:
-        """Return the kept values, computed from the values of ``inputs``."""
-        values: list[Any] = [v if v.flags.c_contiguous else np.array(v, order="C") for v in inputs]
+        """Return the kept values, computed from the values of ``inputs``.
+
+        These are arrays of the shapes and dtypes of their nodes, with any strides.
+        """
+        values: list[Any] = [
+            value if type(value) is _ARRAY and value.flags.c_contiguous else _contiguous(value) for value in inputs
+        ]
         values += self._fixed
-        if not self._arena_bytes:
-            for segment in self._segments:
-                segment(values)
+        if self._only_row is not None:
+            self._only_row(values)
         else:
-            values[self._arena_slot] = arena = memory.borrow(self._arena_bytes)
-            try:
+            self._run_segments(values)
+        return [values[slot] for slot in self._kept_slots]
+
+    def _run_segments(self, values: list[Any]) -> None:
+        arena = memory.borrow(self._arena_bytes) if self._arena_bytes else None
+        if arena is not None:
+            values[self._arena_slot] = arena
+        try:
+            with np.errstate(all="ignore"):
                 for segment in self._segments:
                     segment(values)
-            finally:
+        finally:
+            if arena is not None:
                 memory.give_back(arena)
-        return [values[slot] for slot in self._kept_slots]
+
+
+def _contiguous(value: Any) -> Any:
+    """Return a value as a contiguous array; None (of an optional input that is not there) stays None.
+
+    Last bits of what NumPy computes may depend on the layout of its operands, so there is only one layout.
+    """
+    return None if value is None else np.asarray(value, order="C")
 
 
 def _worth_keeping(node: Node) -> bool:
     """Return whether a value should be kept where it may be needed again."""
     lowering = lowering_of(node)
-    if isinstance(lowering, (Location, Constant)):
+    if isinstance(lowering, (Location, Constant)) or node.operator is ABSENT.operator:
         return False
     cost = node.operator.cost
     return not isinstance(lowering, Elementwise) or callable(cost) or cost > CHEAP
@@ -151,10 +176,10 @@ class _Builder:
 
     # -- segments
 
-    def segments(self) -> list[Callable[[list[Any]], None]]:
+    def segments(self) -> list[Segment]:
         """Return what a run does, one function of the list of values after the other."""
         last_use = self._last_use()
-        segments: list[Callable[[list[Any]], None]] = []
+        segments: list[Segment] = []
         row: list[Group] = []
         for step in self._steps:
             if isinstance(step, Group):
@@ -171,6 +196,10 @@ class _Builder:
         if row:
             segments.append(self._row(row, last_use))
         return segments
+
+    def only_row(self, segments: list[Segment]) -> Segment | None:
+        """Return the only segment, if it is a row of kernels that needs no arena."""
+        return segments[0] if len(self._assemblies) == len(self._steps) > 0 and not self.arena_bytes else None
 
     def _reads(self, step: Group | Call | Alias) -> list[Node]:
         if isinstance(step, Alias):
@@ -193,25 +222,23 @@ class _Builder:
         finished = {id(step) for step in steps}
         return tuple([slot for slot, step in last_use.items() if step in finished])
 
-    def _call(self, node: Node, done: tuple[int, ...]) -> Callable[[list[Any]], None]:
+    def _call(self, node: Node, done: tuple[int, ...]) -> Segment:
         function, target = node.operator.reference(node.attributes), self.slots[node]
         sources = [self.slots[resolve(source)] for source in node.inputs]
         single = node.outputs is None
 
         def call(values: list[Any]) -> None:
             try:
-                with np.errstate(all="ignore"):
-                    result = function(*[values[source] for source in sources])
+                result = function(*[values[source] for source in sources])
             except Exception as error:
                 raise located(error, node) from error
-            # last bits of what NumPy computes may depend on the layout of its operands, so there is only one layout
-            values[target] = np.asarray(result, order="C") if single and result is not None else result
+            values[target] = _contiguous(result) if single else result
             for slot in done:
                 values[slot] = None
 
         return call
 
-    def _row(self, groups: list[Group], last_use: dict[int, int]) -> Callable[[list[Any]], None]:
+    def _row(self, groups: list[Group], last_use: dict[int, int]) -> Segment:
         """Return the segment of consecutive groups: one native call."""
         assemblies = [self._assemblies[id(group)] for group in groups]
         bases = {self._number_slot: 0, self.arena_slot: 1}
@@ -246,7 +273,7 @@ class _Builder:
         return words
 
 
-def _alias(shape: Shape, source: int, target: int, done: tuple[int, ...]) -> Callable[[list[Any]], None]:
+def _alias(shape: Shape, source: int, target: int, done: tuple[int, ...]) -> Segment:
     """Return the segment that makes an array of another shape from the memory of one that is there."""
 
     def alias(values: list[Any]) -> None:

@@ -7,6 +7,7 @@ function with MXNet's signature whose first lines are that fast path; everything
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..errors import MXNetError, format_shape, nearest
 from ..node import Node
 from ..operator import REGISTRY, Operator
 from ..operators.structural import detach
-from ..parameters import REQUIRED
+from ..parameters import REQUIRED, Parameter
 from ..settings import active
 from ..state import FLAGS, RECORDING, TRAINING
 from ..trace import LOCAL, ready_trace
@@ -45,12 +46,15 @@ NULL = _Null()
 def write(out: Any, node: Node) -> Any:
     """Make ``out`` hold a result and return it: what ``out=`` means."""
     if not isinstance(out, Handle):
-        raise AssertionError(f"out must have NDArray type, but got {out!r}")
+        raise TypeError(f"out must be an NDArray, not {out!r}")
+    if out._readonly:
+        raise ValueError("trying to write to a readonly NDArray")
     if (out.shape, out._dtype) != (node.shape, node.dtype):
         expected, got = (node.shape, out.shape) if out.shape != node.shape else (node.dtype, out._dtype)
+        name = node.operator.name if node.call is None else node.call[0].name
         raise MXNetError(
             f"Incompatible attr in node  at 0-th output: expected {_show(expected)}, got {_show(got)} "
-            f"in operator {node.operator.name}"
+            f"in operator {name}"
         )
     rebind(out, node, LOCAL.trace)
     return out
@@ -71,10 +75,9 @@ def invoke(
     for name in extra:
         if name not in _IGNORED:
             _unknown(declared, name)
-    visible = [p for p in declared.parameters if p.name != "training"]
     parameters = {
         p.name: value
-        for p, value in zip(visible, given, strict=True)
+        for p, value in zip(_visible(declared), given, strict=True)
         if value is not NULL and value is not REQUIRED
     }
     if declared.training:
@@ -89,24 +92,46 @@ def invoke(
 
 
 def _remember(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], result: Any) -> None:
-    if declared.random or declared.training or declared.effects or not isinstance(result, Node):
+    if not _repeatable(declared) or not isinstance(result, Node):
         return
-    key = (*[None if handle is None else handle._node for handle in inputs], *given)
+    nodes = [None if handle is None or handle is NULL else handle._node for handle in inputs]
+    if any([node is None and isinstance(handle, Handle) for node, handle in zip(nodes, inputs, strict=True)]):
+        return
     try:
-        declared.calls[key] = result
+        declared.calls[(*nodes, *[_keyed(p, v) for p, v in zip(_visible(declared), given, strict=True)])] = result
     except TypeError:  # a list among the arguments: such calls are converted every time
         return
+
+
+def _repeatable(declared: Operator) -> bool:
+    """Return whether equal arguments always mean an equal result, so that a call can be remembered."""
+    return not (declared.random or declared.training or declared.effects)
+
+
+def _visible(declared: Operator) -> list[Parameter]:
+    return [parameter for parameter in declared.parameters if parameter.name != "training"]
+
+
+def _keyed(parameter: Parameter, value: Any) -> Any:
+    """Return a parameter's value as it stands in the key of a remembered call, like the code of ``_key_source``."""
+    if parameter.kind == "float":
+        return value or repr(value)
+    return repr(value) if parameter.kind == "Floats" else value
+
+
+def _key_source(parameter: Parameter) -> str:
+    # 0.0 and -0.0 are equal, but they are different arguments
+    templates = {"float": "{0} or repr({0})", "Floats": "repr({0})"}
+    return templates.get(parameter.kind, "{0}").format(parameter.name)
 
 
 def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any) -> Any:
     if isinstance(result, Node):
         node = settled(result)
-        if out is not None:
-            return write(out[0] if isinstance(out, (list, tuple)) else out, node)
-        made = make(node, LOCAL.trace)
-        if active.naive:
-            read(made)
-        return made
+        if out is None:
+            return make(node, LOCAL.trace)
+        write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, node)
+        return out
     nodes = [settled(node) for node in result]
     visible = declared.visible
     if visible is not None:
@@ -115,12 +140,14 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
     if out is not None:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         if len(outs) != len(nodes):
-            raise MXNetError(f"Operator {declared.name} has {len(nodes)} outputs, but out= lists {len(outs)}")
-        return [write(target, node) for target, node in zip(outs, nodes, strict=True)]
+            raise MXNetError(
+                f"Operator {declared.name} expects {len(result)} (all) or {len(nodes)} (visible only) outputs, "
+                f"but got {len(outs)} instead."
+            )
+        for target, node in zip(outs, nodes, strict=True):
+            write(target, node)
+        return out
     made = [make(node, LOCAL.trace) for node in nodes]
-    if active.naive:
-        for handle in made:
-            read(handle)
     return made[0] if len(made) == 1 and visible is not None else made
 
 
@@ -130,7 +157,13 @@ def _moved(result: Any, context: Any) -> Any:
         return tuple([_moved(node, context) for node in result])
     if result.context == context:
         return result
-    return Node(result.operator, result.inputs, result.attributes, result.shape, result.dtype, context=context)
+    table = result.operator.table
+    key = (result, context)
+    found = table.get(key)
+    if found is None:
+        elsewhere = Node(result.operator, result.inputs, result.attributes, result.shape, result.dtype, context=context)
+        found = table.setdefault(key, elsewhere)
+    return found
 
 
 def _checked(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None, ...]:
@@ -157,7 +190,7 @@ def _checked(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None
 
 
 def _unknown(declared: Operator, name: str) -> None:
-    known = [p.name for p in declared.parameters if p.name != "training"]
+    known = [p.name for p in _visible(declared)]
     raise MXNetError(
         f"Cannot find argument '{name}', Possible Arguments: {', '.join(known) or 'none'}, "
         f'in operator {declared.name}(name=""){nearest(name, known)}'
@@ -175,26 +208,45 @@ def operate(declared: Operator, lhs: Any, rhs: Any) -> Node:
         if isinstance(rhs, Handle):
             second = enter(rhs, trace)
         else:
-            _require_number(rhs)
+            number = _number(rhs)
             if first.dtype.kind == "b":
                 first = REGISTRY["_cast"](first, dtype=np.int64)
-            second = trace.bind_scalar(rhs, first.dtype, first.kind, first.context)
+            second = trace.bind_scalar(number, first.dtype, first.kind, first.context)
     else:
-        _require_number(lhs)
+        number = _number(lhs)
         if not isinstance(rhs, Handle):
             raise TypeError(f"type {type(rhs)} not supported")
         second = enter(rhs, trace)
         if second.dtype.kind == "b":
             second = REGISTRY["_cast"](second, dtype=np.int64)
-        first = trace.bind_scalar(lhs, second.dtype, second.kind, second.context)
+        first = trace.bind_scalar(number, second.dtype, second.kind, second.context)
     node: Node = declared.apply((first, second), ())
     declared.calls[first, second] = node
     return settled(node)
 
 
-def _require_number(value: Any) -> None:
-    if not isinstance(value, Numbers) and not (isinstance(value, np.ndarray) and value.ndim == 0):
+def _number(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if not isinstance(value, Numbers) or isinstance(value, np.complexfloating):
         raise TypeError(f"type {type(value)} not supported")
+    return value
+
+
+#: Python's words for operators where they differ from MXNet's
+_METHOD_WORDS = {
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "truediv",
+    "modulo": "mod",
+    "power": "pow",
+    "equal": "eq",
+    "not_equal": "ne",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "lesser": "lt",
+    "lesser_equal": "le",
+}
 
 
 def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
@@ -219,8 +271,13 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
         if node is None:
             node = operate(declared, other, self) if reflected else operate(declared, self, other)
             trace = local.trace
-        elif node.marked and not flags.get() & RECORDING:
-            node = node.detached or detach(node)
+        elif node.marked:
+            if not flags.get() & RECORDING:
+                node = node.detached or detach(node)
+            elif node in trace.made:
+                node = trace.distinct(node)
+            else:
+                trace.made[node] = 1
         result = new(array_class)
         result._trace = trace
         result._node = node
@@ -235,7 +292,8 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
 
     array_class: Any = _handle._class
     new = object.__new__
-    method.__name__ = method.__qualname__ = f"__{'r' if reflected else ''}{declared.with_scalars}__"
+    word = _METHOD_WORDS.get(declared.with_scalars or "", declared.with_scalars)
+    method.__name__ = method.__qualname__ = f"__{'r' if reflected else ''}{word}__"
     method.__doc__ = declared.__doc__
     _late.append(lambda cls: _rebind_class(method, cls))
     return method
@@ -297,11 +355,16 @@ def {name}({signature}):
         if {inside}:
             try:
                 node = calls.get(({key},))
-            except TypeError:
+            except (TypeError, ValueError):
                 node = None
             if node is not None:
-                if node.marked and not FLAGS.get() & 1:
-                    node = node.detached or detach(node)
+                if node.marked:
+                    if not FLAGS.get() & 1:
+                        node = node.detached or detach(node)
+                    elif node in trace.made:
+                        node = trace.distinct(node)
+                    else:
+                        trace.made[node] = 1
                 result = new(array_class)
                 result._trace = trace
                 result._node = node
@@ -325,7 +388,7 @@ def {name}({signature}):
 def function_of(declared: Operator, name: str) -> Callable[..., Any]:
     """Return the public function of an operator: MXNet's signature, then ``out`` and ``name``."""
     inputs = [i for i in declared.input_names if i != "counter"]
-    parameters = [p for p in declared.parameters if p.name != "training"]
+    parameters = _visible(declared)
     scope: dict[str, Any] = {
         "LOCAL": LOCAL,
         "FLAGS": FLAGS,
@@ -342,21 +405,27 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
         scope[f"default_{parameter.name}"] = parameter.default
         defaults.append(f"{parameter.name}=default_{parameter.name}")
     given = "".join(f"{p.name}, " for p in parameters)
-    safe = name if name.isidentifier() else "function"
+    safe = name if name.isidentifier() and not keyword.iskeyword(name) else "function"
     if declared.variadic:
         signature = ", ".join([f"*{inputs[0]}", *defaults, "out=None", "name=None", "**kwargs"])
         source = _SLOW_TEMPLATE.format(name=safe, signature=signature, inputs=f"tuple({inputs[0]})", given=given)
     else:
         signature = ", ".join([*[f"{i}=None" for i in inputs], *defaults, "out=None", "name=None", "**kwargs"])
         together = "".join(f"{i}, " for i in inputs)
-        known = inputs[: declared.required_inputs]
-        plain = not (declared.random or declared.training or declared.effects) and known
-        if plain and len(known) == len(inputs):
+        if _repeatable(declared) and declared.required_inputs:
             scope["array_class"] = _handle._class
-            inside = " and ".join(f"{i}.__class__ is array_class and {i}._trace is trace" for i in inputs)
-            key = ", ".join([*[f"{i}._node" for i in inputs], *[p.name for p in parameters]])
+            required = inputs[: declared.required_inputs]
+            optional = inputs[declared.required_inputs :]
+            known = "{0}.__class__ is array_class and {0}._trace is trace"
+            inside = [known.format(i) for i in required] + [f"({i} is None or {known.format(i)})" for i in optional]
+            nodes = [f"{i}._node" for i in required] + [f"None if {i} is None else {i}._node" for i in optional]
             source = _TEMPLATE.format(
-                name=safe, signature=signature, inside=inside, key=key, inputs=together, given=given
+                name=safe,
+                signature=signature,
+                inside=" and ".join(inside),
+                key=", ".join([*nodes, *[_key_source(p) for p in parameters]]),
+                inputs=together,
+                given=given,
             )
         else:
             source = _SLOW_TEMPLATE.format(name=safe, signature=signature, inputs=f"({together})", given=given)

@@ -8,15 +8,19 @@ import numpy as np
 
 from ..context import CPU, Context, as_context
 from ..dtypes import as_dtype
-from ..errors import MXNetError
+from ..errors import MXNetError, nearest
 from ..operator import REGISTRY
 from ..operators.structural import full as _full
-from ..trace import LOCAL, ready_trace
+from ..parameters import REQUIRED, Parameter
+from ..trace import ready_trace
 from .array import NDArray, concrete
-from .call import invoke, settled, write
-from .handle import enter, make
+from .call import Numbers, invoke, write
+from .handle import enter, make, settled
+from .values import values_of
 
-__all__ = ["arange", "array", "empty", "eye", "from_numpy", "full", "linspace", "ones", "zeros"]
+__all__ = ["arange", "array", "concatenate", "empty", "eye", "from_numpy", "full", "linspace", "moveaxis", "ones", "zeros"]
+
+_SHAPE = Parameter("shape", "Shape", REQUIRED)
 
 
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
@@ -33,20 +37,25 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
         return moved.astype(target) if moved is source_array else moved.astype(target, copy=False)
     target = as_dtype(dtype)
     context = as_context(ctx)
-    try:
-        values = np.array(source_array)
-        if values.dtype.kind not in "biuf":
-            values = np.array(source_array, dtype=target)
-    except (TypeError, ValueError):
-        raise TypeError("source_array must be array like object") from None
-    with np.errstate(all="ignore"):
-        return concrete(np.ascontiguousarray(values.astype(target)).reshape(values.shape), context)
+    return concrete(values_of(source_array, target), context)
 
 
-def _filled(shape: Any, value: Any, ctx: Context | None, dtype: Any, out: Any = None) -> NDArray:
-    extents = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple([int(extent) for extent in shape])
-    if any(extent < 0 for extent in extents):
-        raise MXNetError(f"Shape cannot contain negative values: {extents}")
+def _filled(
+    name: str, shape: Any, value: Any, ctx: Context | None, dtype: Any, options: dict[str, Any] | None = None
+) -> NDArray:
+    """Return an array filled with a number; ``options`` are the keywords that the function passed on."""
+    options = options or {}
+    out = options.pop("out", None)
+    for unknown in options:
+        if unknown != "name":
+            known = ["shape", "ctx", "dtype", "out"]
+            raise MXNetError(
+                f"Cannot find argument '{unknown}', Possible Arguments: {', '.join(known)}, in operator "
+                f'{name}(name=""){nearest(unknown, known)}'
+            )
+    extents: tuple[int, ...] = _SHAPE.accept(shape, name)
+    if any([extent < 0 for extent in extents]):
+        raise MXNetError(f"Shape cannot contain negative values: {extents}, in operator {name}")
     trace = ready_trace()
     if isinstance(out, NDArray) and dtype is None:
         dtype = out._dtype
@@ -64,23 +73,30 @@ def _dense(stype: Any) -> None:
 def zeros(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any = None, **kwargs: Any) -> NDArray:
     """Return an array of zeros."""
     _dense(stype)
-    return _filled(shape, 0, ctx, dtype, kwargs.get("out"))
+    return _filled("_zeros", shape, 0, ctx, dtype, kwargs)
 
 
 def ones(shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
     """Return an array of ones."""
-    return _filled(shape, 1, ctx, dtype, kwargs.get("out"))
+    return _filled("_ones", shape, 1, ctx, dtype, kwargs)
 
 
-def full(shape: Any, val: Any, ctx: Context | None = None, dtype: Any = None, out: Any = None) -> NDArray:
-    """Return an array filled with a number."""
-    return _filled(shape, val, ctx, dtype, out)
+def full(shape: Any, val: Any, ctx: Context | None = None, dtype: Any = np.float32, out: Any = None) -> NDArray:
+    """Return an array filled with a number, or with an array that broadcasts to the shape.
+
+    With ``out`` the array is written there and ``dtype`` is that of ``out``.
+    """
+    if isinstance(val, Numbers):
+        return _filled("_full", shape, val, ctx, dtype if out is None else None, {"out": out})
+    target = _filled("_full", shape, 0, ctx, dtype) if out is None else out
+    target[:] = val
+    return target  # type: ignore[no-any-return]
 
 
 def empty(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any = None) -> NDArray:
     """Return an array whose values are to be overwritten; here they are zeros."""
     _dense(stype)
-    return _filled(shape, 0, ctx, dtype)
+    return _filled("_zeros", shape, 0, ctx, dtype)
 
 
 def arange(
@@ -93,8 +109,7 @@ def arange(
     dtype: Any = np.float32,
 ) -> NDArray:
     """Return evenly spaced numbers from ``start`` (0 if only one bound is given) up to but without ``stop``."""
-    first, last = (0, start) if stop is None else (start, stop)
-    given = {"start": first, "stop": last, "step": step, "repeat": repeat, "dtype": dtype}
+    given = {"start": start, "stop": stop, "step": step, "repeat": repeat, "dtype": dtype}
     return _counted("_arange", given, ctx)
 
 
@@ -111,59 +126,84 @@ def linspace(
     return _counted("_linspace", given, ctx)
 
 
-def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:  # noqa: N803 - MXNet's names
+def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
     """Return a matrix with ones on a diagonal and zeros elsewhere."""
-    return _counted("_eye", {"N": N, "M": M, "k": k, "dtype": dtype or "float32"}, ctx, kwargs.get("out"))
+    return _counted("_eye", {"N": N, "M": M, "k": k, "dtype": dtype or "float32"}, ctx, kwargs)
 
 
-def _counted(name: str, given: dict[str, Any], ctx: Context | None, out: Any = None) -> NDArray:
+def _counted(
+    name: str, given: dict[str, Any], ctx: Context | None, options: dict[str, Any] | None = None
+) -> NDArray:
     declared = REGISTRY[name]
-    names = [parameter.name for parameter in declared.parameters]
-    values = tuple([given.get(n, p.default) for n, p in zip(names, declared.parameters, strict=True)])
-    return invoke(declared, (), values, out, {"ctx": as_context(ctx)})  # type: ignore[no-any-return]
+    options = options or {}
+    out = options.pop("out", None)
+    values = tuple([given.get(parameter.name, parameter.default) for parameter in declared.parameters])
+    return invoke(declared, (), values, out, {**options, "ctx": as_context(ctx)})  # type: ignore[no-any-return]
 
 
 def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: Any = NDArray) -> NDArray:
     """Return an array of a NumPy array's values and dtype.
 
-    With ``zero_copy`` the memory is shared until either side changes: the NumPy array becomes read-only, and a change
-    of the result gives it memory of its own.
+    With ``zero_copy`` no memory is copied. The NumPy array becomes read-only, as in MXNet, because what is computed
+    later still reads it.
+
+    Compatibility
+    -------------
+    A change of the result gives it memory of its own; in MXNet it shows in the NumPy array. Memory that both sides
+    write to is shared by DLPack: ``nd.from_dlpack(a)``.
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy takes a NumPy array, not {type(ndarray)}")
-    as_dtype(ndarray.dtype)
+    try:
+        native = as_dtype(ndarray.dtype)
+    except KeyError:
+        raise ValueError(f"{ndarray.dtype} is not supported.") from None
     if not zero_copy:
-        return concrete(np.array(ndarray, order="C"), CPU)
+        return concrete(np.array(ndarray, native, order="C"), CPU)
     if not ndarray.flags["C_CONTIGUOUS"]:
         raise ValueError("Only c-contiguous arrays are supported for zero-copy")
+    if ndarray.dtype != native:
+        raise ValueError(f"zero-copy needs the byte order of this machine, not {ndarray.dtype.str}")
     ndarray.flags["WRITEABLE"] = False
-    return concrete(ndarray, CPU)
+    return concrete(ndarray.view(np.ndarray), CPU)
 
 
 def moveaxis(tensor: NDArray, source: Any, destination: Any) -> NDArray:
     """Return the array with axes moved to other places."""
-    axes = [source] if isinstance(source, int) else list(source)
-    places = [destination] if isinstance(destination, int) else list(destination)
+    ndim = tensor.ndim
+    axes = _real_axes(source, ndim, "Source")
+    places = _real_axes(destination, ndim, "Destination")
     if len(axes) != len(places):
         raise ValueError("`source` and `destination` arguments must have the same number of elements")
-    ndim = tensor.ndim
-    for axis in (*axes, *places):
-        if not -ndim <= axis < ndim:
-            raise ValueError(f"axis {axis} is out of range for an array with {ndim} axes")
-    axes, places = [a % ndim for a in axes], [p % ndim for p in places]
     order = [axis for axis in range(ndim) if axis not in axes]
     for place, axis in sorted(zip(places, axes, strict=True)):
         order.insert(place, axis)
     return tensor.transpose(tuple(order))
 
 
+def _real_axes(given: Any, ndim: int, what: str) -> list[int]:
+    axes = [given] if isinstance(given, (int, np.integer)) else list(given)
+    for axis in axes:
+        if not -ndim <= axis < ndim:
+            raise ValueError(f"{what} should verify 0 <= {what.lower()} < tensor.ndim ({ndim}). Got {axis}")
+    real = [int(axis) % ndim for axis in axes]
+    if len(set(real)) != len(real):
+        raise ValueError("repeated axis")
+    return real
+
+
 def concatenate(arrays: Any, axis: int = 0, always_copy: bool = True) -> NDArray:
-    """Return arrays joined along an existing axis."""
-    arrays = list(arrays)
-    if not arrays:
-        raise ValueError("concatenate needs at least one array")
+    """Return arrays joined along an existing axis.
+
+    ``always_copy`` false returns a single array itself.
+    """
+    if not isinstance(arrays, (list, tuple)) or not arrays:
+        raise AssertionError(f"concatenate takes a list of at least one NDArray, not {arrays!r}")
+    for item in arrays:
+        if not isinstance(item, NDArray):
+            raise AssertionError(f"concatenate takes a list of NDArrays, but it holds {type(item)}")
     if len(arrays) == 1 and not always_copy:
         return arrays[0]  # type: ignore[no-any-return]
-    trace = LOCAL.trace
+    trace = ready_trace()
     nodes = [enter(item, trace) for item in arrays]
     return make(settled(REGISTRY["Concat"](*nodes, dim=axis)), trace)  # type: ignore[no-any-return]

@@ -19,7 +19,7 @@ from ..dtypes import DType
 from ..node import Node, Shape
 from ..operator import Array, Operator
 from ..operators.regions import assign_flat, view_flat
-from ..operators.structural import VARIABLE, detach, leaf, overwritten, variable
+from ..operators.structural import VARIABLE, detach, leaf, moved, overwritten, variable
 from ..settings import active
 from ..state import FLAGS, RECORDING
 from ..streams import next_counter
@@ -249,11 +249,14 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
     """
     recording = FLAGS.get() & RECORDING
     root = handle._root
+    context = handle.context
+    if node.context is not context:
+        node = moved(node, context)
     if root is not None:
         start, shape, linked = _region_of(handle)
         changed = assign_flat(enter(root, trace), node, start)
         rebind(root, changed if recording else detach(changed), trace)
-        if node.marked and not linked:
+        if recording and not linked:
             handle._region = (start, shape, True)
         if handle._variable is None:
             # it has been told to look again, and will find what was written
@@ -372,6 +375,9 @@ def apply(declared: Operator, inputs: tuple[Handle | None, ...], attributes: tup
     if declared.random:
         nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (_counter(trace),)
     result = declared.apply(nodes, attributes)
+    if isinstance(result, tuple) and FLAGS.get() & RECORDING:
+        for node in result:
+            trace.siblings[node] = result
     if declared.effects is not None:
         _take_effect(declared, inputs, nodes, result, attributes, trace)
     return result
@@ -403,5 +409,7 @@ def _take_effect(
 
 
 def settled(node: Node) -> Node:
-    """Return the node as the recording flag wants it: marked only if recording is on."""
-    return detach(node) if node.marked and not FLAGS.get() & RECORDING else node
+    """Return the node of a call's result as the recording flag wants it: a record of its own, or unmarked."""
+    if not node.marked:
+        return node
+    return LOCAL.trace.distinct(node) if FLAGS.get() & RECORDING else detach(node)

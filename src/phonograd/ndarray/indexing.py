@@ -11,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from ..context import CPU
 from ..node import Node
-from ..operator import REGISTRY
 from ..operators.broadcasting import broadcast
 from ..operators.points import assign_points, take_points
 from ..operators.primitives import cast, reshape_to, slice_step
 from ..operators.regions import assign_step
+from ..state import is_recording
 from ..trace import Trace, ready_trace
-from .call import Numbers, settled
-from .handle import Handle, enter, known, make, make_concrete, make_view, rebind
+from .call import Numbers
+from .handle import Handle, SharedMemory, enter, known, make, make_concrete, make_view, rebind, settled
 from .keys import Advanced, Selection, is_contiguous, parse, value_shape
+from .values import values_of
 
 __all__ = ["get", "is_contiguous", "set_"]
 
@@ -46,6 +48,8 @@ def get(self: Any, key: Any) -> Any:
     if value is not None:
         steps = zip(selection.begin, selection.end, selection.step, strict=True)
         region = value[tuple([slice(b, e if e >= 0 else None, s) for b, e, s in steps])]
+        # memory that others write to must not be looked at later
+        region = np.array(region) if type(value) is SharedMemory else region
         return make_concrete(region.reshape(selection.shape), self.context)
     trace = ready_trace()
     node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
@@ -59,7 +63,7 @@ def _index_nodes(selection: Advanced, trace: Trace) -> tuple[Node, ...]:
             node = enter(index, trace)
             nodes.append(reshape_to(node, node.shape or (1,)))
         else:
-            nodes.append(trace.bind(index, REGISTRY["_absent"]().context))
+            nodes.append(trace.bind(index, CPU))
     return tuple(nodes)
 
 
@@ -68,11 +72,11 @@ def set_(self: Any, key: Any, value: Any) -> None:
     if self._readonly:
         raise ValueError("Cannot assign to readonly NDArray")
     selection = parse(key, self.shape, _is_array)
-    if 0 in selection.target:
+    if 0 in selection.target or _is_there(self, selection, value):
         return
     trace = ready_trace()
     base = enter(self, trace)
-    node = _value_node(value, base, selection, trace)
+    node = _value_node(self, value, base, selection, trace)
     if isinstance(selection, Advanced):
         region = slice_step(base, selection.begin, selection.end, selection.step)
         picked = reshape_to(region, selection.expanded)
@@ -81,7 +85,19 @@ def set_(self: Any, key: Any, value: Any) -> None:
     rebind(self, settled(assign_step(base, node, selection.begin, selection.end, selection.step)), trace)
 
 
-def _value_node(value: Any, base: Node, selection: Selection, trace: Trace) -> Node:
+def _is_there(array: Any, selection: Selection, value: Any) -> bool:
+    """Return whether the value is a view of the very part it is assigned to: what ``x[0] += 1`` ends with."""
+    if not isinstance(value, Handle) or isinstance(selection, Advanced) or selection.offset is None:
+        return False
+    root, start, linked = array, selection.offset, value._region is not None and value._region[2]
+    if array._root is not None:
+        root, start, linked = array._root, start + array._region[0], linked and array._region[2]
+    if value._root is not root or value._region[:2] != (start, selection.shape):
+        return False
+    return linked or not is_recording()
+
+
+def _value_node(owner: Any, value: Any, base: Node, selection: Selection, trace: Trace) -> Node:
     """Return an assigned value as a node of the array's dtype that broadcasts to the selected region."""
     if isinstance(value, Handle):
         node = cast(enter(value, trace), base.dtype)
@@ -92,10 +108,9 @@ def _value_node(value: Any, base: Node, selection: Selection, trace: Trace) -> N
         number = trace.bind_scalar(value, base.dtype, base.kind, base.context)
         return broadcast(number, (1,) * len(selection.target))
     try:
-        array = np.array(value)
-        array = array.astype(base.dtype) if array.dtype.kind in "biuf" else np.array(value, dtype=base.dtype)
-    except (TypeError, ValueError):
+        array = values_of(value, base.dtype)
+    except TypeError:
         raise TypeError(
-            f"NDArray does not support assignment with non-array-like object {value} of type {type(value)}"
+            f"{type(owner)} does not support assignment with non-array-like object {value} of type {type(value)}"
         ) from None
     return reshape_to(trace.bind(array, base.context), value_shape(selection, array.shape))

@@ -13,9 +13,9 @@ import numpy as np
 
 from ..errors import MXNetError, format_shape
 from ..node import Node
-from ..operator import Array, Operator, composite, operator, register, single
+from ..operator import Array, Operator, composite, operator, declare, single
 from .broadcasting import broadcast_shapes, same_dtype, sum_to
-from .comparison import greater_equal, lesser_equal
+from .comparison import greater, greater_equal, lesser, lesser_equal
 
 __all__ = ["add", "add_n", "divide", "maximum", "minimum", "mod", "multiply", "power", "subtract"]
 
@@ -48,7 +48,7 @@ def _binary(
     def infer(lhs: Node, rhs: Node) -> Any:
         return broadcast_shapes(lhs.shape, rhs.shape), same_dtype(lhs, rhs)
 
-    return register(
+    return declare(
         Operator(
             reference,
             name=name,
@@ -169,7 +169,7 @@ maximum = _binary(
     "maximum",
     _maximum,
     lambda g, y, a, b: g * greater_equal(a, b),
-    lambda g, y, a, b: g * (1 - greater_equal(a, b)),
+    lambda g, y, a, b: g * lesser(a, b),
     numpy=np.maximum,
 )
 minimum = _binary(
@@ -177,7 +177,7 @@ minimum = _binary(
     "minimum",
     _minimum,
     lambda g, y, a, b: g * lesser_equal(a, b),
-    lambda g, y, a, b: g * (1 - lesser_equal(a, b)),
+    lambda g, y, a, b: g * greater(a, b),
     numpy=np.minimum,
 )
 hypot = _binary(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..operator import Array, Operator, nothing, register
+from ..operator import Array, Operator, nothing, declare
 from .broadcasting import broadcast_shapes, same_dtype
 
 __all__ = ["equal", "greater", "greater_equal", "lesser", "lesser_equal", "logical_not", "not_equal"]
@@ -21,7 +21,7 @@ def _comparison(word: str, ufunc: Any, sentence: str) -> Operator:
         return np.asarray(ufunc(lhs, rhs)).astype(lhs.dtype)
 
     reference.__doc__ = f"Return 1 where {sentence}, else 0, with broadcasting."
-    return register(
+    return declare(
         Operator(
             reference,
             name=f"broadcast_{word}",
@@ -49,4 +49,4 @@ def _logical_not(data: Array) -> Array:
     return np.logical_not(data).astype(data.dtype)
 
 
-logical_not = register(Operator(_logical_not, name="logical_not", gradient=nothing, numpy=np.logical_not))
+logical_not = declare(Operator(_logical_not, name="logical_not", gradient=nothing, numpy=np.logical_not))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..node import Node
-from ..operator import Array, Operator, nothing, register
+from ..operator import Array, Operator, nothing, declare
 from .comparison import greater
 
 __all__ = ["unary"]
@@ -41,7 +41,7 @@ def unary(
         return np.asarray(function(data.astype(np.float64))).astype(data.dtype)
 
     reference.__doc__ = f"Return {sentence}, element by element."
-    return register(Operator(reference, name=name, aliases=aliases, gradient=rule, method=True, numpy=numpy, cost=cost))
+    return declare(Operator(reference, name=name, aliases=aliases, gradient=rule, method=True, numpy=numpy, cost=cost))
 
 
 def _round_half_away(x: Array) -> Array:
@@ -50,6 +50,11 @@ def _round_half_away(x: Array) -> Array:
 
 def _round_half_down(x: Array) -> Array:
     return np.asarray(np.ceil(x - x.dtype.type(0.5)))
+
+
+def _sign(x: Array) -> Array:
+    # unlike NumPy's, zero for what is not a number
+    return np.subtract(x > 0, x < 0, dtype=np.int8)
 
 
 def _sigmoid(x: Array) -> Array:
@@ -61,7 +66,7 @@ def _sigmoid(x: Array) -> Array:
 identity = unary("identity", lambda x: x, lambda g, y, x: g, "the array", aliases=("_copy",), exact=True)
 negative = unary("negative", np.negative, lambda g, y, x: -g, "the negative", numpy=np.negative, exact=True)
 abs_: Operator = unary("abs", np.abs, lambda g, y, x: g * sign(x), "the absolute value", numpy=np.absolute, exact=True)
-sign: Operator = unary("sign", np.sign, nothing, "the sign: -1, 0 or 1", numpy=np.sign, exact=True)
+sign: Operator = unary("sign", _sign, nothing, "the sign: -1, 0 or 1", numpy=np.sign, exact=True)
 ceil = unary("ceil", np.ceil, nothing, "the smallest whole number not below", numpy=np.ceil, exact=True)
 floor = unary("floor", np.floor, nothing, "the largest whole number not above", numpy=np.floor, exact=True)
 trunc = unary("trunc", np.trunc, nothing, "the whole number towards zero", numpy=np.trunc, exact=True)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..dtypes import INT64, UINT8, is_floating
+from ..dtypes import FLOAT32, INT64, UINT8, is_floating
 from ..errors import MXNetError, format_shape
 from ..node import Node
 from ..operator import Array, Spec, composite, nothing, operator, single
@@ -15,7 +15,7 @@ from .comparison import equal, lesser, not_equal
 from .elementary import abs_
 from .structural import constant
 
-__all__ = ["allclose", "isfinite", "isinf", "isnan"]
+__all__ = ["all_finite", "allclose", "isfinite", "isinf", "isnan"]
 
 
 @composite(name="_contrib_isnan")
@@ -73,3 +73,25 @@ def _(data: Node, *, axis: int | None) -> Spec:
     if axis not in (-2, -1, 0, 1):
         raise MXNetError(f"_contrib_getnnz: a matrix has no axis {axis}")
     return (data.shape[1 - axis % 2],), INT64
+
+
+@operator(gradient=nothing)
+def all_finite(data: Array, *, init_output: bool = True) -> Array:
+    """Return 1 if all elements are finite, else 0, as one float32; ``init_output`` is accepted and means nothing here."""
+    return np.asarray([np.isfinite(data).all()], np.float32)
+
+
+@all_finite.infer
+def _(data: Node) -> Spec:
+    return (1,), FLOAT32
+
+
+@operator(gradient=nothing)
+def multi_all_finite(*data: Array, num_arrays: int = 1, init_output: bool = True) -> Array:
+    """Return 1 if all elements of all arrays are finite, else 0, as one float32."""
+    return np.asarray([all([np.isfinite(array).all() for array in data])], np.float32)
+
+
+@multi_all_finite.infer
+def _(*data: Node) -> Spec:
+    return (1,), FLOAT32

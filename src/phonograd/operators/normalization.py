@@ -114,7 +114,9 @@ def _batch_norm(
         mean, variance = _batch_moments(data, channel)
         unused += [moving_mean, moving_var]
     else:
-        mean, variance = reshape_to(moving_mean, beside), reshape_to(moving_var, beside)
+        # the moving statistics are constants to the gradient, whoever marked them
+        mean = reshape_to(without_gradient(moving_mean), beside)
+        variance = reshape_to(without_gradient(moving_var), beside)
     factor = single(rsqrt(variance + eps))
     if not fix_gamma:
         factor = factor * reshape_to(gamma, beside)

@@ -23,7 +23,7 @@ import numpy as np
 from ..dtypes import DType, is_floating
 from ..errors import MXNetError, format_shape
 from ..node import Node, Shape
-from ..operator import Array, Operator, Spec, composite, nothing, operator, register, single
+from ..operator import Array, Operator, Spec, composite, nothing, operator, declare, single
 from ..philox import exponential, integers, normal, uniform
 from ..variates import categories, gamma, log_uniform_sample, permutation, poisson
 from .elementary import log
@@ -53,7 +53,7 @@ def _standard(name: str, function: Callable[..., Array], sentence: str) -> Opera
         return shape, dtype
 
     reference.__doc__ = f"Return {sentence}."
-    return register(Operator(reference, name=name, infer=infer, gradient=nothing, cost=20))
+    return declare(Operator(reference, name=name, infer=infer, gradient=nothing, cost=20))
 
 
 _uniform01 = _standard("_uniform01", uniform, "numbers uniform in [0, 1)")

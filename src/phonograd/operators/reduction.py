@@ -16,7 +16,7 @@ import numpy as np
 from ..dtypes import DType
 from ..errors import MXNetError, format_shape
 from ..node import Node, Shape
-from ..operator import Array, Operator, Spec, composite, nothing, operator, register, single
+from ..operator import Array, Operator, Spec, composite, nothing, operator, declare, single
 from ..parameters import Axis
 from ..shapes import real_axes, real_axis, reduction_axes, with_ones, without
 from .broadcasting import sum_to
@@ -54,7 +54,7 @@ def _extremum(name: str, function: Any, word: str) -> Operator:
         return select(equal(data, out), out_grad, 0)
 
     reference.__doc__ = f"Return the {word} along axes, which are kept with size one; NaN wins."
-    return register(Operator(reference, name=name, infer=infer, gradient=gradient, cost=_elements))
+    return declare(Operator(reference, name=name, infer=infer, gradient=gradient, cost=_elements))
 
 
 def _elements(node: Node) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import MXNetError
 from ..node import Node
-from ..operator import Array, Operator, Spec, nothing, operator, register, single
+from ..operator import Array, Operator, Spec, nothing, operator, declare, single
 from . import special_functions
 from .comparison import greater, lesser
 from .elementary import exp, sign
@@ -35,7 +35,7 @@ def _function(name: str, function: Callable[[Array], Array], rule: Callable[...,
         return function(data.astype(np.float64)).astype(data.dtype)
 
     reference.__doc__ = f"Return {sentence}, element by element."
-    return register(Operator(reference, name=name, gradient=rule, cost=20.0))
+    return declare(Operator(reference, name=name, gradient=rule, cost=20.0))
 
 
 erf = _function(

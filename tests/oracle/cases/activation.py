@@ -24,7 +24,7 @@ for name in ("relu", "sigmoid", "softsign"):
 
 for kind in ("leaky", "elu", "selu", "gelu"):
     family.call("nd.LeakyReLU", normal(3, 4, scale=2), act_type=kind)
-    double = "single" if kind in ("selu", "gelu") else "elementwise"
+    double = "elementwise" if kind == "elu" else "single"
     family.call("nd.LeakyReLU", normal(5, dtype="float64", scale=2), act_type=kind, tolerance=double)
     family.call("nd.LeakyReLU", normal(5, dtype="float16", scale=2), act_type=kind)
     family.call("nd.LeakyReLU", values(SPECIAL), act_type=kind, tag="special")
@@ -36,7 +36,9 @@ family.call("nd.LeakyReLU", normal(3, 4))
 family.call("nd.LeakyReLU", normal(2, 3), normal(3), act_type="prelu", tolerance="sum")
 family.call("nd.LeakyReLU", normal(2, 3, 2, 2), normal(3), act_type="prelu", tolerance="sum")
 family.call("nd.LeakyReLU", normal(2, 3, 4), normal(1), act_type="prelu", tolerance="sum")
-family.call("nd.LeakyReLU", normal(2, 3, dtype="float64"), normal(3, dtype="float64"), act_type="prelu", tolerance="sum")
+family.call(
+    "nd.LeakyReLU", normal(2, 3, dtype="float64"), normal(3, dtype="float64"), act_type="prelu", tolerance="single"
+)
 # In predict mode the second output of rrelu, its mask, is left unset.
 family.expression("nd.LeakyReLU(x, act_type='rrelu')[0]", normal(3, 4))
 family.expression("nd.LeakyReLU(x, act_type='rrelu', lower_bound=0.2, upper_bound=0.4)[0]", normal(3, 4))
@@ -54,6 +56,7 @@ family.call("nd.Dropout", normal(3, 4), p=1.0, train=True, tolerance="exact")
 family.call("nd.Dropout", normal(3, 4), p=1.5)
 family.call("nd.Dropout", normal(3, 4), mode="zzz")
 family.expression("nd.Dropout(x, p=0.5, mode='always').shape", normal(3, 4), grad=False)
-family.expression("((nd.Dropout(nd.ones((100,)), p=0.5) == 0) + (nd.Dropout(nd.ones((100,)), p=0.5) == 2)).sum()", train=True)
 family.expression("set(nd.Dropout(nd.ones((1000,)), p=0.5).asnumpy().tolist()) == {0.0, 2.0}", train=True)
-family.expression("set(nd.Dropout(nd.ones((500, 2)), p=0.5, axes=(1,)).sum(axis=1).asnumpy().tolist()) == {0.0, 4.0}", train=True)
+family.expression(
+    "set(nd.Dropout(nd.ones((500, 2)), p=0.5, axes=(1,)).sum(axis=1).asnumpy().tolist()) == {0.0, 4.0}", train=True
+)

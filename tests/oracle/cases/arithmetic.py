@@ -148,9 +148,7 @@ family.call("nd.add_n", normal(2, 3), normal(3))
 family.expression("nd.add_n(x, x, y)", normal(2, 3), normal(2, 3))
 
 family.call("nd.amp_multicast", normal(2, 3), normal(2, dtype="float16"), num_outputs=2)
-family.call(
-    "nd.amp_multicast", normal(2, 3), normal(2, dtype="float16"), num_outputs=2, cast_narrow=True
-)
+family.call("nd.amp_multicast", normal(2, 3), normal(2, dtype="float16"), num_outputs=2, cast_narrow=True)
 family.call("nd.amp_multicast", normal(2, 3), normal(3), num_outputs=2)
 family.call("nd.amp_multicast", normal(2, dtype="float16"), normal(3, dtype="float16"), num_outputs=2)
 family.expression("sum([x, x * 2, x * 3])", normal(2, 3))

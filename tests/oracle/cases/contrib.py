@@ -21,7 +21,11 @@ for function, operands in (
 for heads in (1, 2):
     family.call("nd.contrib.interleaved_matmul_selfatt_qk", normal(3, 1, 12), heads=heads, tolerance="product")
     family.call(
-        "nd.contrib.interleaved_matmul_selfatt_valatt", normal(3, 1, 12), normal(heads, 3, 3), heads=heads, tolerance="product"
+        "nd.contrib.interleaved_matmul_selfatt_valatt",
+        normal(3, 1, 12),
+        normal(heads, 3, 3),
+        heads=heads,
+        tolerance="product",
     )
 family.call("nd.contrib.interleaved_matmul_selfatt_qk", normal(3, 1, 10), heads=1)
 family.call("nd.contrib.interleaved_matmul_selfatt_qk", normal(3, 6), heads=1)
@@ -48,9 +52,13 @@ family.call("nd.contrib.index_array", normal(2, 3))
 family.call("nd.contrib.index_array", normal(2, 3, 2), axes=(1, 0))
 
 for mask in ([1.0, 0, 1, 1], [0.0, 0, 1, 0], [1.0, 1, 1, 1], [2.0, -1, 0, 0.5]):
-    family.call("nd.contrib.boolean_mask", normal(4, 2), values(mask), tag="".join(f"{m:g}" for m in mask), tolerance="exact")
+    family.call(
+        "nd.contrib.boolean_mask", normal(4, 2), values(mask), tag="".join(f"{m:g}" for m in mask), tolerance="exact"
+    )
 family.call("nd.contrib.boolean_mask", normal(4), values([1, 0, 1, 0], "int32"), tolerance="exact")
-family.call("nd.contrib.boolean_mask", normal(4, 2, 2, dtype="float64"), values([1, 0, 1, 0], "uint8"), tolerance="exact")
+family.call(
+    "nd.contrib.boolean_mask", normal(4, 2, 2, dtype="float64"), values([1, 0, 1, 0], "uint8"), tolerance="exact"
+)
 family.call("nd.contrib.boolean_mask", integers(4, 2, dtype="int32"), values([1.0, 0, 1, 0]), tolerance="exact")
 family.call("nd.contrib.boolean_mask", normal(4, 2), values([0.0, 0, 0, 0]), tag="none")
 family.call("nd.contrib.boolean_mask", normal(4, 2), values([1.0, 0, 1]))
@@ -82,18 +90,21 @@ family.call("nd.contrib.allclose", values([1.0, 2.0]), values([1.0, 2.1]), grad=
 family.expression("nd.contrib.foreach(lambda d, s: (d + s, d * s), x, y)", normal(3, 2), normal(2))
 family.expression(
     "nd.contrib.foreach(lambda d, s: ([d[0] * s[0], d[1] + s[1]], [s[0] + d[0], s[1]]), [x, y], [z, w])",
-    normal(3, 2), normal(3, 2), normal(2), normal(2),
+    normal(3, 2),
+    normal(3, 2),
+    normal(2),
+    normal(2),
 )
 family.expression("nd.contrib.foreach(lambda d, s: (s, s * 2), x, [])", normal(3, 2))
 family.expression(
     "nd.contrib.while_loop(lambda i, s: i < 3, lambda i, s: (s * i, [i + 1, s + x]), [y, z], max_iterations=3)",
-    normal(2), values([0.0]), normal(2),
+    normal(2),
+    values([0.0]),
+    normal(2),
 )
 family.expression(
     "nd.contrib.while_loop(lambda i: i < 0, lambda i: (i, i + 1), [x], max_iterations=3)", values([0.0]), tag="none"
 )
 family.expression("nd.contrib.while_loop(lambda i: i < 3, lambda i: (i, i + 1), [x])", values([0.0]))
 for condition in ("<", ">"):
-    family.expression(
-        f"nd.contrib.cond(x.sum() {condition} 1e9, lambda: x * y, lambda: x - y)", normal(2), normal(2)
-    )
+    family.expression(f"nd.contrib.cond(x.sum() {condition} 1e9, lambda: x * y, lambda: x - y)", normal(2), normal(2))

@@ -40,13 +40,19 @@ for groups, channels, filters in ((2, 4, 4), (4, 4, 4), (3, 3, 6), (2, 2, 6)):
         operands = normal(2, channels, *space), normal(filters, channels // groups, *kernel), normal(filters)
         family.call("nd.Convolution", *operands, kernel=kernel, num_filter=filters, num_group=groups, **options)
 family.call("nd.Convolution", normal(1, 16, 4, 4), normal(16, 16, 3, 3), kernel=(3, 3), num_filter=16, no_bias=True)
-family.call("nd.Convolution", normal(1, 2, 5, 5), normal(3, 2, 3, 3), normal(3), kernel=(3, 3), num_filter=3, layout="NCHW")
-family.call("nd.Convolution", normal(1, 5, 5, 2), normal(3, 3, 3, 2), normal(3), kernel=(3, 3), num_filter=3, layout="NHWC")
+family.call(
+    "nd.Convolution", normal(1, 2, 5, 5), normal(3, 2, 3, 3), normal(3), kernel=(3, 3), num_filter=3, layout="NCHW"
+)
+family.call(
+    "nd.Convolution", normal(1, 5, 5, 2), normal(3, 3, 3, 2), normal(3), kernel=(3, 3), num_filter=3, layout="NHWC"
+)
 family.call("nd.Convolution", normal(1, 2, 5), normal(3, 2, 3), normal(3), kernel=(3,), num_filter=3, layout="NCW")
 family.call("nd.Convolution", normal(1, 2, 5, 5), normal(3, 2, 3, 3), normal(3), kernel=(3, 3), num_filter=4)
 family.call("nd.Convolution", normal(1, 2, 5, 5), normal(3, 3, 3, 3), normal(3), kernel=(3, 3), num_filter=3)
 family.call("nd.Convolution", normal(1, 2, 2, 2), normal(3, 2, 3, 3), normal(3), kernel=(3, 3), num_filter=3)
-family.call("nd.Convolution", normal(1, 3, 5, 5), normal(3, 1, 3, 3), normal(3), kernel=(3, 3), num_filter=3, num_group=2)
+family.call(
+    "nd.Convolution", normal(1, 3, 5, 5), normal(3, 1, 3, 3), normal(3), kernel=(3, 3), num_filter=3, num_group=2
+)
 family.call("nd.Convolution", normal(1, 2, 5, 5), normal(3, 2, 3, 3), normal(3), kernel=(3,), num_filter=3)
 
 DECONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
@@ -84,11 +90,22 @@ for scale in (1, 2, 3):
     family.call("nd.UpSampling", normal(1, 2, 2, 3), scale=scale, sample_type="nearest", tolerance="sum")
 family.call("nd.UpSampling", normal(1, 2, 2, 3, dtype="float64"), scale=2, sample_type="nearest", tolerance="sum")
 family.call("nd.UpSampling", normal(1, 2, 2, 3, dtype="float16"), scale=2, sample_type="nearest", tolerance="sum")
-family.call("nd.UpSampling", normal(1, 2, 2, 2), normal(1, 1, 4, 4), scale=4, sample_type="nearest", num_args=2, tolerance="sum")
 family.call(
-    "nd.UpSampling", normal(1, 2, 2, 2), normal(1, 2, 4, 4), scale=4, sample_type="nearest", num_args=2, multi_input_mode="sum", tolerance="sum"
+    "nd.UpSampling", normal(1, 2, 2, 2), normal(1, 1, 4, 4), scale=4, sample_type="nearest", num_args=2, tolerance="sum"
 )
-family.call("nd.UpSampling", normal(1, 2, 3, 3), normal(2, 1, 4, 4), scale=2, sample_type="bilinear", num_filter=2, num_args=2)
+family.call(
+    "nd.UpSampling",
+    normal(1, 2, 2, 2),
+    normal(1, 2, 4, 4),
+    scale=4,
+    sample_type="nearest",
+    num_args=2,
+    multi_input_mode="sum",
+    tolerance="sum",
+)
+family.call(
+    "nd.UpSampling", normal(1, 2, 3, 3), normal(2, 1, 4, 4), scale=2, sample_type="bilinear", num_filter=2, num_args=2
+)
 
 for space, kernel, options in (CONVOLUTIONS[4], CONVOLUTIONS[6], CONVOLUTIONS[9]):
     family.call("nd.im2col", normal(2, 2, *space), kernel=kernel, tolerance="sum", **options)

@@ -57,7 +57,13 @@ for maker in ("zeros", "ones"):
 family.expression("nd.empty((2, 3)).shape")
 family.expression("nd.empty(3).shape")
 family.expression("nd.empty((2, 3)).dtype")
-for call in ("nd.full((2, 3), 7)", "nd.full(3, 1.5)", "nd.full((2,), True)", "nd.full((2, 2), float('nan'))", "nd.full((2,), -1, dtype='int64')"):
+for call in (
+    "nd.full((2, 3), 7)",
+    "nd.full(3, 1.5)",
+    "nd.full((2,), True)",
+    "nd.full((2, 2), float('nan'))",
+    "nd.full((2,), -1, dtype='int64')",
+):
     family.expression(call)
 family.statement("nd.full((2, 3), 4, out=x)", normal(2, 3))
 RANGES = [
@@ -104,13 +110,15 @@ family.statement("nd.save(path, x); result = nd.load(path)", normal(2, 3))
 family.statement("nd.save(path, [x, y]); result = nd.load(path)", normal(2, 3), values([1, 2], "int64"))
 family.statement("nd.save(path, {'a': x, 'b': y}); result = sorted(nd.load(path))", normal(2), normal(3))
 family.statement("nd.save(path, {'a': x}); result = nd.load(path)['a']", normal(2))
-family.statement("nd.save(path, {'weight': x, 'b': y}); result = open(path, 'rb').read()", normal(2), values([3], "uint8"))
-family.statement("nd.save(path, [x]); result = open(path, 'rb').read()", values([[1, 2]], "int32"))
+family.statement(
+    "nd.save(path, {'weight': x, 'b': y}); result = Path(path).read_bytes()", normal(2), values([3], "uint8")
+)
+family.statement("nd.save(path, [x]); result = Path(path).read_bytes()", values([[1, 2]], "int32"))
 family.statement("nd.save(path, (x, x))", normal(2))
 family.statement("nd.save(path, {'a': 1})")
 family.statement("nd.load(path)")
-family.statement("open(path, 'wb').write(b'abc'); nd.load(path)")
-family.statement("nd.save(path, [x]); result = nd.load_frombuffer(open(path, 'rb').read())", normal(2))
+family.statement("Path(path).write_bytes(b'abc'); nd.load(path)")
+family.statement("nd.save(path, [x]); result = nd.load_frombuffer(Path(path).read_bytes())", normal(2))
 for dtype in DTYPES:
     family.statement("nd.save(path, [x]); result = nd.load(path)[0]", values([[0, 1]], dtype))
-    family.statement("nd.save(path, [x]); result = open(path, 'rb').read()", values([[0, 1]], dtype), tag="bytes")
+    family.statement("nd.save(path, [x]); result = Path(path).read_bytes()", values([[0, 1]], dtype), tag="bytes")

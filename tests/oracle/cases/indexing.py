@@ -280,7 +280,9 @@ for ascending in (True, False):
     family.call("nd.topk", matrix(), k=0, ret_typ="both", is_ascend=ascending)
     for operator in ("sort", "argsort"):
         family.call(f"nd.{operator}", values(TABLE), axis=1, is_ascend=ascending, tag="ties")
-        family.call(f"nd.{operator}", values([3.0, float("nan"), 1.0, float("inf")]), axis=0, is_ascend=ascending, tag="nan")
+        family.call(
+            f"nd.{operator}", values([3.0, float("nan"), 1.0, float("inf")]), axis=0, is_ascend=ascending, tag="nan"
+        )
 for operator in ("sort", "argsort", "topk"):
     family.call(f"nd.{operator}", matrix())
     family.call(f"nd.{operator}", distinct(2, 3, 4), axis=1)

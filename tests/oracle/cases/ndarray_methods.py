@@ -7,13 +7,45 @@ from ..case import Family, counting, distinct, integers, normal, uniform, values
 family = Family("ndarray_methods")
 
 UNARY = {
-    "abs": (-3, 3), "arccos": (-0.9, 0.9), "arccosh": (1.1, 5), "arcsin": (-0.9, 0.9), "arcsinh": (-3, 3),
-    "arctan": (-3, 3), "arctanh": (-0.9, 0.9), "cbrt": (0.1, 9), "ceil": (-3, 3), "cos": (-3, 3), "cosh": (-3, 3),
-    "degrees": (-3, 3), "exp": (-3, 3), "expm1": (-2, 2), "fix": (-3, 3), "floor": (-3, 3), "log": (0.1, 9),
-    "log10": (0.1, 9), "log1p": (-0.5, 5), "log2": (0.1, 9), "radians": (-99, 99), "rcbrt": (0.1, 9),
-    "reciprocal": (0.2, 3), "relu": (-3, 3), "rint": (-3, 3), "round": (-3, 3), "rsqrt": (0.1, 9), "sigmoid": (-5, 5),
-    "sign": (-3, 3), "sin": (-3, 3), "sinh": (-3, 3), "sqrt": (0.1, 9), "square": (-3, 3), "tan": (-1.3, 1.3),
-    "tanh": (-3, 3), "trunc": (-3, 3), "zeros_like": (-3, 3), "ones_like": (-3, 3), "copy": (-3, 3),
+    "abs": (-3, 3),
+    "arccos": (-0.9, 0.9),
+    "arccosh": (1.1, 5),
+    "arcsin": (-0.9, 0.9),
+    "arcsinh": (-3, 3),
+    "arctan": (-3, 3),
+    "arctanh": (-0.9, 0.9),
+    "cbrt": (0.1, 9),
+    "ceil": (-3, 3),
+    "cos": (-3, 3),
+    "cosh": (-3, 3),
+    "degrees": (-3, 3),
+    "exp": (-3, 3),
+    "expm1": (-2, 2),
+    "fix": (-3, 3),
+    "floor": (-3, 3),
+    "log": (0.1, 9),
+    "log10": (0.1, 9),
+    "log1p": (-0.5, 5),
+    "log2": (0.1, 9),
+    "radians": (-99, 99),
+    "rcbrt": (0.1, 9),
+    "reciprocal": (0.2, 3),
+    "relu": (-3, 3),
+    "rint": (-3, 3),
+    "round": (-3, 3),
+    "rsqrt": (0.1, 9),
+    "sigmoid": (-5, 5),
+    "sign": (-3, 3),
+    "sin": (-3, 3),
+    "sinh": (-3, 3),
+    "sqrt": (0.1, 9),
+    "square": (-3, 3),
+    "tan": (-1.3, 1.3),
+    "tanh": (-3, 3),
+    "trunc": (-3, 3),
+    "zeros_like": (-3, 3),
+    "ones_like": (-3, 3),
+    "copy": (-3, 3),
 }
 for method, (low, high) in UNARY.items():
     family.call(f"method:{method}", uniform(2, 3, low=low, high=high))
@@ -113,16 +145,61 @@ for request in ("write", "add", "null"):
         "    with mx.autograd.record():\n        v = (x * y).sum()\n"
         "    v.backward()\n"
         "result = [x.grad, y.grad]",
-        normal(3), normal(3), tolerance="sum",
+        normal(3),
+        normal(3),
+        tolerance="sum",
     )
-family.statement("x.attach_grad()\n" + RECORD + "    v = x * x\nv.backward(nd.array([1, 2, 3]))\nresult = x.grad", normal(3))
-family.statement("x.attach_grad()\n" + RECORD + "    v = x * 2\n    u = x * x\nmx.autograd.backward([v, u])\nresult = x.grad", normal(3))
-family.statement("x.attach_grad()\n" + RECORD + "    v = x * x\nv.backward(retain_graph=True)\nv.backward()\nresult = x.grad", normal(3))
+family.statement(
+    "x.attach_grad()\n" + RECORD + "    v = x * x\nv.backward(nd.array([1, 2, 3]))\nresult = x.grad", normal(3)
+)
+family.statement(
+    "x.attach_grad()\n" + RECORD + "    v = x * 2\n    u = x * x\nmx.autograd.backward([v, u])\nresult = x.grad",
+    normal(3),
+)
+family.statement(
+    "x.attach_grad()\n" + RECORD + "    v = x * x\nv.backward(retain_graph=True)\nv.backward()\nresult = x.grad",
+    normal(3),
+)
 family.statement("x.attach_grad()\n" + RECORD + "    v = x * x\nv.backward()\nv.backward()", normal(3))
 family.statement("v = x * 2\nv.backward()", normal(3))
 family.statement("x.attach_grad()\n" + RECORD + "    v = nd.sin(x)\nresult = mx.autograd.grad(v, x)", normal(3))
 family.statement(
-    "x.attach_grad()\n" + RECORD + "    v = nd.sin(x)\n    u = mx.autograd.grad(v, x, create_graph=True, retain_graph=True)[0]\nu.backward()\nresult = x.grad",
+    "x.attach_grad()\n"
+    + RECORD
+    + "    v = nd.sin(x)\n    u = mx.autograd.grad(v, x, create_graph=True, retain_graph=True)[0]\n"
+    + "u.backward()\nresult = x.grad",
     normal(3),
 )
 family.statement("x.attach_grad()\n" + RECORD + "    v = x * 2\n    x += 1", normal(3), tag="in place")
+
+CUSTOM = """
+class Cube(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] ** 3 * self.scale)
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0] * 3 * in_data[0] ** 2 * self.scale)
+
+
+@mx.operator.register("recorded_cube")
+class CubeProperties(mx.operator.CustomOpProp):
+    def __init__(self, scale="1"):
+        super().__init__(need_top_grad=True)
+        self.scale = float(scale)
+
+    def infer_shape(self, in_shape):
+        return in_shape, [in_shape[0]], []
+
+    def create_operator(self, ctx, shapes, dtypes):
+        operator = Cube()
+        operator.scale = self.scale
+        return operator
+
+
+x.attach_grad()
+with mx.autograd.record():
+    v = nd.Custom(x, op_type="recorded_cube", scale=2) * 3
+v.backward()
+result = [v, x.grad]
+"""
+family.statement(CUSTOM, normal(3), name="a custom operator")

@@ -43,7 +43,7 @@ for train in (True, False):
                 "nd.BatchNorm", *inputs, fix_gamma=fixed, train=train, head_outputs=(0,), tolerance="single", **options
             )
     inputs = normal(3, 2, 5, dtype="float16"), *statistics(2)
-    family.call("nd.BatchNorm", *inputs, fix_gamma=False, train=train)
+    family.call("nd.BatchNorm", *inputs, fix_gamma=False, train=train, tolerance="coarse")
     family.call("nd.BatchNorm", normal(4, 3), *statistics(3), train=train)
     constant = values([[1.0, 2.0], [1.0, 3.0]])
     family.call("nd.BatchNorm", constant, *statistics(2), fix_gamma=False, train=train, tag="constant")
@@ -72,13 +72,20 @@ family.call("nd.InstanceNorm", normal(2, 3, 4), normal(2), normal(3))
 for shape, groups in (((2, 4, 3), 2), ((2, 4, 3, 2), 1), ((2, 4, 3, 2), 4), ((1, 6, 2, 2), 3)):
     for mean_var in (False, True):
         scales = normal(groups), normal(groups)
-        family.call("nd.GroupNorm", normal(*shape), *scales, num_groups=groups, output_mean_var=mean_var, head_outputs=(0,))
+        family.call(
+            "nd.GroupNorm", normal(*shape), *scales, num_groups=groups, output_mean_var=mean_var, head_outputs=(0,)
+        )
 family.call("nd.GroupNorm", normal(2, 4, 3), normal(2), normal(2), num_groups=2, eps=0.1)
 family.call("nd.GroupNorm", normal(2, 4, 3), normal(3), normal(3), num_groups=3)
 family.call("nd.GroupNorm", normal(2, 4), normal(2), normal(2), num_groups=2)
 family.call("nd.GroupNorm", normal(2, 4, 3), normal(1), normal(1))
 family.call(
-    "nd.GroupNorm", normal(2, 4, 3, dtype="float64"), normal(2, dtype="float64"), normal(2, dtype="float64"), num_groups=2, tolerance="single"
+    "nd.GroupNorm",
+    normal(2, 4, 3, dtype="float64"),
+    normal(2, dtype="float64"),
+    normal(2, dtype="float64"),
+    num_groups=2,
+    tolerance="single",
 )
 
 for mode in ("instance", "channel", "spatial"):

@@ -65,7 +65,10 @@ for code in (
     "nd.random.uniform(0, 1, shape=(2,), dtype='zzz')",
 ):
     family.expression(code)
-family.statement("mx.random.seed(7)\nv = nd.random.normal(shape=(50,))\nmx.random.seed(7)\nresult = (v == nd.random.normal(shape=(50,))).min()")
+family.statement(
+    "mx.random.seed(7)\nv = nd.random.normal(shape=(50,))\n"
+    "mx.random.seed(7)\nresult = (v == nd.random.normal(shape=(50,))).min()"
+)
 family.statement("v = nd.random.normal(shape=(50,))\nresult = (v == nd.random.normal(shape=(50,))).sum() < 3")
 family.statement("nd.random.uniform(5, 6, out=x)\nresult = ((x >= 5) * (x < 6)).min()\nx[:] = 0", normal(20))
 
@@ -80,7 +83,9 @@ for sampler, parameters in (
 for sampler in ("exponential", "poisson"):
     family.expression(f"nd.random.{sampler}(x, shape=(2,)).shape", values([1.0, 2.0, 3.0]), grad=False)
     family.expression(f"nd.sample_{sampler}(x, shape=(2,)).shape", values([1.0, 2.0, 3.0]), grad=False)
-family.expression("nd.random.uniform(x, y, shape=(50,)).mean(axis=1) > x", values([0.0, 10.0]), values([1.0, 11.0]), grad=False)
+family.expression(
+    "nd.random.uniform(x, y, shape=(50,)).mean(axis=1) > x", values([0.0, 10.0]), values([1.0, 11.0]), grad=False
+)
 family.expression("nd.random.uniform(x, y[:1])", values([0.0, 10.0]), values([1.0, 11.0]), grad=False)
 family.expression("nd.random.uniform(x, 3)", values([0.0, 10.0]), grad=False)
 family.expression("nd.random.normal(x, y).sum() * 0 + x.sum()", normal(3), uniform(3, low=1, high=2), tolerance="sum")

@@ -120,7 +120,15 @@ family.call("nd.repeat", normal(2, 3), repeats=2, axis=2)
 family.call("nd.repeat", counting(3, dtype="int64"), repeats=2)
 
 for call in ("nd.broadcast_to", "method:broadcast_to"):
-    for source, target in (((1, 3), (2, 3)), ((2, 1, 1), (2, 3, 4)), ((1,), (4,)), ((1, 3), (2, 0)), ((2, 3), (2, 3)), ((2, 3), (4, 3)), ((3,), (2, 3))):
+    for source, target in (
+        ((1, 3), (2, 3)),
+        ((2, 1, 1), (2, 3, 4)),
+        ((1,), (4,)),
+        ((1, 3), (2, 0)),
+        ((2, 3), (2, 3)),
+        ((2, 3), (4, 3)),
+        ((3,), (2, 3)),
+    ):
         family.call(call, normal(*source), shape=target, tolerance="sum")
 family.expression("x.broadcast_to(2, 3)", normal(1, 3))
 for operator in ("broadcast_axis", "broadcast_axes"):

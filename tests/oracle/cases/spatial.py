@@ -15,16 +15,28 @@ for dtype in ("float32", "float64"):
     outside = uniform(1, 2, 3, 3, dtype=dtype, low=-1.6, high=1.6)
     family.call("nd.BilinearSampler", normal(1, 2, 4, 5, dtype=dtype), outside, tag="outside")
     family.call(
-        "nd.SpatialTransformer", normal(1, 2, 4, 5, dtype=dtype), values(TURNED, dtype),
-        target_shape=(3, 4), transform_type="affine", sampler_type="bilinear",
+        "nd.SpatialTransformer",
+        normal(1, 2, 4, 5, dtype=dtype),
+        values(TURNED, dtype),
+        target_shape=(3, 4),
+        transform_type="affine",
+        sampler_type="bilinear",
     )
-family.call("nd.BilinearSampler", normal(1, 1, 3, 3), values([[[[-1.0, 0, 1]], [[-1.0, 0, 1]]]]), grad=(0,), tag="corners")
+family.call(
+    "nd.BilinearSampler", normal(1, 1, 3, 3), values([[[[-1.0, 0, 1]], [[-1.0, 0, 1]]]]), grad=(0,), tag="corners"
+)
 family.call("nd.GridGenerator", values(IDENTITY), transform_type="affine", target_shape=(2, 3))
 family.call("nd.GridGenerator", values(TURNED), transform_type="affine", target_shape=(3, 4))
 family.call("nd.GridGenerator", normal(1, 2, 3, 4), transform_type="warp")
 family.call(
-    "nd.SpatialTransformer", normal(1, 2, 3, 4), values(IDENTITY),
-    target_shape=(3, 4), transform_type="affine", sampler_type="bilinear", grad=(0,), tag="identity",
+    "nd.SpatialTransformer",
+    normal(1, 2, 3, 4),
+    values(IDENTITY),
+    target_shape=(3, 4),
+    transform_type="affine",
+    sampler_type="bilinear",
+    grad=(0,),
+    tag="identity",
 )
 for multiply in (True, False):
     for options in (

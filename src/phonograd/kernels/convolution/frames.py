@@ -1,0 +1,252 @@
+"""Frames and columns: routines that bring the windows of an image into lines of consecutive elements, and back.
+
+=================  ================================================================================================
+``fill``           makes the frame of a box: pads with zeros and sorts by phase
+``restore``        the adjoint for a whole image: writes a frame's elements to their places in the data
+``gather_lines``   copies what one tap sees of a box, one line of windows after the other
+``scatter_lines``  the adjoint: adds lines of windows to what a tap sees
+=================  ================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dtypes import INT32, DType
+from ...node import Shape
+from ..function import Index, Value
+from ..launch import Reference, Words
+from ..routine import Routine
+from .geometry import Frame, Geometry
+
+__all__ = ["FRAME_WORDS", "fill", "frame_values", "gather_lines", "restore", "scatter_lines"]
+
+#: words of a table that describe frames
+FRAME_WORDS = (
+    *("extent_z", "extent_y", "extent_x"),
+    *("stride_z", "stride_y", "stride_x"),
+    *("pad_z", "pad_y", "pad_x"),
+    *("span_z", "span_y", "span_x"),
+    *("phase_z", "plane", "phase_y", "line", "phase_x", "channel"),
+)
+
+
+def frame_values(shape: Geometry, frame: Frame, box: Shape) -> dict[str, int | Reference]:
+    """Return the words that describe a frame."""
+    values: dict[str, int | Reference] = {}
+    spans = [size - windows for size, windows in zip(frame.sizes, box)]
+    for name, numbers in (("extent", shape.extent), ("stride", frame.stride), ("pad", shape.pad), ("span", spans)):
+        values.update({f"{name}_{axis}": number for axis, number in zip("zyx", numbers)})
+    phases = (frame.sizes[0] * frame.plane, frame.sizes[1] * frame.line, frame.sizes[2])
+    values.update({f"phase_{axis}": number for axis, number in zip("zyx", phases)})
+    return {**values, "plane": frame.plane, "line": frame.line, "channel": frame.channel}
+
+
+def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Routine:
+    """Return the routine that makes the frame of one channel for a box that begins at (z, y, x).
+
+    ``x_stride`` is 1 or 2 where the stride along x is known, else 0. Lines are written in whole vectors in the order of
+    their addresses: what a vector writes beyond its line is overwritten by the next.
+    """
+    arguments = "ptr %table, ptr noalias %frame, ptr noalias %image, i64 %z, i64 %y, i64 %x, "
+    e = Routine(name, lanes, dtype, arguments + "i64 %depth, i64 %height, i64 %width")
+    number = {word: words.index(e, word) for word in FRAME_WORDS}
+
+    def along(axis: str, first: Index, count: Index, body: _Line) -> None:
+        """Write the loops over phases and elements along an axis: ``body(place in the frame, coordinate)``."""
+        stride, phase_pitch = number[f"stride_{axis}"], number[f"phase_{axis}"]
+        pitch = {"z": number["plane"], "y": number["line"]}[axis]
+
+        def phase(phase: Index) -> None:
+            start = e.minus(e.plus(e.times(first, stride), phase), number[f"pad_{axis}"])
+
+            def element(index: Index) -> None:
+                place = e.plus(e.times(phase, phase_pitch), e.times(index, pitch))
+                body(place, e.plus(start, e.times(index, stride)))
+
+            e.each("0", e.plus(number[f"span_{axis}"], count), element)
+
+        e.each("0", stride, phase)
+
+    stride = str(x_stride) if x_stride else number["stride_x"]
+    count = e.plus(number["span_x"], "%width")
+
+    def line(frame: str, image: str, width: Index) -> None:
+        def phase(phase: Index) -> None:
+            first = e.minus(e.plus(e.times("%x", stride), phase), number["pad_x"])
+            target = e.at(frame, e.times(phase, number["phase_x"]))
+
+            def vector(index: Index) -> None:
+                place = e.plus(first, e.times(index, stride))
+                e.store(target, index, _elements(e, image, place, width, x_stride, stride))
+
+            e.each("0", count, vector, str(lanes))
+
+        e.each("0", stride, phase)
+
+    def plane(z_place: Index, z: Index) -> None:
+        z_inside = e.test("ult", z, number["extent_z"])
+
+        def inner(y_place: Index, y: Index) -> None:
+            inside = e.both(z_inside, e.test("ult", y, number["extent_y"]))
+            source = e.times(e.plus(e.times(z, number["extent_y"]), y), number["extent_x"])
+            # a line outside of the data has no elements: all lanes are masked
+            width = e.either(inside, number["extent_x"], "0")
+            line(e.at("%frame", z_place, y_place), e.at("%image", source), width)
+
+        along("y", "%y", "%height", inner)
+
+    along("z", "%z", "%depth", plane)
+    return e
+
+
+class _Line:
+    """The body of a loop over the elements of an axis."""
+
+    def __call__(self, place: Index, coordinate: Index) -> None: ...
+
+
+def _inside(e: Routine, first: Index, width: Index, step: Index = "1") -> Value:
+    """Return a mask of the lanes at ``first``, ``first + step``, ... that lie in a line of a width."""
+    narrow = [e.splat(e.assign(f"trunc i64 {word} to i32"), INT32) for word in (first, width, step)]
+    places = e.add(narrow[0], e.multiply(e.steps(INT32), narrow[2]))
+    return e.compare("ult", places, narrow[1])
+
+
+def _elements(e: Routine, image: str, first: Index, width: Index, x_stride: int, stride: Index) -> Value:
+    """Return the elements of a line at ``first``, ``first + stride``, ..., with zeros outside of it."""
+    if x_stride == 1:
+        return e.get_where(image, _inside(e, first, width), first)
+    if x_stride == 2:
+        second = e.plus(first, str(e.lanes))
+        low = e.get_where(image, _inside(e, first, width), first)
+        high = e.get_where(image, _inside(e, second, width), second)
+        return e.shuffle(low, high, range(0, 2 * e.lanes, 2))
+    return e.gather(image, first, stride, e.dtype, _inside(e, first, width, stride))
+
+
+def restore(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Routine:
+    """Return the routine that writes the frame of one channel of a whole image to its places in the data."""
+    e = Routine(name, lanes, dtype, "ptr %table, ptr noalias %image, ptr noalias %frame")
+    number = {word: words.index(e, word) for word in FRAME_WORDS}
+
+    def source(axis: str, pitch: Index, index: Index) -> Index:
+        element, phase = e.split(e.plus(index, number[f"pad_{axis}"]), number[f"stride_{axis}"])
+        return e.plus(e.times(phase, number[f"phase_{axis}"]), e.times(element, pitch))
+
+    def plane(z: Index) -> None:
+        z_place = source("z", number["plane"], z)
+
+        def line(y: Index) -> None:
+            place = e.plus(z_place, source("y", number["line"], y))
+            target = e.at("%image", e.times(e.plus(e.times(z, number["extent_y"]), y), number["extent_x"]))
+            _restore_line(e, target, e.at("%frame", place), number, x_stride)
+
+        e.each("0", number["extent_y"], line)
+
+    e.each("0", number["extent_z"], plane)
+    return e
+
+
+def _restore_line(e: Routine, image: str, frame: str, number: dict[str, Index], x_stride: int) -> None:
+    width, pad, phase = number["extent_x"], number["pad_x"], number["phase_x"]
+    if x_stride == 1:
+        _copy_line(e, image, e.at(frame, pad), width)
+    elif x_stride == 2:
+        start = e.assign(f"and i64 {pad}, -2")
+
+        def pair(place: Index) -> None:
+            index = e.shift_down(place, 1)
+            even, odd = e.get(frame, index), e.get(e.at(frame, phase), index)
+            for half in range(2):
+                first = half * e.lanes // 2
+                order = [lane // 2 + first + lane % 2 * e.lanes for lane in range(e.lanes)]
+                at = e.minus(e.plus(place, str(half * e.lanes)), pad)
+                e.store_where(image, at, e.shuffle(even, odd, order), _inside(e, at, width))
+
+        e.each(start, e.plus(pad, width), pair, str(2 * e.lanes))
+    else:
+        stride = number["stride_x"]
+
+        def elements(at: Index) -> None:
+            # the first and the last element of this phase that belong to the data
+            first = e.quotient(e.minus(e.plus(pad, e.minus(stride, "1")), at), stride)
+            stop = e.quotient(e.minus(e.total(width, pad, stride, "-1"), at), stride)
+
+            def element(index: Index) -> None:
+                place = e.minus(e.plus(e.times(index, stride), at), pad)
+                e.put_one(image, e.get_one(frame, e.plus(e.times(at, phase), index)), place)
+
+            e.each(first, stop, element)
+
+        e.each("0", stride, elements)
+
+
+def _copy_line(e: Routine, target: str, source: str, width: Index) -> None:
+    last, mask = e.tail(width)
+    e.each("0", last, lambda index: e.store(target, index, e.get(source, index)), str(e.lanes))
+    e.store_where(target, last, e.get_where(source, mask, last), mask)
+
+
+_LINES = "ptr noalias %lines, ptr noalias %seen, i64 %depth, i64 %height, i64 %width, i64 %plane, i64 %line"
+
+
+def gather_lines(name: str, lanes: int, dtype: DType) -> Routine:
+    """Return the routine that copies what a tap sees of a box, one line after the other without gaps.
+
+    It writes up to a vector beyond the last line, and reads nothing beyond any.
+    """
+    e = Routine(name, lanes, dtype, _LINES)
+    last, mask = e.tail("%width")
+
+    def line(target: str, source: str) -> None:
+        e.each("0", last, lambda index: e.store(target, index, e.get(source, index)), str(lanes))
+        e.store(target, last, e.get_where(source, mask, last))
+
+    _each_line(e, line)
+    return e
+
+
+def scatter_lines(name: str, lanes: int, dtype: DType, owned: bool) -> Routine:
+    """Return the routine that adds lines of windows to what a tap sees of a box.
+
+    Where the frame is ``owned``, zeros may be added beyond the end of a line; else nothing there is touched.
+    """
+    e = Routine(name, lanes, dtype, _LINES)
+    last, mask = e.tail("%width")
+
+    def line(lines: str, seen: str) -> None:
+        def vector(index: Index) -> None:
+            e.store(seen, index, e.add(e.get(seen, index), e.get(lines, index)))
+
+        e.each("0", last, vector, str(lanes))
+        rest = e.get_where(lines, mask, last)
+        if owned:
+            e.store(seen, last, e.add(e.get(seen, last), rest))
+        else:
+            e.store_where(seen, last, e.add(e.get_where(seen, mask, last), rest), mask)
+
+    _each_line(e, line)
+    return e
+
+
+def _each_line(e: Routine, body: _Pointers) -> None:
+    def plane(z: Index) -> None:
+        def line(y: Index) -> None:
+            row = e.times(e.plus(e.times(z, "%height"), y), "%width")
+            body(e.at("%lines", row), e.at("%seen", e.times(z, "%plane"), e.times(y, "%line")))
+
+        e.each("0", "%height", line)
+
+    e.each("0", "%depth", plane)
+
+
+class _Pointers:
+    """The body of a loop over lines: the line of windows, and what a tap sees of it."""
+
+    def __call__(self, lines: str, seen: str) -> None: ...
+
+
+def taps_of(frame: Frame) -> Sequence[int]:
+    """Return the words that stand after those with names: where each tap sees the first window."""
+    return frame.taps

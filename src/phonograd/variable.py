@@ -1,0 +1,142 @@
+"""Variables: arrays marked for gradients, the buffers their gradients go to, and hooks that see gradients on their way.
+
+A :class:`Variable` is what an array with ``attach_grad`` refers to; the backward pass (:mod:`phonograd.sweep`) hands it
+the gradient of each call that reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .errors import MXNetError, format_shape
+from .ndarray.array import NDArray
+from .ndarray.handle import enter, make, rebind
+from .operators.arithmetic import add
+from .operators.structural import detach, full, variable
+from .trace import LOCAL, Target
+
+__all__ = ["Hook", "Variable", "apply_hooks", "attach", "mark"]
+
+_REQUESTS = ("write", "add", "null")
+
+
+class Hook:
+    """A function that sees a gradient on its way. ``remove()`` ends that; so does leaving a ``with`` block."""
+
+    __slots__ = ("_registered", "function")
+
+    def __init__(self, function: Callable[[NDArray], NDArray | None], registered: list[Hook]) -> None:
+        if not callable(function):
+            raise TypeError(f"a hook must be a function of one gradient, not {function!r}")
+        self.function = function
+        self._registered = registered
+        registered.append(self)
+
+    def remove(self) -> None:
+        """Stop calling the function; removing a hook twice does nothing."""
+        if self in self._registered:
+            self._registered.remove(self)
+
+    def __enter__(self) -> Hook:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+def apply_hooks(hooks: Iterable[Hook], grad: NDArray) -> NDArray:
+    """Return a gradient after hooks: each sees it, changed by those before, and may return another one."""
+    shape, dtype = grad.shape, grad._dtype
+    for hook in tuple(hooks):
+        changed = hook.function(grad)
+        if changed is None:
+            continue
+        if not isinstance(changed, NDArray):
+            raise TypeError(f"a gradient hook must return an NDArray or None, not {type(changed)}")
+        if (changed.shape, changed._dtype) != (shape, dtype):
+            raise MXNetError(
+                f"a gradient hook returned {changed._dtype}{format_shape(changed.shape)} for a gradient of "
+                f"{dtype}{format_shape(shape)}; shape and dtype must be kept"
+            )
+        grad = changed
+    return grad
+
+
+class Variable(Target):
+    """An array's gradient buffer and what to do with a new gradient."""
+
+    __slots__ = ("__weakref__", "fresh", "grad", "hooks", "request")
+
+    continues = False
+
+    def __init__(self, grad: NDArray, request: str) -> None:
+        self.grad = grad
+        self.request = request
+        self.fresh = 0
+        self.hooks: list[Hook] = []
+
+    def take(self, grad: NDArray) -> None:
+        """Write or add a gradient into the buffer."""
+        trace = LOCAL.trace
+        node = enter(grad, trace)
+        if self.request == "add":
+            node = add(enter(self.grad, trace), node)
+        rebind(self.grad, detach(node), trace)
+        self.fresh = 1
+
+    def nothing(self) -> NDArray:
+        """Return the gradient where nothing flows: zeros."""
+        grad = self.grad
+        zeros: NDArray = make(full(grad.shape, 0, grad._dtype, grad.context), LOCAL.trace)
+        return zeros
+
+
+def _check_request(request: Any) -> None:
+    if request not in _REQUESTS:
+        raise KeyError(request)
+
+
+def _make_variable(array: NDArray, owner: Variable) -> None:
+    """Make an array name a variable; whatever was recorded behind it is cut off."""
+    array._variable = owner
+    node, trace = array._node, array._trace
+    if node is None or trace is None:
+        return
+    if trace is LOCAL.trace:
+        array._node = variable(detach(node), trace.slot(owner))
+        return
+    if array._buffer is None:
+        array._buffer = trace.value(node)
+    array._settle()
+
+
+def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
+    """Make an array a variable with a new gradient buffer of zeros."""
+    _check_request(grad_req)
+    if stype not in (None, "default"):
+        raise MXNetError(f"gradient storage type {stype!r} is not available: gradients are dense here")
+    zeros = make(full(array.shape, 0, array._dtype, array.context), LOCAL.trace)
+    _make_variable(array, Variable(zeros, grad_req))
+
+
+def mark(variables: list[Any], gradients: list[Any], requests: list[Any]) -> None:
+    """Make arrays variables with given gradient buffers; all are checked before any is marked."""
+    if not len(variables) == len(gradients) == len(requests):
+        raise ValueError(
+            f"mark_variables needs as many gradients and grad_reqs as variables, got {len(variables)} variables, "
+            f"{len(gradients)} gradients and {len(requests)} grad_reqs"
+        )
+    for array, grad, request in zip(variables, gradients, requests, strict=True):
+        if not isinstance(array, NDArray) or not isinstance(grad, NDArray):
+            raise TypeError(f"variables and gradients must be NDArrays, not {type(array)} and {type(grad)}")
+        if array is grad:
+            raise ValueError("an array cannot be its own gradient buffer")
+        if (grad.shape, grad._dtype) != (array.shape, array._dtype):
+            raise ValueError(
+                f"the gradient buffer of a {array._dtype}{format_shape(array.shape)} variable must have its shape and "
+                f"dtype, not {grad._dtype}{format_shape(grad.shape)}"
+            )
+        _check_request(request)
+    for array, grad, request in zip(variables, gradients, requests, strict=True):
+        _make_variable(array, Variable(grad, request))

@@ -1,0 +1,92 @@
+"""Fusing never changes a bit: programs at once, one node at a time, with other vectors, and against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from phonograd.native import assembly
+from phonograd.node import Node
+from phonograd.reference import Program, resolve
+
+from .programs import RandomProgram, assert_same_bits, programs, run, run_singly
+
+# the fixture that verifies kernels is the same for every example
+_CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+many = settings(suppress_health_check=_CHECKS, max_examples=100)
+some = settings(suppress_health_check=_CHECKS, max_examples=30)
+
+
+@many
+@given(programs(), st.booleans())
+def test_fused_equals_one_node_at_a_time(program: RandomProgram, keep_all: bool) -> None:
+    fused = run(program.targets, program.bindings, keep_all)
+    assert_same_bits(fused, {**program.bindings, **run_singly(program.targets, program.bindings)})
+
+
+@many
+@given(programs(only_exact=True))
+def test_sums_and_products_are_those_of_numpy(program: RandomProgram) -> None:
+    # each is rounded by itself: a product contracted into a sum would differ
+    found = run(program.targets, program.bindings)
+    assert_same_bits(found, {**program.bindings, **run(program.targets, program.bindings, make=Program)})
+
+
+@some
+@given(programs(), st.sampled_from([4, 8, 16]))
+def test_the_width_of_vectors_does_not_matter(program: RandomProgram, lanes: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assembly, "lanes_for", lambda dtypes: lanes)
+        narrow = run(program.targets, program.bindings)
+    assert_same_bits(run(program.targets, program.bindings), narrow)
+
+
+@some
+@given(programs())
+def test_later_runs_and_strided_inputs_give_the_same_bits(program: RandomProgram) -> None:
+    first = run(program.targets, program.bindings)
+    strided = {node: _with_gaps(value) for node, value in program.bindings.items()}
+    assert_same_bits(first, {**run(program.targets, strided), **program.bindings})
+
+
+def _with_gaps(array: np.ndarray) -> np.ndarray:
+    wide = np.full((*array.shape, 3), 7, array.dtype)
+    wide[..., 1] = array
+    return wide[..., 1]
+
+
+@many
+@given(programs(special=False))
+def test_every_operator_agrees_with_its_reference(program: RandomProgram) -> None:
+    values = run_singly(program.targets, program.bindings)
+    for step in Program(program.targets, program.bindings.__contains__).steps:
+        node = step[-1]
+        inputs = [values[resolve(source)] for source in node.inputs]
+        expected, scale = _exactly(node, inputs)
+        found = values[node]
+        assert (found.shape, found.dtype) == (node.shape, node.dtype)
+        # exp and tanh are off by at most 1.1 units of the last place, a sum by the rounding of each of its blocks
+        allowed = 4 * np.finfo(node.dtype).eps * scale
+        with np.errstate(all="ignore"):
+            close = (np.abs(found - expected) <= allowed) | (found == expected.astype(found.dtype))
+        assert np.all(close | (np.isnan(found) & np.isnan(expected))), node
+
+
+def _exactly(node: Node, inputs: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the reference's value in a wider format, and the size of the numbers that were rounded on the way."""
+    reference = node.operator.reference(node.attributes)
+    wide = np.float64 if node.dtype == np.float32 else np.longdouble
+    with np.errstate(all="ignore"):
+        if node.operator.name in ("_uniform01", "_constant", "_full"):
+            exact = np.asarray(reference(*inputs)).astype(wide)
+            return exact, np.zeros(exact.shape)
+        arrays = [array.astype(wide) for array in inputs]
+        exact = np.asarray(reference(*arrays), wide)
+        if node.operator.name in ("_sum_to", "_matmul"):
+            is_sum = node.operator.name == "_sum_to"
+            terms = max(inputs[0].size // max(node.size, 1) if is_sum else inputs[0].shape[-1], 1)
+            scale = np.asarray(reference(*[np.abs(array) for array in arrays])) * terms
+        else:
+            scale = np.abs(exact)
+        tiny = np.finfo(node.dtype).smallest_subnormal / np.finfo(node.dtype).eps
+        return exact, np.maximum(scale, tiny)
