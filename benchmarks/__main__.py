@@ -1,11 +1,14 @@
-"""Compare with real MXNet, side by side: ``MXNET_PYTHON=/path/to/python python -m benchmarks``.
+"""Compare with peers, side by side in one run: ``python -m benchmarks [workload ...]``.
 
-Each library runs in its own process; rounds alternate between them and the best of all rounds counts. Results are
-printed as a table and written with a description of the machine to ``benchmarks/results/recording.json``.
+Peers are measured if a Python that has them is named: ``MXNET_PYTHON`` (MXNet 1.9.1), ``TORCH_PYTHON`` (PyTorch) and
+``JAX_PYTHON`` (JAX). Each library runs in its own process; rounds alternate between them and the best of all rounds
+counts. Machines are noisy: only the ratios mean anything. The table shows peer / phonograd, so above 1 phonograd is
+ahead. Everything is written with a description of the machine to ``benchmarks/results/comparison.json``.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -13,10 +16,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.worker import WORKLOADS
+from benchmarks.workloads_nd import WORKLOADS
 
 HERE = Path(__file__).parent
-ROUNDS = 5
+PEERS = {"mxnet": "MXNET_PYTHON", "torch": "TORCH_PYTHON", "jax": "JAX_PYTHON"}
 
 
 class Worker:
@@ -31,15 +34,15 @@ class Worker:
             text=True,
         )
 
-    def ask(self, name: str) -> float:
+    def ask(self, question: str) -> float:
         """Return the answer to one question."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(name + "\n")
+        self.process.stdin.write(question + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{self.library} ended while timing {name!r}")
+            raise RuntimeError(f"{self.library} ended while it was asked {question!r}")
         answer: float = json.loads(line)
         return answer
 
@@ -61,40 +64,59 @@ def machine() -> dict[str, object]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "system": platform.system(),
+        "executor": os.environ.get("PHONOGRAD_EXECUTOR", "default"),
     }
 
 
-def main() -> int:
-    """Run all workloads and return an exit status."""
-    workers = {"phonograd": Worker(sys.executable, "phonograd")}
-    peer = os.environ.get("MXNET_PYTHON")
-    if peer:
-        workers["mxnet"] = Worker(peer, "mxnet")
-    else:
-        print("MXNET_PYTHON is not set: measuring phonograd alone, without ratios", file=sys.stderr)
-    best = {name: dict.fromkeys(workers, float("inf")) for name in WORKLOADS}
-    for _ in range(ROUNDS):
-        for name in WORKLOADS:
+def measure(workers: dict[str, Worker], names: list[str], rounds: int) -> dict[str, dict[str, float]]:
+    """Return the best seconds by workload and library."""
+    best = {name: dict.fromkeys(workers, float("inf")) for name in names}
+    for number in range(rounds):
+        for name in names:
             for library, worker in workers.items():
                 best[name][library] = min(best[name][library], worker.ask(name))
-    extra = {
+        print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    return best
+
+
+def show(best: dict[str, dict[str, float]]) -> None:
+    """Print the table."""
+    libraries = list(next(iter(best.values())))
+    peers = libraries[1:]
+    print(f"{'workload':12s}" + "".join(f"{name + ' us':>14s}" for name in libraries), end="")
+    print("".join(f"{name + ' ratio':>13s}" for name in peers))
+    for name, times in best.items():
+        own = times["phonograd"]
+        print(f"{name:12s}" + "".join(f"{times[library] * 1e6:14.0f}" for library in libraries), end="")
+        print("".join(f"{times[peer] / own:13.2f}" for peer in peers))
+
+
+def main() -> int:
+    """Run the workloads and return an exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("workload", nargs="*", choices=[*WORKLOADS, []], help="which to run (default: all)")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    workers = {"phonograd": Worker(sys.executable, "phonograd")}
+    for library, variable in PEERS.items():
+        if os.environ.get(variable):
+            workers[library] = Worker(os.environ[variable], library)
+        else:
+            print(f"{variable} is not set: {library} is not measured", file=sys.stderr)
+    best = measure(workers, arguments.workload or list(WORKLOADS), arguments.rounds)
+    other = {
         library: {"import_seconds": worker.ask("import"), "growth_kib_over_10000_iterations": worker.ask("memory")}
         for library, worker in workers.items()
     }
     for worker in workers.values():
         worker.close()
-    print(f"{'workload':60s}" + "".join(f"{library + ' us':>14s}" for library in workers) + f"{'ratio':>8s}")
-    for name, times in best.items():
-        ratio = f"{times['mxnet'] / times['phonograd']:8.1f}" if peer else f"{'-':>8s}"
-        print(f"{name:60s}" + "".join(f"{seconds * 1e6:14.0f}" for seconds in times.values()) + ratio)
-    for library, facts in extra.items():
-        print(
-            f"{library}: import {facts['import_seconds']:.3f} s, growth over 10,000 iterations "
-            f"{facts['growth_kib_over_10000_iterations']:.0f} KiB"
-        )
-    results = {"machine": machine(), "seconds": best, "other": extra}
+    show(best)
+    for library, facts in other.items():
+        growth = facts["growth_kib_over_10000_iterations"]
+        print(f"{library}: import {facts['import_seconds']:.3f} s, growth over 10,000 iterations {growth:.0f} KiB")
+    results = {"machine": machine(), "seconds": best, "other": other}
     (HERE / "results").mkdir(exist_ok=True)
-    (HERE / "results" / "recording.json").write_text(json.dumps(results, indent=2) + "\n")
+    (HERE / "results" / "comparison.json").write_text(json.dumps(results, indent=2) + "\n")
     return 0
 
 

@@ -73,12 +73,16 @@ class Context(metaclass=_ContextType):
 
     __slots__ = ("_tokens", "device_id", "device_typeid")
 
+    device_typeid: int
+    device_id: int
+    _tokens: list[Context | None]
+
     def __init__(self, device_type: str | Context, device_id: int = 0) -> None:
         if isinstance(device_type, Context):
             self.device_typeid, self.device_id = device_type.device_typeid, device_type.device_id
         else:
             self.device_typeid, self.device_id = Context.devstr2type[device_type], device_id
-        self._tokens: list[Context | None] = []
+        self._tokens = []
 
     @property
     def device_type(self) -> str:

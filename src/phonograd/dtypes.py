@@ -54,7 +54,7 @@ def as_dtype(value: Any) -> DType:
     except (KeyError, TypeError):
         pass
     try:
-        dtype = np.dtype(value).newbyteorder("=")
+        dtype: DType = np.dtype(value).newbyteorder("=")
     except TypeError:
         raise TypeError(f"data type {value!r} not understood; use one of {', '.join(_NAMES)}") from None
     if dtype not in CODES:

@@ -15,7 +15,7 @@ from .operators.structural import detach, variable
 from .state import FLAGS, RECORDING, flags_set_to
 from .sweep import FunctionCall, FunctionOutput
 from .trace import LOCAL, Trace
-from .variable import Hook, apply_hooks
+from .variable import Hook, Hooks
 
 __all__ = ["Function", "as_recorded", "record_call", "register_hook", "sources_of"]
 
@@ -239,14 +239,15 @@ def register_hook(array: NDArray, hook: Callable[[NDArray], NDArray | None]) -> 
     if not isinstance(array, NDArray):
         raise TypeError(f"hooks are for NDArrays, not {type(array)}")
     if array._variable is not None:
-        return Hook(hook, array._variable.hooks)
+        added: Hook = array._variable.hooks.add(hook)
+        return added
     sources = sources_of([array])
     if not sources[0][1].marked:
         raise MXNetError(
             "hooks are for variables and recorded arrays: call attach_grad() on the array, or compute it from a "
             "variable inside autograd.record()"
         )
-    hooks: list[Hook] = []
-    handle = Hook(hook, hooks)
-    _stand_for(array, FunctionCall(None, LOCAL.trace, sources, lambda grads: [apply_hooks(hooks, grads[0])]))
+    hooks = Hooks()
+    handle = hooks.add(hook)
+    _stand_for(array, FunctionCall(None, LOCAL.trace, sources, lambda grads: [hooks.apply(grads[0])]))
     return handle

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .context import Context
 from .operator import Array
 
 __all__ = ["next_counter", "seed"]
@@ -27,8 +28,10 @@ def seed(seed_state: int, ctx: Any = "all") -> None:
     ``ctx`` is accepted for compatibility: there is one stream for all contexts.
     """
     global _seed, _calls
-    if isinstance(seed_state, bool) or not isinstance(seed_state, (int, np.integer)):
-        raise ValueError("sd must be int")
+    if not isinstance(seed_state, (int, np.integer)):
+        raise ValueError("seed_state must be int")
+    if ctx != "all":
+        Context(ctx)
     with _lock:
         _seed, _calls = int(seed_state) & 0xFFFFFFFFFFFFFFFF, 0
 

@@ -26,7 +26,7 @@ from .node import Node, Shape
 from .operators.structural import detach, full, recorded, variable
 from .state import RECORDING, TRAINING, flags_set_to
 from .trace import LOCAL, Origin, Target, Trace
-from .variable import Variable, apply_hooks
+from .variable import Variable
 
 __all__ = ["FunctionCall", "FunctionOutput", "backward_pass", "grad_pass", "grads_or_zeros"]
 
@@ -205,7 +205,7 @@ class _Sweep:
         """Return the whole gradient of a variable that was reached, after its hooks."""
         grads = self.found[owner]
         total = _total(grads) if grads else owner.nothing()
-        return apply_hooks(owner.hooks, total) if owner.hooks else total
+        return owner.hooks.apply(total)
 
     def clear(self) -> None:
         """Take what was swept out of the record."""

@@ -355,19 +355,19 @@ class Trace:
     def clear(self, visited: frozenset[Node]) -> None:
         """Take nodes out of the record: handles on them become plain arrays, values nobody needs are freed."""
         with self.lock:
-            handles = self._known_handles()
-            for handle in handles:
-                if self._is_swept(_recorded_as(handle._node), visited):
-                    self._cut(handle)
+            known = self._known_handles()
+            for handle, node in known:
+                if self._is_swept(_recorded_as(node), visited):
+                    self._cut(handle, node)
             if self.ended:
-                self._release(handles)
-            self._free([handle._node for handle in handles if handle._trace is self])
+                self._release([handle for handle, _ in known])
+            self._free([node for handle, _ in known if (node := handle._node) is not None and handle._trace is self])
         for follower in list(self.followers or ()):
             follower._lose_origins(self, visited)
 
-    def _known_handles(self) -> list[Any]:
-        handles = [handle for handle, _ in self.live()]
-        return handles + [h for h in (r() for r in self.survivors) if h is not None and h._trace is self]
+    def _known_handles(self) -> list[tuple[Any, Node]]:
+        survivors = [handle for reference in self.survivors if (handle := reference()) is not None]
+        return self.live() + [(h, node) for h in survivors if (node := h._node) is not None and h._trace is self]
 
     def _is_swept(self, node: Node, visited: frozenset[Node]) -> bool:
         """Return whether a backward pass went through the call that made a node, by this or another of its outputs."""
@@ -378,23 +378,25 @@ class Trace:
         call, count = (node.inputs[0], node.attributes[0]) if node.operator is AGAIN else (node, 0)
         return any([again(sibling, count) in visited for sibling in self.siblings.get(call, ())])
 
-    def _cut(self, handle: Any) -> None:
-        """Make a handle of this trace a plain array, or a variable again if it is one."""
-        node = detach(handle._node)
+    def _cut(self, handle: Any, node: Node) -> None:
+        """Make a handle on a node of this trace a plain array, or a variable again if it is one."""
+        plain = detach(node)
         if handle._variable is not None:
-            node = variable(node, self.slot(handle._variable))
-        handle._node = node
-        if handle._region is not None:
-            handle._region = (*handle._region[:2], False)
+            plain = variable(plain, self.slot(handle._variable))
+        with HANDOVER:
+            if handle._node is node and handle._trace is self:
+                handle._node = plain
+                if handle._region is not None:
+                    handle._region = (*handle._region[:2], False)
 
     def _lose_origins(self, origin: Trace, visited: frozenset[Node]) -> None:
         """Cut what was recorded in an earlier trace, entered this one, and has been cleared there."""
         with self.lock:
-            for handle in self._known_handles():
-                node = _recorded_as(handle._node)
-                target = self.targets[node.attributes[0]] if node.operator is VARIABLE else None
+            for handle, node in self._known_handles():
+                entry = _recorded_as(node)
+                target = self.targets[entry.attributes[0]] if entry.operator is VARIABLE else None
                 if isinstance(target, Origin) and target.trace is origin and origin._is_swept(target.node, visited):
-                    self._cut(handle)
+                    self._cut(handle, node)
 
     def _free(self, nodes: list[Node]) -> None:
         """Forget all values but those of some nodes and those they will be computed from."""

@@ -6,7 +6,8 @@ the gradient of each call that reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 from .errors import MXNetError, format_shape
@@ -16,51 +17,64 @@ from .operators.arithmetic import add
 from .operators.structural import detach, full, variable
 from .trace import LOCAL, Target
 
-__all__ = ["Hook", "Variable", "apply_hooks", "attach", "mark"]
+__all__ = ["Hook", "Hooks", "Variable", "attach", "mark"]
 
 _REQUESTS = ("write", "add", "null")
 
 
-class Hook:
-    """A function that sees a gradient on its way. ``remove()`` ends that; so does leaving a ``with`` block."""
+class Hooks:
+    """The hooks of one array, in the order in which they were registered."""
 
-    __slots__ = ("_registered", "function")
+    __slots__ = ("__weakref__", "functions")
 
-    def __init__(self, function: Callable[[NDArray], NDArray | None], registered: list[Hook]) -> None:
+    def __init__(self) -> None:
+        self.functions: dict[Hook, Callable[[NDArray], NDArray | None]] = {}
+
+    def add(self, function: Callable[[NDArray], NDArray | None]) -> Hook:
+        """Return the handle of one more hook."""
         if not callable(function):
             raise TypeError(f"a hook must be a function of one gradient, not {function!r}")
-        self.function = function
-        self._registered = registered
-        registered.append(self)
+        hook = Hook(self)
+        self.functions[hook] = function
+        return hook
+
+    def apply(self, grad: NDArray) -> NDArray:
+        """Return a gradient after all hooks: each sees it, changed by those before, and may return another one."""
+        shape, dtype = grad.shape, grad._dtype
+        for function in tuple(self.functions.values()):
+            changed = function(grad)
+            if changed is None:
+                continue
+            if not isinstance(changed, NDArray):
+                raise TypeError(f"a gradient hook must return an NDArray or None, not {type(changed)}")
+            if (changed.shape, changed._dtype) != (shape, dtype):
+                raise MXNetError(
+                    f"a gradient hook returned {changed._dtype}{format_shape(changed.shape)} for a gradient of "
+                    f"{dtype}{format_shape(shape)}; shape and dtype must be kept"
+                )
+            grad = changed
+        return grad
+
+
+class Hook:
+    """The handle of a registered hook. ``remove()`` ends it; so does leaving a ``with`` block."""
+
+    __slots__ = ("_hooks",)
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = weakref.ref(hooks)
 
     def remove(self) -> None:
         """Stop calling the function; removing a hook twice does nothing."""
-        if self in self._registered:
-            self._registered.remove(self)
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.functions.pop(self, None)
 
     def __enter__(self) -> Hook:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.remove()
-
-
-def apply_hooks(hooks: Iterable[Hook], grad: NDArray) -> NDArray:
-    """Return a gradient after hooks: each sees it, changed by those before, and may return another one."""
-    shape, dtype = grad.shape, grad._dtype
-    for hook in tuple(hooks):
-        changed = hook.function(grad)
-        if changed is None:
-            continue
-        if not isinstance(changed, NDArray):
-            raise TypeError(f"a gradient hook must return an NDArray or None, not {type(changed)}")
-        if (changed.shape, changed._dtype) != (shape, dtype):
-            raise MXNetError(
-                f"a gradient hook returned {changed._dtype}{format_shape(changed.shape)} for a gradient of "
-                f"{dtype}{format_shape(shape)}; shape and dtype must be kept"
-            )
-        grad = changed
-    return grad
 
 
 class Variable(Target):
@@ -74,7 +88,7 @@ class Variable(Target):
         self.grad = grad
         self.request = request
         self.fresh = 0
-        self.hooks: list[Hook] = []
+        self.hooks = Hooks()
 
     def take(self, grad: NDArray) -> None:
         """Write or add a gradient into the buffer."""

@@ -288,36 +288,26 @@ def test_unused_outputs_get_zeros_of_their_dtype():
         first.backward()
 
 
-def test_gradients_are_read_only():
+@pytest.mark.parametrize("write", [
+    lambda dy: dy.__iadd__(1),
+    lambda dy: dy.__imul__(1),
+    lambda dy: nd.square(dy, out=dy),
+    lambda dy: dy.__setitem__(0, 5),
+])
+def test_gradients_are_read_only(write):
     class Careless(autograd.Function):
         def forward(self, x):
             return x * 1
 
         def backward(self, dy):
-            dy += 1
-            return dy
-
-    x = variable([1.0])
-    with autograd.record():
-        y = Careless()(x)
-    with pytest.raises(ValueError, match="trying to add to a readonly NDArray"):
-        y.backward()
-
-
-def test_gradients_of_others_are_not_the_ones_a_function_gets():
-    class Sneaky(autograd.Function):
-        def forward(self, x):
-            return x * 1
-
-        def backward(self, dy):
-            nd.square(dy * 5, out=dy)
+            write(dy)
             return dy
 
     x, w = variable([1.0]), variable([1.0])
     with autograd.record():
-        y = Sneaky()(x) + w
-    y.backward()
-    assert (values(x.grad), values(w.grad)) == ([25], [1])
+        y = Careless()(x) + w
+    with pytest.raises(ValueError, match="readonly NDArray"):
+        y.backward()
 
 
 def test_add_and_several_uses():

@@ -1,10 +1,12 @@
 """The compiler: bounded caches, a late import, and what happens without llvmlite."""
 
 import gc
+import platform
 import subprocess
 import sys
 import warnings
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,6 +55,26 @@ def test_the_cache_is_bounded_and_forgotten_code_is_freed(monkeypatch: pytest.Mo
     del first
     gc.collect()
     assert library() is None
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names a processor of that family")
+def test_the_processor_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llvmlite import binding
+
+    x = leaf(0, (37, 29), FLOAT32)
+    value = REGISTRY["tanh"](x * x) * REGISTRY["exp"](x)
+    targets = [value, *[REGISTRY["_sum_to"](value, shape=shape) for shape in ((29,), (37, 1), ())]]
+    data = np.random.default_rng(0).normal(size=(37, 29)).astype(np.float32)
+    here = NativeProgram(targets, lambda node: False).run([data])
+
+    # the first processor of the family: no wide vectors, no fused multiply-add
+    def oldest(llvm: Any) -> Any:
+        return llvm.Target.from_default_triple().create_target_machine(opt=2, cpu="x86-64", features="")
+
+    monkeypatch.setattr(jit, "_target_machine", oldest)
+    monkeypatch.setattr(jit, "_compiler", jit._Compiler(binding))
+    there = NativeProgram(targets, lambda node: False).run([data])
+    assert [array.tobytes() for array in here] == [array.tobytes() for array in there]
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:

@@ -170,7 +170,9 @@ def test_integers_and_other_dtypes() -> None:
         dtype = np.dtype(name)
         x = leaf(0, (2, 20), dtype)
         data = (np.arange(40).reshape(2, 20) % 7).astype(dtype)
-        targets = [x * x + x, permute(x, (1, 0)), sum_to(x, shape=(2, 1)), exp(x)]
+        targets = [permute(x, (1, 0))]
+        if name != "bool":
+            targets += [x * x + x, sum_to(x, shape=(2, 1)), exp(x)]
         found = run(targets, {x: data})
         expected = Program(targets, never).run([data])
         for target, value in zip(targets, expected, strict=True):

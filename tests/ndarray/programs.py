@@ -4,7 +4,7 @@ The model knows nothing of graphs. Its memory holds, beside each element, the de
 every element of every variable (a dual number), and views are windows on that memory. The rules it encodes:
 
 - what is computed while recording carries derivatives, what is computed otherwise has none;
-- a view made while recording passes derivatives on, one made otherwise does not, until it is written to while recording;
+- a view made while recording passes derivatives on, one made otherwise does not until it is written to while recording;
 - a write while recording replaces elements and their derivatives; a write otherwise replaces elements only, and makes a
   variable start anew.
 """

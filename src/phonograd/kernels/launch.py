@@ -45,6 +45,8 @@ class Launch(NamedTuple):
     words: tuple[int | Reference, ...]
     extent: int
     """The range is ``0 .. extent``; any part of it can be run on its own."""
+    chunk: int = 1
+    """How many items are worth a call."""
 
     def table(self, places: Mapping[str, tuple[int, int]]) -> list[int]:
         """Return the words of the table, given the base number and the first byte of each operand.

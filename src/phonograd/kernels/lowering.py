@@ -2,16 +2,16 @@
 
 ``Operator.lowering`` holds one object of these kinds, or None: then NumPy evaluates the operator between two kernels.
 
-================  =================================================================  ===============================
-kind              what the operator does                                             declared by
-================  =================================================================  ===============================
-:class:`Elementwise`  one output element from one element of each (broadcast) input  a sequence of instructions
-:class:`Reduction`    elements along axes are combined                               how two of them are, and axes
-:class:`Location`     nothing is computed: the elements lie elsewhere                the new pattern of places
-:class:`Constant`     a number that is part of the expression                        its bytes
-:class:`Random`       elements made of random words                                  rows of words to rows of elements
-:class:`Matmul`       matrix products                                                nothing: a library does it
-================  =================================================================  ===============================
+=====================  ==============================================================  ==============================
+kind                   what the operator does                                          declared by
+=====================  ==============================================================  ==============================
+:class:`Elementwise`   one output element from one element of each (broadcast) input   a sequence of instructions
+:class:`Reduction`     elements along axes are combined                                how two of them are, and axes
+:class:`Location`      nothing is computed: the elements lie elsewhere                 the new pattern of places
+:class:`Constant`      a number that is part of the expression                         its bytes
+:class:`Random`        elements made of random words                                   rows of words to rows of values
+:class:`Matmul`        matrix products                                                 nothing: a library does it
+=====================  ==============================================================  ==============================
 
 A function in a declaration takes the operator's parameters that it names as keyword-only arguments, as shape and
 gradient rules do. Parameters that it names are part of a kernel's structure (another value is another kernel);
@@ -36,7 +36,18 @@ from ..node import Shape
 from .emitter import SUPPORTED, Emitter, Value
 from .pattern import Pattern
 
-__all__ = ["SUPPORTED", "Constant", "Elementwise", "Location", "Lowering", "Matmul", "Random", "Reduction"]
+__all__ = [
+    "FLOATS",
+    "NUMBERS",
+    "SUPPORTED",
+    "Constant",
+    "Elementwise",
+    "Location",
+    "Lowering",
+    "Matmul",
+    "Random",
+    "Reduction",
+]
 
 #: dtype kinds of NumPy that a lowering may be written for
 FLOATS, NUMBERS = "f", "fiu"

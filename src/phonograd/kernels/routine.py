@@ -135,6 +135,12 @@ class Routine(Emitter):
         """Write zeros; up to a vector more than the count."""
         self.each("0", count, lambda index: self.store(pointer, index, self.zeros()), str(self.lanes))
 
+    def clear_exactly(self, pointer: str, count: Index) -> None:
+        """Write zeros; at least one."""
+        last, mask = self.tail(count)
+        self.clear(pointer, last)
+        self.store_where(pointer, last, self.zeros(), mask)
+
     # -- lanes
 
     def shuffle(self, first: Value, second: Value, order: Sequence[int]) -> Value:

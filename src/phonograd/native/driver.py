@@ -13,7 +13,6 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -68,7 +67,7 @@ class _Driver:
         self.call: Callable[[int, int], None] = prototype(self._kernel.address)
         self.direct = _layout_is_as_expected()
 
-    def run_indirect(self, record: int, arrays: tuple[Array, ...]) -> None:
+    def call_indirectly(self, record: int, arrays: tuple[Array, ...]) -> None:
         """Run a row with addresses that NumPy was asked for, laid out as objects are."""
         data = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
         start = ctypes.addressof(data)
@@ -109,7 +108,7 @@ class Row:
         How many arrays the tables speak of.
     """
 
-    __slots__ = ("_keep", "_record", "run")
+    __slots__ = ("_direct", "_driver", "_keep", "_record")
 
     def __init__(self, launches: list[tuple[Kernel, list[int], int]], arrays: int) -> None:
         driver = _started()
@@ -120,16 +119,17 @@ class Row:
             start += 8 * len(table)
         entry_words = np.array(entries, np.int64)
         record_words = np.array([entry_words.ctypes.data, len(launches), arrays], np.int64)
-        self._keep: Any = words, entry_words, record_words, [kernel for kernel, _, _ in launches], driver
+        #: what the addresses below point into
+        self._keep = words, entry_words, record_words, [kernel for kernel, _, _ in launches]
         self._record: int = record_words.ctypes.data
-        #: ``run(arrays)`` runs the row; it lets other threads run meanwhile
-        self.run: Callable[[tuple[Array, ...]], None] = self._run if driver.direct else self._run_indirect
+        self._driver = driver
+        self._direct = driver.direct
 
-    def _run(self, arrays: tuple[Array, ...]) -> None:
+    def run(self, arrays: tuple[Array, ...]) -> None:
+        """Run the kernels on arrays; other threads can run meanwhile."""
         statistics.native_calls += 1
-        # the tuple is held by the caller's frame until the call returns
-        self._keep[-1].call(self._record, id(arrays) + _TUPLE_ITEMS)
-
-    def _run_indirect(self, arrays: tuple[Array, ...]) -> None:
-        statistics.native_calls += 1
-        self._keep[-1].run_indirect(self._record, arrays)
+        # the caller holds the tuple, and the tuple the arrays, until the call returns
+        if self._direct:
+            self._driver.call(self._record, id(arrays) + _TUPLE_ITEMS)
+        else:
+            self._driver.call_indirectly(self._record, arrays)

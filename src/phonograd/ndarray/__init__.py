@@ -6,26 +6,39 @@ import sys
 from typing import Any
 
 from ..context import Context, cpu, cpu_pinned, current_context, gpu
+from ..dtypes import CODES
 from ..errors import nearest
 from ..trace import waitall
 from . import control, random
 from .array import NDArray
 from .creation import arange, array, concatenate, empty, eye, from_numpy, full, linspace, moveaxis, ones, zeros
-from .functions import matmul, onehot_encode, split_v2
+from .functions import histogram, matmul, onehot_encode, reset_arrays, split_v2
 from .namespaces import Namespace, lookup, public_names
 from .params import load, load_frombuffer, save
 from .protocols import from_dlpack, to_dlpack
 
 to_dlpack_for_read = to_dlpack_for_write = to_dlpack
 
-contrib = Namespace("phonograd.ndarray.contrib", "_contrib_", "Operators that MXNet had under nd.contrib.")
+contrib = Namespace(
+    "phonograd.ndarray.contrib",
+    "_contrib_",
+    "Operators that MXNet had under nd.contrib, loops and branches.",
+    boolean_mask=control.boolean_mask,
+    cond=control.cond,
+    foreach=control.foreach,
+    rand_zipfian=random.rand_zipfian,
+    while_loop=control.while_loop,
+)
 linalg = Namespace("phonograd.ndarray.linalg", "_linalg_", "Linear algebra: factorisations, solves, triangles.")
 op = Namespace("phonograd.ndarray.op", "", "All operators by their plain names.")
 _internal = Namespace("phonograd.ndarray._internal", "_", "Operators whose names begin with an underscore.")
-contrib.foreach, contrib.while_loop, contrib.cond = control.foreach, control.while_loop, control.cond
-contrib.boolean_mask = control.boolean_mask
 for _module in (contrib, linalg, op, _internal):
     sys.modules[_module.__name__] = _module
+
+# tables that scripts take from mxnet.ndarray.ndarray
+_DTYPE_NP_TO_MX: dict[Any, int] = {None: -1, **{dtype.type: code for dtype, code in CODES.items()}}
+_DTYPE_MX_TO_NP = {code: kind for kind, code in _DTYPE_NP_TO_MX.items()}
+_GRAD_REQ_MAP = {"null": 0, "write": 1, "add": 3}
 
 __all__ = [
     "Context",
@@ -43,16 +56,18 @@ __all__ = [
     "from_numpy",
     "full",
     "gpu",
+    "histogram",
     "linalg",
     "linspace",
     "load",
     "load_frombuffer",
     "matmul",
     "moveaxis",
-    "ones",
     "onehot_encode",
+    "ones",
     "op",
     "random",
+    "reset_arrays",
     "save",
     "split_v2",
     "to_dlpack_for_read",
@@ -63,6 +78,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("ndarray", "utils"):
+        # MXNet keeps NDArray in nd.ndarray and the file functions in nd.utils
+        return sys.modules[__name__]
     function = None if name.startswith("__") else lookup("", name) or lookup("_", name)
     if function is None:
         raise AttributeError(f"module 'phonograd.nd' has no attribute {name!r}{nearest(name, __dir__())}")

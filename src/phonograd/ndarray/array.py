@@ -1,11 +1,13 @@
 """NDArray: MXNet's mutable array. Operators on it are recorded lazily; printing and conversion compute.
 
-The mechanics (nodes, views, in-place writes) are in :mod:`.handle`, indexing in :mod:`.indexing`, conversion to and from
-other libraries in :mod:`.protocols`; methods that are operators (``x.exp()``) come from the registry on first use.
+The mechanics (nodes, views, in-place writes) are in :mod:`.handle`, indexing in :mod:`.indexing`, conversion to and
+from other libraries in :mod:`.protocols`; methods that are operators (``x.exp()``) come from the registry on first use.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -19,11 +21,11 @@ from ..operator import REGISTRY
 from ..operators.primitives import cast
 from ..operators.structural import detach, moved
 from ..shapes import infer_reshape
-from ..state import is_recording
 from ..trace import LOCAL, ready_trace
 from . import indexing, protocols
-from .call import binary, finish, function_of, inplace, settled, write
-from .handle import Handle, enter, make, make_concrete, make_view, read, rebind
+from .call import binary, finish, function_of, inplace, write
+from .handle import Handle, enter, make, make_concrete, make_view, read, rebind, settled
+from .values import values_of
 
 __all__ = ["NDArray"]
 
@@ -43,10 +45,15 @@ class NDArray(Handle):
 
     __array_priority__ = 1000.0
 
-    def __new__(cls, *arguments: Any, **keywords: Any) -> NDArray:
-        if arguments or keywords:
+    def __new__(cls, handle: None = None, writable: bool = True) -> NDArray:
+        if handle is not None:
             raise TypeError("make arrays with mx.nd.array(values), mx.nd.zeros(shape) and so on, not with NDArray(...)")
-        return object.__new__(cls)
+        # without a value yet: a pickle made by MXNet calls NDArray(None) and then __setstate__
+        made = object.__new__(cls)
+        made._trace = made._node = made._buffer = None
+        if not writable:
+            made._readonly = True
+        return made
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -97,9 +104,9 @@ class NDArray(Handle):
         return not self._readonly
 
     @property
-    def T(self) -> NDArray:  # noqa: N802 - MXNet's name
+    def T(self) -> NDArray:
         """The array with its axes reversed; itself for fewer than two axes."""
-        return self if self.ndim < 2 else self.transpose()  # type: ignore[no-any-return]
+        return self if self.ndim < 2 else self.transpose()
 
     def __len__(self) -> int:
         if not self.shape:
@@ -172,11 +179,10 @@ class NDArray(Handle):
 
     def __pow__(self, other: Any) -> NDArray:
         # a small whole exponent is part of the expression: exact products instead of a power function
-        if type(other) is int or (type(other) is float and other.is_integer()):
-            if abs(other) <= 64:
-                trace = ready_trace()
-                node = REGISTRY["_integer_power"].apply((enter(self, trace),), (int(other),))
-                return make(settled(node), trace)  # type: ignore[no-any-return]
+        if (type(other) is int or (type(other) is float and other.is_integer())) and abs(other) <= 64:
+            trace = ready_trace()
+            node = REGISTRY["_integer_power"].apply((enter(self, trace),), (int(other),))
+            return make(settled(node), trace)  # type: ignore[no-any-return]
         return self._power(other)  # type: ignore[no-any-return]
 
     def __matmul__(self, other: Any) -> NDArray:
@@ -185,7 +191,7 @@ class NDArray(Handle):
         return matmul(self, other)
 
     def __neg__(self) -> NDArray:
-        return self.negative()  # type: ignore[no-any-return]
+        return self * -1 if self._dtype.kind == "b" else self.negative()  # type: ignore[no-any-return]
 
     def __pos__(self) -> NDArray:
         return self.copy()
@@ -209,7 +215,7 @@ class NDArray(Handle):
         if self.size != 1:
             raise ValueError("The current array is not a scalar")
         values = self.asnumpy()
-        return values[()] if values.ndim == 0 else values[0]
+        return values[0] if values.ndim == 1 else values[()]
 
     def item(self) -> Any:
         """Return the value of an array with one element as a Python number."""
@@ -242,8 +248,6 @@ class NDArray(Handle):
             return False
         trace = ready_trace()
         node = cast(enter(self, trace), other._dtype)
-        if node.shape != other.shape:
-            raise MXNetError(f"copyto: the target has shape {other.shape}, the source {node.shape}")
         return write(other, settled(REGISTRY["identity"](node)))
 
     def _moved(self, context: Context) -> NDArray:
@@ -252,6 +256,8 @@ class NDArray(Handle):
 
     def as_in_context(self, context: Context) -> NDArray:
         """Return the array itself if it lives there, else a copy on that context."""
+        if not isinstance(context, Context):
+            raise TypeError(f"copyto does not support type {type(context)}")
         return self if self.context == context else self._moved(as_context(context))
 
     as_in_ctx = as_in_context
@@ -269,65 +275,105 @@ class NDArray(Handle):
         if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
             shape = tuple(shape[0])
         elif not shape:
-            shape = kwargs.pop("shape", None)
-            if shape is None:
+            given = kwargs.get("shape")
+            if given is None:
                 raise AssertionError("Shape must be provided.")
-            if isinstance(shape, int):
-                shape = (shape,)
-        else:
-            kwargs.pop("shape", None)
-        reverse = kwargs.pop("reverse", False)
-        if kwargs:
-            raise TypeError(f"reshape got unknown keywords {', '.join(sorted(kwargs))}; it takes shape and reverse")
-        return make_view(self, 0, infer_reshape(self.shape, tuple(shape), reverse))  # type: ignore[no-any-return]
+            shape = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+        unknown = [name for name in kwargs if name not in ("shape", "reverse")]
+        if unknown:
+            raise TypeError(
+                f"Got unknown keywords in reshape: {', '.join(unknown)}. Accepted keyword arguments are 'shape' and "
+                "'reverse'."
+            )
+        codes = tuple([operator.index(code) for code in shape])
+        return self._viewed(infer_reshape(self.shape, codes, bool(kwargs.get("reverse", False))))
 
-    def _reshaped(self, name: str, inplace: bool, **parameters: Any) -> NDArray:
-        if not inplace:
-            result = function_of(REGISTRY[name], name)(self, **parameters)
-            assert isinstance(result, NDArray)
-            return result
-        trace = ready_trace()
-        node = REGISTRY[name](enter(self, trace), **parameters)
-        return make_view(self, 0, node.shape)  # type: ignore[no-any-return]
+    def _viewed(self, shape: tuple[int, ...]) -> NDArray:
+        return make_view(self, 0, shape)  # type: ignore[no-any-return]
 
-    def flatten(self, inplace: bool = False, **kwargs: Any) -> NDArray:
+    def flatten(self, inplace: bool = False) -> NDArray:
         """Return the array with all axes but the first merged; a view if ``inplace``."""
-        return self._reshaped("Flatten", inplace)
+        if not inplace:
+            return self._called("Flatten")
+        return self._viewed((*self.shape[:1], math.prod(self.shape[1:])))
 
-    def expand_dims(self, axis: int, inplace: bool = False, **kwargs: Any) -> NDArray:
+    def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """Return the array with an axis of extent 1 inserted; a view if ``inplace``."""
-        return self._reshaped("expand_dims", inplace, axis=axis)
+        if not inplace:
+            return self._called("expand_dims", axis=axis)
+        ndim = self.ndim
+        if not -ndim - 1 <= axis <= ndim:
+            raise AssertionError(f"axis {axis} is out of range for {ndim}d array")
+        place = axis if axis >= 0 else axis + ndim + 1
+        return self._viewed((*self.shape[:place], 1, *self.shape[place:]))
 
-    def squeeze(self, axis: Any = None, inplace: bool = False, **kwargs: Any) -> NDArray:
+    def squeeze(self, axis: Any = None, inplace: bool = False) -> NDArray:
         """Return the array without axes of extent 1; a view if ``inplace``."""
-        return self._reshaped("squeeze", inplace, axis=axis)
+        if not inplace:
+            return self._called("squeeze", axis=axis)
+        ndim = self.ndim
+        axes = [a for a in range(ndim) if self.shape[a] == 1]
+        if axis is not None:
+            axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
+        for one in axes:
+            if not -ndim <= one < ndim:
+                raise AssertionError(f"axis {one} is out of range for {ndim}d array")
+            if self.shape[one] != 1:
+                raise AssertionError(f"Squeeze target axis {one} must be size 1, got {self.shape[one]}.")
+        dropped = {one % ndim for one in axes}
+        if len(dropped) != len(axes):
+            raise AssertionError(f"axis {axis} contains duplicate which is not allowed.")
+        kept = tuple([extent for one, extent in enumerate(self.shape) if one not in dropped])
+        return self._viewed(kept or self.shape[:1])
 
     def broadcast_to(self, shape: Any) -> NDArray:
-        """Return the array repeated to a shape; an extent of 0 keeps the array's own."""
+        """Return the array repeated along axes of extent 1, and along new axes in front, to a shape."""
         target = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-        if len(target) < self.ndim:
-            raise ValueError(f"operands could not be broadcast together with remapped shapes {self.shape} -> {target}")
-        source = self if len(target) == self.ndim else self.reshape((1,) * (len(target) - self.ndim) + self.shape)
-        return function_of(REGISTRY["broadcast_to"], "broadcast_to")(source, shape=target)  # type: ignore[no-any-return]
+        missing = len(target) - self.ndim
+        extents = (1,) * missing + self.shape
+        if missing < 0 or any([own not in (1, wanted) for own, wanted in zip(extents, target, strict=True)]):
+            raise ValueError(
+                "operands could not be broadcast together with remapped shapes[original->remapped]: "
+                f"{self.shape} and requested shape {target}"
+            )
+        source = self.reshape(extents) if missing else self
+        return source._called("broadcast_to", shape=target)
+
+    def broadcast_like(self, other: NDArray) -> NDArray:
+        """Return the array repeated to the shape of another one, as :meth:`broadcast_to` does."""
+        return self.broadcast_to(other.shape)
+
+    def split_v2(self, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Any:
+        """Return pieces of the array along an axis: so many equal ones, or cut at the given places."""
+        from .functions import split_v2
+
+        return split_v2(self, indices_or_sections, axis, squeeze_axis)
+
+    def _called(self, name: str, **parameters: Any) -> NDArray:
+        """Return the result of an operator on this array."""
+        return function_of(REGISTRY[name], name)(self, **parameters)  # type: ignore[no-any-return]
 
     def transpose(self, *axes: Any, **kwargs: Any) -> NDArray:
         """Return the array with its axes permuted (reversed if none are given)."""
         if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
             axes = tuple(axes[0] or ())
-        axes = axes or tuple(kwargs.get("axes") or ())
-        return function_of(REGISTRY["transpose"], "transpose")(self, axes=axes)  # type: ignore[no-any-return]
+        return self._called("transpose", **{**kwargs, "axes": axes or kwargs.get("axes") or ()})
 
     def tostype(self, stype: str) -> NDArray:
-        """Return the array itself for 'default'; other storage types are not available."""
+        """Return a copy for 'default'; other storage types are not available."""
         if stype != "default":
             raise MXNetError(f"storage type {stype!r} is not available: arrays are dense here; use 'default'")
+        return self.copy()
+
+    def slice_assign(self, rhs: Any, begin: Any, end: Any, step: Any) -> NDArray:
+        """Write ``rhs`` into ``self[begin:end:step]`` and return self."""
+        steps = step or (None,) * len(begin)
+        self[tuple([slice(*bounds) for bounds in zip(begin, end, steps, strict=True)])] = rhs
         return self
 
-    def slice_assign(self, rhs: Any, begin: Any, end: Any, step: Any = None) -> NDArray:
-        """Write ``rhs`` into ``self[begin:end:step]`` and return self."""
-        steps = step if step is not None else (None,) * len(begin)
-        self[tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True))] = rhs
-        return self
+    def slice_assign_scalar(self, value: Any, begin: Any, end: Any, step: Any) -> NDArray:
+        """Write a number into ``self[begin:end:step]`` and return self."""
+        return self.slice_assign(value, begin, end, step)
 
     # -- differentiation
 
@@ -343,17 +389,18 @@ class NDArray(Handle):
     @property
     def grad(self) -> NDArray | None:
         """The gradient buffer of a variable, else None."""
-        return None if self._variable is None else self._variable.grad  # type: ignore[no-any-return]
+        return None if self._variable is None else self._variable.grad
 
     @property
     def _fresh_grad(self) -> int:
         """1 after a backward pass that reached this variable, until set back."""
-        return 0 if self._variable is None else self._variable.fresh  # type: ignore[no-any-return]
+        return 0 if self._variable is None else self._variable.fresh
 
     @_fresh_grad.setter
     def _fresh_grad(self, value: Any) -> None:
-        if self._variable is not None:
-            self._variable.fresh = int(bool(value))
+        if self._variable is None:
+            raise MXNetError("NDArray has not been marked as a variable and does not have gradient state")
+        self._variable.fresh = int(bool(value))
 
     def detach(self) -> NDArray:
         """Return an array that shares memory with this one but is not recorded."""
@@ -391,11 +438,11 @@ class NDArray(Handle):
         return self
 
     def _sync_copyfrom(self, source_array: Any) -> None:
-        values = np.ascontiguousarray(source_array, dtype=self._dtype)
+        values = values_of(source_array, self._dtype)
         if values.shape != self.shape:
-            raise ValueError(f"Shape inconsistent: expected {self.shape} vs got {values.shape}")
+            raise ValueError(f"Shape inconsistent: expected {values.shape} vs got {self.shape}")
         trace = LOCAL.trace
-        rebind(self, trace.bind(values.copy(), self.context), trace)
+        rebind(self, trace.bind(values, self.context), trace)
 
 
 finish(NDArray)
@@ -405,8 +452,3 @@ def concrete(data: np.ndarray[Any, Any], context: Context) -> NDArray:
     """Return an array with these values; ``data`` must not be written to afterwards."""
     made: NDArray = make_concrete(data, context)
     return made
-
-
-def recording() -> bool:
-    """Return whether operators are being recorded."""
-    return is_recording()

@@ -1,12 +1,13 @@
 """Calling operators with arrays: the fast path that repeats a known call, and the slow path that explains itself.
 
 A call that was made before with the same nodes and the same arguments is one dictionary look-up
-(:attr:`Operator.calls <phonograd.operator.Operator>`) and one new handle. :func:`function_of` generates, per operator, a
-function with MXNet's signature whose first lines are that fast path; everything else goes to :func:`invoke`.
+(:attr:`Operator.calls <phonograd.operator.Operator>`) and one new handle. :func:`function_of` generates, per operator,
+a function with MXNet's signature whose first lines are that fast path; everything else goes to :func:`invoke`.
 """
 
 from __future__ import annotations
 
+import functools
 import keyword
 from collections.abc import Callable
 from typing import Any
@@ -64,9 +65,7 @@ def _show(value: Any) -> str:
     return format_shape(value) if isinstance(value, tuple) else str(value)
 
 
-def invoke(
-    declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], out: Any, extra: dict[str, Any]
-) -> Any:
+def invoke(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], out: Any, extra: dict[str, Any]) -> Any:
     """Return the result of an operator called by a user: arguments checked, converted, remembered.
 
     ``given`` holds the values of the visible parameters in order, ``extra`` whatever other keywords were passed.
@@ -84,18 +83,15 @@ def invoke(
         parameters["training"] = bool(FLAGS.get() & TRAINING)
     attributes = declared.attributes_of(parameters)
     handles = _checked(declared, inputs)
-    result = apply(declared, handles, attributes)
+    result, nodes = apply(declared, handles, attributes)
     if context is not None and not handles:
         result = _moved(result, as_context(context))
-    _remember(declared, inputs, given, result)
+    _remember(declared, nodes + (None,) * (len(inputs) - len(nodes)), given, result)
     return _returned(declared, result, attributes, out)
 
 
-def _remember(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], result: Any) -> None:
+def _remember(declared: Operator, nodes: tuple[Node | None, ...], given: tuple[Any, ...], result: Any) -> None:
     if not _repeatable(declared) or not isinstance(result, Node):
-        return
-    nodes = [None if handle is None or handle is NULL else handle._node for handle in inputs]
-    if any([node is None and isinstance(handle, Handle) for node, handle in zip(nodes, inputs, strict=True)]):
         return
     try:
         declared.calls[(*nodes, *[_keyed(p, v) for p, v in zip(_visible(declared), given, strict=True)])] = result
@@ -258,13 +254,15 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         trace = local.trace
         node = None
+        # nodes are read before traces, because another thread may take an array over in between (trace.HANDOVER)
+        own = self._node
         if self._trace is trace:
             kind = type(other)
             if kind is array_class:
+                operand = other._node
                 if other._trace is trace:
-                    node = calls.get((self._node, other._node))
+                    node = calls.get((own, operand))
             elif kind is float or kind is int:
-                own = self._node
                 scalar = trace.scalars.get((other, own.kind)) if own is not None else None
                 if scalar is not None:
                     node = calls.get((scalar, own) if reflected else (own, scalar))
@@ -352,12 +350,12 @@ _TEMPLATE = """\
 def {name}({signature}):
     if out is None and not kwargs:
         trace = LOCAL.trace
-        if {inside}:
+        if {known}:
             try:
                 node = calls.get(({key},))
             except (TypeError, ValueError):
                 node = None
-            if node is not None:
+            if node is not None and {inside}:
                 if node.marked:
                     if not FLAGS.get() & 1:
                         node = node.detached or detach(node)
@@ -381,10 +379,11 @@ def {name}({signature}):
 
 _SLOW_TEMPLATE = """\
 def {name}({signature}):
-    return invoke(declared, {inputs}, ({given}), out, kwargs)
+    return invoke(declared, {inputs}, ({given}), out, {options})
 """
 
 
+@functools.cache
 def function_of(declared: Operator, name: str) -> Callable[..., Any]:
     """Return the public function of an operator: MXNet's signature, then ``out`` and ``name``."""
     inputs = [i for i in declared.input_names if i != "counter"]
@@ -405,30 +404,36 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
         scope[f"default_{parameter.name}"] = parameter.default
         defaults.append(f"{parameter.name}=default_{parameter.name}")
     given = "".join(f"{p.name}, " for p in parameters)
+    options = "kwargs"
+    if not inputs and "dtype" in declared.parameter_names:
+        # what makes an array from nothing is told where to make it, before the dtype
+        defaults.insert([p.name for p in parameters].index("dtype"), "ctx=None")
+        options = "{'ctx': ctx, **kwargs}"
     safe = name if name.isidentifier() and not keyword.iskeyword(name) else "function"
-    if declared.variadic:
-        signature = ", ".join([f"*{inputs[0]}", *defaults, "out=None", "name=None", "**kwargs"])
-        source = _SLOW_TEMPLATE.format(name=safe, signature=signature, inputs=f"tuple({inputs[0]})", given=given)
+    names = [f"*{inputs[0]}"] if declared.variadic else [f"{i}=None" for i in inputs]
+    signature = ", ".join([*names, *defaults, "out=None", "name=None", "**kwargs"])
+    together = "".join(f"{i}, " for i in inputs)
+    if not declared.variadic and declared.required_inputs and _repeatable(declared):
+        scope["array_class"] = _handle._class
+        required, optional = inputs[: declared.required_inputs], inputs[declared.required_inputs :]
+
+        def each(test: str) -> str:
+            tests = [test.format(i) for i in required] + [f"({i} is None or {test.format(i)})" for i in optional]
+            return " and ".join(tests)
+
+        nodes = [f"{i}._node" for i in required] + [f"None if {i} is None else {i}._node" for i in optional]
+        source = _TEMPLATE.format(
+            name=safe,
+            signature=signature,
+            known=each("{0}.__class__ is array_class"),
+            inside=each("{0}._trace is trace"),
+            key=", ".join([*nodes, *[_key_source(p) for p in parameters]]),
+            inputs=together,
+            given=given,
+        )
     else:
-        signature = ", ".join([*[f"{i}=None" for i in inputs], *defaults, "out=None", "name=None", "**kwargs"])
-        together = "".join(f"{i}, " for i in inputs)
-        if _repeatable(declared) and declared.required_inputs:
-            scope["array_class"] = _handle._class
-            required = inputs[: declared.required_inputs]
-            optional = inputs[declared.required_inputs :]
-            known = "{0}.__class__ is array_class and {0}._trace is trace"
-            inside = [known.format(i) for i in required] + [f"({i} is None or {known.format(i)})" for i in optional]
-            nodes = [f"{i}._node" for i in required] + [f"None if {i} is None else {i}._node" for i in optional]
-            source = _TEMPLATE.format(
-                name=safe,
-                signature=signature,
-                inside=" and ".join(inside),
-                key=", ".join([*nodes, *[_key_source(p) for p in parameters]]),
-                inputs=together,
-                given=given,
-            )
-        else:
-            source = _SLOW_TEMPLATE.format(name=safe, signature=signature, inputs=f"({together})", given=given)
+        arrays = inputs[0] if declared.variadic else f"({together})"
+        source = _SLOW_TEMPLATE.format(name=safe, signature=signature, inputs=arrays, given=given, options=options)
     exec(compile(source, f"<phonograd {name}>", "exec"), scope)
     function: Callable[..., Any] = scope[safe]
     function.__doc__ = declared.__doc__

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import MXNetError
 from ..operator import REGISTRY
+from ..shapes import real_axis
 from .array import NDArray
 from .call import function_of
 from .creation import zeros
@@ -22,7 +23,7 @@ def _flatten(value: Any, what: str) -> list[NDArray]:
         return [value]
     if isinstance(value, (list, tuple)):
         return [array for item in value for array in _flatten(item, what)]
-    raise TypeError(f"{what} must be an NDArray or a (nested) list of NDArrays, not {type(value)}")
+    raise AssertionError(f"{what} must be (nested) list of NDArray, but got {value} of type {type(value)}")
 
 
 def _stack(items: list[NDArray]) -> NDArray:
@@ -45,15 +46,17 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "
     >>> import phonograd as mx
     >>> step = lambda x, s: (x + s, x + s)
     >>> outputs, state = mx.nd.contrib.foreach(step, mx.nd.array([1, 2, 3]), mx.nd.zeros(1))
-    >>> outputs.reshape(-1), state
-    (
+    >>> outputs.reshape(-1)
+    <BLANKLINE>
     [1. 3. 6.]
-    <NDArray 3 @cpu(0)>, 
+    <NDArray 3 @cpu(0)>
+    >>> state
+    <BLANKLINE>
     [6.]
-    <NDArray 1 @cpu(0)>)
+    <NDArray 1 @cpu(0)>
     """
-    arrays = _flatten(data, "data of foreach")
-    _flatten(init_states, "init_states of foreach")
+    arrays = _flatten(data, "foreach input")
+    _flatten(init_states, "foreach states")
     if not arrays:
         raise ValueError("foreach needs at least one array to run over")
     steps = arrays[0].shape[0]
@@ -64,7 +67,7 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "
     for step in range(steps):
         piece = data[step] if isinstance(data, NDArray) else _stacked_like(data, [a[step] for a in arrays])
         pattern, states = body(piece, states)
-        rows.append(_flatten(pattern, "outputs of foreach's body"))
+        rows.append(_flatten(pattern, "foreach output"))
     if pattern is None:
         raise ValueError("foreach over an empty axis has no outputs")
     columns = [_stack([row[i] for row in rows]) for i in range(len(rows[0]))]
@@ -81,19 +84,24 @@ def while_loop(
     """Return stacked step outputs (padded with zeros to ``max_iterations``) and final variables of a while loop."""
     if max_iterations is None:
         raise ValueError("max_iterations should be specified")
-    limit = int(max_iterations)
-    variables = [loop_vars] if isinstance(loop_vars, NDArray) else list(loop_vars)
+    try:
+        limit = int(max_iterations)
+    except (TypeError, ValueError):
+        raise ValueError(f"Cannot convert max_iteration to python int: {max_iterations!r}") from None
+    single = isinstance(loop_vars, NDArray)
+    variables = _as_list(loop_vars)
     if not variables:
         raise ValueError("loop_vars should contain at least one element")
-    single = isinstance(loop_vars, NDArray)
     rows: list[list[NDArray]] = []
     pattern: Any = []
-    while len(rows) < limit and bool(cond(*variables)):
+    while len(rows) < limit and _truth(cond(*variables)):
         pattern, following = func(*variables)
-        new = [following] if isinstance(following, NDArray) else list(following)
+        new = _as_list(following)
         if len(new) != len(variables):
-            raise ValueError(f"The length of loop_vars should be consistent during the loop: {len(variables)} and {len(new)}")
-        rows.append([] if pattern is None else _flatten(pattern, "outputs of while_loop's func"))
+            raise ValueError(
+                f"The length of loop_vars should be consistent during the loop: {len(variables)} and {len(new)}"
+            )
+        rows.append([] if pattern is None else _flatten(pattern, "while_loop output"))
         variables = new
     columns = []
     for index in range(len(rows[0]) if rows else 0):
@@ -105,23 +113,42 @@ def while_loop(
     return outputs, variables[0] if single else variables
 
 
+def _as_list(value: Any) -> list[Any]:
+    if isinstance(value, NDArray):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    raise TypeError(f"loop_vars must be an NDArray or a list of NDArrays, not {type(value)}")
+
+
+def _truth(value: Any) -> bool:
+    return bool(value.asscalar() if isinstance(value, NDArray) else value)
+
+
 def cond(pred: Any, then_func: Callable[[], Any], else_func: Callable[[], Any], name: str = "cond") -> Any:
-    """Return ``then_func()`` or ``else_func()``, whichever the condition chooses."""
-    if not isinstance(pred, NDArray):
-        raise TypeError(f"pred must be an NDArray of one element, not {type(pred)}")
-    return then_func() if bool(pred) else else_func()
+    """Return ``then_func()`` or ``else_func()``, whichever the condition chooses.
+
+    The condition is an array of one element, a number, or a function that returns one.
+    """
+    return then_func() if _truth(pred() if callable(pred) else pred) else else_func()
 
 
-def boolean_mask(data: NDArray, index: NDArray, axis: int = 0, **kwargs: Any) -> NDArray:
+def boolean_mask(
+    data: NDArray, index: NDArray, axis: int = 0, out: NDArray | None = None, name: str | None = None
+) -> NDArray:
     """Return the slices of data along an axis where the mask is nonzero.
 
     The shape of the result depends on the values of the mask, so the mask is computed at this call.
     """
+    for argument, value in (("data", data), ("index", index)):
+        if not isinstance(value, NDArray):
+            raise AssertionError(f"Argument {argument} must have NDArray type, but got {value}")
     mask = read(index)
-    axis = axis % data.ndim
+    axis = real_axis(axis, data.ndim, "boolean_mask")
     if mask.ndim != 1 or mask.shape[0] != data.shape[axis]:
         raise MXNetError(
-            f"boolean_mask: the mask must be a vector as long as axis {axis} of the data, got {mask.shape} for {data.shape}"
+            f"boolean_mask: the mask must be a vector as long as axis {axis} of the data, got {mask.shape} for "
+            f"{data.shape}"
         )
-    key = (slice(None),) * axis + (np.flatnonzero(mask),)
-    return data[key]  # type: ignore[no-any-return]
+    chosen: NDArray = data[(slice(None),) * axis + (np.flatnonzero(mask),)]
+    return chosen if out is None else chosen.copyto(out)

@@ -18,7 +18,19 @@ from .call import Numbers, invoke, write
 from .handle import enter, make, settled
 from .values import values_of
 
-__all__ = ["arange", "array", "concatenate", "empty", "eye", "from_numpy", "full", "linspace", "moveaxis", "ones", "zeros"]
+__all__ = [
+    "arange",
+    "array",
+    "concatenate",
+    "empty",
+    "eye",
+    "from_numpy",
+    "full",
+    "linspace",
+    "moveaxis",
+    "ones",
+    "zeros",
+]
 
 _SHAPE = Parameter("shape", "Shape", REQUIRED)
 
@@ -90,7 +102,7 @@ def full(shape: Any, val: Any, ctx: Context | None = None, dtype: Any = np.float
         return _filled("_full", shape, val, ctx, dtype if out is None else None, {"out": out})
     target = _filled("_full", shape, 0, ctx, dtype) if out is None else out
     target[:] = val
-    return target  # type: ignore[no-any-return]
+    return target
 
 
 def empty(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any = None) -> NDArray:
@@ -131,9 +143,7 @@ def eye(N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any =
     return _counted("_eye", {"N": N, "M": M, "k": k, "dtype": dtype or "float32"}, ctx, kwargs)
 
 
-def _counted(
-    name: str, given: dict[str, Any], ctx: Context | None, options: dict[str, Any] | None = None
-) -> NDArray:
+def _counted(name: str, given: dict[str, Any], ctx: Context | None, options: dict[str, Any] | None = None) -> NDArray:
     declared = REGISTRY[name]
     options = options or {}
     out = options.pop("out", None)

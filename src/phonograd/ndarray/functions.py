@@ -2,46 +2,90 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..operator import REGISTRY, Operator
-from ..trace import LOCAL
-from .array import NDArray
-from .call import Numbers, function_of, operate
-from .handle import make
+from .array import NDArray, concrete
+from .call import Numbers, binary, function_of
+from .creation import array
+from .handle import read
 
-__all__ = ["matmul", "onehot_encode", "split_v2", "with_scalars"]
+__all__ = ["histogram", "matmul", "onehot_encode", "reset_arrays", "split_v2", "with_scalars"]
+
+#: what the functions of two operands mean for two numbers
+_ON_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "modulo": operator.mod,
+    "power": operator.pow,
+    "hypot": math.hypot,
+    "maximum": lambda lhs, rhs: lhs if lhs > rhs else rhs,
+    "minimum": lambda lhs, rhs: lhs if lhs < rhs else rhs,
+    "equal": lambda lhs, rhs: int(lhs == rhs),
+    "not_equal": lambda lhs, rhs: int(lhs != rhs),
+    "greater": lambda lhs, rhs: int(lhs > rhs),
+    "greater_equal": lambda lhs, rhs: int(lhs >= rhs),
+    "lesser": lambda lhs, rhs: int(lhs < rhs),
+    "lesser_equal": lambda lhs, rhs: int(lhs <= rhs),
+    "logical_and": lambda lhs, rhs: int(bool(lhs) and bool(rhs)),
+    "logical_or": lambda lhs, rhs: int(bool(lhs) or bool(rhs)),
+    "logical_xor": lambda lhs, rhs: int(bool(lhs) is not bool(rhs)),
+}
 
 
 def with_scalars(declared: Operator) -> Callable[..., Any]:
-    """Return the function of two operands of a binary operator; either may be a number."""
+    """Return the function of two operands of a binary operator; either or both may be numbers."""
+    word = declared.with_scalars
+    assert word is not None
+    forward = NDArray.__pow__ if word == "power" else binary(declared.name)
+    backward = binary(declared.name, reflected=True)
+    on_numbers = _ON_NUMBERS[word]
+
+    def apply(lhs: Any, rhs: Any) -> Any:
+        if isinstance(lhs, NDArray):
+            return forward(lhs, rhs)
+        if isinstance(rhs, NDArray):
+            return backward(rhs, lhs)
+        if isinstance(lhs, Numbers) and isinstance(rhs, Numbers):
+            return on_numbers(lhs, rhs)
+        raise TypeError(f"type {type(rhs if isinstance(lhs, Numbers) else lhs)} not supported")
 
     def function(lhs: Any, rhs: Any) -> Any:
-        if isinstance(lhs, NDArray) or isinstance(rhs, NDArray):
-            return make(operate(declared, lhs, rhs), LOCAL.trace)
-        if isinstance(lhs, Numbers) and isinstance(rhs, Numbers):
-            return declared.function(np.asarray(lhs, np.float64), np.asarray(rhs, np.float64)).item()
-        raise TypeError(f"type {type(lhs)} not supported")
+        return apply(lhs, rhs)
 
-    function.__name__ = function.__qualname__ = declared.with_scalars or declared.name
-    function.__doc__ = f"{declared.__doc__.splitlines()[0]} Either operand may be a number."
-    return function
+    def power(base: Any, exp: Any) -> Any:
+        return apply(base, exp)
+
+    chosen = power if word == "power" else function
+    chosen.__name__ = chosen.__qualname__ = word
+    chosen.__module__ = "phonograd.ndarray"
+    chosen.__doc__ = f"{(declared.__doc__ or '').splitlines()[0]} Either operand may be a number."
+    return chosen
 
 
 def matmul(lhs: NDArray, rhs: NDArray) -> NDArray:
     """Return the matrix product ``lhs @ rhs``: of two matrices, of stacks of matrices, or with a vector."""
-    if not isinstance(rhs, NDArray):
-        raise TypeError(f"type {type(rhs)} not supported")
+    if not isinstance(lhs, NDArray) or not isinstance(rhs, NDArray):
+        raise TypeError(f"type {type(lhs if isinstance(rhs, NDArray) else rhs)} not supported")
+    if not lhs.shape or not rhs.shape:
+        raise ValueError("matmul needs arrays with at least one axis; use * for numbers")
     if lhs.ndim <= 2 and rhs.ndim <= 2:
         return function_of(REGISTRY["dot"], "dot")(lhs, rhs)  # type: ignore[no-any-return]
-    lead = np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
-    left = lhs.broadcast_to((*lead, *lhs.shape[-2:])).reshape((-1, *lhs.shape[-2:]))
-    right = rhs.broadcast_to((*lead, *rhs.shape[-2:])).reshape((-1, *rhs.shape[-2:]))
+    left = lhs.expand_dims(0) if lhs.ndim == 1 else lhs
+    right = rhs.expand_dims(1) if rhs.ndim == 1 else rhs
+    lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    rows, columns = left.shape[-2:-1] if lhs.ndim > 1 else (), right.shape[-1:] if rhs.ndim > 1 else ()
+    left = left.broadcast_to((*lead, *left.shape[-2:])).reshape((-1, *left.shape[-2:]))
+    right = right.broadcast_to((*lead, *right.shape[-2:])).reshape((-1, *right.shape[-2:]))
     product = function_of(REGISTRY["batch_dot"], "batch_dot")(left, right)
-    return product.reshape((*lead, lhs.shape[-2], rhs.shape[-1]))  # type: ignore[no-any-return]
+    return product.reshape((*lead, *rows, *columns))  # type: ignore[no-any-return]
 
 
 def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
@@ -53,20 +97,46 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
 
 def split_v2(ary: NDArray, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Any:
     """Return pieces of an array along an axis: so many equal ones, or cut at the given places."""
-    axis = axis % ary.ndim
     extent = ary.shape[axis]
+    indices: tuple[int, ...] = (0,)
+    sections = 0
     if isinstance(indices_or_sections, (int, np.integer)):
         sections = int(indices_or_sections)
         if sections <= 0 or extent % sections:
             raise ValueError("array split does not result in an equal division")
-        cuts = [extent // sections * k for k in range(1, sections)]
     elif isinstance(indices_or_sections, (tuple, list)):
-        cuts = [int(cut) for cut in indices_or_sections]
+        indices = (0, *indices_or_sections)
     else:
         raise ValueError("indices_or_sections must either int or tuple of ints")
-    bounds = [0, *cuts, extent]
-    slice_axis = function_of(REGISTRY["slice_axis"], "slice_axis")
-    pieces = [slice_axis(ary, axis=axis, begin=b, end=e) for b, e in zip(bounds, bounds[1:], strict=False)]
-    if squeeze_axis:
-        pieces = [piece.squeeze(axis=axis) for piece in pieces]
-    return pieces[0] if len(pieces) == 1 else pieces
+    split = function_of(REGISTRY["_split_v2"], "_split_v2")
+    return split(ary, indices=indices, axis=axis, squeeze_axis=squeeze_axis, sections=sections)
+
+
+def histogram(a: NDArray, bins: Any = 10, range: tuple[float, float] | None = None) -> list[NDArray]:
+    """Return how many elements fall into each bin, and the edges of the bins.
+
+    Parameters
+    ----------
+    bins
+        How many bins of equal width there are, or an array with their edges.
+    range
+        The outer edges; by default the smallest and the largest element.
+    """
+    values = read(a)
+    if isinstance(bins, NDArray):
+        counts, edges = np.histogram(values, read(bins))
+        return [concrete(counts.astype(np.int64), a.context), bins]
+    if not isinstance(bins, (int, np.integer)):
+        raise ValueError("bins argument should be either an integer or an NDArray")
+    counts, edges = np.histogram(values, int(bins), range)
+    if range is None:
+        return [array(counts, a.context), array(edges, a.context)]
+    return [concrete(counts.astype(np.int64), a.context), array(edges, a.context)]
+
+
+def reset_arrays(*data: NDArray, num_arrays: int | None = None) -> None:
+    """Fill arrays with zeros, in place."""
+    if num_arrays is not None and num_arrays != len(data):
+        raise ValueError(f"reset_arrays got {len(data)} arrays, but num_arrays={num_arrays}")
+    for one in data:
+        one[:] = 0

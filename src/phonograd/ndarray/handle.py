@@ -19,11 +19,11 @@ from ..dtypes import DType
 from ..node import Node, Shape
 from ..operator import Array, Operator
 from ..operators.regions import assign_flat, view_flat
-from ..operators.structural import VARIABLE, detach, leaf, moved, overwritten, variable
+from ..operators.structural import detach, leaf, moved, overwritten, variable
 from ..settings import active
 from ..state import FLAGS, RECORDING
 from ..streams import next_counter
-from ..trace import LOCAL, Trace, ready_trace
+from ..trace import HANDOVER, LOCAL, Trace, ready_trace
 
 __all__ = ["Handle", "SharedMemory", "apply", "enter", "make", "make_concrete", "make_view", "read", "rebind", "share"]
 
@@ -103,18 +103,20 @@ class Handle:
         node = self._node
         if node is not None:
             return node.shape
-        if self._buffer is not None:
-            return self._buffer.shape
-        return _region_of(self)[1]
+        _, node, buffer = _place(self)
+        if node is not None:
+            return node.shape
+        return _region_of(self)[1] if buffer is None else buffer.shape
 
     @property
     def _dtype(self) -> DType:
         node = self._node
         if node is not None:
             return node.dtype
-        if self._buffer is not None:
-            return self._buffer.dtype
-        dtype: DType = self._root._dtype
+        _, node, buffer = _place(self)
+        if node is not None:
+            return node.dtype
+        dtype: DType = self._root._dtype if buffer is None else buffer.dtype
         return dtype
 
     @property
@@ -123,7 +125,7 @@ class Handle:
         node = self._node
         if node is not None:
             return node.context
-        return self._context if self._root is None else self._root.context  # type: ignore[no-any-return]
+        return self._context if self._root is None else self._root.context
 
 
 _class: type[Any] = Handle
@@ -162,32 +164,42 @@ def make_concrete(data: Array, context: Context = CPU) -> Any:
 def enter(handle: Handle, trace: Trace) -> Node:
     """Return the node of an array in a trace, binding its memory as a leaf if it comes from outside."""
     node = handle._node
-    if handle._trace is trace and node is not None:
+    if node is not None and handle._trace is trace:
         return node
-    buffer = handle._buffer
+    home, node, buffer = _place(handle)
     if buffer is None:
-        if node is None:
+        if node is None or home is None:
             return _look_again(handle, trace)
-        assert handle._trace is not None
-        buffer = handle._buffer = handle._trace.value(node)
+        buffer = home.value(node)
     if type(buffer) is SharedMemory:
         # looked at anew by every use: the array does not keep the node
         entered = trace.bind(np.array(buffer), handle.context)
         return entered if handle._variable is None else variable(entered, trace.slot(handle._variable))
     entered = trace.bind(buffer, handle.context)
-    if node is not None and node.marked and node.operator is not VARIABLE:
+    if node is not None and home is not None and node.marked:
         # recorded in an earlier trace or another thread's: gradients continue there
-        assert handle._trace is not None
-        entered = variable(entered, trace.slot(handle._trace.target_of(node)))
+        entered = variable(entered, trace.slot(home.target_of(node)))
     elif handle._variable is not None:
         entered = variable(entered, trace.slot(handle._variable))
-    elif node is not None and node.marked:
-        assert handle._trace is not None
-        entered = variable(entered, trace.slot(handle._trace.target_of(node)))
-    handle._node = entered
-    handle._trace = trace
-    trace.handles.append(handle)
+    with HANDOVER:
+        # if another thread has changed the array meanwhile, this is still the value it had when it was asked for
+        if handle._node is node and handle._trace is home and (node is not None or handle._buffer is buffer):
+            handle._buffer = buffer
+            _name(handle, entered, trace)
+            trace.handles.append(handle)
     return entered
+
+
+def _place(handle: Handle) -> tuple[Trace | None, Node | None, Array | None]:
+    """Return what an array names, at one moment."""
+    with HANDOVER:
+        return handle._trace, handle._node, handle._buffer
+
+
+def _name(handle: Handle, node: Node | None, trace: Trace | None) -> None:
+    """Make an array name something else, in the order that readers in other threads rely on (trace.HANDOVER)."""
+    handle._trace = trace
+    handle._node = node
 
 
 def _region_of(view: Handle) -> tuple[int, Shape, bool]:
@@ -204,32 +216,35 @@ def _look_again(view: Handle, trace: Trace) -> Node:
         node = detach(node)
     if view._variable is not None:
         node = variable(node, trace.slot(view._variable))
-    view._node = node
-    view._trace = trace
-    trace.handles.append(view)
+    with HANDOVER:
+        _name(view, node, trace)
+        trace.handles.append(view)
     return node
 
 
 def read(handle: Handle) -> Array:
     """Return the value of an array, computing it first if it is pending; nobody may write to it."""
-    value = handle._buffer
+    trace, node, value = _place(handle)
     if value is not None:
         return np.array(value) if type(value) is SharedMemory else value
-    if handle._node is None:
+    if node is None or trace is None:
         start, shape, linked = _region_of(handle)
         root = handle._root
         if root._buffer is not None and root._node is None and not (linked and root._variable is not None):
             handle._buffer = value = _piece(root, start, shape)
             return value
-        enter(handle, LOCAL.trace)
-    trace, node = handle._trace, handle._node
-    assert trace is not None
-    assert node is not None
+        trace = LOCAL.trace
+        node = enter(handle, trace)
     if trace is LOCAL.trace:
         trace.flush()
-        if handle._buffer is not None:
-            return handle._buffer
-    handle._buffer = value = trace.value(node)
+        now, same, value = _place(handle)
+        # outside of recording the trace may have ended, and the array has left it
+        if value is not None and (same is node or now is None):
+            return value
+    value = trace.value(node)
+    with HANDOVER:
+        if handle._node is node and handle._trace is trace:
+            handle._buffer = value
     return value
 
 
@@ -264,7 +279,9 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
     for reference in handle._views or ():
         view = reference()
         if view is not None:
-            view._trace = view._node = view._buffer = None
+            with HANDOVER:
+                _name(view, None, None)
+                view._buffer = None
     buffer = handle._buffer
     if type(buffer) is SharedMemory and buffer.flags.writeable and not node.marked:
         np.copyto(buffer, trace.value(node))
@@ -274,12 +291,12 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
             node = variable(node, trace.slot(handle._variable))
         elif not recording and handle._node is not None and handle._node.marked:
             node = overwritten(node, enter(handle, trace))
-    inside = handle._trace is trace
-    handle._node = node
-    handle._trace = trace
-    handle._buffer = None
-    if not inside:
-        trace.handles.append(handle)
+    with HANDOVER:
+        inside = handle._trace is trace
+        _name(handle, node, trace)
+        handle._buffer = None
+        if not inside:
+            trace.handles.append(handle)
     if active.naive:
         read(handle)
 
@@ -368,8 +385,10 @@ def _offset(view: Handle) -> int:
     return start
 
 
-def apply(declared: Operator, inputs: tuple[Handle | None, ...], attributes: tuple[Any, ...]) -> Any:
-    """Return the node (or nodes) of an operator applied to arrays, as the recording flag wants it."""
+def apply(
+    declared: Operator, inputs: tuple[Handle | None, ...], attributes: tuple[Any, ...]
+) -> tuple[Any, tuple[Node | None, ...]]:
+    """Return the node (or nodes) of an operator applied to arrays, and the nodes of the arrays."""
     trace = ready_trace()
     nodes = tuple([None if handle is None else enter(handle, trace) for handle in inputs])
     if declared.random:
@@ -380,7 +399,7 @@ def apply(declared: Operator, inputs: tuple[Handle | None, ...], attributes: tup
             trace.siblings[node] = result
     if declared.effects is not None:
         _take_effect(declared, inputs, nodes, result, attributes, trace)
-    return result
+    return result, nodes
 
 
 def _counter(trace: Trace) -> Node:

@@ -92,7 +92,7 @@ def _is_there(array: Any, selection: Selection, value: Any) -> bool:
     root, start, linked = array, selection.offset, value._region is not None and value._region[2]
     if array._root is not None:
         root, start, linked = array._root, start + array._region[0], linked and array._region[2]
-    if value._root is not root or value._region[:2] != (start, selection.shape):
+    if value._root is not root or value._region is None or value._region[:2] != (start, selection.shape):
         return False
     return linked or not is_recording()
 

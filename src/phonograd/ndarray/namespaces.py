@@ -1,6 +1,7 @@
 """Namespaces made from the registry: ``nd``, ``nd.contrib``, ``nd.linalg``, ``nd.op``, ``nd._internal``.
 
-A name is looked up when it is first used and then stored, so importing the library does not build hundreds of functions.
+A name is looked up when it is first used and then stored, so importing the library does not build hundreds of
+functions.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from ..operator import REGISTRY
 from .call import function_of
 from .functions import with_scalars
 
-__all__ = ["Namespace", "public_names"]
+__all__ = ["Namespace", "lookup", "public_names"]
 
-_PREFIXES = ("_contrib_", "_linalg_", "_image_", "_sparse_", "_random_", "_sample_", "_np", "_npx")
+#: functions of two operands that MXNet has under two names
+_OTHER_NAMES = {"true_divide": "divide"}
 
 
 def public_names(prefix: str = "") -> list[str]:
@@ -26,7 +28,7 @@ def public_names(prefix: str = "") -> list[str]:
     if prefix:
         return [name[len(prefix) :] for name in REGISTRY if name.startswith(prefix)]
     scalars = [declared.with_scalars for declared in REGISTRY.values() if declared.with_scalars]
-    return sorted({*[name for name in REGISTRY if not name.startswith("_")], *scalars})
+    return sorted({*[name for name in REGISTRY if not name.startswith("_")], *scalars, *_OTHER_NAMES})
 
 
 def lookup(prefix: str, name: str) -> Callable[..., Any] | None:
@@ -35,18 +37,20 @@ def lookup(prefix: str, name: str) -> Callable[..., Any] | None:
     if declared is not None and (prefix or not name.startswith("_")):
         return function_of(declared, name)
     if not prefix:
+        word = _OTHER_NAMES.get(name, name)
         for candidate in REGISTRY.values():
-            if candidate.with_scalars == name:
+            if candidate.with_scalars == word:
                 return with_scalars(candidate)
     return None
 
 
 class Namespace(types.ModuleType):
-    """A module whose functions are the operators with a common prefix."""
+    """A module whose functions are the operators with a common prefix, and others that are set on it."""
 
-    def __init__(self, name: str, prefix: str, doc: str) -> None:
+    def __init__(self, name: str, prefix: str, doc: str, **functions: Callable[..., Any]) -> None:
         super().__init__(name, doc)
         self._prefix = prefix
+        self.__dict__.update(functions)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__"):

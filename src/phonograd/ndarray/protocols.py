@@ -1,20 +1,25 @@
 """Arrays and other libraries: NumPy's protocols, DLPack, buffers, pickling and copying.
 
 NumPy functions called with NDArrays are answered by the operator of that meaning, so the result is an NDArray and is
-recorded; a NumPy function that has no such operator computes on NumPy values and returns NumPy values. DLPack and the
-buffer protocol share memory: the exported memory is the array's value at that moment.
+recorded; a NumPy function that has no such operator computes on NumPy values and returns NumPy values. What NumPy sees
+of an array is read-only.
+
+DLPack shares memory both ways: what either library writes in place, the other one sees
+(:class:`~phonograd.ndarray.handle.SharedMemory`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..operator import REGISTRY
-from .call import Numbers, function_of, invoke, operate
-from .handle import Handle, make, make_concrete, read, rebind
+from ..dtypes import as_dtype
+from ..operator import REGISTRY, Operator
 from ..trace import LOCAL
+from .call import Numbers, function_of, invoke, operate, write
+from .handle import Handle, SharedMemory, make, make_concrete, read, share
 
 __all__: list[str] = []
 
@@ -35,33 +40,42 @@ def array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[
     return view
 
 
+# -- NumPy's functions
+
+
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
     """Answer a NumPy function of elements with the operator of the same meaning, or compute with NumPy."""
-    for value in inputs:
+    operands = [value[()] if isinstance(value, np.ndarray) and not value.ndim else value for value in inputs]
+    for value in operands:
         if not isinstance(value, (Handle, *Numbers)):
             raise TypeError(f"type {type(value)} not supported")
-    declared = _by_ufunc().get(ufunc)
-    if method == "__call__" and declared is not None and out is None and not kwargs:
-        if declared.with_scalars is not None and len(inputs) == 2:
-            return make(operate(declared, *inputs), LOCAL.trace)
-        if len(inputs) == 1:
-            return invoke(declared, inputs, (), None, {})
-    if out is not None and any(isinstance(target, Handle) for target in out):
+    target = out[0] if out is not None else None
+    if method == "__call__" and not kwargs and (out is None or isinstance(target, Handle)):
+        if ufunc is np.matmul and target is None:
+            return operands[0] @ operands[1]
+        declared = _by_ufunc().get(ufunc)
+        if declared is not None and declared.with_scalars is not None and len(operands) == 2:
+            node = operate(declared, *operands)
+            return make(node, LOCAL.trace) if target is None else write(target, node)
+        if declared is not None and len(operands) == 1:
+            return invoke(declared, tuple(operands), (), target, {})
+    if out is not None and any(isinstance(one, Handle) for one in out):
         raise TypeError("out= of a NumPy function must be a NumPy array; use the nd function of the same name instead")
-    values = [read(value) if isinstance(value, Handle) else value for value in inputs]
+    values = [array(value) if isinstance(value, Handle) else value for value in operands]
     return getattr(ufunc, method)(*values, **({"out": out} if out is not None else {}), **kwargs)
 
 
-_ufuncs: dict[Any, Any] = {}
+_ufuncs: dict[Any, Operator] = {}
 
 
-def _by_ufunc() -> dict[Any, Any]:
+def _by_ufunc() -> dict[Any, Operator]:
     if not _ufuncs:
         _ufuncs.update({declared.numpy: declared for declared in REGISTRY.values() if declared.numpy is not None})
     return _ufuncs
 
 
-_FUNCTIONS = {
+#: NumPy functions of one array by the operator that has the same meaning and argument names
+_SAME_MEANING = {
     "sum": "sum",
     "mean": "mean",
     "prod": "prod",
@@ -76,7 +90,6 @@ _FUNCTIONS = {
     "swapaxes": "swapaxes",
     "repeat": "repeat",
     "tile": "tile",
-    "flip": "flip",
     "zeros_like": "zeros_like",
     "ones_like": "ones_like",
     "transpose": "transpose",
@@ -84,27 +97,99 @@ _FUNCTIONS = {
 }
 
 
+def _concatenate(arrays: Any, axis: int = 0) -> Any:
+    return function_of(REGISTRY["Concat"], "concat")(*arrays, dim=axis)
+
+
+def _stack(arrays: Any, axis: int = 0) -> Any:
+    return function_of(REGISTRY["stack"], "stack")(*arrays, axis=axis)
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    return function_of(REGISTRY["where"], "where")(condition, x, y)
+
+
+def _dot(a: Any, b: Any) -> Any:
+    return a @ b
+
+
+def _ravel(a: Any) -> Any:
+    return a.reshape(-1)
+
+
+#: NumPy functions of several arrays, or with other argument names, by what answers them
+_SIMILAR: dict[str, Callable[..., Any]] = {
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "where": _where,
+    "dot": _dot,
+    "ravel": _ravel,
+}
+
+
+#: those that reduce: their third argument means something else in NumPy
+_REDUCTIONS = frozenset(("sum", "mean", "prod", "amax", "max", "amin", "min", "argmax", "argmin"))
+
+
 def array_function(self: Any, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
     """Answer a NumPy function of arrays with the operator of the same meaning, or compute with NumPy."""
-    name = _FUNCTIONS.get(function.__name__)
-    if name is not None and isinstance(arguments[0], Handle) and not any(k in keywords for k in ("out", "where")):
-        declared = REGISTRY[name]
-        if set(keywords) <= set(declared.parameter_names):
-            return function_of(declared, name)(*arguments, **keywords)
+    name: str = function.__name__
+    if arguments and getattr(np, name, None) is function:
+        answer = _answer(name, arguments, keywords)
+        if answer is not None:
+            return answer(*arguments, **keywords)
     return function(*_numpy(arguments), **{key: _numpy(value) for key, value in keywords.items()})
+
+
+def _answer(name: str, arguments: Any, keywords: Any) -> Callable[..., Any] | None:
+    """Return what answers a NumPy function called with these arguments, or None."""
+    first, *others = arguments
+    if name in _SIMILAR:
+        arrays = first if isinstance(first, (list, tuple)) else arguments
+        if not all(isinstance(item, Handle) for item in arrays) or not set(keywords) <= {"axis"}:
+            return None
+        return None if name == "dot" and any(item.ndim > 2 for item in arrays) else _SIMILAR[name]
+    if name not in _SAME_MEANING or not isinstance(first, Handle):
+        return None
+    declared = REGISTRY[_SAME_MEANING[name]]
+    if not set(keywords) <= set(declared.parameter_names) or (name in _REDUCTIONS and len(others) > 1):
+        return None
+    values = [*others, *keywords.values()]
+    if any(isinstance(value, (Handle, np.ndarray)) for value in values) or (name == "clip" and None in values):
+        return None
+    if name == "mean" and first._dtype.kind != "f":
+        return None
+    return function_of(declared, declared.name)
 
 
 def _numpy(value: Any) -> Any:
     if isinstance(value, Handle):
-        return read(value)
-    if isinstance(value, (list, tuple)):
+        return array(value)
+    if type(value) in (list, tuple):
         return type(value)(_numpy(item) for item in value)
     return value
 
 
-def dlpack(self: Any, **options: Any) -> Any:
-    """Return a DLPack capsule of the values."""
-    return _exportable(self).__dlpack__(**options)
+# -- DLPack and buffers
+
+
+def dlpack(
+    self: Any,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """Return a DLPack capsule of the values; unless ``copy`` is true, memory is shared from now on."""
+    if dl_device is not None and tuple(dl_device) != _DLPACK_CPU:
+        raise BufferError(f"arrays are in host memory, DLPack device {_DLPACK_CPU}, not {dl_device}")
+    memory = np.array(read(self), order="C") if copy else share(self)
+    try:
+        return memory.__dlpack__(stream=stream, max_version=max_version)  # type: ignore[call-arg, unused-ignore]
+    except TypeError:
+        # NumPy before 2.1 knows no versions
+        return memory.__dlpack__(stream=stream)
 
 
 def dlpack_device(self: Any) -> tuple[int, int]:
@@ -112,25 +197,29 @@ def dlpack_device(self: Any) -> tuple[int, int]:
     return _DLPACK_CPU
 
 
-def to_dlpack(self: Any) -> Any:
-    """Return a DLPack capsule that shares the memory of the values."""
-    return _exportable(self).__dlpack__()
+def to_dlpack(data: Any) -> Any:
+    """Return a DLPack capsule that shares the memory of an array: what either side writes, both see."""
+    return share(data).__dlpack__()
 
 
-def _exportable(self: Any) -> np.ndarray[Any, Any]:
-    """Return the values in memory that no other array uses: whoever gets it may write to it."""
-    values = np.array(read(self), order="C")
-    if self._root is None and (self._node is None or not self._node.marked):
-        rebind(self, LOCAL.trace.bind(values, self.context), LOCAL.trace)
-        self._buffer = values
-    return values
+def from_dlpack(dlpack: Any) -> Any:
+    """Return an array on the memory behind a DLPack capsule or an object with ``__dlpack__``.
 
+    The memory is shared: what either side writes in place, both see. The array's ``copy()`` is independent.
 
-def from_dlpack(source: Any) -> Any:
-    """Return an array of the values behind a DLPack capsule or an object with ``__dlpack__``."""
-    if not hasattr(source, "__dlpack__"):
-        source = _Capsule(source)
-    return make_concrete(np.array(np.from_dlpack(source), order="C"))
+    >>> import numpy as np
+    >>> a = np.zeros(3, np.float32)
+    >>> x = from_dlpack(a)
+    >>> x += 1
+    >>> a
+    array([1., 1., 1.], dtype=float32)
+    """
+    source = dlpack if hasattr(dlpack, "__dlpack__") else _Capsule(dlpack)
+    values = np.from_dlpack(source)
+    as_dtype(values.dtype)
+    if not values.flags.c_contiguous:
+        return make_concrete(np.array(values, order="C"))
+    return make_concrete(values.view(SharedMemory))
 
 
 class _Capsule:
@@ -148,14 +237,20 @@ class _Capsule:
 
 def buffer(self: Any, flags: int) -> memoryview:
     """Return the values as read-only memory (Python 3.12 and later ask for it by the buffer protocol)."""
-    return memoryview(array(self))
+    return memoryview(array(self))  # type: ignore[arg-type, unused-ignore]
+
+
+# -- pickling and copying
 
 
 def get_state(self: Any) -> dict[str, Any]:
     """Return the value and context as one record of MXNet's file format."""
     from .params import pack_record
 
-    return {"handle": bytearray(pack_record(read(self)))}
+    if self._node is None and self._buffer is None and self._root is None:
+        return {"handle": None}
+    context = self.context
+    return {"handle": bytearray(pack_record(read(self), (context.device_typeid, context.device_id)))}
 
 
 def set_state(self: Any, state: dict[str, Any]) -> None:
@@ -164,16 +259,12 @@ def set_state(self: Any, state: dict[str, Any]) -> None:
 
     record = state["handle"]
     self._trace = self._node = None
-    self._buffer = None if record is None else np.array(unpack_record(bytes(record)), order="C")
+    self._buffer = None if record is None else np.array(unpack_record(record), order="C")
 
 
 def reduce(self: Any, protocol: Any) -> Any:
     """Pickle as MXNet does: data, dtype and context, no gradient."""
-    return _empty, (type(self),), get_state(self)
-
-
-def _empty(array_class: type[Any]) -> Any:
-    return array_class.__new__(array_class)
+    return type(self), (None,), get_state(self)
 
 
 def copy(self: Any) -> Any:

@@ -1,14 +1,18 @@
 """nd.random: numbers drawn from distributions. Parameters are numbers, or arrays (then one draw per element or more).
 
-All numbers come from one counter-based stream (:mod:`phonograd.streams`): the same seed gives the same numbers, whatever
-else the program computes.
+All numbers come from one counter-based stream (:mod:`phonograd.streams`): the same seed gives the same numbers,
+whatever else the program computes.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from ..context import Context
+import numpy as np
+
+from ..context import Context, as_context
+from ..errors import MXNetError, nearest
 from ..operator import REGISTRY
 from .array import NDArray
 from .call import NULL, Numbers, function_of
@@ -28,42 +32,66 @@ __all__ = [
 ]
 
 
+_TWO_KINDS = "Distribution parameters must all have the same type, but got both {} and {}."
+_NO_KIND = "Distribution parameters must be either NDArray or numbers, but got {}."
+
+
 def _draw(
-    kind: str, parameters: dict[str, Any], shape: Any, dtype: Any, ctx: Context | None, out: Any, sample: dict[str, str]
+    kind: str,
+    parameters: dict[str, Any],
+    shape: Any,
+    dtype: Any,
+    ctx: Context | None,
+    out: Any,
+    options: dict[str, Any],
+    names: dict[str, str] | None = None,
 ) -> NDArray:
-    """Return draws by the operator for numbers or the one for arrays, whichever the parameters are."""
-    values = list(parameters.values())
-    if all(isinstance(value, NDArray) for value in values):
-        declared = REGISTRY[f"_sample_{kind}"]
-        keywords: dict[str, Any] = {sample.get(name, name): value for name, value in parameters.items()}
-        if shape is not NULL and shape is not None:
-            keywords["shape"] = shape
-        if dtype is not NULL and dtype is not None:
-            keywords["dtype"] = dtype
-        return function_of(declared, kind)(**keywords, out=out)  # type: ignore[no-any-return]
-    if not all(isinstance(value, Numbers) for value in values):
-        wrong = next(v for v in values if not isinstance(v, (NDArray, *Numbers)) or isinstance(v, NDArray))
-        raise ValueError(f"Distribution parameters must be either all NDArrays or all numbers, but got {type(wrong)}.")
-    if shape is NULL or shape is None:
-        shape = out.shape if isinstance(out, NDArray) else 1
-    keywords = {**parameters, "shape": shape}
+    """Return draws by the operator for numbers or the one for arrays, whichever the parameters are.
+
+    ``names`` are those that parameters have in the operator for arrays, where they differ.
+    """
+    first = next(iter(parameters.values()))
+    if not isinstance(first, (NDArray, *Numbers)):
+        raise ValueError(_NO_KIND.format(type(first)))
+    of_arrays = isinstance(first, NDArray)
+    for value in parameters.values():
+        if not isinstance(value, NDArray if of_arrays else Numbers):
+            raise AssertionError(_TWO_KINDS.format(type(first), type(value)))
+    keywords = dict(parameters)
+    if of_arrays:
+        keywords = {(names or {}).get(name, name): value for name, value in parameters.items()}
+    elif ctx is not None or out is None:
+        keywords["ctx"] = as_context(ctx)
     if dtype is not NULL and dtype is not None:
         keywords["dtype"] = dtype
-    return function_of(REGISTRY[f"_random_{kind}"], kind)(**keywords, ctx=ctx, out=out)  # type: ignore[no-any-return]
+    if shape is not NULL and shape is not None:
+        keywords["shape"] = _checked_shape(shape, kind)
+    elif not of_arrays:
+        keywords["shape"] = out.shape if isinstance(out, NDArray) else 1
+    declared = REGISTRY[f"_sample_{kind}" if of_arrays else f"_random_{kind}"]
+    return function_of(declared, kind)(**keywords, out=out, **options)  # type: ignore[no-any-return]
+
+
+def _checked_shape(shape: Any, kind: str) -> Any:
+    extents = shape if isinstance(shape, (tuple, list)) else (shape,)
+    if any([isinstance(extent, (int, np.integer)) and extent < 0 for extent in extents]):
+        raise MXNetError(f"Shape cannot contain negative values: {shape}, in nd.random.{kind}")
+    return shape
 
 
 def uniform(
     low: Any = 0, high: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
     """Return numbers drawn evenly from [low, high)."""
-    return _draw("uniform", {"low": low, "high": high}, shape, dtype, ctx, out, {})
+    return _draw("uniform", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
 def normal(
     loc: Any = 0, scale: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
     """Return numbers drawn from normal distributions with mean ``loc`` and standard deviation ``scale``."""
-    return _draw("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out, {"loc": "mu", "scale": "sigma"})
+    names = {"loc": "mu", "scale": "sigma"}
+    return _draw("normal", {"loc": loc, "scale": scale}, shape, dtype, ctx, out, kwargs, names)
 
 
 def randn(*shape: int, **kwargs: Any) -> NDArray:
@@ -76,59 +104,58 @@ def exponential(
     scale: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
     """Return numbers drawn from exponential distributions with mean ``scale``."""
-    if isinstance(scale, NDArray):
-        return _draw("exponential", {"lam": 1.0 / scale}, shape, dtype, ctx, out, {})
-    return _draw("exponential", {"lam": 1.0 / scale}, shape, dtype, ctx, out, {})
+    return _draw("exponential", {"lam": 1.0 / scale}, shape, dtype, ctx, out, kwargs)
 
 
 def poisson(
     lam: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
     """Return counts drawn from Poisson distributions with mean ``lam``."""
-    return _draw("poisson", {"lam": lam}, shape, dtype, ctx, out, {})
+    return _draw("poisson", {"lam": lam}, shape, dtype, ctx, out, kwargs)
 
 
 def gamma(
     alpha: Any = 1, beta: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
     """Return numbers drawn from gamma distributions with shape ``alpha`` and scale ``beta``."""
-    return _draw("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out, {})
+    return _draw("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out, kwargs)
 
 
 def negative_binomial(
     k: Any = 1, p: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
     """Return the numbers of failures before the ``k``-th success of trials that succeed with probability ``p``."""
-    return _draw("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out, {})
+    return _draw("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out, kwargs)
 
 
 def generalized_negative_binomial(
     mu: Any = 1, alpha: Any = 1, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
     """Return counts with mean ``mu`` and dispersion ``alpha``."""
-    return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out, {})
+    return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out, kwargs)
 
 
 def randint(
     low: int, high: int, shape: Any = NULL, dtype: Any = NULL, ctx: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
     """Return whole numbers drawn evenly from low, ..., high - 1."""
-    if shape is NULL or shape is None:
-        shape = out.shape if isinstance(out, NDArray) else 1
-    keywords: dict[str, Any] = {"low": low, "high": high, "shape": shape}
-    if dtype is not NULL and dtype is not None:
-        keywords["dtype"] = dtype
-    return function_of(REGISTRY["_random_randint"], "randint")(**keywords, ctx=ctx, out=out)  # type: ignore[no-any-return]
+    for bound in (low, high):
+        if not isinstance(bound, Numbers):
+            raise TypeError(f"the bounds of randint must be whole numbers, not {type(bound)}")
+    return _draw("randint", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
 
 
 def multinomial(
     data: NDArray, shape: Any = NULL, get_prob: bool = False, out: Any = None, dtype: Any = "int32", **kwargs: Any
 ) -> Any:
-    """Return positions drawn with the probabilities that each row of ``data`` holds."""
-    keywords: dict[str, Any] = {"get_prob": get_prob, "dtype": dtype}
+    """Return positions drawn with the probabilities that each row of ``data`` holds.
+
+    With ``get_prob`` the logarithm of the probability of each draw is returned too.
+    """
     if shape is not NULL and shape is not None:
-        keywords["shape"] = shape
-    return function_of(REGISTRY["_sample_multinomial"], "multinomial")(data, **keywords, out=out)
+        kwargs["shape"] = _checked_shape(shape, "multinomial")
+    function = function_of(REGISTRY["_sample_multinomial"], "multinomial")
+    return function(data, get_prob=get_prob, dtype=dtype, out=out, **kwargs)
 
 
 def shuffle(data: NDArray, **kwargs: Any) -> NDArray:
@@ -136,9 +163,29 @@ def shuffle(data: NDArray, **kwargs: Any) -> NDArray:
     return function_of(REGISTRY["_shuffle"], "shuffle")(data, **kwargs)  # type: ignore[no-any-return]
 
 
+def rand_zipfian(
+    true_classes: NDArray, num_sampled: int, range_max: int, ctx: Context | None = None
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return classes drawn by an approximately Zipfian law, and how often true and drawn classes are to be expected.
+
+    Class k of ``range_max`` is drawn with probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``; draws are with
+    replacement. The expected counts are those among ``num_sampled`` draws.
+    """
+    context = as_context(ctx)
+    whole = math.log(range_max + 1)
+    drawn = uniform(0, whole, shape=(num_sampled,), dtype="float64", ctx=context)
+    classes = (drawn.exp() - 1).astype("int64") % range_max
+
+    def expected(of: NDArray) -> NDArray:
+        numbers = of.as_in_context(context).astype("float64")
+        return ((numbers + 2) / (numbers + 1)).log() * (num_sampled / whole)  # type: ignore[no-any-return]
+
+    return classes, expected(true_classes), expected(classes)
+
+
 def __getattr__(name: str) -> Any:
     if name.endswith("_like") and f"_random_{name}" in REGISTRY:
         return function_of(REGISTRY[f"_random_{name}"], name)
     if name.startswith("__"):
         raise AttributeError(name)
-    raise AttributeError(f"nd.random has no distribution {name!r}; it has {', '.join(__all__)}")
+    raise AttributeError(f"module 'phonograd.nd.random' has no attribute {name!r}{nearest(name, __all__)}")

@@ -46,7 +46,10 @@ def _binary(
         )
 
     def infer(lhs: Node, rhs: Node) -> Any:
-        return broadcast_shapes(lhs.shape, rhs.shape), same_dtype(lhs, rhs)
+        dtype = same_dtype(lhs, rhs)
+        if dtype.kind == "b":
+            raise MXNetError(f"Operator {name} does not support boolean type. Convert the operands with astype.")
+        return broadcast_shapes(lhs.shape, rhs.shape), dtype
 
     return declare(
         Operator(
@@ -91,11 +94,11 @@ def _mod(lhs: Array, rhs: Array) -> Array:
     return np.where(rhs == 0, np.zeros((), lhs.dtype), np.remainder(lhs, rhs)).astype(lhs.dtype)
 
 
-def _power(base: Array, exp: Array) -> Array:
-    """Return base raised to the power of exp, with broadcasting."""
-    if base.dtype.kind == "f":
-        return np.power(base, exp)
-    return np.power(base.astype(np.float64), exp).astype(base.dtype)
+def _power(lhs: Array, rhs: Array) -> Array:
+    """Return lhs raised to the power of rhs, with broadcasting."""
+    if lhs.dtype.kind == "f":
+        return np.power(lhs, rhs)
+    return np.power(lhs.astype(np.float64), rhs).astype(lhs.dtype)
 
 
 def _maximum(lhs: Array, rhs: Array) -> Array:

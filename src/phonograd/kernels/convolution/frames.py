@@ -1,16 +1,14 @@
-"""Frames and columns: routines that bring the windows of an image into lines of consecutive elements, and back.
+"""Frames and columns: routines that bring the windows of an image into lines of consecutive elements.
 
-=================  ================================================================================================
-``fill``           makes the frame of a box: pads with zeros and sorts by phase
-``restore``        the adjoint for a whole image: writes a frame's elements to their places in the data
-``gather_lines``   copies what one tap sees of a box, one line of windows after the other
-``scatter_lines``  the adjoint: adds lines of windows to what a tap sees
-=================  ================================================================================================
+================  =================================================================================================
+``fill``          makes the frame of a box: pads with zeros and sorts by phase
+``gather_lines``  copies what one tap sees of a box, one line of windows after the other
+================  =================================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from ...dtypes import INT32, DType
 from ...node import Shape
@@ -19,7 +17,7 @@ from ..launch import Reference, Words
 from ..routine import Routine
 from .geometry import Frame, Geometry
 
-__all__ = ["FRAME_WORDS", "fill", "frame_values", "gather_lines", "restore", "scatter_lines"]
+__all__ = ["FRAME_WORDS", "fill", "frame_values", "gather_lines", "inside"]
 
 #: words of a table that describe frames
 FRAME_WORDS = (
@@ -52,7 +50,7 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
     e = Routine(name, lanes, dtype, arguments + "i64 %depth, i64 %height, i64 %width")
     number = {word: words.index(e, word) for word in FRAME_WORDS}
 
-    def along(axis: str, first: Index, count: Index, body: _Line) -> None:
+    def along(axis: str, first: Index, count: Index, body: Callable[[Index, Index], None]) -> None:
         """Write the loops over phases and elements along an axis: ``body(place in the frame, coordinate)``."""
         stride, phase_pitch = number[f"stride_{axis}"], number[f"phase_{axis}"]
         pitch = {"z": number["plane"], "y": number["line"]}[axis]
@@ -100,13 +98,7 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
     return e
 
 
-class _Line:
-    """The body of a loop over the elements of an axis."""
-
-    def __call__(self, place: Index, coordinate: Index) -> None: ...
-
-
-def _inside(e: Routine, first: Index, width: Index, step: Index = "1") -> Value:
+def inside(e: Routine, first: Index, width: Index, step: Index = "1") -> Value:
     """Return a mask of the lanes at ``first``, ``first + step``, ... that lie in a line of a width."""
     narrow = [e.splat(e.assign(f"trunc i64 {word} to i32"), INT32) for word in (first, width, step)]
     places = e.add(narrow[0], e.multiply(e.steps(INT32), narrow[2]))
@@ -116,76 +108,13 @@ def _inside(e: Routine, first: Index, width: Index, step: Index = "1") -> Value:
 def _elements(e: Routine, image: str, first: Index, width: Index, x_stride: int, stride: Index) -> Value:
     """Return the elements of a line at ``first``, ``first + stride``, ..., with zeros outside of it."""
     if x_stride == 1:
-        return e.get_where(image, _inside(e, first, width), first)
+        return e.get_where(image, inside(e, first, width), first)
     if x_stride == 2:
         second = e.plus(first, str(e.lanes))
-        low = e.get_where(image, _inside(e, first, width), first)
-        high = e.get_where(image, _inside(e, second, width), second)
+        low = e.get_where(image, inside(e, first, width), first)
+        high = e.get_where(image, inside(e, second, width), second)
         return e.shuffle(low, high, range(0, 2 * e.lanes, 2))
-    return e.gather(image, first, stride, e.dtype, _inside(e, first, width, stride))
-
-
-def restore(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Routine:
-    """Return the routine that writes the frame of one channel of a whole image to its places in the data."""
-    e = Routine(name, lanes, dtype, "ptr %table, ptr noalias %image, ptr noalias %frame")
-    number = {word: words.index(e, word) for word in FRAME_WORDS}
-
-    def source(axis: str, pitch: Index, index: Index) -> Index:
-        element, phase = e.split(e.plus(index, number[f"pad_{axis}"]), number[f"stride_{axis}"])
-        return e.plus(e.times(phase, number[f"phase_{axis}"]), e.times(element, pitch))
-
-    def plane(z: Index) -> None:
-        z_place = source("z", number["plane"], z)
-
-        def line(y: Index) -> None:
-            place = e.plus(z_place, source("y", number["line"], y))
-            target = e.at("%image", e.times(e.plus(e.times(z, number["extent_y"]), y), number["extent_x"]))
-            _restore_line(e, target, e.at("%frame", place), number, x_stride)
-
-        e.each("0", number["extent_y"], line)
-
-    e.each("0", number["extent_z"], plane)
-    return e
-
-
-def _restore_line(e: Routine, image: str, frame: str, number: dict[str, Index], x_stride: int) -> None:
-    width, pad, phase = number["extent_x"], number["pad_x"], number["phase_x"]
-    if x_stride == 1:
-        _copy_line(e, image, e.at(frame, pad), width)
-    elif x_stride == 2:
-        start = e.assign(f"and i64 {pad}, -2")
-
-        def pair(place: Index) -> None:
-            index = e.shift_down(place, 1)
-            even, odd = e.get(frame, index), e.get(e.at(frame, phase), index)
-            for half in range(2):
-                first = half * e.lanes // 2
-                order = [lane // 2 + first + lane % 2 * e.lanes for lane in range(e.lanes)]
-                at = e.minus(e.plus(place, str(half * e.lanes)), pad)
-                e.store_where(image, at, e.shuffle(even, odd, order), _inside(e, at, width))
-
-        e.each(start, e.plus(pad, width), pair, str(2 * e.lanes))
-    else:
-        stride = number["stride_x"]
-
-        def elements(at: Index) -> None:
-            # the first and the last element of this phase that belong to the data
-            first = e.quotient(e.minus(e.plus(pad, e.minus(stride, "1")), at), stride)
-            stop = e.quotient(e.minus(e.total(width, pad, stride, "-1"), at), stride)
-
-            def element(index: Index) -> None:
-                place = e.minus(e.plus(e.times(index, stride), at), pad)
-                e.put_one(image, e.get_one(frame, e.plus(e.times(at, phase), index)), place)
-
-            e.each(first, stop, element)
-
-        e.each("0", stride, elements)
-
-
-def _copy_line(e: Routine, target: str, source: str, width: Index) -> None:
-    last, mask = e.tail(width)
-    e.each("0", last, lambda index: e.store(target, index, e.get(source, index)), str(e.lanes))
-    e.store_where(target, last, e.get_where(source, mask, last), mask)
+    return e.gather(image, first, stride, e.dtype, inside(e, first, width, stride))
 
 
 _LINES = "ptr noalias %lines, ptr noalias %seen, i64 %depth, i64 %height, i64 %width, i64 %plane, i64 %line"
@@ -199,54 +128,14 @@ def gather_lines(name: str, lanes: int, dtype: DType) -> Routine:
     e = Routine(name, lanes, dtype, _LINES)
     last, mask = e.tail("%width")
 
-    def line(target: str, source: str) -> None:
-        e.each("0", last, lambda index: e.store(target, index, e.get(source, index)), str(lanes))
-        e.store(target, last, e.get_where(source, mask, last))
-
-    _each_line(e, line)
-    return e
-
-
-def scatter_lines(name: str, lanes: int, dtype: DType, owned: bool) -> Routine:
-    """Return the routine that adds lines of windows to what a tap sees of a box.
-
-    Where the frame is ``owned``, zeros may be added beyond the end of a line; else nothing there is touched.
-    """
-    e = Routine(name, lanes, dtype, _LINES)
-    last, mask = e.tail("%width")
-
-    def line(lines: str, seen: str) -> None:
-        def vector(index: Index) -> None:
-            e.store(seen, index, e.add(e.get(seen, index), e.get(lines, index)))
-
-        e.each("0", last, vector, str(lanes))
-        rest = e.get_where(lines, mask, last)
-        if owned:
-            e.store(seen, last, e.add(e.get(seen, last), rest))
-        else:
-            e.store_where(seen, last, e.add(e.get_where(seen, mask, last), rest), mask)
-
-    _each_line(e, line)
-    return e
-
-
-def _each_line(e: Routine, body: _Pointers) -> None:
     def plane(z: Index) -> None:
         def line(y: Index) -> None:
-            row = e.times(e.plus(e.times(z, "%height"), y), "%width")
-            body(e.at("%lines", row), e.at("%seen", e.times(z, "%plane"), e.times(y, "%line")))
+            target = e.at("%lines", e.times(e.plus(e.times(z, "%height"), y), "%width"))
+            source = e.at("%seen", e.times(z, "%plane"), e.times(y, "%line"))
+            e.each("0", last, lambda index: e.store(target, index, e.get(source, index)), str(lanes))
+            e.store(target, last, e.get_where(source, mask, last))
 
         e.each("0", "%height", line)
 
     e.each("0", "%depth", plane)
-
-
-class _Pointers:
-    """The body of a loop over lines: the line of windows, and what a tap sees of it."""
-
-    def __call__(self, lines: str, seen: str) -> None: ...
-
-
-def taps_of(frame: Frame) -> Sequence[int]:
-    """Return the words that stand after those with names: where each tap sees the first window."""
-    return frame.taps
+    return e

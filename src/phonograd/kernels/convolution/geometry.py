@@ -1,7 +1,7 @@
 """Geometry: sizes of a convolution over three spatial axes, and of the pieces it is computed in.
 
-One and two axes become three by leading axes of size one, and axes that a convolution does not mix (kernel and stride 1,
-no padding) are merged: a 1 by 1 convolution has one long axis.
+One and two axes become three by leading axes of size one, and axes that a convolution does not mix (kernel and stride
+1, no padding) are merged: a 1 by 1 convolution has one long axis.
 
 A convolution walks over *boxes* of windows. The windows of a box follow each other in the output: a box is a part of a
 line, or some whole lines, or some whole planes.
@@ -21,7 +21,7 @@ from itertools import product
 
 from ...node import Shape
 
-__all__ = ["Frame", "Geometry", "box_of", "evenly", "geometry", "rounded"]
+__all__ = ["Frame", "Geometry", "box_of", "evenly", "geometry", "rounded", "steps_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,17 +113,14 @@ class Frame:
     """Where each element of a window lies, from its first."""
 
     @staticmethod
-    def of_box(shape: Geometry, box: Shape, whole: bool = False) -> Frame:
-        """Return the frame of a box of windows; with ``whole`` it has room for data that no window sees."""
+    def of_box(shape: Geometry, box: Shape) -> Frame:
+        """Return the frame of a box of windows."""
         if shape.plain:
-            depth, height, width = shape.extent
+            _, height, width = shape.extent
             pitches = ((0, height * width), (0, width), (0, 1))
             return Frame(shape.extent, (1, 1, 1), height * width, width, shape.pixels, _taps(shape, pitches))
         spans = [(width - 1) * gap // step for width, gap, step in zip(shape.kernel, shape.dilate, shape.stride)]
         sizes = [span + windows for span, windows in zip(spans, box)]
-        if whole:
-            last = [(n - 1 + border) // step for n, border, step in zip(shape.extent, shape.pad, shape.stride)]
-            sizes = [max(size, index + 1) for size, index in zip(sizes, last)]
         x_phase = sizes[2]
         y = shape.stride[2] * x_phase
         y_phase = sizes[1] * y
@@ -139,6 +136,19 @@ def _taps(shape: Geometry, pitches: Sequence[tuple[int, int]]) -> tuple[int, ...
     for width, gap, step, (phase, element) in zip(shape.kernel, shape.dilate, shape.stride, pitches):
         by_axis.append([gap * at % step * phase + gap * at // step * element for at in range(width)])
     return tuple([sum(places) for places in product(*by_axis)])
+
+
+def steps_of(shape: Geometry) -> list[int]:
+    """Return phase and place in its phase of every offset into a window, along z, then y, then x.
+
+    >>> steps_of(geometry((1, 1, 9), 1, (3,), (2,), (1,), (0,), 1))
+    [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]
+    """
+    words: list[int] = []
+    for width, gap, step in zip(shape.kernel, shape.dilate, shape.stride):
+        for at in range(width):
+            words += [gap * at % step, gap * at // step]
+    return words
 
 
 def box_of(counts: Shape, target: int) -> Shape:

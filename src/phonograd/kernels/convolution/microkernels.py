@@ -39,8 +39,8 @@ def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Rou
 
     Its arguments are the depth of the sum; the first operand, ``rows`` numbers for every step; the second operand and
     the distance of its lines; the result and the distance of its lines; how many of its lines exist; and whether to add
-    to what is there. If ``masked``, the result is one vector wide, of which ``%columns`` lanes exist; the second operand
-    is not read beyond them.
+    to what is there. If ``masked``, the result is one vector wide, of which ``%columns`` lanes exist; the second
+    operand is not read beyond them.
     """
     arguments = (
         "i64 %depth, ptr noalias %first, ptr noalias %second, i64 %second_line, "
@@ -111,12 +111,12 @@ def dot_tile(machine: Machine) -> DotTile:
 def dots(name: str, lanes: int, dtype: DType, tile: DotTile) -> Routine:
     """Return the routine that adds dots of lines of two operands to a tile of sums in memory.
 
-    An operand has ``%images`` parts, each with lines of ``%width`` elements. Lines that do not exist (``%rows`` and
-    ``%columns`` are how many do) are read as the last one that does; their sums have no meaning.
+    Lines have ``%width`` elements. Lines that do not exist (``%rows`` and ``%columns`` are how many do) are read as the
+    last one that does; their sums have no meaning.
     """
     arguments = (
-        "i64 %images, i64 %width, ptr noalias %first, i64 %first_image, i64 %first_line, i64 %rows, "
-        "ptr noalias %second, i64 %second_image, i64 %second_line, i64 %columns, ptr noalias %sums"
+        "i64 %width, ptr noalias %first, i64 %first_line, i64 %rows, "
+        "ptr noalias %second, i64 %second_line, i64 %columns, ptr noalias %sums"
     )
     e = Routine(name, lanes, dtype, arguments)
 
@@ -135,21 +135,13 @@ def dots(name: str, lanes: int, dtype: DType, tile: DotTile) -> Routine:
             ]
         return found
 
-    def image(number: Index, sums: list[Value]) -> list[Value]:
-        left = e.times(number, "%first_image")
-        right = e.times(number, "%second_image")
+    def vector(index: Index, sums: list[Value]) -> list[Value]:
+        return combine([e.get(line, index) for line in first], [e.get(line, index) for line in second], sums)
 
-        def vector(index: Index, partial: list[Value]) -> list[Value]:
-            at_left, at_right = e.plus(left, index), e.plus(right, index)
-            return combine([e.get(p, at_left) for p in first], [e.get(p, at_right) for p in second], partial)
-
-        sums = e.loop("0", last, str(lanes), sums, vector)
-        at_left, at_right = e.plus(left, last), e.plus(right, last)
-        return combine(
-            [e.get_where(p, mask, at_left) for p in first], [e.get_where(p, mask, at_right) for p in second], sums
-        )
-
-    sums = e.loop("0", "%images", "1", [e.zeros()] * (tile.rows * tile.columns), image)
+    sums = e.loop("0", last, str(lanes), [e.zeros()] * (tile.rows * tile.columns), vector)
+    sums = combine(
+        [e.get_where(line, mask, last) for line in first], [e.get_where(line, mask, last) for line in second], sums
+    )
     for start in range(0, len(sums), lanes):
         total = e.lane_sums(sums[start : start + lanes])
         e.store("%sums", str(start), e.add(e.get("%sums", str(start)), total))

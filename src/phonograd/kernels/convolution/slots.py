@@ -15,7 +15,7 @@ from ...dtypes import FLOAT32
 from ..launch import ALIGNMENT, Launch, Reference, Words, aligned
 from ..routine import Routine, module
 
-__all__ = ["Clear", "clear", "in_slot", "slot_values"]
+__all__ = ["SLOT_WORDS", "Clear", "Scratch", "in_slot"]
 
 #: words of a table that describe slots; every kernel that uses them has these among its own
 SLOT_WORDS = ("slots", "locks*", "slot_memory*", "slot_bytes")
@@ -36,24 +36,39 @@ class Clear:
         return module(e)
 
 
-def clear(slots: int) -> Launch:
-    """Return the launch that marks all slots as free."""
-    return Launch(Clear(), _CLEAR.fill({"slots": slots, "locks": Reference("scratch")}), 1)
+class Scratch:
+    """Scratch memory while it is divided: the words of slots, areas that all threads share, and slots last.
 
-
-def slot_values(slots: int, slot_bytes: int, before: int) -> tuple[dict[str, int | Reference], int]:
-    """Return the words of a table for slots of a size, and the bytes of scratch memory in all.
-
-    ``before`` bytes of scratch memory, the words that say which slots are taken among them, have other uses.
+    >>> scratch = Scratch(slots=2)
+    >>> scratch.reserve(100)
+    Reference(operand='scratch', offset=128)
+    >>> scratch.slots(1000)["slot_memory"], scratch.size
+    (Reference(operand='scratch', offset=256), 2304)
     """
-    size = aligned(slot_bytes)
-    values: dict[str, int | Reference] = {
-        "slots": slots,
-        "locks": Reference("scratch"),
-        "slot_memory": Reference("scratch", before),
-        "slot_bytes": size,
-    }
-    return values, before + slots * size
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self.size = slots * ALIGNMENT
+
+    def clear(self) -> Launch:
+        """Return the launch that marks all slots as free."""
+        return Launch(Clear(), _CLEAR.fill({"slots": self._slots, "locks": Reference("scratch")}), 1)
+
+    def reserve(self, size: int) -> Reference:
+        """Return where an area of some bytes begins."""
+        start = self.size
+        self.size += aligned(size)
+        return Reference("scratch", start)
+
+    def slots(self, size: int) -> dict[str, int | Reference]:
+        """Return the words that describe slots of some bytes."""
+        start = self.reserve(aligned(size) * self._slots)
+        return {
+            "slots": self._slots,
+            "locks": Reference("scratch"),
+            "slot_memory": start,
+            "slot_bytes": aligned(size),
+        }
 
 
 def in_slot(e: Routine, words: Words, body: Callable[[str], None]) -> None:

@@ -1,0 +1,288 @@
+"""Compare convolution kernels with NumPy's reference and PyTorch, side by side: ``python -m benchmarks.convolution``.
+
+Each library runs in its own process; rounds alternate between them and the best of all rounds counts. PyTorch is timed
+by the interpreter that the environment variable ``TORCH_PYTHON`` names, and left out without it. ``--threads 1 2``,
+``--cases``, ``--rounds``, ``--numpy`` (slow) and ``--plain`` (no Winograd) choose what is measured. Results are printed
+as a table and written with a description of the machine to ``benchmarks/results/convolution.json``.
+
+For each case there are three passes: the convolution, its adjoint in the data and its adjoint in the weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+#: shape of the data, shape of the weight, stride, padding, groups
+CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], int, int, int]] = {
+    "3x3, 64 -> 64 channels, 16 x 28 x 28": ((16, 64, 28, 28), (64, 64, 3, 3), 1, 1, 1),
+    "LeNet 1: 5x5, 1 -> 20, 64 x 28 x 28": ((64, 1, 28, 28), (20, 1, 5, 5), 1, 0, 1),
+    "LeNet 2: 5x5, 20 -> 50, 64 x 12 x 12": ((64, 20, 12, 12), (50, 20, 5, 5), 1, 0, 1),
+    "3x3 stride 2, 64 -> 128, 16 x 56 x 56": ((16, 64, 56, 56), (128, 64, 3, 3), 2, 1, 1),
+    "1x1, 256 -> 64, 16 x 28 x 28": ((16, 256, 28, 28), (64, 256, 1, 1), 1, 0, 1),
+    "depthwise 3x3, 128, 16 x 28 x 28": ((16, 128, 28, 28), (128, 1, 3, 3), 1, 1, 128),
+}
+PASSES = ("forward", "data", "weight")
+SECONDS_PER_ASK = 0.25
+
+
+# -- what a worker times
+
+
+def ours(case: str, which: str, threads: int, winograd: bool) -> Callable[[], None]:
+    """Return a call of our kernels; with two threads the second one runs every other item of a range."""
+    import numpy as np
+
+    from phonograd.kernels.convolution import Convolution
+    from phonograd.native import jit
+    from phonograd.native.machine import host
+
+    data, weight, stride, pad, groups = CASES[case]
+    generator, float32 = np.random.default_rng(0), np.dtype("float32")
+    window: dict[str, Any] = {"stride": (stride,) * 2, "dilate": (1, 1), "pad": (pad,) * 2, "groups": groups}
+    out = (data[0], weight[0], *[(n + 2 * pad - k) // stride + 1 for n, k in zip(data[2:], weight[2:])])
+    plans = Convolution(host(), slots=threads, winograd=winograd)
+    if which == "forward":
+        plan = plans.forward(data, weight, float32, **window)
+        shapes = {"data": data, "weight": weight, "out": out}
+    elif which == "data":
+        plan = plans.data_grad(out, weight, float32, extent=data[2:], **window)
+        shapes = {"out_grad": out, "weight": weight, "out": data}
+    else:
+        plan = plans.weight_grad(data, out, float32, kernel=weight[2:], **window)
+        shapes = {"data": data, "out_grad": out, "out": weight}
+    arrays = {name: generator.normal(size=shape).astype(float32) for name, shape in shapes.items()}
+    scratch = np.zeros(plan.scratch_bytes + 64, np.uint8)
+    arrays["scratch"] = scratch[-scratch.ctypes.data % 64 :]
+    bases = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays.values()])
+    places = {name: (number, 0) for number, name in enumerate(arrays)}
+    prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    calls = []
+    keep: list[Any] = [arrays, bases]
+    for number, launch in enumerate(plan.launches):
+        name = f"timed{number}_{abs(hash((case, which, threads, winograd)))}"
+        kernel = jit.compile_text(launch.structure.write(name), name)
+        table = np.array(launch.table(places), np.int64)
+        keep += [kernel, table]
+        calls.append((prototype(kernel.address), table.ctypes.data, launch.extent))
+    where = ctypes.addressof(bases)
+    if threads == 1:
+
+        def alone(keep: Any = keep) -> None:
+            for function, table, extent in calls:
+                function(table, where, 0, extent)
+
+        return alone
+    return _Pair(calls, where, keep).run
+
+
+class _Pair:
+    """Two threads that share the items of ranges: each takes the next one that nobody has begun."""
+
+    def __init__(self, calls: list[tuple[Any, int, int]], bases: int, keep: Any) -> None:
+        self._calls, self._bases, self._keep = calls, bases, keep
+        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._job: tuple[Any, int, Any] | None = None
+        threading.Thread(target=self._help, daemon=True).start()
+
+    def _help(self) -> None:
+        while True:
+            self._go.acquire()
+            self._work()
+            self._done.release()
+
+    def _work(self) -> None:
+        assert self._job is not None
+        function, table, items = self._job
+        # one bytecode of an iterator: the interpreter's lock makes it safe
+        for item in items:
+            function(table, self._bases, item, item + 1)
+
+    def run(self) -> None:
+        for function, table, extent in self._calls:
+            if extent == 1:
+                function(table, self._bases, 0, 1)
+                continue
+            self._job = function, table, iter(range(extent))
+            self._go.release()
+            self._work()
+            self._done.acquire()
+
+
+def reference(case: str, which: str, threads: int, winograd: bool) -> Callable[[], object]:
+    """Return a call of NumPy's reference."""
+    import numpy as np
+
+    from phonograd.operators import convolution
+
+    data, weight, stride, pad, groups = CASES[case]
+    generator = np.random.default_rng(0)
+    window: dict[str, Any] = {"stride": (stride,) * 2, "dilate": (1, 1), "pad": (pad,) * 2, "groups": groups}
+    x, w = [generator.normal(size=shape).astype("float32") for shape in (data, weight)]
+    g = convolution._convolution.function(x, w, **window)
+    if which == "forward":
+        return lambda: convolution._convolution.function(x, w, **window)
+    if which == "data":
+        return lambda: convolution._convolution_data_grad.function(g, w, extent=data[2:], **window)
+    return lambda: convolution._convolution_weight_grad.function(x, g, kernel=weight[2:], **window)
+
+
+def torch(case: str, which: str, threads: int, winograd: bool) -> Callable[[], object]:
+    """Return a call of PyTorch."""
+    import torch
+
+    torch.set_num_threads(threads)
+    data, weight, stride, pad, groups = CASES[case]
+    x, w = torch.randn(data, requires_grad=True), torch.randn(weight, requires_grad=True)
+
+    def forward() -> Any:
+        return torch.nn.functional.conv2d(x, w, None, stride, pad, 1, groups)
+
+    if which == "forward":
+
+        def without_graph() -> object:
+            with torch.no_grad():
+                return forward()
+
+        return without_graph
+    y = forward()
+    grad = torch.randn_like(y)
+    return lambda: torch.autograd.grad(y, [x if which == "data" else w], grad, retain_graph=True)
+
+
+def work(library: str) -> None:
+    """Answer questions ``[case, pass, threads, winograd]``, one JSON line each, with seconds."""
+    make = {"phonograd": ours, "numpy": reference, "torch": torch}[library]
+    known: dict[str, Callable[[], object]] = {}
+    for line in sys.stdin:
+        case, which, threads, winograd = json.loads(line)
+        if line not in known:
+            known[line] = make(case, which, threads, winograd)
+            known[line]()
+        call, best, count = known[line], float("inf"), 0
+        end = time.perf_counter() + SECONDS_PER_ASK
+        if library == "torch":
+            sys.modules["torch"].set_num_threads(threads)  # type: ignore[attr-defined]
+        while count < 3 or time.perf_counter() < end:
+            start = time.perf_counter()
+            call()
+            best = min(best, time.perf_counter() - start)
+            count += 1
+        print(json.dumps(best), flush=True)
+
+
+# -- the comparison
+
+
+class Worker:
+    """A process that times one library."""
+
+    def __init__(self, python: str, library: str) -> None:
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+        self._process = subprocess.Popen(
+            [python, "-W", "ignore", str(HERE / "convolution.py"), "--worker", library],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def ask(self, *question: Any) -> float:
+        """Return the best time of a question."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        answer: float = json.loads(self._process.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def flops(case: str) -> float:
+    """Return the operations of one pass."""
+    data, weight, stride, pad, _ = CASES[case]
+    windows = 1
+    for size, kernel in zip(data[2:], weight[2:]):
+        windows *= (size + 2 * pad - kernel) // stride + 1
+    return 2.0 * data[0] * windows * weight[0] * weight[1] * weight[2] * weight[3]
+
+
+def report(case: str, threads: int, best: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """Print the times of a case and return them with their ratios."""
+    mine = best["phonograd"]
+    entry: dict[str, Any] = {"case": case, "threads": threads, "seconds": best}
+    for library, times in best.items():
+        cells = [f"{which} {times[which] * 1e6:8.0f} us {flops(case) / times[which] / 1e9:6.1f} GF/s" for which in PASSES]
+        total = sum(times.values())
+        line = f"  {library:10s} " + "   ".join(cells) + f"   all {total * 1e6:8.0f} us"
+        if library != "phonograd":
+            ratio = total / sum(mine.values())
+            by_pass = ", ".join(f"{times[which] / mine[which]:.2f}" for which in PASSES)
+            line += f"   ratio {ratio:.2f} ({by_pass})"
+            entry[f"ratio_{library}"] = ratio
+        print(line)
+    return entry
+
+
+def main() -> int:
+    """Time all cases and return an exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--worker")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--cases", nargs="*", default=[], help="parts of the names of cases")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--numpy", action="store_true", help="time the reference too")
+    parser.add_argument("--plain", action="store_true", help="without Winograd")
+    options = parser.parse_args()
+    if options.worker:
+        work(options.worker)
+        return 0
+    workers = {"phonograd": Worker(sys.executable, "phonograd")}
+    if options.numpy:
+        workers["numpy"] = Worker(sys.executable, "numpy")
+    if "TORCH_PYTHON" in os.environ:
+        workers["torch"] = Worker(os.environ["TORCH_PYTHON"], "torch")
+    else:
+        print("TORCH_PYTHON is not set: measuring without PyTorch", file=sys.stderr)
+    entries = []
+    for case in CASES:
+        if options.cases and not any(part in case for part in options.cases):
+            continue
+        for threads in options.threads:
+            best = {library: dict.fromkeys(PASSES, float("inf")) for library in workers}
+            for _ in range(options.rounds):
+                for which in PASSES:
+                    for library, worker in workers.items():
+                        seconds = worker.ask(case, which, threads, not options.plain)
+                        best[library][which] = min(best[library][which], seconds)
+            print(f"{case}, {threads} thread{'s' if threads > 1 else ''}")
+            entries.append(report(case, threads, best))
+    for worker in workers.values():
+        worker.close()
+    if not options.cases:
+        from benchmarks.__main__ import machine
+
+        (HERE / "results").mkdir(exist_ok=True)
+        results = {"machine": machine(), "results": entries}
+        (HERE / "results" / "convolution.json").write_text(json.dumps(results, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""Convolution: native kernels of the three primitives that convolutions and all their derivatives are made of."""
+
+from .plan import Convolution
+
+__all__ = ["Convolution"]

@@ -1,0 +1,228 @@
+"""Plans: from the shapes of a convolution to the launches that compute it."""
+
+from __future__ import annotations
+
+import math
+
+from ...dtypes import DType
+from ...node import Shape
+from ..launch import Launch, Plan, Reference
+from ..machine import Machine
+from .adjoint import adjoint_values, line_buffer
+from .columns import BACKWARD, COMBINE, FORWARD, WEIGHTS, Backward, Combine, Forward, Weights
+from .frames import frame_values
+from .geometry import Frame, Geometry, box_of, evenly, geometry, rounded, steps_of
+from .microkernels import WIDTH, dot_tile, most_rows
+from .slots import Scratch
+from .weights import Pack
+
+__all__ = ["Convolution"]
+
+#: steps of a sum that a micro-kernel makes in a row: what it reads meanwhile should stay in the first-level cache
+_DEPTH = 288
+#: bytes of columns that are made before they are used; half of a small second-level cache
+_COLUMN_BYTES = 1 << 18
+#: elements along the lines of dots, whose sums over lanes would otherwise take longer than the products
+_DOT_WIDTH = 1024
+#: lines of columns of which the dots are made before the next are gathered
+_DOT_LINES = 128
+#: items that a range should have at least, for any number of threads to share
+_ITEMS = 16
+#: bytes that the sums of all blocks of images may take
+_SUM_BYTES = 1 << 25
+
+Values = dict[str, int | Reference]
+
+
+class Convolution:
+    """Plans of convolutions and of their adjoints for a machine, run by at most ``slots`` threads at once.
+
+    The operands of a plan are named as the arguments of the primitives in :mod:`phonograd.operators.convolution`, and
+    ``out`` and ``scratch``.
+    """
+
+    def __init__(self, machine: Machine, slots: int = 1, winograd: bool = True) -> None:
+        self.machine = machine
+        self.slots = slots
+        self.winograd = winograd
+
+    # -- the three primitives
+
+    def forward(
+        self, data: Shape, weight: Shape, dtype: DType, *, stride: Shape, dilate: Shape, pad: Shape, groups: int
+    ) -> Plan:
+        """Return the plan of ``_convolution``."""
+        shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
+        return self._forward(shape, dtype) if shape.batch else Plan(())
+
+    def data_grad(
+        self,
+        out_grad: Shape,
+        weight: Shape,
+        dtype: DType,
+        *,
+        extent: Shape,
+        stride: Shape,
+        dilate: Shape,
+        pad: Shape,
+        groups: int,
+    ) -> Plan:
+        """Return the plan of ``_convolution_data_grad``."""
+        data = (out_grad[0], weight[1] * groups, *extent)
+        shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
+        return self._backward(shape, dtype) if shape.batch else Plan(())
+
+    def weight_grad(
+        self,
+        data: Shape,
+        out_grad: Shape,
+        dtype: DType,
+        *,
+        kernel: Shape,
+        stride: Shape,
+        dilate: Shape,
+        pad: Shape,
+        groups: int,
+    ) -> Plan:
+        """Return the plan of ``_convolution_weight_grad``."""
+        return self._weights(geometry(data, out_grad[1], kernel, stride, dilate, pad, groups), dtype)
+
+    # -- by products of matrices
+
+    def _forward(self, shape: Geometry, dtype: DType) -> Plan:
+        lanes, size = self.machine.lanes(dtype), dtype.itemsize
+        block = _channel_block(shape, _DEPTH)
+        box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)))
+        frame = Frame.of_box(shape, box)
+        rows = evenly(shape.filters, most_rows(self.machine))
+        tiles = -(-shape.filters // rows)
+        boxes = shape.batch * shape.groups * _grid_size(shape, box)
+        parts = min(tiles, -(-_ITEMS // boxes))
+        depth = shape.channels * shape.taps
+        scratch = Scratch(self.slots)
+        packed = scratch.reserve(shape.groups * tiles * depth * rows * size)
+        framed = 0 if shape.plain else rounded(shape.channels * frame.channel + lanes, lanes)
+        values, elements = _box_values(shape, box, block, lanes, framed)
+        values.update(frame_values(shape, frame, box))
+        values.update(scratch.slots(elements * size), packed=packed, tiles=tiles, parts=parts)
+        packing = dict(blocks=1, tiles=tiles, block_rows=shape.filters, all_rows=shape.filters, depth=depth)
+        packing.update(group_stride=shape.filters * depth, block_stride=0, row_stride=depth, depth_stride=1)
+        kernel = Forward(dtype, lanes, *_kind(shape), rows)
+        launches = (
+            scratch.clear(),
+            Pack(dtype, lanes, rows, consecutive=False).launch(shape.groups, packed, packing),
+            Launch(kernel, FORWARD.fill(values, frame.taps), boxes * parts),
+        )
+        return Plan(launches, scratch.size)
+
+    def _backward(self, shape: Geometry, dtype: DType) -> Plan:
+        lanes, size = self.machine.lanes(dtype), dtype.itemsize
+        images = shape.batch * shape.groups
+        block = _channel_block(shape, _DEPTH)
+        block = evenly(block, max(1, block * images // _ITEMS)) if images < _ITEMS else block
+        blocks = -(-shape.channels // block)
+        lines = block * shape.taps
+        box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (lines * size)))
+        if box[2] < shape.counts[2] and shape.stride[2] > 1:
+            box = (1, 1, shape.counts[2])
+        rows = evenly(lines, most_rows(self.machine))
+        tiles = -(-lines // rows)
+        scratch = Scratch(self.slots)
+        packed = scratch.reserve(shape.groups * blocks * tiles * shape.filters * rows * size)
+        buffer = rounded(shape.stride[2] * line_buffer(shape, lanes), lanes)
+        values, elements = _box_values(shape, box, block, lanes, buffer)
+        values.update(adjoint_values(shape, lanes, _grid_size(shape, box)))
+        values.update(scratch.slots(elements * size), packed=packed, blocks=blocks, tiles=tiles)
+        values.update(depth=evenly(shape.filters, _DEPTH))
+        depth = shape.channels * shape.taps
+        packing = dict(blocks=blocks, tiles=tiles, block_rows=lines, all_rows=depth, depth=shape.filters)
+        packing.update(group_stride=shape.filters * depth, block_stride=lines, row_stride=1, depth_stride=depth)
+        kernel = Backward(dtype, lanes, *_kind(shape), rows)
+        launches = (
+            scratch.clear(),
+            Pack(dtype, lanes, rows, consecutive=True).launch(shape.groups, packed, packing),
+            Launch(kernel, BACKWARD.fill(values, steps_of(shape)), images * blocks),
+        )
+        return Plan(launches, scratch.size)
+
+    def _weights(self, shape: Geometry, dtype: DType) -> Plan:
+        lanes, size = self.machine.lanes(dtype), dtype.itemsize
+        tile = dot_tile(self.machine)
+        block = _channel_block(shape, _DOT_LINES)
+        blocks = -(-shape.channels // block)
+        box = box_of(shape.counts, _DOT_WIDTH)
+        images = max(1, _DOT_WIDTH // shape.windows)
+        frame = Frame.of_box(shape, box)
+        tiles: Values = {
+            "block_tiles": -(-block * shape.taps // tile.columns),
+            "filter_tiles": -(-shape.filters // tile.rows),
+            "group_tiles": blocks * -(-block * shape.taps // tile.columns),
+        }
+        sums = shape.groups * blocks * -(-block * shape.taps // tile.columns) * -(-shape.filters // tile.rows)
+        sums *= tile.stored(lanes) * size
+        image_block = -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))
+        image_block = rounded(max(1, image_block), min(images, max(1, shape.batch)))
+        image_blocks = max(1, -(-shape.batch // image_block))
+        parts = min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))
+        block_part = -(-blocks // parts) * block
+        parts = -(-shape.channels // block_part)
+        scratch = Scratch(self.slots)
+        place = scratch.reserve(sums * image_blocks)
+        together = min(images, max(1, shape.batch))
+        framed = 0 if shape.plain else rounded(block * frame.channel + lanes, lanes)
+        several = images > 1
+        values, elements = _box_values(shape, box, block, lanes, framed, together)
+        values.update(frame_values(shape, frame, box), gradients_at=elements)
+        if several:
+            elements += shape.filters * _line(box, lanes, together) + 2 * lanes
+        values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, image_block=image_block)
+        values.update(tiles, images=images, block_part=block_part, parts=parts)
+        kernel = Weights(dtype, lanes, *_kind(shape), several, tile)
+        combining = {**values, "parts": image_blocks}
+        launches = (
+            scratch.clear(),
+            Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts),
+            Launch(Combine(dtype, lanes, tile), COMBINE.fill(combining), sums // (tile.stored(lanes) * size * -(-shape.filters // tile.rows))),
+        )
+        return Plan(launches, scratch.size)
+
+
+def _kind(shape: Geometry) -> tuple[bool, bool, int]:
+    """Return what kernels know about a geometry: whether it is plain and pointwise, and the stride along x."""
+    stride = shape.stride[2]
+    return shape.plain, shape.pointwise, stride if stride <= 2 else 0
+
+
+def _channel_block(shape: Geometry, lines: int) -> int:
+    """Return how many channels have about so many lines of columns."""
+    return evenly(shape.channels, max(1, lines // shape.taps))
+
+
+def _grid_size(shape: Geometry, box: Shape) -> int:
+    return math.prod(_grid(shape, box))
+
+
+def _grid(shape: Geometry, box: Shape) -> Shape:
+    return tuple([-(-count // size) for count, size in zip(shape.counts, box)])
+
+
+def _line(box: Shape, lanes: int, images: int = 1) -> int:
+    """Return the distance of lines of columns, which have room for a vector beyond their end."""
+    line = rounded(images * math.prod(box) + lanes, WIDTH * lanes)
+    # lines at a multiple of 4096 bytes would share the same few places of the first-level cache
+    return line + (lanes if line % (8 * WIDTH * lanes) == 0 else 0)
+
+
+def _box_values(
+    shape: Geometry, box: Shape, block: int, lanes: int, before: int, images: int = 1
+) -> tuple[Values, int]:
+    """Return the words that describe boxes and their columns, and how many elements of a slot they take.
+
+    ``before`` elements of a slot have other uses.
+    """
+    line = _line(box, lanes, images)
+    values: Values = dict(groups=shape.groups, channels=shape.channels, filters=shape.filters, taps=shape.taps)
+    values.update(pixels=shape.pixels, windows=shape.windows, block=block, columns_at=before, columns_line=line)
+    for name, numbers in (("count", shape.counts), ("box", box), ("grid", _grid(shape, box))):
+        values.update({f"{name}_{axis}": number for axis, number in zip("zyx", numbers)})
+    return values, before + block * shape.taps * line + 2 * lanes

@@ -1,0 +1,25 @@
+"""The processor that kernels are compiled for, as far as their writers must know it."""
+
+from __future__ import annotations
+
+import functools
+import platform
+
+from ..kernels.machine import Machine
+
+__all__ = ["host"]
+
+
+@functools.cache
+def host() -> Machine:
+    """Return the processor of this computer."""
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f") and features.get("avx512vl"):
+        return Machine(64, 32)
+    if features.get("avx2") and features.get("fma"):
+        return Machine(32, 16)
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return Machine(16, 32)
+    return Machine(16, 16)
