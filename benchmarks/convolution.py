@@ -11,12 +11,10 @@ For each case there are three passes: the convolution, its adjoint in the data a
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,18 +39,20 @@ SECONDS_PER_ASK = 0.25
 
 
 def ours(case: str, which: str, threads: int, winograd: bool) -> Callable[[], None]:
-    """Return a call of our kernels; with two threads the second one runs every other item of a range."""
+    """Return a call of our kernels."""
     import numpy as np
 
+    from phonograd import settings
     from phonograd.kernels.convolution import Convolution
     from phonograd.native import jit
+    from phonograd.native.driver import Row
     from phonograd.native.machine import host
 
     data, weight, stride, pad, groups = CASES[case]
     generator, float32 = np.random.default_rng(0), np.dtype("float32")
     window: dict[str, Any] = {"stride": (stride,) * 2, "dilate": (1, 1), "pad": (pad,) * 2, "groups": groups}
     out = (data[0], weight[0], *[(n + 2 * pad - k) // stride + 1 for n, k in zip(data[2:], weight[2:])])
-    plans = Convolution(host(), slots=threads, winograd=winograd)
+    plans = Convolution(host(), slots=threads, winograd=6 if winograd else 0)
     if which == "forward":
         plan = plans.forward(data, weight, float32, **window)
         shapes = {"data": data, "weight": weight, "out": out}
@@ -65,59 +65,23 @@ def ours(case: str, which: str, threads: int, winograd: bool) -> Callable[[], No
     arrays = {name: generator.normal(size=shape).astype(float32) for name, shape in shapes.items()}
     scratch = np.zeros(plan.scratch_bytes + 64, np.uint8)
     arrays["scratch"] = scratch[-scratch.ctypes.data % 64 :]
-    bases = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays.values()])
     places = {name: (number, 0) for number, name in enumerate(arrays)}
-    prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    calls = []
-    keep: list[Any] = [arrays, bases]
-    for number, launch in enumerate(plan.launches):
-        name = f"timed{number}_{abs(hash((case, which, threads, winograd)))}"
-        kernel = jit.compile_text(launch.structure.write(name), name)
-        table = np.array(launch.table(places), np.int64)
-        keep += [kernel, table]
-        calls.append((prototype(kernel.address), table.ctypes.data, launch.extent))
-    where = ctypes.addressof(bases)
-    if threads == 1:
+    launches = []
+    for launch in plan.launches:
+        if launch.structure not in _kernels:
+            name = f"timed{len(_kernels)}"
+            _kernels[launch.structure] = jit.compile_text(launch.structure.write(name), name)
+        launches.append((_kernels[launch.structure], launch.table(places), launch.extent, launch.chunk))
+    row, values = Row(launches, len(arrays)), tuple(arrays.values())
 
-        def alone(keep: Any = keep) -> None:
-            for function, table, extent in calls:
-                function(table, where, 0, extent)
+    def call() -> None:
+        settings.update(num_threads=threads)
+        row.run(values)
 
-        return alone
-    return _Pair(calls, where, keep).run
+    return call
 
 
-class _Pair:
-    """Two threads that share the items of ranges: each takes the next one that nobody has begun."""
-
-    def __init__(self, calls: list[tuple[Any, int, int]], bases: int, keep: Any) -> None:
-        self._calls, self._bases, self._keep = calls, bases, keep
-        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
-        self._job: tuple[Any, int, Any] | None = None
-        threading.Thread(target=self._help, daemon=True).start()
-
-    def _help(self) -> None:
-        while True:
-            self._go.acquire()
-            self._work()
-            self._done.release()
-
-    def _work(self) -> None:
-        assert self._job is not None
-        function, table, items = self._job
-        # one bytecode of an iterator: the interpreter's lock makes it safe
-        for item in items:
-            function(table, self._bases, item, item + 1)
-
-    def run(self) -> None:
-        for function, table, extent in self._calls:
-            if extent == 1:
-                function(table, self._bases, 0, 1)
-                continue
-            self._job = function, table, iter(range(extent))
-            self._go.release()
-            self._work()
-            self._done.acquire()
+_kernels: dict[Any, Any] = {}
 
 
 def reference(case: str, which: str, threads: int, winograd: bool) -> Callable[[], object]:

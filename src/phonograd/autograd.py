@@ -31,9 +31,10 @@ import numpy as np
 
 from .function import Function, register_hook
 from .ndarray.array import NDArray
+from .record_reader import get_symbol
 from .state import FLAGS, RECORDING, TRAINING, is_recording, is_training, set_flag
 from .sweep import backward_pass, grad_pass
-from .symbol import Symbol, get_symbol
+from .symbol import Symbol
 from .trace import LOCAL
 from .variable import attach as attach
 from .variable import mark
@@ -157,8 +158,7 @@ class _RecordingStateScope:
                 with scope():
                     return function(*arguments, **keywords)
 
-        decorated: Callee = functools.wraps(function)(wrapped)
-        return decorated
+        return functools.wraps(function)(wrapped)  # type: ignore[return-value]
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -170,7 +170,7 @@ class _RecordingStateScope:
 
 def _without(scopes: Any, scope: _RecordingStateScope) -> tuple[int | None, Any]:
     """Return the flags before the newest opening of a scope, and the open scopes without it."""
-    newer = []
+    newer: list[tuple[_RecordingStateScope, int]] = []
     while scopes is not None:
         opened, flags, scopes = scopes
         if opened is scope:

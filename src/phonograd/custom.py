@@ -108,7 +108,8 @@ def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - 
     parameters = {
         key: str(value) for key, value in kwargs.items() if key not in named and key not in ("name", "ctx", "out")
     }
-    prop = _registered[op_type](**parameters)
+    make_prop: Callable[..., CustomOpProp] = _registered[op_type]
+    prop = make_prop(**parameters)
     arguments, states = list(prop.list_arguments()), list(prop.list_auxiliary_states())
     arrays = _inputs(op_type, list(data), named, [*arguments, *states])
     inputs, aux = arrays[: len(arguments)], arrays[len(arguments) :]

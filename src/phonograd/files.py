@@ -16,13 +16,16 @@ from collections.abc import Iterable
 __all__ = ["write_atomically"]
 
 
-def write_atomically(path: str | os.PathLike[str], chunks: Iterable[bytes | memoryview]) -> None:
+def write_atomically(path: str | os.PathLike[str], chunks: Iterable[bytes | memoryview], durable: bool = True) -> None:
     """Return nothing; afterwards the file holds the chunks, one after the other.
 
     The chunks go to a temporary file in the same directory, which is flushed to the disk and then renamed over the
     target. If a chunk cannot be produced or written, the temporary file is removed and the target is untouched. An
     existing file keeps its permissions and a symbolic link stays a link. What is not a regular file (a pipe, a
     terminal) cannot be replaced and is written directly.
+
+    What can be made again need not be ``durable``: it is not flushed, which takes milliseconds. Other processes still
+    see all or nothing; after a power failure the file may be damaged, so its reader must be able to tell.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -47,8 +50,9 @@ def write_atomically(path: str | os.PathLike[str], chunks: Iterable[bytes | memo
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(chunks)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         if mode is not None:
             os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, target)
@@ -56,7 +60,8 @@ def write_atomically(path: str | os.PathLike[str], chunks: Iterable[bytes | memo
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    _flush_directory(directory)
+    if durable:
+        _flush_directory(directory)
 
 
 def _new_file(directory: str) -> tuple[int, str]:

@@ -19,6 +19,9 @@ what the operator computes. Shape rule, gradient and kernel lowering stand besid
     def _(out_grad: Node, out: Node, data: Node, *, dim1: int, dim2: int) -> Node:
         return swapaxes(out_grad, dim1=dim1, dim2=dim2)
 
+The lowering (``lowering=`` beside the aliases) says how kernels compute the operator; see
+:mod:`phonograd.kernels.lowering`. Where there is none, NumPy evaluates the reference between two kernels.
+
 A gradient rule takes the gradient of the output, the output, the inputs, and those parameters it names; it returns one
 node per input (or one node for one input), None meaning zero. It uses operators only, so every order of derivative
 exists. For an operator with several outputs the first two arguments are tuples (a missing output gradient is None).
@@ -35,7 +38,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,6 +46,9 @@ from .dtypes import DType
 from .errors import MXNetError, format_shape, nearest
 from .node import Node, Shape, statistics
 from .parameters import REQUIRED, Parameter
+
+if TYPE_CHECKING:
+    from .kernels.lowering import Lowering
 
 __all__ = ["REGISTRY", "Array", "Operator", "Spec", "composite", "declare", "nothing", "operator", "single"]
 
@@ -75,6 +81,7 @@ class Operator:
         is_view: bool = False,
         with_scalars: str | None = None,
         direct: Callable[..., Any] | None = None,
+        lowering: Lowering | None = None,
     ) -> None:
         self.name = name or function.__name__
         self.aliases = aliases
@@ -82,7 +89,8 @@ class Operator:
         self.composite = composite
         self.infer_rule = infer
         self.gradient_rule = gradient
-        self.lowering: Any = None
+        #: how kernels compute it; None leaves it to NumPy
+        self.lowering = lowering
         self.effects = effects
         self.method = method
         self.numpy = numpy
@@ -140,11 +148,6 @@ class Operator:
     def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Declare the gradient rule."""
         self.gradient_rule = rule
-        return rule
-
-    def lower(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """Declare the kernel lowering."""
-        self.lowering = rule
         return rule
 
     @property

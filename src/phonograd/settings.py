@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +27,17 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _cache_directory() -> str:
+    """Return where this platform has programs keep what can be made again, or '' where that is not known."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA", "")
+    elif sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(base, "phonograd") if os.path.isabs(base) else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +56,12 @@ class Settings:
     """Plans to keep before the least recently used ones are dropped."""
     num_threads: int = _cores()
     """Threads that share the work of a kernel, the calling one included; the default is the cores of this process."""
+    cache_directory: str = _cache_directory()
+    """Where compiled kernels are kept between runs; '' keeps none. The default is the platform's place for caches."""
+    cache_bytes: int = 256 << 20
+    """Size of that directory before the least recently used kernels are dropped."""
+    spare_bytes: int = 1 << 30
+    """Memory of arrays that are gone to keep for new ones; more than that is returned to the system."""
 
 
 def _from_environment() -> Settings:

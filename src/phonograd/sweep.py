@@ -23,6 +23,7 @@ from .gradient import NOTHING, Gradient, Nothing, differentiate
 from .ndarray.array import NDArray
 from .ndarray.handle import enter, make, make_concrete, read
 from .node import Node, Shape
+from .operator import Array
 from .operators.structural import detach, full, recorded, variable
 from .state import RECORDING, TRAINING, flags_set_to
 from .trace import LOCAL, Origin, Target, Trace
@@ -144,14 +145,16 @@ class _Sweep:
     ) -> tuple[Gradient, list[NDArray | None]]:
         """Differentiate in a trace that has ended or is another thread's; the gradients are computed at once."""
         # before the lock is taken, because this may compute in the current trace
-        values = [read(grad) if isinstance(grad, NDArray) else None for grad in grads]
+        values = {id(grad): read(grad) for grad in grads if isinstance(grad, NDArray)}
         with trace.lock:
             nodes: list[Node | Nothing | None] = []
-            lent = {}
-            for grad, value in zip(grads, values, strict=True):
+            lent: dict[Node, Array] = {}
+            for grad in grads:
                 if not isinstance(grad, NDArray):
                     nodes.append(grad)
-                elif self.create_graph:
+                    continue
+                value = values[id(grad)]
+                if self.create_graph:
                     nodes.append(_linked(grad, trace.lend(value, grad.context), trace))
                 else:
                     node = trace.lend(value, grad.context, len(lent))
@@ -166,7 +169,7 @@ class _Sweep:
     def _final(self, grad: Node) -> Node:
         return recorded(grad) if self.create_graph else detach(grad)
 
-    def _computed(self, node: Node, trace: Trace, value: Any) -> NDArray:
+    def _computed(self, node: Node, trace: Trace, value: Array) -> NDArray:
         if not self.create_graph:
             return make_concrete(value, node.context)  # type: ignore[no-any-return]
         array: NDArray = make(node, trace)

@@ -1,49 +1,34 @@
-"""Symbol: a recorded computation as a named graph. ``autograd.get_symbol`` makes one from an array.
+"""Symbol: a computation as a named graph, in MXNet's terms. ``autograd.get_symbol`` makes one from a recorded array.
 
-A Symbol lists what was recorded in terms of the operators the user called: variables are ``var<k>``, arrays that were
-not recorded ``null<k>``, operators ``node_<n>``. Numbers beside arrays (``x * 2``) are attributes of the operator, as in
-MXNet's symbol files.
+An :class:`Entry` has the name of an operator of the registry ("null" for an argument), a name of its own, and
+attributes as text, as they stand in symbol files. That is all that is needed to compute: shapes and values of a graph
+are those of its operators applied to arguments.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .errors import MXNetError
+import numpy as np
+
+from .context import Context
+from .dtypes import as_dtype
+from .errors import MXNetError, nearest
+from .name import NameManager
 from .ndarray.array import NDArray
-from .ndarray.handle import enter
+from .ndarray.handle import counter_leaf, enter, make, settled
 from .node import Node
-from .operator import Operator
-from .operators.structural import LEAF, VARIABLE, constant_value
-from .sweep import FunctionOutput
-from .trace import LOCAL, Origin, Trace
-from .variable import Variable
+from .operator import REGISTRY
+from .operators.structural import leaf
+from .state import is_training
+from .trace import LOCAL
 
-__all__ = ["Symbol", "get_symbol"]
+__all__ = ["Entry", "Symbol"]
 
-_numbers = itertools.count()
-_NOT_RECORDED = "NDArray is not part of a computation graph. Did you forget to turn on recording?"
 _VERSION = 10901
-
-#: name of an operator with a number as its second operand, and with one as its first
-_SCALAR_FORMS = {
-    "broadcast_add": ("_plus_scalar", "_plus_scalar"),
-    "broadcast_sub": ("_minus_scalar", "_rminus_scalar"),
-    "broadcast_mul": ("_mul_scalar", "_mul_scalar"),
-    "broadcast_div": ("_div_scalar", "_rdiv_scalar"),
-    "broadcast_mod": ("_mod_scalar", "_rmod_scalar"),
-    "broadcast_power": ("_power_scalar", "_rpower_scalar"),
-    "broadcast_maximum": ("_maximum_scalar", "_maximum_scalar"),
-    "broadcast_minimum": ("_minimum_scalar", "_minimum_scalar"),
-    "broadcast_equal": ("_equal_scalar", "_equal_scalar"),
-    "broadcast_not_equal": ("_not_equal_scalar", "_not_equal_scalar"),
-    "broadcast_greater": ("_greater_scalar", "_lesser_scalar"),
-    "broadcast_greater_equal": ("_greater_equal_scalar", "_lesser_equal_scalar"),
-    "broadcast_lesser": ("_lesser_scalar", "_greater_scalar"),
-    "broadcast_lesser_equal": ("_lesser_equal_scalar", "_greater_equal_scalar"),
-}
+_NUMBERS = (int, float, np.number, np.bool_)
 
 
 class Entry:
@@ -65,6 +50,29 @@ class Entry:
         self.inputs = inputs
         self.outputs = outputs
 
+    def output_name(self, index: int) -> str:
+        """Return the name of one output."""
+        if self.operator == "null":
+            return self.name
+        return f"{self.name}_output{index if self.outputs > 1 else ''}"
+
+    def apply(self, inputs: list[Node], counter: Callable[[], Node]) -> tuple[Node, ...]:
+        """Return the nodes of the outputs for nodes of the inputs; ``counter`` gives random operators their place."""
+        declared = REGISTRY.get("identity" if self.operator == "_copyto" else self.operator)
+        if declared is None:
+            raise MXNetError(f"operator {self.operator} of node {self.name} can be listed, but not computed")
+        given: dict[str, Any] = {key: text for key, text in self.attributes.items() if key != "num_args"}
+        if declared.training:
+            given["training"] = is_training()
+        nodes: tuple[Node | None, ...] = tuple(inputs)
+        if declared.random:
+            nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (counter(),)
+        try:
+            result = declared.apply(nodes, declared.attributes_of(given))
+        except MXNetError as error:
+            raise MXNetError(f"Error in operator {self.name}: {error}") from error
+        return result if isinstance(result, tuple) else (result,)
+
 
 class Symbol:
     """A named graph of operators with one or more outputs."""
@@ -72,13 +80,16 @@ class Symbol:
     def __init__(self, heads: list[tuple[Entry, int]]) -> None:
         self._heads = heads
 
+    # -- what it consists of
+
     @property
     def name(self) -> str | None:
         """The name of the operator or argument this symbol is; None for several outputs."""
         return self._heads[0][0].name if len(self._heads) == 1 else None
 
     def __repr__(self) -> str:
-        return f"<Symbol {self.name or 'group [' + ', '.join(self.list_outputs()) + ']'}>"
+        names = ", ".join([entry.name for entry, _ in self._heads])
+        return f"<Symbol {self.name or f'group [{names}]'}>"
 
     def _entries(self) -> list[Entry]:
         """Return all entries, inputs before what uses them, in depth-first order."""
@@ -99,9 +110,11 @@ class Symbol:
         """Return the names of all inputs, in depth-first order."""
         return [entry.name for entry in self._entries() if entry.operator == "null"]
 
+    list_inputs = list_arguments
+
     def list_outputs(self) -> list[str]:
         """Return the names of the outputs."""
-        return [_output_name(entry, index) for entry, index in self._heads]
+        return [entry.output_name(index) for entry, index in self._heads]
 
     def list_auxiliary_states(self) -> list[str]:
         """Return the names of inputs that operators change: none, since recorded inputs are values."""
@@ -110,6 +123,11 @@ class Symbol:
     def get_internals(self) -> Symbol:
         """Return a symbol whose outputs are those of every node of this one."""
         return Symbol([(entry, index) for entry in self._entries() for index in range(entry.outputs)])
+
+    def get_children(self) -> Symbol | None:
+        """Return a symbol whose outputs are the inputs of this one's operators; None for an argument."""
+        children = [source for entry, _ in self._heads for source in entry.inputs]
+        return Symbol(children) if children else None
 
     def __len__(self) -> int:
         return len(self._heads)
@@ -122,6 +140,17 @@ class Symbol:
             index = names.index(index)
         return Symbol([self._heads[index]])
 
+    def __iter__(self) -> Iterator[Symbol]:
+        return (self[index] for index in range(len(self)))
+
+    def attr(self, key: str) -> str | None:
+        """Return an attribute of the node this symbol is, or None."""
+        return self._heads[0][0].attributes.get(key)
+
+    def list_attr(self) -> dict[str, str]:
+        """Return the attributes of the node this symbol is."""
+        return dict(self._heads[0][0].attributes)
+
     def attr_dict(self) -> dict[str, dict[str, str]]:
         """Return the attributes of every node that has some, by node name."""
         return {entry.name: dict(entry.attributes) for entry in self._entries() if entry.attributes}
@@ -129,164 +158,151 @@ class Symbol:
     def tojson(self) -> str:
         """Return the graph in MXNet's JSON form."""
         entries = self._entries()
-        number = {entry: index for index, entry in enumerate(entries)}
+        numbers = {entry: index for index, entry in enumerate(entries)}
         nodes = []
+        rows = [0]
         for entry in entries:
             node: dict[str, Any] = {"op": entry.operator, "name": entry.name}
             if entry.attributes:
-                node["attrs"] = dict(entry.attributes)
-            node["inputs"] = [[number[source], index, 0] for source, index in entry.inputs]
+                node["attrs"] = entry.attributes
+            node["inputs"] = [[numbers[source], index, 0] for source, index in entry.inputs]
             nodes.append(node)
-        rows = [0, *itertools.accumulate(entry.outputs for entry in entries)]
+            rows.append(rows[-1] + entry.outputs)
         graph = {
             "nodes": nodes,
             "arg_nodes": [index for index, entry in enumerate(entries) if entry.operator == "null"],
             "node_row_ptr": rows,
-            "heads": [[number[entry], index, 0] for entry, index in self._heads],
+            "heads": [[numbers[entry], index, 0] for entry, index in self._heads],
             "attrs": {"mxnet_version": ["int", _VERSION]},
         }
         return json.dumps(graph, indent=2)
 
+    # -- computing with it
 
-def _output_name(entry: Entry, index: int) -> str:
-    if entry.operator == "null":
-        return entry.name
-    return f"{entry.name}_output{index if entry.outputs > 1 else ''}"
+    def _apply(self, arguments: Mapping[str, Node], counter: Callable[[], Node]) -> list[Node]:
+        """Return the nodes of the outputs, given a node for each argument."""
+        found: dict[Entry, tuple[Node, ...]] = {}
+        for entry in self._entries():
+            if entry.operator == "null":
+                found[entry] = (arguments[entry.name],)
+            else:
+                found[entry] = entry.apply([found[source][index] for source, index in entry.inputs], counter)
+        return [found[entry][index] for entry, index in self._heads]
 
+    def _check_names(self, given: Mapping[str, Any], method: str) -> None:
+        names = self.list_arguments()
+        for name in given:
+            if name not in names:
+                raise MXNetError(
+                    f"{method}: Keyword argument name {name} not found.{nearest(name, names)} "
+                    f"Candidate arguments: {', '.join(names)}"
+                )
 
-def get_symbol(x: NDArray) -> Symbol:
-    """Return the recorded computation of an array as a Symbol.
-
-    >>> import phonograd as mx
-    >>> x = mx.nd.ones((2,))
-    >>> x.attach_grad()
-    >>> with mx.autograd.record():
-    ...     y = x * x + 2 * x - 1
-    >>> len(mx.autograd.get_symbol(y).list_arguments())
-    1
-    """
-    if not isinstance(x, NDArray):
-        raise AssertionError(f"get_symbol: Invalid argument type, expecting {NDArray}, got {type(x)}")
-    if x._node is None and x._variable is not None:
-        enter(x, LOCAL.trace)
-    if x._node is None or x._trace is None or not x._node.marked:
-        raise MXNetError(_NOT_RECORDED)
-    reader = _Reader()
-    return Symbol([reader.read(x._trace, x._node)])
-
-
-class _Reader:
-    """Translates nodes of traces into entries, each once; iterative, because records can be very deep."""
-
-    def __init__(self) -> None:
-        self.found: dict[Any, tuple[Entry, int]] = {}
-
-    def read(self, trace: Trace, node: Node) -> tuple[Entry, int]:
-        stack = [(trace, node)]
-        while stack:
-            here = stack[-1]
-            needed = [need for need in self._needs(*here) if need not in self.found]
-            if needed:
-                stack.extend(reversed(needed))
-                continue
-            stack.pop()
-            if here not in self.found:
-                self.found[here] = self._translate(*here)
-        return self.found[trace, node]
-
-    def _needs(self, trace: Trace, node: Node) -> list[tuple[Trace, Node]]:
-        """Return what must be translated before a node."""
-        if not node.marked:
-            return []
-        if node.operator is VARIABLE:
-            target = trace.targets[node.attributes[0]]
-            if isinstance(target, Origin):
-                return [(target.trace, target.node)]
-            if isinstance(target, FunctionOutput):
-                return target.call.sources()
-            return []
-        if node.call is None and node.operator.is_view:
-            return [(trace, node.inputs[-1])]
-        sources = node.call[1] if node.call is not None else _whole(node).inputs
-        return [(trace, source) for source in sources if self._number(trace, source) is None and _present(source)]
-
-    @staticmethod
-    def _number(trace: Trace, node: Node) -> Any:
-        """Return the value of a number used beside arrays, or None for an array."""
-        if node.marked or node.shape:
-            return None
-        if node.operator is LEAF:
-            return trace.leaves[node.attributes[0]].item()
-        value = constant_value(node)
-        return None if value is None else value.item()
-
-    def _translate(self, trace: Trace, node: Node) -> tuple[Entry, int]:
-        if not node.marked:
-            return Entry("null", f"null{next(_numbers)}", {}, []), 0
-        if node.operator is VARIABLE:
-            return self._target(trace.targets[node.attributes[0]])
-        if node.call is None and node.operator.is_view:
-            return self.found[trace, node.inputs[-1]]
-        if node.call is not None:
-            key = (trace, node.call)
-            if key not in self.found:
-                self.found[key] = self._operator(trace, *node.call, 1), 0
-            return self.found[key][0], node.attributes[1]
-        whole = _whole(node)
-        key = (trace, whole, "whole")
-        if key not in self.found:
-            count = 1 if whole.outputs is None else len(whole.outputs)
-            self.found[key] = self._operator(trace, whole.operator, whole.inputs, whole.attributes, count), 0
-        return self.found[key][0], node.attributes[0] if whole is not node else 0
-
-    def _target(self, target: Any) -> tuple[Entry, int]:
-        if isinstance(target, Origin):
-            return self.found[target.trace, target.node]
-        if isinstance(target, Variable):
-            if target not in self.found:
-                self.found[target] = Entry("null", f"var{next(_numbers)}", {}, []), 0
-            return self.found[target]
-        call = target.call
-        inputs = [self.found[source] for source in call.sources()]
-        if call.name is None:
-            return inputs[0]
-        if call not in self.found:
-            entry = Entry("_CustomFunction", f"node_{next(_numbers)}", {}, inputs, len(call.outputs))
-            self.found[call] = entry, 0
-        return self.found[call][0], target.index
-
-    def _operator(
-        self, trace: Trace, declared: Operator, sources: tuple[Node, ...], attributes: tuple[Any, ...], outputs: int
-    ) -> Entry:
-        numbers = [self._number(trace, source) for source in sources]
-        inputs = [
-            self.found[trace, source]
-            for source, number in zip(sources, numbers, strict=True)
-            if number is None and _present(source)
-        ]
-        name = declared.name
-        shown = {
-            key: _text(value)
-            for key, value in zip(declared.parameter_names, attributes, strict=True)
-            if value is not None and key != "training"
+    def _infer(self, given: Mapping[str, tuple[tuple[int, ...], Any]]) -> tuple[list[Node], list[Node]]:
+        names = self.list_arguments()
+        arguments = {
+            name: leaf(index, tuple(given[name][0]), as_dtype(given[name][1])) for index, name in enumerate(names)
         }
-        if name in _SCALAR_FORMS and len(sources) == 2 and numbers != [None, None]:
-            first = numbers[0] is not None
-            shown["scalar"] = str(float(numbers[0] if first else numbers[1]))
-            name = _SCALAR_FORMS[name][first]
-        return Entry(name, f"node_{next(_numbers)}", shown, inputs, outputs)
+        counter = leaf(len(names), (4,), np.dtype("uint32"))
+        return list(arguments.values()), self._apply(arguments, lambda: counter)
+
+    def infer_shape(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        """Return the shapes of arguments, outputs and auxiliary states; three times None if an argument's is missing.
+
+        Shapes are given in the order of :meth:`list_arguments`, or by name.
+        """
+        names = self.list_arguments()
+        self._check_names(kwargs, "infer_shape")
+        shapes = {**dict(zip(names, args)), **kwargs}
+        if any(shapes.get(name) is None for name in names):
+            return None, None, None
+        arguments, outputs = self._infer({name: (shape, "float32") for name, shape in shapes.items()})
+        return [node.shape for node in arguments], [node.shape for node in outputs], []
+
+    def eval(self, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:
+        """Return the outputs for arrays given by argument name; recorded if recording is on."""
+        self._check_names(kwargs, "eval")
+        for name in self.list_arguments():
+            if name not in kwargs:
+                raise ValueError(f"key `{name}` is missing in `args`")
+        trace = LOCAL.trace
+        arguments = {name: enter(array, trace) for name, array in kwargs.items()}
+        nodes = self._apply(arguments, lambda: counter_leaf(trace))
+        return [make(settled(node), trace) for node in nodes]
+
+    def bind(
+        self, ctx: Context | None, args: Any, args_grad: Any = None, grad_req: Any = "write", aux_states: Any = None
+    ) -> Any:
+        """Return an :class:`~phonograd.executor.Executor` that computes with given arrays.
+
+        ``args`` and ``args_grad`` are lists in the order of :meth:`list_arguments`, or dictionaries by name.
+        """
+        from .executor import Executor
+
+        return Executor(self, args, args_grad, grad_req)
+
+    def simple_bind(self, ctx: Context | None, grad_req: Any = "write", **kwargs: Any) -> Any:
+        """Return an executor with new arrays of the given shapes, filled with zeros."""
+        from .executor import Executor
+        from .ndarray.creation import zeros
+
+        shapes, _, _ = self.infer_shape(**kwargs)
+        if shapes is None:
+            raise MXNetError(f"simple_bind needs the shapes of all arguments: {', '.join(self.list_arguments())}")
+        return Executor(self, [zeros(s, ctx) for s in shapes], [zeros(s, ctx) for s in shapes], grad_req)
+
+    # -- composing
+
+    def _compose(self, other: Any, between: str, number_after: str, number_before: str | None = None) -> Symbol:
+        if isinstance(other, Symbol):
+            name, attributes, inputs = between, {}, [self._heads[0], other._heads[0]]
+        elif isinstance(other, _NUMBERS):
+            name, attributes, inputs = number_before or number_after, {"scalar": str(float(other))}, [self._heads[0]]
+        else:
+            raise TypeError(f"type {type(other)} not supported")
+        declared = REGISTRY[name].name if name not in ("_mod", "_power") else name
+        return Symbol([(Entry(declared, NameManager.current.get(None, _HINTS.get(name, name)), attributes, inputs), 0)])
+
+    def __add__(self, other: Any) -> Symbol:
+        return self._compose(other, "_plus", "_plus_scalar")
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Symbol:
+        return self._compose(other, "_minus", "_minus_scalar")
+
+    def __rsub__(self, other: Any) -> Symbol:
+        return self._compose(other, "_minus", "_minus_scalar", "_rminus_scalar")
+
+    def __mul__(self, other: Any) -> Symbol:
+        return self._compose(other, "_mul", "_mul_scalar")
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Symbol:
+        return self._compose(other, "_div", "_div_scalar")
+
+    def __rtruediv__(self, other: Any) -> Symbol:
+        return self._compose(other, "_div", "_div_scalar", "_rdiv_scalar")
+
+    def __mod__(self, other: Any) -> Symbol:
+        return self._compose(other, "_mod", "_mod_scalar")
+
+    def __rmod__(self, other: Any) -> Symbol:
+        return self._compose(other, "_mod", "_mod_scalar", "_rmod_scalar")
+
+    def __pow__(self, other: Any) -> Symbol:
+        return self._compose(other, "_power", "_power_scalar")
+
+    def __rpow__(self, other: Any) -> Symbol:
+        return self._compose(other, "_power", "_power_scalar", "_rpower_scalar")
+
+    def __neg__(self) -> Symbol:
+        return self * -1.0
 
 
-def _whole(node: Node) -> Node:
-    """Return the node of the operator that a node is an output of."""
-    return node.inputs[0] if node.operator.name == "_item" else node
-
-
-def _present(node: Node) -> bool:
-    return node.operator.name != "_absent"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "[" + ",".join(str(item) for item in value) + "]"
-    return str(value)
+#: what MXNet builds the names of composed symbols from, where it is not the operator's name
+_HINTS = {
+    f"_{word}_scalar": f"_{word}scalar"
+    for word in ("plus", "minus", "rminus", "mul", "div", "rdiv", "mod", "rmod", "power")
+}

@@ -9,6 +9,7 @@ import numpy as np
 
 from . import autograd
 from .ndarray import NDArray, array
+from .sweep import grads_or_zeros
 
 __all__ = ["check_gradients"]
 
@@ -92,8 +93,7 @@ def _derivative(total: NDArray, variables: list[NDArray], directions: list[np.nd
     """Return the derivative along the direction; zero where the function has become constant."""
     node = total._node
     if node is None or not node.marked:
-        return total * 0
-    from .sweep import grads_or_zeros
-
+        zero: NDArray = total * 0
+        return zero
     grads = grads_or_zeros(total, variables)
     return _sum([_dot(grad, direction) for grad, direction in zip(grads, directions, strict=True)])

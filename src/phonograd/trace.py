@@ -199,7 +199,7 @@ class Trace:
     def target_of(self, node: Node) -> Target:
         """Return what a marked node of this trace stands for to a later trace: a variable itself, or an Origin."""
         if node.operator is VARIABLE:
-            target = self.targets[node.attributes[0]]
+            target: Target = self.targets[node.attributes[0]]
             if isinstance(target, Origin) or not target.continues:
                 return target
         return Origin(self, node)

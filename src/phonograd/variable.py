@@ -6,6 +6,7 @@ the gradient of each call that reaches it.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from .trace import LOCAL, Target
 
 __all__ = ["Hook", "Hooks", "Variable", "attach", "mark"]
 
+_numbers = itertools.count()
 _REQUESTS = ("write", "add", "null")
 
 
@@ -80,7 +82,7 @@ class Hook:
 class Variable(Target):
     """An array's gradient buffer and what to do with a new gradient."""
 
-    __slots__ = ("__weakref__", "fresh", "grad", "hooks", "request")
+    __slots__ = ("__weakref__", "fresh", "grad", "hooks", "number", "request")
 
     continues = False
 
@@ -88,6 +90,7 @@ class Variable(Target):
         self.grad = grad
         self.request = request
         self.fresh = 0
+        self.number = next(_numbers)
         self.hooks = Hooks()
 
     def take(self, grad: NDArray) -> None:

@@ -68,7 +68,7 @@ def test_forward_and_backward():
     z.backward()
     assert values(x.grad) == [51, 71]
     assert values(other.grad) == [1, 1]
-    assert SEEN == [
+    assert list(SEEN) == [
         ("create", "cpu(0)", [[2], [2]], [np.float32, np.float32]),
         ("forward", 1, ["write", "write"], (False, True)),
         ("backward", ["write", "write"], (False, True)),
@@ -126,7 +126,7 @@ def test_other_outputs_become_plain():
 def test_derivatives_of_every_order():
     x, other = variable([1.5], dtype="float64"), nd.array([5.0], dtype="float64")
     with autograd.record():
-        y, total = nd.Custom(x, other, nd.zeros((1,)), op_type="autograd_scaled", factor=3)
+        y, _ = nd.Custom(x, other, nd.zeros((1,)), op_type="autograd_scaled", factor=3)
         z = y * x
         first = autograd.grad(z, x, create_graph=True)[0]
         second = autograd.grad(first, x, create_graph=True)[0]
@@ -190,7 +190,11 @@ def test_what_an_operator_attaches_to_its_inputs_stays_inside():
 def test_assign():
     op, target = mx.operator.CustomOp(), nd.array([1.0])
     for request, source, expected in (
-        ("null", 5, 1), ("write", nd.array([5.0]), 5), ("inplace", 7, 7), ("add", nd.array([1.0]), 8), ("add", 2, 10),
+        ("null", 5, 1),
+        ("write", nd.array([5.0]), 5),
+        ("inplace", 7, 7),
+        ("add", nd.array([1.0]), 8),
+        ("add", 2, 10),
     ):
         op.assign(target, request, source)
         assert values(target) == [expected]

@@ -288,12 +288,15 @@ def test_unused_outputs_get_zeros_of_their_dtype():
         first.backward()
 
 
-@pytest.mark.parametrize("write", [
-    lambda dy: dy.__iadd__(1),
-    lambda dy: dy.__imul__(1),
-    lambda dy: nd.square(dy, out=dy),
-    lambda dy: dy.__setitem__(0, 5),
-])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda dy: dy.__iadd__(1),
+        lambda dy: dy.__imul__(1),
+        lambda dy: nd.square(dy, out=dy),
+        lambda dy: dy.__setitem__(0, 5),
+    ],
+)
 def test_gradients_are_read_only(write):
     class Careless(autograd.Function):
         def forward(self, x):
@@ -377,7 +380,11 @@ def test_wrong_results_of_backward():
         ((one,), AssertionError, count + "1"),
         ((one, one, one), AssertionError, count + "3"),
         ((one, None), TypeError, r"autograd\.Function\.backward must return NDArrays, not <class 'NoneType'>"),
-        ((np.ones(1), one), TypeError, r"autograd\.Function\.backward must return NDArrays, not <class 'numpy.ndarray'>"),
+        (
+            (np.ones(1), one),
+            TypeError,
+            r"autograd\.Function\.backward must return NDArrays, not <class 'numpy.ndarray'>",
+        ),
         ((None,), TypeError, r"autograd\.Function\.backward must return NDArrays, not <class 'NoneType'>"),
     ):
         with autograd.record():

@@ -151,13 +151,16 @@ def test_the_head_comes_first():
         autograd.grad(nd.ones((1,)), nd.ones((1,)))
 
 
-@pytest.mark.parametrize("wrong", [
-    lambda: nd.ones((1,)),
-    lambda: variable([1.0], "null"),
-    lambda: variable([1.0])[0:1],
-    lambda: variable([1.0]).detach(),
-    lambda: 3,
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: nd.ones((1,)),
+        lambda: variable([1.0], "null"),
+        lambda: variable([1.0])[0:1],
+        lambda: variable([1.0]).detach(),
+        lambda: 3,
+    ],
+)
 def test_not_a_variable(wrong):
     x, unreached = variable([1.0]), variable([1.0])
     with autograd.record():

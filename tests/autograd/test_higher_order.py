@@ -40,16 +40,25 @@ def test_inverse_hyperbolic_functions_have_the_right_sign():
     close(derivatives(nd.arccosh, x, 2)[2], [-1.5 / (1.5**2 - 1) ** 1.5])
 
 
-@pytest.mark.parametrize("function", [
-    lambda x: nd.softmax(x) * x,
-    lambda x: nd.FullyConnected(x.reshape((2, 3)), nd.ones((4, 3), dtype="float64") * 0.3, no_bias=True, num_hidden=4) ** 2,
-    lambda x: nd.norm(x) * x[1:3],
-    lambda x: nd.concat(x[0:2], x[4:6] * x[1:3], dim=0) ** 3,
-    lambda x: nd.LayerNorm(x.reshape((2, 3)), nd.ones(3, dtype="float64"), nd.zeros(3, dtype="float64")) * x.reshape((2, 3)),
-    lambda x: nd.dot(x.reshape((2, 3)), x.reshape((3, 2))),
-    lambda x: nd.where(x > 0.2, x * x, nd.exp(x)),
-    lambda x: (nd.Activation(x, act_type="softrelu"), x ** 5),
-])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: nd.softmax(x) * x,
+        lambda x: (
+            nd.FullyConnected(x.reshape((2, 3)), nd.ones((4, 3), dtype="float64") * 0.3, no_bias=True, num_hidden=4)
+            ** 2
+        ),
+        lambda x: nd.norm(x) * x[1:3],
+        lambda x: nd.concat(x[0:2], x[4:6] * x[1:3], dim=0) ** 3,
+        lambda x: (
+            nd.LayerNorm(x.reshape((2, 3)), nd.ones(3, dtype="float64"), nd.zeros(3, dtype="float64"))
+            * x.reshape((2, 3))
+        ),
+        lambda x: nd.dot(x.reshape((2, 3)), x.reshape((3, 2))),
+        lambda x: nd.where(x > 0.2, x * x, nd.exp(x)),
+        lambda x: (nd.Activation(x, act_type="softrelu"), x**5),
+    ],
+)
 def test_against_differences(function):
     check_gradients(function, [[0.5, -0.4, 0.9, 1.1, 0.7, -1.2]], order=3)
 

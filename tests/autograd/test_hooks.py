@@ -196,12 +196,15 @@ def test_an_exception_in_a_hook_leaves_everything_as_it_was():
     assert (values(x.grad), values(w.grad)) == ([3], [2])
 
 
-@pytest.mark.parametrize("wrong, kind", [
-    (lambda g: 3, TypeError),
-    (lambda g: g.asnumpy(), TypeError),
-    (lambda g: nd.ones((3,)), MXNetError),
-    (lambda g: g.astype("float64"), MXNetError),
-])
+@pytest.mark.parametrize(
+    "wrong, kind",
+    [
+        (lambda g: 3, TypeError),
+        (lambda g: g.asnumpy(), TypeError),
+        (lambda g: nd.ones((3,)), MXNetError),
+        (lambda g: g.astype("float64"), MXNetError),
+    ],
+)
 def test_wrong_results(wrong, kind):
     x = variable([1.0, 2.0])
     autograd.register_hook(x, wrong)

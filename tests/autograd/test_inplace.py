@@ -9,22 +9,25 @@ from phonograd.errors import MXNetError
 from .arrays import NOT_RECORDED, close, values, variable
 
 
-@pytest.mark.parametrize("change, slope", [
-    (lambda y, x: y.__iadd__(x), 3),
-    (lambda y, x: y.__isub__(x), 1),
-    (lambda y, x: y.__imul__(x), 12),
-    (lambda y, x: y.__itruediv__(x), 0),
-    (lambda y, x: y.__imul__(5), 10),
-    (lambda y, x: y.__setitem__(slice(None), x * x), 6),
-    (lambda y, x: y.__setitem__(slice(None), 4), 0),
-    (lambda y, x: y.__setitem__(0, x[0] * 7), 7),
-    (lambda y, x: y.__setitem__([0], x * 7), 7),
-    (lambda y, x: nd.square(x, out=y), 6),
-    (lambda y, x: nd.broadcast_mul(x, y, out=y), 12),
-    (lambda y, x: x.copyto(y), 1),
-    (lambda y, x: y[0:1].__imul__(x), 12),
-    (lambda y, x: y.reshape((1, 1)).__imul__(3), 6),
-])
+@pytest.mark.parametrize(
+    "change, slope",
+    [
+        (lambda y, x: y.__iadd__(x), 3),
+        (lambda y, x: y.__isub__(x), 1),
+        (lambda y, x: y.__imul__(x), 12),
+        (lambda y, x: y.__itruediv__(x), 0),
+        (lambda y, x: y.__imul__(5), 10),
+        (lambda y, x: y.__setitem__(slice(None), x * x), 6),
+        (lambda y, x: y.__setitem__(slice(None), 4), 0),
+        (lambda y, x: y.__setitem__(0, x[0] * 7), 7),
+        (lambda y, x: y.__setitem__([0], x * 7), 7),
+        (lambda y, x: nd.square(x, out=y), 6),
+        (lambda y, x: nd.broadcast_mul(x, y, out=y), 12),
+        (lambda y, x: x.copyto(y), 1),
+        (lambda y, x: y[0:1].__imul__(x), 12),
+        (lambda y, x: y.reshape((1, 1)).__imul__(3), 6),
+    ],
+)
 def test_every_kind_of_change_of_an_intermediate(change, slope):
     x = variable([3.0])
     with autograd.record():

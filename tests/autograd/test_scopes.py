@@ -18,10 +18,13 @@ def test_flags_start_off_and_are_plain_booleans():
             autograd.is_recording(*wrong)
 
 
-@pytest.mark.parametrize("setter, getter", [
-    (autograd.set_recording, autograd.is_recording),
-    (autograd.set_training, autograd.is_training),
-])
+@pytest.mark.parametrize(
+    "setter, getter",
+    [
+        (autograd.set_recording, autograd.is_recording),
+        (autograd.set_training, autograd.is_training),
+    ],
+)
 def test_setting_a_flag_returns_the_one_before(setter, getter):
     assert setter(True) is False
     assert setter(True) is True
@@ -58,18 +61,21 @@ def test_flags_are_independent():
 
 
 @pytest.mark.parametrize("outside", [(False, False), (True, False), (False, True), (True, True)])
-@pytest.mark.parametrize("scope, recording, training", [
-    (autograd.record, True, True),
-    (lambda: autograd.record(train_mode=False), True, False),
-    (lambda: autograd.record(False), True, False),
-    (lambda: autograd.record(train_mode=None), True, None),
-    (lambda: autograd.record(train_mode=7), True, True),
-    (autograd.pause, False, False),
-    (lambda: autograd.pause(train_mode=True), False, True),
-    (lambda: autograd.pause(train_mode=None), False, None),
-    (autograd.train_mode, None, True),
-    (autograd.predict_mode, None, False),
-])
+@pytest.mark.parametrize(
+    "scope, recording, training",
+    [
+        (autograd.record, True, True),
+        (lambda: autograd.record(train_mode=False), True, False),
+        (lambda: autograd.record(False), True, False),
+        (lambda: autograd.record(train_mode=None), True, None),
+        (lambda: autograd.record(train_mode=7), True, True),
+        (autograd.pause, False, False),
+        (lambda: autograd.pause(train_mode=True), False, True),
+        (lambda: autograd.pause(train_mode=None), False, None),
+        (autograd.train_mode, None, True),
+        (autograd.predict_mode, None, False),
+    ],
+)
 def test_what_each_scope_sets(outside, scope, recording, training):
     autograd.set_recording(outside[0])
     autograd.set_training(outside[1])
@@ -103,11 +109,16 @@ def test_scopes_nest():
 
 
 def test_exceptions_go_through_and_flags_come_back():
-    with pytest.raises(ZeroDivisionError), autograd.record():
-        with pytest.raises(KeyError), autograd.pause():
-            raise KeyError
+    def fail(scope, error):
+        with scope:
+            raise error
+
+    with autograd.record():
+        with pytest.raises(KeyError):
+            fail(autograd.pause(), KeyError)
         assert flags() == (True, True)
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        fail(autograd.record(), ZeroDivisionError)
     assert flags() == (False, False)
 
 

@@ -245,7 +245,7 @@ def test_values_computed_by_the_owner_while_others_wait_for_them():
         x = nd.array([2.0])
         y = nd.exp(x)
         z = y * x
-        results = together(z.asnumpy, y.asnumpy, lambda: (x * 2).asnumpy(), z.asnumpy)
+        results = together(z.asnumpy, y.asnumpy, lambda x=x: (x * 2).asnumpy(), z.asnumpy)
         close(nd.array(results[0]), 2 * np.exp([2.0]))
         np.testing.assert_array_equal(results[0], results[3])
 

@@ -291,9 +291,18 @@ def test_a_variable_that_is_not_reached_keeps_its_gradient():
     assert values(x.grad) == [7]
 
 
-@pytest.mark.parametrize("block", [
-    nd.BlockGrad, nd.stop_gradient, nd.zeros_like, nd.ones_like, nd.sign, nd.floor, lambda x: x > 0,
-])
+@pytest.mark.parametrize(
+    "block",
+    [
+        nd.BlockGrad,
+        nd.stop_gradient,
+        nd.zeros_like,
+        nd.ones_like,
+        nd.sign,
+        nd.floor,
+        lambda x: x > 0,
+    ],
+)
 def test_a_gradient_of_zero_is_written(block):
     x = variable([1.5, 2.5])
     x.grad[:] = 7
@@ -448,12 +457,15 @@ def test_marking_with_the_buffer_of_another_variable():
     assert values(x.grad) == [5]
 
 
-@pytest.mark.parametrize("variables, gradients, requests", [
-    (2, 1, "write"),
-    (1, 2, "write"),
-    (2, 2, ["write"]),
-    (1, 1, ["write", "add"]),
-])
+@pytest.mark.parametrize(
+    "variables, gradients, requests",
+    [
+        (2, 1, "write"),
+        (1, 2, "write"),
+        (2, 2, ["write"]),
+        (1, 1, ["write", "add"]),
+    ],
+)
 def test_lists_of_different_lengths(variables, gradients, requests):
     arrays = [nd.ones((1,)) for _ in range(variables)]
     with pytest.raises(ValueError, match="as many gradients and grad_reqs as variables"):

@@ -25,7 +25,7 @@ ADD = Step("broadcast_add", (), (0, 1), FLOAT32)
 def launch(structure: Structure, extents: list[int], operands: list[list[int]], arrays: list[Any], span: int) -> None:
     """Run one kernel; each operand is (array, byte offset, strides...)."""
     table = [*extents, *[word for operand in operands for word in operand]]
-    Row([(jit.kernel(structure), table, span)], len(arrays)).run(tuple(arrays))
+    Row([(jit.kernel(structure), table, span, max(span, 1))], len(arrays)).run(tuple(arrays))
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 15, 16, 17, 31, 64, 65, 100])

@@ -35,7 +35,8 @@ def batch_inputs(*shape: int, axis: int = 1, dtype: str = "float32", data_dtype:
 
 def _batch(name: str, parameters: dict[str, Any], shape: tuple[int, ...] = (3, 2, 2), **options: Any) -> Sample:
     inputs = batch_inputs(*shape, axis=parameters.get("axis", 1))
-    return Sample(name, inputs, parameters, **options)
+    # the moving statistics are constants to the gradient
+    return Sample(name, inputs, parameters, wrt=(0, 1, 2), **options)
 
 
 SAMPLES: list[Sample] = [

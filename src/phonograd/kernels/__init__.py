@@ -12,7 +12,6 @@ which is why fusing never changes a bit.
 ``philox``         random words, the same as :mod:`phonograd.philox` gives
 ``pattern``        where the elements of a view lie in memory: offset and strides
 ``lowering``       the kinds of lowering an operator can declare
-``lowerings``      the lowerings of the operators that have one
 ``structure``      the description of a kernel: the key under which compiled code is found again
 ``writer``         from structure to text
 =================  ===============================================================================================

@@ -1,7 +1,8 @@
 """Emitter: writes functions that compute with vectors, all of one number of lanes.
 
 A :class:`Value` is a vector with one lane per element; its dtype decides between integer and floating point
-instructions. No instruction carries a fast-math flag: sums are not reordered, and a product is not contracted into the
+instructions. Truth values are bytes in memory and masks in registers; float16 numbers are float32 in registers, and
+whoever computes one rounds it (:meth:`Emitter.rounded`). No instruction carries a fast-math flag: sums are not reordered, and a product is not contracted into the
 sum of another operator. Where a fused multiply-add is meant, :meth:`Emitter.fma` says so.
 
 >>> e = Emitter("twice", lanes=4)
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT32, DType
+from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT32, DType
 from . import mathematics
 from .function import Function, Index, Value
 
@@ -33,11 +34,12 @@ ROW = 16
 ARGUMENTS = "ptr %table, ptr %bases, i64 %lo, i64 %hi"
 
 #: dtypes that kernels load and store
-SUPPORTED = frozenset([FLOAT32, FLOAT64, INT8, UINT8, INT32, INT64])
+SUPPORTED = frozenset([FLOAT16, FLOAT32, FLOAT64, INT8, UINT8, INT32, INT64, BOOL])
 
 UINT64 = np.dtype("uint64")
 
 _SCALARS: dict[DType, str] = {
+    FLOAT16: "float",
     FLOAT32: "float",
     FLOAT64: "double",
     INT8: "i8",
@@ -48,6 +50,11 @@ _SCALARS: dict[DType, str] = {
     UINT64: "i64",
     BOOL: "i1",
 }
+
+#: in memory, where that differs
+_STORED = {FLOAT16: "i16", BOOL: "i8"}
+
+_RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 class Emitter(Function):
@@ -70,8 +77,10 @@ class Emitter(Function):
         return f"<{self.lanes} x {_SCALARS[dtype]}>"
 
     def _suffix(self, dtype: DType) -> str:
+        return self._variant(_SCALARS[dtype])
+
+    def _variant(self, scalar: str) -> str:
         # as LLVM names the variants of its functions: v16f32
-        scalar = _SCALARS[dtype]
         return f"v{self.lanes}" + {"float": "f32", "double": "f64"}.get(scalar, scalar)
 
     def _typed(self, value: Value) -> str:
@@ -111,10 +120,11 @@ class Emitter(Function):
             %v1 = insertelement <16 x float> poison, float %scalar, i64 0
             %v2 = shufflevector <16 x float> %v1, <16 x float> poison, <16 x i32> zeroinitializer
         """
-        kind = self.vector_type(dtype)
-        first = self.assign(f"insertelement {kind} poison, {_SCALARS[dtype]} {scalar}, i64 0")
-        spread = f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
-        return Value(self.assign(spread), dtype)
+        return Value(self._spread(self.vector_type(dtype), _SCALARS[dtype], scalar), dtype)
+
+    def _spread(self, kind: str, element: str, scalar: str) -> str:
+        first = self.assign(f"insertelement {kind} poison, {element} {scalar}, i64 0")
+        return self.assign(f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer")
 
     # -- arithmetic
 
@@ -140,13 +150,36 @@ class Emitter(Function):
         assert first.dtype.kind == "f", first
         return self._binary("fdiv", "", first, second)
 
+    def negative(self, value: Value) -> Value:
+        """Return the negative: ``fneg``, or for integers ``sub 0, value``, which wraps."""
+        if value.dtype.kind == "f":
+            return Value(self.assign(f"fneg {self._typed(value)}"), value.dtype)
+        return self.subtract(self.like(value, 0), value)
+
+    def maximum(self, first: Value, second: Value) -> Value:
+        """Return the larger value; NaN wins, and of equal ones the second."""
+        larger = self.select(self.relation("gt", first, second), first, second)
+        return self._unless_nan(first, larger)
+
+    def minimum(self, first: Value, second: Value) -> Value:
+        """Return the smaller value; NaN wins, and of equal ones the second."""
+        smaller = self.select(self.relation("lt", first, second), first, second)
+        return self._unless_nan(first, smaller)
+
+    def _unless_nan(self, value: Value, other: Value) -> Value:
+        return self.select(self.compare("uno", value, value), value, other) if value.dtype.kind == "f" else other
+
     def fma(self, first: Value, second: Value, third: Value) -> Value:
         """Return first * second + third, rounded once: ``call @llvm.fma.v16f32``."""
         return self.call("fma", first, second, third)
 
     def absolute(self, value: Value) -> Value:
-        """Return a floating point value without its sign: ``call @llvm.fabs.v16f32``."""
-        return self.call("fabs", value)
+        """Return a value without its sign: ``call @llvm.fabs.v16f32``; the smallest integer stays as it is."""
+        if value.dtype.kind == "f":
+            return self.call("fabs", value)
+        if value.dtype.kind == "u":
+            return value
+        return self.select(self.relation("lt", value, self.like(value, 0)), self.negative(value), value)
 
     def with_sign_of(self, value: Value, sign: Value) -> Value:
         """Return a floating point value with the sign of another: ``call @llvm.copysign.v16f32``."""
@@ -186,13 +219,17 @@ class Emitter(Function):
         source = value.dtype
         if _SCALARS[source] == _SCALARS[dtype]:
             return Value(value.text, dtype)
+        if source == BOOL:
+            return self.select(value, self.constant(1, dtype), self.constant(0, dtype))._replace(truth=value.text)
         if source.kind == "f" and dtype.kind == "f":
             word = "fpext" if dtype.itemsize > source.itemsize else "fptrunc"
         elif dtype.kind == "f":
             word = "sitofp" if source.kind == "i" else "uitofp"
         elif source.kind == "f":
             raise TypeError("floating point numbers beyond the integers have no defined conversion: clamp them first")
-        elif source.kind != "b" and dtype.itemsize < source.itemsize:
+        elif dtype == BOOL:
+            return self.truth(value)
+        elif dtype.itemsize < source.itemsize:
             word = "trunc"
         else:
             word = "sext" if source.kind == "i" else "zext"
@@ -202,6 +239,39 @@ class Emitter(Function):
         """Return where a comparison holds, as booleans: ``fcmp olt``, ``icmp slt``, ..."""
         word = "fcmp" if first.dtype.kind == "f" else "icmp"
         return Value(self.assign(f"{word} {predicate} {self._typed(first)}, {second.text}"), BOOL)
+
+    def relation(self, name: str, first: Value, second: Value) -> Value:
+        """Return where ``eq``, ``ne``, ``lt``, ``le``, ``gt`` or ``ge`` holds; with NaN only ``ne`` does.
+
+        ::
+
+            %v1 = fcmp olt <16 x float> %first, %second
+        """
+        assert name in _RELATIONS, name
+        kind = first.dtype.kind
+        if kind == "f":
+            return self.compare(("u" if name == "ne" else "o") + name, first, second)
+        signed = "" if name in ("eq", "ne") else "s" if kind == "i" else "u"
+        return self.compare(signed + name, first, second)
+
+    def truth(self, value: Value) -> Value:
+        """Return where a value is not zero, as booleans; NaN is not zero."""
+        if value.dtype == BOOL:
+            return value
+        if value.truth is not None:
+            return Value(value.truth, BOOL)
+        return self.relation("ne", value, self.like(value, 0))
+
+    def any(self, mask: Value) -> str:
+        """Return whether a mask is true in some lane, as a scalar ``i1``.
+
+        ::
+
+            %v1 = bitcast <16 x i1> %mask to i16
+            %v2 = icmp ne i16 %v1, 0
+        """
+        bits = self.assign(f"bitcast {self._typed(mask)} to i{self.lanes}")
+        return self.assign(f"icmp ne i{self.lanes} {bits}, 0")
 
     def select(self, mask: Value, first: Value, second: Value) -> Value:
         """Return the first value where the mask is true, else the second: ``select``."""
@@ -220,7 +290,50 @@ class Emitter(Function):
         order = f"<{self.lanes} x i32> <{', '.join(lanes)}>"
         return Value(self.assign(f"shufflevector {kind} {value.text}, {kind} poison, {order}"), value.dtype)
 
+    def widened(self, value: Value) -> Value:
+        """Return a value in the format to compute with: float16 as float32, which it already is in its register."""
+        return Value(value.text, FLOAT32) if value.dtype == FLOAT16 else value
+
+    def rounded(self, value: Value, dtype: DType) -> Value:
+        """Return a computed value in the dtype asked for: float32 to float16 is rounded, anything else must fit.
+
+        ::
+
+            %v1 = fptrunc <16 x float> %value to <16 x half>
+            %v2 = fpext <16 x half> %v1 to <16 x float>
+        """
+        if dtype != FLOAT16:
+            assert value.dtype == dtype, (value, dtype)
+            return value
+        return self._from_half(self._to_half(value))
+
+    def _to_half(self, value: Value) -> str:
+        assert _SCALARS[value.dtype] == "float", value
+        return self.assign(f"fptrunc {self._typed(value)} to <{self.lanes} x half>")
+
+    def _from_half(self, half: str) -> Value:
+        return Value(self.assign(f"fpext <{self.lanes} x half> {half} to {self.vector_type(FLOAT16)}"), FLOAT16)
+
     # -- memory. Nothing is assumed about alignment: arrays of other libraries may begin anywhere
+
+    def _from_memory(self, text: str, dtype: DType) -> Value:
+        """Return what was loaded as it stands in registers."""
+        if dtype == FLOAT16:
+            return self._from_half(self.assign(f"bitcast <{self.lanes} x i16> {text} to <{self.lanes} x half>"))
+        if dtype == BOOL:
+            return Value(self.assign(f"icmp ne <{self.lanes} x i8> {text}, zeroinitializer"), BOOL)
+        return Value(text, dtype)
+
+    def _to_memory(self, value: Value) -> str:
+        """Return a value as it is stored."""
+        if value.dtype == FLOAT16:
+            return self.assign(f"bitcast <{self.lanes} x half> {self._to_half(value)} to <{self.lanes} x i16>")
+        if value.dtype == BOOL:
+            return self.assign(f"zext {self._typed(value)} to <{self.lanes} x i8>")
+        return value.text
+
+    def _stored(self, dtype: DType) -> str:
+        return _STORED.get(dtype, _SCALARS[dtype])
 
     def below(self, count: Index) -> Value:
         """Return a mask of the lanes whose number is below a count."""
@@ -228,50 +341,66 @@ class Emitter(Function):
 
     def load(self, pointer: str, offset: Index, dtype: DType) -> Value:
         """Return consecutive elements: ``load <16 x float>, ptr %p, align 1``."""
-        place = self.address(pointer, offset, _SCALARS[dtype])
-        return Value(self.assign(f"load {self.vector_type(dtype)}, ptr {place}, align 1"), dtype)
+        scalar = self._stored(dtype)
+        place = self.address(pointer, offset, scalar)
+        return self._from_memory(self.assign(f"load <{self.lanes} x {scalar}>, ptr {place}, align 1"), dtype)
 
     def load_where(self, pointer: str, offset: Index, dtype: DType, mask: Value) -> Value:
         """Return consecutive elements where the mask is true, else 0; memory is not touched there."""
-        kind, name = self.vector_type(dtype), f"@llvm.masked.load.{self._suffix(dtype)}.p0"
+        scalar = self._stored(dtype)
+        kind, name = f"<{self.lanes} x {scalar}>", f"@llvm.masked.load.{self._variant(scalar)}.p0"
         self.declare(f"declare {kind} {name}(ptr, i32, {self.vector_type(BOOL)}, {kind})")
-        place = self.address(pointer, offset, _SCALARS[dtype])
-        return Value(
-            self.assign(f"call {kind} {name}(ptr {place}, i32 1, {self._typed(mask)}, {kind} zeroinitializer)"), dtype
-        )
+        place = self.address(pointer, offset, scalar)
+        loaded = f"call {kind} {name}(ptr {place}, i32 1, {self._typed(mask)}, {kind} zeroinitializer)"
+        return self._from_memory(self.assign(loaded), dtype)
 
     def gather(self, pointer: str, offset: Index, stride: Index, dtype: DType, mask: Value) -> Value:
         """Return elements at equal distances where the mask is true, else 0."""
-        kind, name = self.vector_type(dtype), f"@llvm.masked.gather.{self._suffix(dtype)}.v{self.lanes}p0"
+        offsets = self.multiply(self.splat(stride, INT64), self.steps(INT64))
+        return self.gather_at(self.address(pointer, offset, self._stored(dtype)), offsets, dtype, mask)
+
+    def gather_at(self, pointer: str, offsets: Value, dtype: DType, mask: Value) -> Value:
+        """Return the elements at some offsets (int64) from a pointer where the mask is true, else 0."""
+        scalar = self._stored(dtype)
+        kind, name = f"<{self.lanes} x {scalar}>", f"@llvm.masked.gather.{self._variant(scalar)}.v{self.lanes}p0"
         pointers = f"<{self.lanes} x ptr>"
         self.declare(f"declare {kind} {name}({pointers}, i32, {self.vector_type(BOOL)}, {kind})")
-        place = self.address(pointer, offset, _SCALARS[dtype])
-        offsets = self.multiply(self.splat(stride, INT64), self.steps(INT64))
-        places = self.assign(f"getelementptr {_SCALARS[dtype]}, ptr {place}, {self._typed(offsets)}")
+        places = self.assign(f"getelementptr {scalar}, ptr {pointer}, {self._typed(offsets)}")
         gathered = f"call {kind} {name}({pointers} {places}, i32 1, {self._typed(mask)}, {kind} zeroinitializer)"
-        return Value(self.assign(gathered), dtype)
+        return self._from_memory(self.assign(gathered), dtype)
 
     def load_splat(self, pointer: str, offset: Index, dtype: DType) -> Value:
-        """Return one element in every lane."""
-        place = self.address(pointer, offset, _SCALARS[dtype])
-        return self.splat(self.assign(f"load {_SCALARS[dtype]}, ptr {place}, align 1"), dtype)
+        """Return one element in every lane.
+
+        ::
+
+            %v1 = load float, ptr %p, align 1
+            %v2 = insertelement <16 x float> poison, float %v1, i64 0
+            %v3 = shufflevector <16 x float> %v2, <16 x float> poison, <16 x i32> zeroinitializer
+        """
+        scalar = self._stored(dtype)
+        kind = f"<{self.lanes} x {scalar}>"
+        loaded = self.assign(f"load {scalar}, ptr {self.address(pointer, offset, scalar)}, align 1")
+        return self._from_memory(self._spread(kind, scalar, loaded), dtype)
 
     def store(self, pointer: str, offset: Index, value: Value) -> None:
         """Write consecutive elements: ``store <16 x float> %v, ptr %p, align 1``."""
-        place = self.address(pointer, offset, _SCALARS[value.dtype])
-        self.line(f"store {self._typed(value)}, ptr {place}, align 1")
+        scalar = self._stored(value.dtype)
+        text, place = self._to_memory(value), self.address(pointer, offset, scalar)
+        self.line(f"store <{self.lanes} x {scalar}> {text}, ptr {place}, align 1")
 
     def store_where(self, pointer: str, offset: Index, value: Value, mask: Value) -> None:
         """Write consecutive elements where the mask is true; memory is not touched elsewhere."""
-        kind, name = self.vector_type(value.dtype), f"@llvm.masked.store.{self._suffix(value.dtype)}.p0"
+        scalar = self._stored(value.dtype)
+        kind, name = f"<{self.lanes} x {scalar}>", f"@llvm.masked.store.{self._variant(scalar)}.p0"
         self.declare(f"declare void {name}({kind}, ptr, i32, {self.vector_type(BOOL)})")
-        place = self.address(pointer, offset, _SCALARS[value.dtype])
-        self.line(f"call void {name}({self._typed(value)}, ptr {place}, i32 1, {self._typed(mask)})")
+        text, place = self._to_memory(value), self.address(pointer, offset, scalar)
+        self.line(f"call void {name}({kind} {text}, ptr {place}, i32 1, {self._typed(mask)})")
 
     def store_first(self, pointer: str, offset: Index, value: Value) -> None:
         """Write the first lane as one element."""
-        scalar = _SCALARS[value.dtype]
-        first = self.assign(f"extractelement {self._typed(value)}, i64 0")
+        scalar = self._stored(value.dtype)
+        first = self.assign(f"extractelement <{self.lanes} x {scalar}> {self._to_memory(value)}, i64 0")
         self.line(f"store {scalar} {first}, ptr {self.address(pointer, offset, scalar)}, align 1")
 
     def scratch(self, words: int) -> str:

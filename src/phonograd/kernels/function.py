@@ -18,10 +18,14 @@ Index = str
 
 
 class Value(NamedTuple):
-    """A vector in a register: its name (or literal) and the dtype of its lanes."""
+    """A vector in a register: its name (or literal) and the dtype of its lanes.
+
+    The numbers 0 and 1 that a comparison gives keep the name of the mask they were made of as their ``truth``.
+    """
 
     text: str
     dtype: DType
+    truth: str | None = None
 
 
 class Function:

@@ -12,6 +12,7 @@ the division among threads are chosen for speed: bits do not depend on them, nor
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 from ..dtypes import DType
@@ -112,7 +113,8 @@ def _tasks(sizes: tuple[int, int, int], kernel: Gemm) -> tuple[int, int]:
     return row_blocks, column_blocks
 
 
-class Gemm(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Gemm:
     """The kernel of products in one dtype."""
 
     dtype: DType
@@ -165,7 +167,7 @@ def _tile(kernel: Gemm, height: int, width: int) -> Routine:
     def term(index: Index, sums: list[Value]) -> list[Value]:
         line, place = e.at("%rhs", e.times(index, "%rhs_term")), e.times(index, "%lhs_term")
         vectors = [e.get(line, str(vector * e.lanes)) for vector in range(width)]
-        found = []
+        found: list[Value] = []
         for row in range(height):
             number = e.spread(numbers[row], place)
             found += [e.fma(number, vector, sums[len(found) + v]) for v, vector in enumerate(vectors)]
@@ -188,9 +190,7 @@ def _copy_part(kernel: Gemm) -> Routine:
     e = Routine("copy_part", kernel.lanes, kernel.dtype, arguments)
 
     def row(number: Index) -> None:
-        tile, old, out = [
-            e.at(f"%{name}", e.times(number, f"%{name}_row")) for name in ("tile", "old", "out")
-        ]
+        tile, old, out = [e.at(f"%{name}", e.times(number, f"%{name}_row")) for name in ("tile", "old", "out")]
 
         def vector(column: Index) -> None:
             mask = e.below(e.minus("%columns", column))
@@ -270,7 +270,8 @@ class _Product:
         self.kernel = kernel
         self.routine = e = Routine(name, kernel.lanes, kernel.dtype)
         words = kernel.dtype.itemsize * kernel.panel // 8
-        self.panel, self.tile, self.zeros = e.scratch(DEPTH * words), e.scratch(kernel.tile_rows * words), e.scratch(words)
+        self.panel, self.tile = e.scratch(DEPTH * words), e.scratch(kernel.tile_rows * words)
+        self.zeros = e.scratch(words)
         e.clear(self.zeros, str(kernel.panel))
         e.each("%lo", "%hi", self._task)
 

@@ -10,7 +10,7 @@ kind                   what the operator does                                   
 :class:`Location`      nothing is computed: the elements lie elsewhere                 the new pattern of places
 :class:`Constant`      a number that is part of the expression                         its bytes
 :class:`Random`        elements made of random words                                   rows of words to rows of values
-:class:`Matmul`        matrix products                                                 nothing: a library does it
+:class:`Matmul`        matrix products                                                 nothing: there is one kernel
 =====================  ==============================================================  ==============================
 
 A function in a declaration takes the operator's parameters that it names as keyword-only arguments, as shape and
@@ -29,17 +29,21 @@ The declarations of the operators ``tanh``, ``_permute`` and ``_integer_power`` 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from ..dtypes import FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, DType
 from ..node import Shape
+from ..operator import REGISTRY
 from .emitter import SUPPORTED, Emitter, Value
 from .pattern import Pattern
 
 __all__ = [
     "FLOATS",
+    "INTEGERS",
     "NUMBERS",
     "SUPPORTED",
+    "WIDE_FLOATS",
     "Constant",
     "Elementwise",
     "Location",
@@ -47,10 +51,14 @@ __all__ = [
     "Matmul",
     "Random",
     "Reduction",
+    "declared",
 ]
 
-#: dtype kinds of NumPy that a lowering may be written for
-FLOATS, NUMBERS = "f", "fiu"
+#: dtypes that a lowering may be written for
+WIDE_FLOATS = frozenset([FLOAT32, FLOAT64])
+FLOATS = WIDE_FLOATS | {FLOAT16}
+INTEGERS = frozenset([INT8, UINT8, INT32, INT64])
+NUMBERS = FLOATS | INTEGERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +66,18 @@ class Elementwise:
     """Each output element follows from one element of every input, repeated where shapes differ.
 
     ``emit(emitter, *values, *numbers)`` writes the instructions and returns the result. It is called once per kernel
-    that the operator is part of, alone or fused, and its instructions are all there is: equal bits follow.
+    that the operator is part of, alone or fused, and its instructions are all there is: equal bits follow. float16
+    values come as float32, and a float32 result is rounded where the output is float16.
     """
 
     emit: Callable[..., Value]
-    kinds: str = FLOATS
+    dtypes: frozenset[DType] = FLOATS
     numbers: Callable[..., Sequence[Any]] | None = None
-    """Parameters as numbers of the output's dtype that kernels read at run time."""
+    """``numbers(dtype)``: parameters as numbers of the output's dtype, which kernels read at run time."""
+
+    def value(self, e: Emitter, sources: Sequence[Value], parameters: Mapping[str, Any], dtype: DType) -> Value:
+        """Return the result of the operator, in the dtype of its node."""
+        return e.rounded(self.emit(e, *[e.widened(source) for source in sources], **parameters), dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +92,7 @@ class Reduction:
     identity: float
     axes: Callable[..., Shape]
     """``axes(shape of the input)``: the axes along which elements are combined."""
-    kinds: str = NUMBERS
+    dtypes: frozenset[DType] = WIDE_FLOATS | INTEGERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +104,7 @@ class Location:
     """
 
     move: Callable[..., Pattern | None]
-    kinds: str = NUMBERS
+    dtypes: frozenset[DType] = SUPPORTED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +115,7 @@ class Constant:
     """
 
     read: Callable[..., bytes]
-    kinds: str = NUMBERS
+    dtypes: frozenset[DType] = SUPPORTED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,20 +127,26 @@ class Random:
     """
 
     convert: Callable[..., list[Value]]
-    kinds: str = FLOATS
+    dtypes: frozenset[DType] = WIDE_FLOATS
 
 
 @dataclasses.dataclass(frozen=True)
 class Matmul:
-    """Matrix products over the last two axes, by ``numpy.matmul`` on contiguous operands between two kernels.
+    """Matrix products over the last two axes, by the kernel of :mod:`phonograd.kernels.gemm`.
 
-    Contiguous, because a BLAS may take another path (and give other last bits) for a transposed operand than for its
-    copy, and whether a transpose has been copied must not be visible. NumPy and not its BLAS by pointer, because a
-    call through NumPy costs one microsecond more and is right on every platform; what it cannot do is to stand inside
-    one native call with its neighbours, on the threads of our choice.
+    The operands are read where they lie, transposed or not: the order of a sum depends on its length alone.
     """
 
-    kinds: str = FLOATS
+    dtypes: frozenset[DType] = WIDE_FLOATS
 
 
 Lowering = Elementwise | Reduction | Location | Constant | Random | Matmul
+
+Kind = TypeVar("Kind", Elementwise, Reduction, Random)
+
+
+def declared(operator: str, kind: type[Kind]) -> Kind:
+    """Return the lowering of an operator, which is of a kind."""
+    lowering = REGISTRY[operator].lowering
+    assert isinstance(lowering, kind), (operator, lowering)
+    return lowering

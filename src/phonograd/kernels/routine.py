@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..dtypes import DType
+from ..dtypes import BOOL, INT64, DType
 from .emitter import ARGUMENTS, Emitter
 from .function import Index, Value
 
@@ -124,6 +124,16 @@ class Routine(Emitter):
     def add_one(self, first: str, second: str) -> str:
         """Return the sum of two elements."""
         return self.assign(f"fadd {self.scalar} {first}, {second}")
+
+    def scatter(self, pointer: str, stride: Index, value: Value, mask: Value) -> None:
+        """Write the lanes where the mask is true to elements at equal distances."""
+        kind, pointers = self.vector_type(value.dtype), f"<{self.lanes} x ptr>"
+        name = f"@llvm.masked.scatter.{self._suffix(value.dtype)}.v{self.lanes}p0"
+        self.declare(f"declare void {name}({kind}, {pointers}, i32, {self.vector_type(BOOL)})")
+        offsets = self.multiply(self.splat(stride, INT64), self.steps(INT64))
+        places = self.assign(f"getelementptr {self.scalar}, ptr {pointer}, {self._typed(offsets)}")
+        size = self.dtype.itemsize
+        self.line(f"call void {name}({self._typed(value)}, {pointers} {places}, i32 {size}, {self._typed(mask)})")
 
     def tail(self, width: Index) -> tuple[Index, Value]:
         """Return where the last vector of a row begins and the mask of its lanes, of which at least one is in."""

@@ -9,6 +9,10 @@ When it runs, a kernel reads everything else from its table of 64-bit words:
 * the extent of every axis;
 * for every operand (loads, draws, stores, folds, in this order) the number of the array it lies in, where it begins
   there in bytes, and its stride along every axis in elements.
+
+A kernel is launched over the first axis that is kept. One that is *parted* is launched over parts of the outermost
+reduced axis instead, and writes partial results, which :class:`~phonograd.kernels.join.Join` combines. A part is one
+position on that axis if it is not the only reduced one, else 4096 terms of its sums.
 """
 
 from __future__ import annotations
@@ -68,11 +72,23 @@ class Structure(NamedTuple):
     steps: tuple[Step, ...]
     stores: tuple[int, ...]
     folds: tuple[Fold, ...]
+    parted: bool = False
+
+    def write(self, name: str) -> str:
+        """Return the text of a module in which ``name`` is the kernel."""
+        from .writer import write  # the writer is made of what stands here
+
+        return write(self, name)
 
     @property
     def operands(self) -> int:
         """How many operands the table describes."""
         return len(self.loads) + len(self.draws) + len(self.stores) + len(self.folds)
+
+    @property
+    def folds_rows(self) -> bool:
+        """Whether elements are combined along the last axis, in sixteen lanes that are summed apart."""
+        return self.axes[-1] == REDUCED
 
     @property
     def range_axis(self) -> int | None:

@@ -13,25 +13,26 @@ reduced axes are taken as one. Then, along the innermost reduced axis:
 * each sum is made of blocks of 64 terms, and of blocks of 64 such blocks, added up in sequence:
   64 terms, 64 blocks, and then as many as there are. Rounding errors grow with 128 + n / 4096, not with n.
 
-Sums along further reduced axes take the results of the inner one in sequence. At the very end lanes are added by
+Sums along further reduced axes take the results of the inner one in sequence. A kernel that is parted leaves the
+outermost of these sequences to :mod:`~phonograd.kernels.join`. At the very end lanes are added by
 halves: lane *i* and *i* + 8, then *i* and *i* + 4, + 2, + 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..dtypes import UINT32
-from ..operator import REGISTRY
 from . import philox
 from .emitter import ROW, Emitter, Index, Value
-from .lowering import Elementwise, Random, Reduction
+from .lowering import Elementwise, Random, Reduction, declared
 from .structure import KEPT, REDUCED, SPLAT, STRIDE, UNIT, Structure
 
-__all__ = ["write"]
+__all__ = ["BLOCKS", "fold_lanes", "write"]
 
-_BLOCKS = ("4096", "64")
+#: terms of the blocks of a sum, the outer ones first
+BLOCKS = (4096, 64)
 #: elements for which random numbers are drawn at once
 _DRAWN = 4 * ROW
 
@@ -67,13 +68,15 @@ class _Writer:
         self.kept = [axis for axis, kind in enumerate(axes) if kind == KEPT]
         self.reduced = [axis for axis, kind in enumerate(axes) if kind == REDUCED]
         #: partial results of a fold: with the lanes of a row apart, as many vectors as make a row
-        self.parts = ROW // structure.lanes if axes[self.last] == REDUCED else 1
+        self.parts = ROW // structure.lanes if structure.folds_rows else 1
         self._read_table()
         self.folds: list[tuple[Reduction, int]] = [
-            (_lowering(fold.operator, Reduction), fold.source) for fold in structure.folds
+            (declared(fold.operator, Reduction), fold.source) for fold in structure.folds
         ]
         self.scratch: list[str] = []
         self.counters: list[philox.Counter] = []
+        #: the part that is being computed, if the kernel is parted
+        self.part: Index | None = None
 
     def _read_table(self) -> None:
         """Write the loads of extents, addresses and those strides that are not known from the structure."""
@@ -92,12 +95,14 @@ class _Writer:
             pointer = e.address(e.load_word("%bases", base, "ptr"), start, "i8")
             strides = []
             for axis in range(count):
-                if number >= first_fold and structure.axes[axis] == REDUCED:
-                    strides.append("0")
+                stride = e.load_word("%table", str(place + 2 + axis))
+                if number >= first_fold and axis in self.reduced:
+                    # partial results lie one after the other, a result has no extent along a reduced axis
+                    strides.append(stride if structure.parted and axis == self.reduced[0] else "0")
                 elif axis == self.last and access != STRIDE:
                     strides.append(fixed[access])
                 else:
-                    strides.append(e.load_word("%table", str(place + 2 + axis)))
+                    strides.append(stride)
             self.operands.append(_Operand(pointer, strides))
             place += 2 + count
 
@@ -122,8 +127,22 @@ class _Writer:
         offsets: list[Index] = ["0"] * len(self.operands)
         if self.structure.draws:
             self._drawn(offsets)
+        elif self.structure.parted:
+            self._parted(offsets)
         else:
             self._outer(self.kept, offsets)
+
+    def _parted(self, offsets: list[Index]) -> None:
+        """Write the loop over parts of the outermost reduced axis."""
+        e, axis, first_fold = self.emitter, self.reduced[0], self._fold_place(0)
+
+        def part(index: Index, _: list[Value]) -> Sequence[Value]:
+            self.part = index
+            places = [e.times(index, operand.strides[axis]) for operand in self.operands[first_fold:]]
+            self._outer(self.kept, offsets[:first_fold] + places)
+            return ()
+
+        e.loop("%lo", "%hi", "1", (), part)
 
     def _outer(self, axes: list[int], offsets: list[Index]) -> None:
         e = self.emitter
@@ -131,7 +150,8 @@ class _Writer:
             self._finish(self._combined(self.reduced, offsets, None), offsets)
             return
         axis, inner = axes[0], axes[1:]
-        start, stop = ("%lo", "%hi") if axis == self.kept[0] else ("0", self.extents[axis])
+        divided = axis == self.kept[0] and self.part is None
+        start, stop = ("%lo", "%hi") if divided else ("0", self.extents[axis])
         if axis != self.last:
 
             def line(index: Index, _: list[Value]) -> Sequence[Value]:
@@ -177,7 +197,7 @@ class _Writer:
     def _fill(self, number: int, start: Index) -> None:
         """Write the random values of 64 elements from ``start`` on to memory of the kernel's own."""
         e, draw = self.emitter, self.structure.draws[number]
-        convert = _lowering(draw.operator, Random).convert
+        convert = declared(draw.operator, Random).convert
         size = philox.elements_per_group(draw.dtype)
         for part in range(_DRAWN // size):
             group = e.plus(e.shift_down(start, size.bit_length() - 1), str(part))
@@ -219,10 +239,9 @@ class _Writer:
             assert start is not None
             values.append(e.load(self.scratch[number], e.minus(strip.first, start), draw.dtype))
         for step in structure.steps:
-            emit = _lowering(step.operator, Elementwise).emit
-            value = emit(e, *[values[source] for source in step.sources], **dict(step.parameters))
-            assert value.dtype == step.dtype, (step, value)
-            values.append(value)
+            sources = [values[source] for source in step.sources]
+            lowering = declared(step.operator, Elementwise)
+            values.append(lowering.value(e, sources, dict(step.parameters), step.dtype))
         folded = [values[source] for _, source in self.folds]
 
         def place(number: int) -> tuple[str, Index]:
@@ -287,30 +306,37 @@ class _Writer:
     def _combined(self, axes: list[int], offsets: list[Index], strip: _Strip | None) -> list[Value]:
         """Return the partial results over some reduced axes; ``strip`` is None where vectors lie along the last."""
         e, axis = self.emitter, axes[0]
+        part = self.part if axis == self.reduced[0] else None
         if len(axes) > 1:
 
-            def turn(index: Index, partial: list[Value]) -> list[Value]:
-                return self._join(partial, self._combined(axes[1:], self._advance(offsets, axis, index), strip))
+            def inner(index: Index) -> list[Value]:
+                return self._combined(axes[1:], self._advance(offsets, axis, index), strip)
 
-            return e.loop("0", self.extents[axis], "1", self._identities(), turn)
+            def turn(index: Index, partial: list[Value]) -> list[Value]:
+                return self._join(partial, inner(index))
+
+            return inner(part) if part else e.loop("0", self.extents[axis], "1", self._identities(), turn)
         terms = self.extents[axis]
         if strip is None:
             terms = e.shift_down(e.plus(terms, str(ROW - 1)), ROW.bit_length() - 1)
         splats = {} if strip else self._splats(offsets)
 
-        def blocks(start: Index, stop: Index, sizes: tuple[Index, ...]) -> list[Value]:
+        def blocks(start: Index, stop: Index, sizes: tuple[int, ...]) -> list[Value]:
             if not sizes:
                 if strip is None:
                     return self._row_block(start, stop, offsets, splats)
                 return self._column_block(start, stop, axis, offsets, strip)
 
             def block(first: Index, partial: list[Value]) -> list[Value]:
-                end = e.least(e.plus(first, sizes[0]), stop)
+                end = e.least(e.plus(first, str(sizes[0])), stop)
                 return self._join(partial, blocks(first, end, sizes[1:]))
 
-            return e.loop(start, stop, sizes[0], self._identities(), block)
+            return e.loop(start, stop, str(sizes[0]), self._identities(), block)
 
-        return blocks("0", terms, _BLOCKS)
+        if part:
+            start = e.times(part, str(BLOCKS[0]))
+            return blocks(start, e.least(e.plus(start, str(BLOCKS[0])), terms), BLOCKS[1:])
+        return blocks("0", terms, BLOCKS)
 
     def _column_block(self, start: Index, stop: Index, axis: int, offsets: list[Index], strip: _Strip) -> list[Value]:
         """Return a block of terms, one after the other, for each element of a vector along the last axis."""
@@ -341,20 +367,17 @@ class _Writer:
         return e.loop(e.times(start, str(parts)), e.times(stop, str(parts)), "1", self._identities(), vector)
 
     def _finish(self, partial: list[Value], offsets: list[Index]) -> None:
-        """Write the results of folds along the last axis: the lanes combined by halves."""
+        """Write the results of folds along the last axis: the lanes combined, or all of them if they are partial."""
         e = self.emitter
         for number, (fold, _) in enumerate(self.folds):
             vectors = partial[number * self.parts : (number + 1) * self.parts]
-            while len(vectors) > 1:
-                half = len(vectors) // 2
-                vectors = [fold.combine(e, a, b) for a, b in zip(vectors[:half], vectors[half:])]
-            total = vectors[0]
-            distance = e.lanes // 2
-            while distance:
-                total = fold.combine(e, total, e.fold_lanes(total, distance))
-                distance //= 2
             operand = self._fold_place(number)
-            e.store_first(self.operands[operand].pointer, offsets[operand], total)
+            pointer = self.operands[operand].pointer
+            if self.part is None:
+                e.store_first(pointer, offsets[operand], fold_lanes(e, fold, vectors))
+                continue
+            for vector, value in enumerate(vectors):
+                e.store(pointer, e.plus(offsets[operand], str(vector * e.lanes)), value)
 
     def _store_columns(self, partial: list[Value], offsets: list[Index], strip: _Strip) -> None:
         """Write the results of folds for the elements of a vector along the last axis."""
@@ -378,7 +401,15 @@ class _Writer:
         e.choose(strip.full, whole, part)
 
 
-def _lowering(operator: str, kind: type[Any]) -> Any:
-    lowering = REGISTRY[operator].lowering
-    assert isinstance(lowering, kind), (operator, lowering)
-    return lowering
+def fold_lanes(e: Emitter, fold: Reduction, vectors: Sequence[Value]) -> Value:
+    """Return the lanes of a row combined by halves, in the first lane."""
+    vectors = list(vectors)
+    while len(vectors) > 1:
+        half = len(vectors) // 2
+        vectors = [fold.combine(e, a, b) for a, b in zip(vectors[:half], vectors[half:])]
+    total = vectors[0]
+    distance = e.lanes // 2
+    while distance:
+        total = fold.combine(e, total, e.fold_lanes(total, distance))
+        distance //= 2
+    return total

@@ -6,6 +6,8 @@
 ``memory``     where intermediate values lie in one block that is used again and again
 ``jit``        from text to machine code, remembered by structure
 ``driver``     the one native call that runs a row of kernels
+``team``       the threads that share the range of a kernel
+``products``   from where matrices lie to the launch that multiplies them
 ``program``    :class:`~phonograd.native.program.NativeProgram`: all of this behind the interface of a reference program
 =============  =====================================================================================================
 """

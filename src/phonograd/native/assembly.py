@@ -1,48 +1,46 @@
-"""Assembly: from a group of nodes to the structure of its kernel, and to the sizes it runs with."""
+"""Assembly: from a group of nodes to the kernels that compute it, and the sizes they run with."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ..dtypes import DType
+from ..dtypes import DType, convert_scalar
 from ..kernels.emitter import ROW
+from ..kernels.join import JOIN, Join
+from ..kernels.launch import Launch, Plan, Reference, aligned
 from ..kernels.lowering import Constant, Elementwise, Random
 from ..kernels.pattern import contiguous_strides
 from ..kernels.structure import KEPT, REDUCED, SPLAT, STRIDE, UNIT, Draw, Fold, Load, Step, Structure
+from ..kernels.writer import BLOCKS
 from ..node import Node, Shape
 from ..operator import Operator
 from .grouping import Group, Member, View, lowering_of
 
 __all__ = ["Assembly", "Operand", "assemble", "collapse"]
 
+#: elements that one thread computes at a time: 5 to 40 microseconds of work
+CHUNK_ELEMENTS = 1 << 15
+#: chunks that are enough to share a sum out among threads; with fewer, the summed axes are divided too
+ENOUGH_CHUNKS = 8
+
 
 class Operand(NamedTuple):
-    """Memory that a kernel reads or writes: whose it is, the first element, and strides along the kernel's axes.
+    """Memory that a kernel reads or writes: whose it is, and the first element.
 
     ``source`` is a node, or the bytes of a number.
     """
 
     source: Node | bytes
     start: int
-    strides: Shape
-    itemsize: int
 
 
 class Assembly(NamedTuple):
-    """A kernel to be run: its structure, the extents of its axes, and its operands in the order of the table."""
+    """What computes a group: launches, and whose memory the names of their operands stand for."""
 
-    structure: Structure
-    extents: Shape
-    operands: list[Operand]
-
-    @property
-    def range(self) -> int:
-        """The extent that a launch covers."""
-        axis = self.structure.range_axis
-        return 1 if axis is None else self.extents[axis]
+    plan: Plan
+    operands: dict[str, Operand]
 
 
 def assemble(group: Group, written: set[Node]) -> Assembly:
@@ -87,8 +85,8 @@ class _Builder:
         elif isinstance(lowering, Elementwise):
             sources = [self._operand(operand) for operand in member.operands]
             if lowering.numbers is not None:
-                for number in lowering.numbers(**_accepted(operator, lowering.numbers, node)):
-                    sources.append(self._number(np.asarray(number, node.dtype).tobytes(), node.dtype))
+                for number in lowering.numbers(node.dtype, **_accepted(operator, lowering.numbers, node)):
+                    sources.append(self._number(convert_scalar(number, node.dtype).tobytes(), node.dtype))
             self.steps.append((node, operator, _accepted(operator, lowering.emit, node), sources))
             self.values[node] = node
         else:
@@ -121,18 +119,38 @@ class _Builder:
         return read
 
     def finish(self, stores: list[Node]) -> Assembly:
-        """Return the kernel."""
+        """Return the kernel, and others that join its results if it is parted."""
         space, reduced = self.group.space, self.group.reduced or ()
         whole, kept = contiguous_strides(space), _strides_without(space, reduced)
-        operands = [Operand(r.source, r.start, r.strides, r.dtype.itemsize) for r in self.reads]
-        operands += [Operand(c.source, c.pattern.offset, whole, c.source.dtype.itemsize) for _, _, c in self.draws]
-        operands += [Operand(node, 0, whole, node.dtype.itemsize) for node in stores]
-        operands += [Operand(node, 0, kept, node.dtype.itemsize) for node, _ in self.folds]
+        operands = [(Operand(r.source, r.start), r.strides) for r in self.reads]
+        operands += [(Operand(c.source, c.pattern.offset), whole) for _, _, c in self.draws]
+        operands += [(Operand(node, 0), whole) for node in stores]
+        operands += [(Operand(node, 0), kept) for node, _ in self.folds]
         kinds = "".join([REDUCED if axis in reduced else KEPT for axis in range(len(space))])
-        axes, extents, strides = collapse(space, kinds, [operand.strides for operand in operands])
+        axes, extents, strides = collapse(space, kinds, [found for _, found in operands])
         assert not self.draws or len(axes) == 1, "random numbers are drawn along one line"
-        operands = [operand._replace(strides=found) for operand, found in zip(operands, strides, strict=True)]
-        return Assembly(self._structure(axes, [found[-1] for found in strides], stores), extents, operands)
+        structure = self._structure(axes, [found[-1] for found in strides], stores)
+        named = {str(number): operand for number, (operand, _) in enumerate(operands)}
+        words: list[int | Reference] = list(extents)
+        parts = _parts(structure, extents)
+        folds = len(operands) - len(self.folds)
+        for number, found in enumerate(strides[:folds] if parts else strides):
+            words += [Reference(str(number)), *found]
+        if not parts:
+            axis = structure.range_axis
+            extent = 1 if axis is None else extents[axis]
+            launch = Launch(structure, tuple(words), extent, _chunk(structure, extents))
+            return Assembly(Plan((launch,)), named)
+        joins, scratch_bytes = [], 0
+        for number, (node, _) in enumerate(self.folds, folds):
+            partial = Reference("scratch", scratch_bytes)
+            join, part_strides = _join(structure, node, strides[number], extents, parts, partial, str(number))
+            words += [partial, *part_strides]
+            joins.append(join)
+            scratch_bytes += aligned(parts * part_strides[axes.index(REDUCED)] * node.dtype.itemsize)
+        chunk = max(1, CHUNK_ELEMENTS * parts // math.prod(extents))
+        launch = Launch(structure._replace(parted=True), tuple(words), parts, chunk)
+        return Assembly(Plan((launch, *joins), scratch_bytes), named)
 
     def _structure(self, axes: str, last_strides: list[int], stores: list[Node]) -> Structure:
         made = [node for node, _, _ in self.draws] + [node for node, _, _, _ in self.steps]
@@ -151,6 +169,49 @@ class _Builder:
             tuple([numbers[self.values[node]] for node in stores]),
             tuple([Fold(node.operator.name, numbers[value]) for node, value in self.folds]),
         )
+
+
+def _chunk(structure: Structure, extents: Shape) -> int:
+    """Return how much of a kernel's range is worth handing to another thread."""
+    axis = structure.range_axis
+    if axis is None:
+        return 1
+    items = max(1, -(-CHUNK_ELEMENTS * extents[axis] // max(1, math.prod(extents))))
+    # random numbers are drawn for groups of 64 elements, and whole cache lines are written faster
+    return -(-items // 64) * 64 if axis == len(extents) - 1 else items
+
+
+def _parts(structure: Structure, extents: Shape) -> int:
+    """Return into how many parts a kernel is divided along its outermost reduced axis; 0 if it is not parted."""
+    elements = math.prod(extents)
+    if not structure.folds or elements < 2 * CHUNK_ELEMENTS:
+        return 0
+    axis = structure.range_axis
+    chunks = 1 if axis is None else -(-extents[axis] // _chunk(structure, extents))
+    parts = extents[structure.axes.index(REDUCED)]
+    width = ROW if structure.folds_rows else 1
+    if structure.axes.count(REDUCED) == 1:
+        parts = -(-parts // (BLOCKS[0] * width))
+    partial = parts * width * _items(structure, extents)
+    return parts if parts > chunks and chunks < ENOUGH_CHUNKS and partial <= elements // 8 else 0
+
+
+def _items(structure: Structure, extents: Shape) -> int:
+    """Return how many results a fold has."""
+    return math.prod([extent for extent, kind in zip(extents, structure.axes, strict=True) if kind == KEPT])
+
+
+def _join(
+    structure: Structure, node: Node, strides: Shape, extents: Shape, parts: int, partial: Reference, name: str
+) -> tuple[Launch, list[int]]:
+    """Return what joins the partial results of a fold, and the strides with which a parted kernel writes them."""
+    items, width = _items(structure, extents), ROW if structure.folds_rows else 1
+    part_strides = [stride * width for stride in strides]
+    part_strides[structure.axes.index(REDUCED)] = items * width
+    kernel = Join(node.operator.name, node.dtype, lanes_for([node.dtype]), structure.folds_rows)
+    words = JOIN.fill({"parts": parts, "items": items, "partial": partial, "out": Reference(name)})
+    chunk = -(-CHUNK_ELEMENTS // (parts * width * ROW)) * ROW
+    return Launch(kernel, words, items, chunk), part_strides
 
 
 def lanes_for(dtypes: Iterable[DType]) -> int:

@@ -10,6 +10,7 @@ turn out not to lie as expected (this is checked when the driver is made), the a
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -18,7 +19,9 @@ import numpy as np
 
 from ..kernels.function import Function, Index, Value
 from ..operator import Array
+from . import team
 from .jit import Kernel, compile_text, statistics
+from .team import PARALLEL
 
 __all__ = ["Row", "driver_text"]
 
@@ -40,6 +43,7 @@ def driver_text(name: str, data_offset: int) -> str:
     launches = f.load_word("%record", "0", "ptr")
     launch_count = f.load_word("%record", "1")
     object_count = f.load_word("%record", "2")
+    team = f.load_word(f.load_word("%record", "3", "ptr"), "0", "ptr")
     bases = f.assign(f"alloca i64, i64 {object_count}, align 8")
 
     def resolve(index: Index, _: list[Value]) -> tuple[()]:
@@ -48,9 +52,25 @@ def driver_text(name: str, data_offset: int) -> str:
         return ()
 
     def launch(index: Index, _: list[Value]) -> tuple[()]:
-        entry = f.address(launches, f.times(index, "3"), "i64")
-        kernel, table = f.load_word(entry, "0", "ptr"), f.load_word(entry, "1", "ptr")
-        f.line(f"call void {kernel}(ptr {table}, ptr {bases}, i64 0, i64 {f.load_word(entry, '2')})")
+        entry = f.address(launches, f.times(index, "4"), "i64")
+        # kernels are exchanged for better ones while rows exist: a launch names the word with the address
+        kernel = f.load_word(f.load_word(entry, "0", "ptr"), "0", "ptr")
+        table = f.load_word(entry, "1", "ptr")
+        extent, chunk = f.load_word(entry, "2"), f.load_word(entry, "3")
+
+        def together() -> tuple[()]:
+            parallel = f.load_word(team, str(PARALLEL), "ptr")
+            work = f"ptr {kernel}, ptr {table}, ptr {bases}, i64 {extent}, i64 {chunk}"
+            f.line(f"call void {parallel}(ptr {team}, {work})")
+            return ()
+
+        def alone() -> tuple[()]:
+            f.line(f"call void {kernel}(ptr {table}, ptr {bases}, i64 0, i64 {extent})")
+            return ()
+
+        long = f.assign(f"icmp sgt i64 {extent}, {chunk}")
+        company = f.assign(f"icmp ne ptr {team}, null")
+        f.choose(f.assign(f"and i1 {long}, {company}"), together, alone)
         return ()
 
     f.loop("0", object_count, "1", (), resolve)
@@ -88,6 +108,16 @@ _driver: _Driver | None = None
 _start = threading.Lock()
 
 
+def _after_fork() -> None:
+    """Forget a lock that another thread may have held: a child has only the thread that forked."""
+    global _start
+    _start = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _started() -> _Driver:
     global _driver
     if _driver is None:
@@ -103,24 +133,25 @@ class Row:
     Parameters
     ----------
     launches
-        For each launch the kernel, the words of its table, and the extent of its range.
+        For each launch the kernel, the words of its table, the extent of its range, and the size of a chunk of it.
     arrays
         How many arrays the tables speak of.
     """
 
     __slots__ = ("_direct", "_driver", "_keep", "_record")
 
-    def __init__(self, launches: list[tuple[Kernel, list[int], int]], arrays: int) -> None:
+    def __init__(self, launches: list[tuple[Kernel, list[int], int, int]], arrays: int) -> None:
         driver = _started()
-        words = np.array([word for _, table, _ in launches for word in table], np.int64)
+        words = np.array([word for _, table, _, _ in launches for word in table], np.int64)
         start, entries = words.ctypes.data, []
-        for kernel, table, extent in launches:
-            entries += [kernel.address, start, extent]
+        for kernel, table, extent, chunk in launches:
+            entries += [kernel.cell, start, extent, chunk]
             start += 8 * len(table)
         entry_words = np.array(entries, np.int64)
-        record_words = np.array([entry_words.ctypes.data, len(launches), arrays], np.int64)
+        record = [entry_words.ctypes.data, len(launches), arrays, team.CELL.ctypes.data]
+        record_words = np.array(record, np.int64)
         #: what the addresses below point into
-        self._keep = words, entry_words, record_words, [kernel for kernel, _, _ in launches]
+        self._keep = words, entry_words, record_words, [kernel for kernel, *_ in launches]
         self._record: int = record_words.ctypes.data
         self._driver = driver
         self._direct = driver.direct
@@ -128,6 +159,8 @@ class Row:
     def run(self, arrays: tuple[Array, ...]) -> None:
         """Run the kernels on arrays; other threads can run meanwhile."""
         statistics.native_calls += 1
+        if team.stale:
+            team.renew()
         # the caller holds the tuple, and the tuple the arrays, until the call returns
         if self._direct:
             self._driver.call(self._record, id(arrays) + _TUPLE_ITEMS)

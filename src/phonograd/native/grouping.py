@@ -17,13 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..kernels.lowering import SUPPORTED, Constant, Elementwise, Location, Lowering, Matmul, Random, Reduction
+from ..dtypes import FLOAT16
+from ..kernels.launch import Plan
+from ..kernels.lowering import Constant, Elementwise, Location, Lowering, Matmul, Random, Reduction
 from ..kernels.pattern import Pattern
 from ..node import Node, Shape
 from ..operator import ABSENT
 from ..reference import resolve
+from .machine import converts_halves
+from .products import plan_product
 
-__all__ = ["Alias", "Call", "Group", "Grouping", "Member", "View", "lowering_of"]
+__all__ = ["Alias", "Call", "Group", "Grouping", "Member", "Step", "View", "Work", "lowering_of"]
 
 #: work in one kernel, in units of one cheap operation: compiling takes about 0.1 ms for each
 WEIGHT_LIMIT = 160
@@ -98,6 +102,14 @@ class Call(NamedTuple):
     node: Node
 
 
+class Work(NamedTuple):
+    """A node that is computed by kernels of its own; the operands of its plan are views of memory."""
+
+    node: Node
+    plan: Plan
+    operands: dict[str, View]
+
+
 class Alias(NamedTuple):
     """A node whose value is another node's memory in another shape."""
 
@@ -105,17 +117,22 @@ class Alias(NamedTuple):
     source: Node
 
 
+Step = Group | Work | Call | Alias
+
+
 def lowering_of(node: Node) -> Lowering | None:
     """Return the lowering of a node, or None where its operator has none for these dtypes."""
-    lowering: Lowering | None = node.operator.lowering
-    if lowering is None or node.outputs is not None or node.dtype not in SUPPORTED:
+    lowering = node.operator.lowering
+    if lowering is None or node.outputs is not None:
         return None
-    if node.dtype.kind not in lowering.kinds or any([source.operator is ABSENT.operator for source in node.inputs]):
+    if any([source.operator is ABSENT.operator for source in node.inputs]):
         return None
-    if isinstance(lowering, Random):
-        return lowering
-    supported = [source.dtype in SUPPORTED and source.dtype.kind in lowering.kinds for source in node.inputs]
-    return lowering if all(supported) else None
+    dtypes = [node.dtype]
+    if not isinstance(lowering, Random):
+        dtypes += [source.dtype for source in node.inputs]
+    if FLOAT16 in dtypes and not converts_halves():
+        return None
+    return lowering if lowering.dtypes.issuperset(dtypes) else None
 
 
 class Grouping:
@@ -139,8 +156,9 @@ class Grouping:
         self._groups: dict[Node, Group] = {}
         self._open: dict[tuple[int, Shape], Group] = {}
         self._others: list[tuple[int, Call | Alias]] = []
+        self._works: list[tuple[int, Work]] = []
         self.groups: list[Group] = []
-        #: nodes that a group writes to memory
+        #: nodes that a kernel writes to memory
         self.written: set[Node] = set()
         #: nodes that must be NumPy arrays: kept values, and what NumPy reads or makes
         self.arrays: set[Node] = set()
@@ -151,10 +169,11 @@ class Grouping:
         for node in kept:
             self._as_array(node)
 
-    def steps(self) -> list[Group | Call | Alias]:
+    def steps(self) -> list[Step]:
         """Return everything that is done, in order; in each stage NumPy comes last."""
-        numbered: list[tuple[int, int, Group | Call | Alias]] = [(group.stage, 0, group) for group in self.groups]
-        numbered += [(stage, 1, other) for stage, other in self._others]
+        numbered: list[tuple[int, int, Step]] = [(group.stage, 0, group) for group in self.groups]
+        numbered += [(stage, 1, work) for stage, work in self._works]
+        numbered += [(stage, 2, other) for stage, other in self._others]
         # sorting is stable: within a stage, the order of creation
         return [step for _, _, step in sorted(numbered, key=lambda entry: entry[:2])]
 
@@ -170,8 +189,9 @@ class Grouping:
             self._place_member(node, lowering)
         elif isinstance(lowering, Reduction):
             self._place_fold(node, lowering)
+        elif isinstance(lowering, Matmul):
+            self._place_product(node)
         else:
-            assert lowering is None or isinstance(lowering, Matmul), lowering
             self._call(node)
 
     def _call(self, node: Node) -> None:
@@ -180,6 +200,37 @@ class Grouping:
         self._stages[node] = stage
         self.arrays.add(node)
         self._others.append((stage, Call(node)))
+
+    def _place_product(self, node: Node) -> None:
+        """Have matrices multiplied where they lie; they are copied first only where no strides say where that is."""
+        views = [self._memory(resolve(source)) for source in node.inputs]
+        plan = plan_product(views[0].pattern, views[1].pattern, node.dtype)
+        if plan is None:
+            views = [self._in_order(resolve(source)) for source in node.inputs]
+            plan = plan_product(views[0].pattern, views[1].pattern, node.dtype)
+            assert plan is not None, node
+        self._work(node, plan, {"lhs": views[0], "rhs": views[1]})
+
+    def _work(self, node: Node, plan: Plan, operands: dict[str, View]) -> None:
+        """Have a node computed by kernels of its own."""
+        stage = max([self._ready(view.source) for view in operands.values()], default=0)
+        self.written.update([view.source for view in operands.values() if view.source in self._groups])
+        self.written.add(node)
+        self._stages[node] = stage
+        self._works.append((stage, Work(node, plan, operands)))
+
+    def _memory(self, node: Node) -> View:
+        """Return how a value is read from memory, where it must lie in memory."""
+        view = self._view(node)
+        return self._in_order(node) if isinstance(self._lowerings.get(view.source), Constant) else view
+
+    def _in_order(self, node: Node) -> View:
+        """Return how a value is read from memory in which its elements follow each other."""
+        view = self._view(node)
+        if not view.pattern.is_contiguous or isinstance(self._lowerings.get(view.source), Constant):
+            self._copy(node)
+            view = View(node, Pattern.contiguous(node.shape))
+        return view
 
     def _place_member(self, node: Node, lowering: Elementwise | Random) -> None:
         draws = isinstance(lowering, Random)

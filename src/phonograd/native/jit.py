@@ -1,8 +1,17 @@
-"""The compiler: from the text of a kernel to the address of its machine code, remembered by structure.
+"""The compiler: from the description of a kernel to the address of its machine code, remembered.
 
-Sizes are no part of a structure, so a new batch size or sequence length compiles nothing new. Compiled kernels are kept
-in a cache that forgets the least recently used ones. Machine code lives in *libraries* of some hundred kernels each: a
-library's memory is returned when none of its kernels is cached or part of a plan any more.
+Sizes are no part of a description, so a new batch size or sequence length compiles nothing new. Kernels are looked for
+in memory, in a cache that forgets the least recently used ones, then on disk (:mod:`~phonograd.native.store`), and are
+compiled only where they are in neither.
+
+Nobody should have to wait for a compiler, so kernels are compiled *quickly* first: with the optimisations of LLVM's code
+generator switched off that takes a third of the time. Kernels of plans that are run again are *improved*: a thread
+compiles them once more, in full, and exchanges their addresses. Bits do not depend on it, because each operation is
+rounded as it is written. A quick kernel takes 1 to 2 times as long to run, and where numbers must stay in registers
+(matrix products) 7 times, so what is much work is compiled in full at once.
+
+Machine code lives in *libraries* of some hundred kernels each: a library's memory is returned when none of its kernels
+is cached or part of a plan any more.
 
 llvmlite is imported when the first kernel is asked for. Where it is missing, :func:`available` is false and says so
 once; everything is then evaluated by NumPy.
@@ -10,39 +19,57 @@ once; everything is then evaluated by NumPy.
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import os
+import queue
 import threading
+import time
 import warnings
+import weakref
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..kernels.structure import Structure
-from ..kernels.writer import write
+from .. import settings
+from ..kernels.launch import Written
+from .store import Store, describe, source_digest
 
-__all__ = ["Kernel", "Statistics", "available", "compile_text", "kernel", "statistics"]
+__all__ = ["Kernel", "Statistics", "available", "compile_text", "improve", "kernel", "kernels", "statistics", "write"]
 
 #: compiled kernels to remember; about 6 KB each
 KERNEL_LIMIT = 4096
 #: kernels in one library; an empty library takes 0.8 MB
 LIBRARY_SIZE = 256
+#: chunks of work above which a kernel is compiled in full at once: some 10 ms, which a quick product would take 70 for
+MUCH_WORK = 1000
+#: kernels are improved when nothing has been compiled for this long: compilers exclude each other
+_QUIET_SECONDS = 0.02
+
+_QUICK, _FULL = 0, 2
 
 
 class Statistics:
     """Counts of what is expensive, so that tests can assert that a loop does not repeat it."""
 
-    __slots__ = ("kernels_compiled", "kernels_found", "native_calls")
+    __slots__ = ("kernels_compiled", "kernels_found", "kernels_improved", "kernels_loaded", "native_calls", "seconds")
 
     def __init__(self) -> None:
         self.kernels_compiled = 0
+        self.kernels_loaded = 0
         self.kernels_found = 0
+        self.kernels_improved = 0
         self.native_calls = 0
+        self.seconds = 0.0
 
-    def snapshot(self) -> dict[str, int]:
+    def snapshot(self) -> dict[str, float]:
         """Return the counts by name."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-#: kernels compiled, kernels found in the cache, and native calls made in this process
+#: kernels compiled, loaded from disk, found in memory and improved, native calls made, and the seconds that somebody
+#: waited for kernels, in this process
 statistics = Statistics()
 
 
@@ -53,76 +80,273 @@ class Library:
         self._llvm = llvm
         # an engine owns its target machine and must not share it
         self._engine: Any = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine(llvm))
-        self.kernels = 0
+        self.addresses: dict[str, int] = {}
 
-    def add(self, machine: Any, text: str, name: str) -> int:
-        """Return the address of a function, compiled from the text of a module."""
-        with self._llvm.parse_assembly(text) as module:
-            code = machine.emit_object(module)
-        # an object file takes a third of the memory of a module that stays in the engine
-        self._engine.add_object_file(self._llvm.ObjectFileRef.from_data(code))
+    def add(self, codes: Mapping[str, bytes]) -> None:
+        """Take object files in, each with a function of its name, which is new here."""
+        for code in codes.values():
+            # an object file takes a third of the memory of a module that stays in the engine
+            self._engine.add_object_file(self._llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        self.kernels += 1
-        return int(self._engine.get_function_address(name))
+        for name in codes:
+            self.addresses[name] = int(self._engine.get_function_address(name))
 
 
 class Kernel:
-    """Compiled code: its address, valid as long as this object lives."""
+    """Compiled code: where its address stands, valid as long as this object lives."""
 
-    __slots__ = ("_library", "address")
+    __slots__ = ("__weakref__", "_libraries", "_word", "cell", "improvable")
 
-    def __init__(self, address: int, library: Library) -> None:
-        self.address = address
-        self._library = library
+    def __init__(self, address: int, library: Library, improvable: Written | None = None) -> None:
+        self._word = ctypes.c_int64(address)
+        #: address of the word that holds the address of the code
+        self.cell = ctypes.addressof(self._word)
+        #: what to compile in full when the kernel turns out to be used often; None if it is as fast as it can be
+        self.improvable = improvable
+        self._libraries = (library,)
+
+    @property
+    def address(self) -> int:
+        """The address of the code; another one once it has been improved."""
+        return self._word.value
+
+    def replace(self, address: int, library: Library) -> None:
+        """Use other code from now on; the old one stays, because it may be running."""
+        self._libraries = (*self._libraries, library)
+        self.improvable = None
+        self._word.value = address
+
+
+class _Found(NamedTuple):
+    """Code of a kernel that is not in memory."""
+
+    name: str
+    code: bytes
+    quick: bool
 
 
 class _Compiler:
-    """The one compiler of the process: the current library and the cache of kernels."""
+    """The one compiler of the process: the current library, the cache of kernels, and the store on disk."""
 
     def __init__(self, llvm: ModuleType) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self._llvm = llvm
-        self._machine = _target_machine(llvm)
+        self._machines = {level: _target_machine(llvm, level) for level in (_QUICK, _FULL)}
         self._library = Library(llvm)
-        self._kernels: OrderedDict[Structure, Kernel] = OrderedDict()
+        self._kernels: OrderedDict[Written, Kernel] = OrderedDict()
         self._names = 0
-        self._lock = threading.Lock()
+        self._store: Store | None = None
+        self._store_settings: tuple[str, int] | None = None
+        self.lock = threading.Lock()
+        self.last_used = 0.0
 
     def compile(self, text: str, name: str) -> Kernel:
-        with self._lock:
-            return self._compile(text, name)
+        """Return the compiled function of a module."""
+        with self.lock:
+            store = self._current_store()
+            key = None if store is None else store.key(f"text {text}")
+            code = None if store is None or key is None else store.load(key)
+            if code is None:
+                code = self._emit(text, _FULL)
+                if store is not None and key is not None:
+                    store.save(key, code)
+            if len(self._library.addresses) >= LIBRARY_SIZE or name in self._library.addresses:
+                self._library = Library(self._llvm)
+            self._library.add({name: code})
+            return Kernel(self._library.addresses[name], self._library)
 
-    def kernel(self, structure: Structure) -> Kernel:
-        with self._lock:
-            found = self._kernels.get(structure)
-            if found is not None:
-                statistics.kernels_found += 1
-                self._kernels.move_to_end(structure)
-                return found
-            statistics.kernels_compiled += 1
+    def kernels(self, wanted: Mapping[Written, int]) -> dict[Written, Kernel]:
+        """Return kernels by description, given how many chunks of work each has to do."""
+        with self.lock:
+            known = self._kernels
+            missing = [structure for structure in wanted if structure not in known]
+            statistics.kernels_found += len(wanted) - len(missing)
+            if missing:
+                start = time.perf_counter()
+                found = [self._obtain(structure, wanted[structure]) for structure in missing]
+                for structure, kernel in zip(missing, self._admit(missing, found), strict=True):
+                    known[structure] = kernel
+                statistics.seconds += time.perf_counter() - start
+                self.last_used = time.monotonic()
+            for structure in wanted:
+                known.move_to_end(structure)
+            results = {structure: known[structure] for structure in wanted}
+            while len(known) > KERNEL_LIMIT:
+                known.popitem(last=False)
+            return results
+
+    def _obtain(self, structure: Written, work: int) -> _Found:
+        """Return the code of a kernel, from the disk or compiled."""
+        store = self._current_store()
+        key = None if store is None else _key(store, structure)
+        if store is not None and key is not None:
+            for quick in (False, True):
+                name = self._name(key, quick)
+                code = store.load(name)
+                if code is not None:
+                    statistics.kernels_loaded += 1
+                    return _Found(name, code, quick)
+        statistics.kernels_compiled += 1
+        quick = work <= MUCH_WORK
+        name = self._name(key, quick)
+        code = self._emit(write(structure, name), _QUICK if quick else _FULL)
+        if store is not None and key is not None:
+            store.save(name, code)
+        return _Found(name, code, quick)
+
+    def _name(self, key: str | None, quick: bool) -> str:
+        """Return the name of a kernel's function, which is also that of its file if there is one."""
+        if key is None:
             self._names += 1
-            name = f"kernel{self._names}"
-            made = self._kernels[structure] = self._compile(write(structure, name), name)
-            while len(self._kernels) > KERNEL_LIMIT:
-                self._kernels.popitem(last=False)
-            return made
+            return f"kernel{self._names}"
+        return f"{key}.quick" if quick else key
 
-    def _compile(self, text: str, name: str) -> Kernel:
-        if self._library.kernels >= LIBRARY_SIZE:
+    def _admit(self, structures: list[Written], found: list[_Found]) -> list[Kernel]:
+        """Return kernels made of code, after putting it into libraries."""
+        made: list[Kernel] = []
+        for start in range(0, len(found), LIBRARY_SIZE):
+            part = found[start : start + LIBRARY_SIZE]
+            library = self._library_for([entry.name for entry in part])
+            library.add({entry.name: entry.code for entry in part})
+            for structure, entry in zip(structures[start:], part):
+                made.append(Kernel(library.addresses[entry.name], library, structure if entry.quick else None))
+        return made
+
+    def _library_for(self, names: list[str]) -> Library:
+        addresses = self._library.addresses
+        if len(addresses) + len(names) > LIBRARY_SIZE or any([name in addresses for name in names]):
             self._library = Library(self._llvm)
-        return Kernel(self._library.add(self._machine, text, name), self._library)
+        return self._library
+
+    def improve(self, kernel: Kernel) -> None:
+        """Compile a kernel in full and have it used from now on; called by the thread that does this."""
+        structure = kernel.improvable
+        if structure is None:
+            return
+        with self.lock:
+            store = self._current_store()
+            key = None if store is None else _key(store, structure)
+            name = self._name(key, quick=False)
+            code = self._emit(write(structure, name), _FULL)
+            library = self._library_for([name])
+            library.add({name: code})
+            kernel.replace(library.addresses[name], library)
+            statistics.kernels_improved += 1
+            if store is not None and key is not None:
+                store.save(name, code)
+                store.remove(self._name(key, quick=True))
+
+    def _emit(self, text: str, level: int) -> bytes:
+        with self._llvm.parse_assembly(text) as module:
+            code: bytes = self._machines[level].emit_object(module)
+        return code
+
+    def _current_store(self) -> Store | None:
+        """Return the store that the settings ask for."""
+        now = settings.current()
+        wanted = now.cache_directory, now.cache_bytes
+        if wanted != self._store_settings:
+            self._store_settings = wanted
+            digest = source_digest() if now.cache_directory else None
+            self._store = None
+            if digest is not None:
+                self._store = Store(*wanted, "\n".join([digest, *_versions(self._llvm)]))
+        return self._store
 
 
-def _target_machine(llvm: ModuleType) -> Any:
+def _key(store: Store, structure: Written) -> str | None:
+    description = describe(structure)
+    return None if description is None else store.key(description)
+
+
+def _versions(llvm: ModuleType) -> list[str]:
+    """Return what machine code depends on beside its text."""
+    import llvmlite
+
+    features = llvm.get_host_cpu_features().flatten()
+    version = ".".join([str(part) for part in llvm.llvm_version_info])
+    return [llvmlite.__version__, version, llvm.get_default_triple(), llvm.get_host_cpu_name(), features]
+
+
+def _target_machine(llvm: ModuleType, level: int = _FULL) -> Any:
     target = llvm.Target.from_default_triple()
     features = llvm.get_host_cpu_features().flatten()
-    return target.create_target_machine(opt=2, cpu=llvm.get_host_cpu_name(), features=features)
+    return target.create_target_machine(opt=level, cpu=llvm.get_host_cpu_name(), features=features)
+
+
+# -- improving kernels while others work
+
+
+class _Improver:
+    """A thread that compiles kernels in full, one after the other; it is started by the first one."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[weakref.ref[Kernel] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def submit(self, kernels: Iterable[Kernel]) -> None:
+        """Have kernels improved some time."""
+        for kernel in kernels:
+            self._waiting.put(weakref.ref(kernel))
+        if self._thread is None and not self._stopped:
+            self._thread = threading.Thread(target=self._work, name="phonograd compiler", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Wait for the kernel that is being compiled, and leave the others as they are."""
+        self._stopped = True
+        self._waiting.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            reference = self._waiting.get()
+            compiler = _compiler
+            while compiler is not None and not self._stopped:
+                wait = compiler.last_used + _QUIET_SECONDS - time.monotonic()
+                if wait <= 0:
+                    break
+                time.sleep(wait)
+            if self._stopped or reference is None or compiler is None:
+                return
+            kernel = reference()
+            if kernel is not None:
+                compiler.improve(kernel)
 
 
 _compiler: _Compiler | None = None
+_improver = _Improver()
 _missing: ImportError | None = None
 _start = threading.Lock()
+
+
+def _before_fork() -> None:
+    """Wait until no thread compiles: locks that are held when a process is forked are never free in the child."""
+    _start.acquire()
+    if _compiler is not None:
+        _compiler.lock.acquire()
+
+
+def _after_fork() -> None:
+    if _compiler is not None:
+        _compiler.lock.release()
+    _start.release()
+
+
+def _after_fork_in_child() -> None:
+    global _improver
+    # the thread exists in the parent only
+    _improver = _Improver()
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+# the compiler must not be at work when its library is taken down
+atexit.register(lambda: _improver.stop())
 
 
 def available() -> bool:
@@ -147,9 +371,26 @@ def available() -> bool:
     return _compiler is not None
 
 
-def kernel(structure: Structure) -> Kernel:
-    """Return the compiled kernel of a structure, from the cache if it is there."""
-    return _started().kernel(structure)
+def write(structure: Written, name: str) -> str:
+    """Return the text of a kernel as a module of its own."""
+    return structure.write(name)
+
+
+def kernels(wanted: Mapping[Written, int]) -> dict[Written, Kernel]:
+    """Return the compiled kernels of some descriptions, given how many chunks of work each has to do."""
+    return _started().kernels(wanted)
+
+
+def kernel(structure: Written) -> Kernel:
+    """Return the compiled kernel of a description."""
+    return kernels({structure: 0})[structure]
+
+
+def improve(some: Iterable[Kernel]) -> None:
+    """Have kernels compiled in full, by another thread, where they are not."""
+    improvable = [kernel for kernel in some if kernel.improvable is not None]
+    if improvable:
+        _improver.submit(improvable)
 
 
 def compile_text(text: str, name: str) -> Kernel:

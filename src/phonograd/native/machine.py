@@ -7,7 +7,7 @@ import platform
 
 from ..kernels.machine import Machine
 
-__all__ = ["host"]
+__all__ = ["converts_halves", "host"]
 
 
 @functools.cache
@@ -23,3 +23,13 @@ def host() -> Machine:
     if platform.machine().lower() in ("aarch64", "arm64"):
         return Machine(16, 32)
     return Machine(16, 16)
+
+
+@functools.cache
+def converts_halves() -> bool:
+    """Return whether this processor converts between float16 and float32; else compilers call a function for it."""
+    from llvmlite import binding
+
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return True
+    return bool(binding.get_host_cpu_features().get("f16c"))

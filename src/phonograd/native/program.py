@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from ..kernels.lowering import Constant, Elementwise, Location
-from ..kernels.lowerings import attach
 from ..node import Node, Shape
 from ..operator import ABSENT, Array
 from ..reference import Program, located, resolve
 from . import jit, memory
-from .assembly import Assembly, assemble
+from .assembly import assemble
 from .driver import Row
-from .grouping import Alias, Call, Group, Grouping, lowering_of
+from .grouping import Alias, Call, Group, Grouping, Step, Work, lowering_of
 
 __all__ = ["NativeProgram"]
 
@@ -32,8 +31,6 @@ CHEAP = 4.0
 Segment = Callable[[list[Any]], None]
 
 _ARRAY = np.ndarray
-
-attach()
 
 
 class NativeProgram:
@@ -118,7 +115,7 @@ class _Builder:
         self.slots: dict[Node, int] = {node: number for number, node in enumerate(inputs)}
         self._numbers: dict[bytes, int] = {}
         self._kept = set(kept)
-        self._steps: list[Group | Call | Alias]
+        self._steps: list[Step]
         if self._native:
             grouping = Grouping(computed, inputs, kept)
             self._steps, self._arrays, self._written = grouping.steps(), grouping.arrays, grouping.written
@@ -137,14 +134,16 @@ class _Builder:
         self._place_numbers()
         self._place_intermediates()
 
-    def _arrays_made(self, step: Group | Call | Alias) -> list[Node]:
+    def _arrays_made(self, step: Step) -> list[Node]:
+        if isinstance(step, Work):
+            return [step.node] if step.node in self._arrays else []
         if not isinstance(step, Group):
             return [step.node]
         return [member.node for member in (*step.members, *step.folds) if member.node in self._arrays]
 
     def _place_numbers(self) -> None:
         for assembly in self._assemblies.values():
-            for operand in assembly.operands:
+            for operand in assembly.operands.values():
                 if isinstance(operand.source, bytes):
                     self._numbers.setdefault(operand.source, 8 * len(self._numbers))
 
@@ -160,19 +159,23 @@ class _Builder:
         """Decide where in the arena each value lies that only kernels see."""
         first: dict[Node, int] = {}
         last: dict[Node, int] = {}
+        scratch: dict[int, memory.Lifetime] = {}
         for index, step in enumerate(self._steps):
-            if not isinstance(step, Group):
+            if not isinstance(step, (Group, Work)):
                 continue
-            for operand in self._assemblies[id(step)].operands:
-                source = operand.source
-                if isinstance(source, Node) and source in self._written and source not in self._arrays:
+            plan = step.plan if isinstance(step, Work) else self._assemblies[id(step)].plan
+            if plan.scratch_bytes:
+                scratch[id(step)] = memory.Lifetime(plan.scratch_bytes, index, index)
+            for source in self._touches(step):
+                if source in self._written and source not in self._arrays:
                     first.setdefault(source, index)
                     last[source] = index
         nodes = list(first)
         sizes = [node.size * node.dtype.itemsize for node in nodes]
         lifetimes = [memory.Lifetime(size, first[node], last[node]) for node, size in zip(nodes, sizes)]
-        offsets, self.arena_bytes = memory.arrange(lifetimes)
+        offsets, self.arena_bytes = memory.arrange([*lifetimes, *scratch.values()])
         self._arena_starts = dict(zip(nodes, offsets))
+        self._scratch_starts = dict(zip(scratch, offsets[len(nodes) :]))
 
     # -- segments
 
@@ -180,9 +183,9 @@ class _Builder:
         """Return what a run does, one function of the list of values after the other."""
         last_use = self._last_use()
         segments: list[Segment] = []
-        row: list[Group] = []
+        row: list[Group | Work] = []
         for step in self._steps:
-            if isinstance(step, Group):
+            if isinstance(step, (Group, Work)):
                 row.append(step)
                 continue
             if row:
@@ -199,14 +202,21 @@ class _Builder:
 
     def only_row(self, segments: list[Segment]) -> Segment | None:
         """Return the only segment, if it is a row of kernels that needs no arena."""
-        return segments[0] if len(self._assemblies) == len(self._steps) > 0 and not self.arena_bytes else None
+        native = all([isinstance(step, (Group, Work)) for step in self._steps])
+        return segments[0] if native and segments and not self.arena_bytes else None
 
-    def _reads(self, step: Group | Call | Alias) -> list[Node]:
+    def _reads(self, step: Step) -> list[Node]:
         if isinstance(step, Alias):
             return [step.source]
         if isinstance(step, Call):
             return [resolve(source) for source in step.node.inputs]
-        operands = self._assemblies[id(step)].operands
+        return self._touches(step)
+
+    def _touches(self, step: Group | Work) -> list[Node]:
+        """Return the nodes whose memory kernels read or write."""
+        if isinstance(step, Work):
+            return [step.node, *[view.source for view in step.operands.values()]]
+        operands = self._assemblies[id(step)].operands.values()
         return [operand.source for operand in operands if isinstance(operand.source, Node)]
 
     def _last_use(self) -> dict[int, int]:
@@ -218,7 +228,7 @@ class _Builder:
                     last[self.slots[node]] = id(step)
         return last
 
-    def _done(self, last_use: dict[int, int], steps: Iterable[Group | Call | Alias]) -> tuple[int, ...]:
+    def _done(self, last_use: dict[int, int], steps: Iterable[Step]) -> tuple[int, ...]:
         finished = {id(step) for step in steps}
         return tuple([slot for slot, step in last_use.items() if step in finished])
 
@@ -238,15 +248,14 @@ class _Builder:
 
         return call
 
-    def _row(self, groups: list[Group], last_use: dict[int, int]) -> Segment:
-        """Return the segment of consecutive groups: one native call."""
-        assemblies = [self._assemblies[id(group)] for group in groups]
+    def _row(self, steps: list[Group | Work], last_use: dict[int, int]) -> Segment:
+        """Return the segment of consecutive steps that kernels do: one native call."""
         bases = {self._number_slot: 0, self.arena_slot: 1}
-        launches = [(jit.kernel(a.structure), self._table(a, bases), a.range) for a in assemblies]
+        launches = [launch for step in steps for launch in self._launches(step, bases)]
         row = Row(launches, len(bases))
-        made = [node for group in groups for node in self._arrays_made(group)]
+        made = [node for step in steps for node in self._arrays_made(step)]
         allocations = [(self.slots[node], node.shape, node.dtype) for node in made]
-        done = self._done(last_use, groups)
+        done = self._done(last_use, steps)
         run, arrays, empty = row.run, operator.itemgetter(*bases), np.empty
 
         def native(values: list[Any]) -> None:
@@ -258,19 +267,30 @@ class _Builder:
 
         return native
 
-    def _table(self, assembly: Assembly, bases: dict[int, int]) -> list[int]:
-        """Return the words of a kernel's table; the arrays it needs are numbered in ``bases``."""
-        words = list(assembly.extents)
-        for source, start, strides, itemsize in assembly.operands:
-            place = start * itemsize
-            if isinstance(source, bytes):
-                slot, place = self._number_slot, self._numbers[source]
-            elif source in self._arena_starts:
-                slot, place = self.arena_slot, place + self._arena_starts[source]
-            else:
-                slot = self.slots[source]
-            words += [bases.setdefault(slot, len(bases)), place, *strides]
-        return words
+    def _launches(self, step: Group | Work, bases: dict[int, int]) -> list[tuple[jit.Kernel, list[int], int, int]]:
+        """Return kernel, table, range and chunk of what a step does; arrays are numbered in ``bases``."""
+        if isinstance(step, Group):
+            plan, operands = self._assemblies[id(step)]
+            places = {name: self._place(source, start, bases) for name, (source, start) in operands.items()}
+        else:
+            plan, views = step.plan, step.operands
+            places = {name: self._place(view.source, view.pattern.offset, bases) for name, view in views.items()}
+            places["out"] = self._place(step.node, 0, bases)
+        places["scratch"] = bases[self.arena_slot], self._scratch_starts.get(id(step), 0)
+        return [
+            (jit.kernel(launch.structure), launch.table(places), launch.extent, launch.chunk)
+            for launch in plan.launches
+        ]
+
+    def _place(self, source: Node | bytes, start: int, bases: dict[int, int]) -> tuple[int, int]:
+        """Return the number of the array in which a value lies, and how many bytes from its beginning."""
+        if isinstance(source, bytes):
+            slot, place = self._number_slot, self._numbers[source]
+        elif source in self._arena_starts:
+            slot, place = self.arena_slot, self._arena_starts[source] + start * source.dtype.itemsize
+        else:
+            slot, place = self.slots[source], start * source.dtype.itemsize
+        return bases.setdefault(slot, len(bases)), place
 
 
 def _alias(shape: Shape, source: int, target: int, done: tuple[int, ...]) -> Segment:

@@ -19,8 +19,8 @@ word           meaning
 =============  =====================================================================================================
 
 A worker without work looks at ``CLAIM`` for some microseconds and then sleeps on a lock of its own. Sleepers are woken
-along a tree: the launching thread wakes two, each of these two more. Locks are Python's own (``PyThread_*``): they exist
-on every platform and need no interpreter state. Workers are daemon threads that sit inside one foreign call.
+along a tree: the launching thread wakes two, each of these two more. Locks are Python's own (``PyThread_*``): they
+exist on every platform and need no interpreter state. Workers are daemon threads that sit inside one foreign call.
 """
 
 from __future__ import annotations
@@ -388,7 +388,7 @@ class _Code:
         kernel = jit.compile_text(team_text(platform.machine()), "team_functions")
         # a worker may still run this code when the interpreter takes everything down
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kernel))
-        addresses = (ctypes.c_void_p * 4)()
+        addresses = (ctypes.c_int64 * 4)()
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(kernel.address)(ctypes.addressof(addresses))
         self.parallel, dismiss, worker, spin = addresses
         self.dismiss = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(dismiss)

@@ -24,7 +24,7 @@ from ..shapes import infer_reshape
 from ..trace import LOCAL, ready_trace
 from . import indexing, protocols
 from .call import binary, finish, function_of, inplace, write
-from .handle import Handle, enter, make, make_concrete, make_view, read, rebind, settled
+from .handle import Handle, computed, enter, make_concrete, make_result, make_view, read, rebind, settled
 from .values import values_of
 
 __all__ = ["NDArray"]
@@ -182,7 +182,7 @@ class NDArray(Handle):
         if (type(other) is int or (type(other) is float and other.is_integer())) and abs(other) <= 64:
             trace = ready_trace()
             node = REGISTRY["_integer_power"].apply((enter(self, trace),), (int(other),))
-            return make(settled(node), trace)  # type: ignore[no-any-return]
+            return make_result(settled(node), trace)  # type: ignore[no-any-return]
         return self._power(other)  # type: ignore[no-any-return]
 
     def __matmul__(self, other: Any) -> NDArray:
@@ -248,11 +248,11 @@ class NDArray(Handle):
             return False
         trace = ready_trace()
         node = cast(enter(self, trace), other._dtype)
-        return write(other, settled(REGISTRY["identity"](node)))
+        return computed(write(other, settled(REGISTRY["identity"](node))))
 
     def _moved(self, context: Context) -> NDArray:
         trace = ready_trace()
-        return make(settled(moved(enter(self, trace), context)), trace)  # type: ignore[no-any-return]
+        return make_result(settled(moved(enter(self, trace), context)), trace)  # type: ignore[no-any-return]
 
     def as_in_context(self, context: Context) -> NDArray:
         """Return the array itself if it lives there, else a copy on that context."""
@@ -268,7 +268,7 @@ class NDArray(Handle):
         if target == self._dtype:
             return self.copy() if copy else self
         trace = ready_trace()
-        return make(settled(cast(enter(self, trace), target)), trace)  # type: ignore[no-any-return]
+        return make_result(settled(cast(enter(self, trace), target)), trace)  # type: ignore[no-any-return]
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
         """Return a view in another shape; 0 copies an extent, -1 infers, -2 copies the rest, -3 merges, -4 splits."""

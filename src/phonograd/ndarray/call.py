@@ -24,7 +24,7 @@ from ..settings import active
 from ..state import FLAGS, RECORDING, TRAINING
 from ..trace import LOCAL, ready_trace
 from . import handle as _handle
-from .handle import Handle, apply, enter, make, read, rebind, settled
+from .handle import Handle, apply, computed, enter, make, make_result, read, rebind, settled
 
 __all__ = ["binary", "function_of", "inplace", "invoke", "write"]
 
@@ -125,8 +125,8 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
     if isinstance(result, Node):
         node = settled(result)
         if out is None:
-            return make(node, LOCAL.trace)
-        write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, node)
+            return make_result(node, LOCAL.trace)
+        computed(write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, node))
         return out
     nodes = [settled(node) for node in result]
     visible = declared.visible
@@ -140,10 +140,10 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
                 f"Operator {declared.name} expects {len(result)} (all) or {len(nodes)} (visible only) outputs, "
                 f"but got {len(outs)} instead."
             )
-        for target, node in zip(outs, nodes, strict=True):
-            write(target, node)
+        for target in [write(target, node) for target, node in zip(outs, nodes, strict=True)]:
+            computed(target)
         return out
-    made = [make(node, LOCAL.trace) for node in nodes]
+    made = [computed(handle) for handle in [make(node, LOCAL.trace) for node in nodes]]
     return made[0] if len(made) == 1 and visible is not None else made
 
 
@@ -338,7 +338,7 @@ def inplace(name: str) -> Callable[[Any, Any], Any]:
         if node.dtype != self._dtype:
             raise MXNetError(f"in-place {name} would change the dtype from {self._dtype} to {node.dtype}")
         rebind(self, node, LOCAL.trace)
-        return self
+        return computed(self)
 
     method.__doc__ = f"In place: {declared.__doc__}"
     return method

@@ -15,7 +15,7 @@ from ..parameters import REQUIRED, Parameter
 from ..trace import ready_trace
 from .array import NDArray, concrete
 from .call import Numbers, invoke, write
-from .handle import enter, make, settled
+from .handle import computed, enter, make_result, settled
 from .values import values_of
 
 __all__ = [
@@ -73,8 +73,8 @@ def _filled(
         dtype = out._dtype
     node = _full(extents, value, as_dtype(dtype), as_context(ctx))
     if out is not None:
-        return write(out, node)  # type: ignore[no-any-return]
-    return make(node, trace)  # type: ignore[no-any-return]
+        return computed(write(out, node))  # type: ignore[no-any-return]
+    return make_result(node, trace)  # type: ignore[no-any-return]
 
 
 def _dense(stype: Any) -> None:
@@ -216,4 +216,4 @@ def concatenate(arrays: Any, axis: int = 0, always_copy: bool = True) -> NDArray
         return arrays[0]  # type: ignore[no-any-return]
     trace = ready_trace()
     nodes = [enter(item, trace) for item in arrays]
-    return make(settled(REGISTRY["Concat"](*nodes, dim=axis)), trace)  # type: ignore[no-any-return]
+    return make_result(settled(REGISTRY["Concat"](*nodes, dim=axis)), trace)  # type: ignore[no-any-return]

@@ -25,7 +25,20 @@ from ..state import FLAGS, RECORDING
 from ..streams import next_counter
 from ..trace import HANDOVER, LOCAL, Trace, ready_trace
 
-__all__ = ["Handle", "SharedMemory", "apply", "enter", "make", "make_concrete", "make_view", "read", "rebind", "share"]
+__all__ = [
+    "Handle",
+    "SharedMemory",
+    "apply",
+    "computed",
+    "enter",
+    "make",
+    "make_concrete",
+    "make_result",
+    "make_view",
+    "read",
+    "rebind",
+    "share",
+]
 
 #: views an array may have before the list is searched for dead ones
 _FEW_VIEWS = 32
@@ -145,6 +158,16 @@ def make(node: Node, trace: Trace) -> Any:
     handle._node = node
     handle._buffer = None
     trace.adopt(handle)
+    return handle
+
+
+def make_result(node: Node, trace: Trace) -> Any:
+    """Return a new array for the user; with the naive engine it is computed at once."""
+    return computed(make(node, trace))
+
+
+def computed(handle: Any) -> Any:
+    """Return an array to the user, computed if the naive engine is on. The trace may end here."""
     if active.naive:
         read(handle)
     return handle
@@ -297,8 +320,6 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
         handle._buffer = None
         if not inside:
             trace.handles.append(handle)
-    if active.naive:
-        read(handle)
 
 
 def known(handle: Handle) -> Array | None:
@@ -335,7 +356,7 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
     if base._readonly:
         view._readonly = True
     _note_view(root, view)
-    return view
+    return computed(view)
 
 
 def _note_view(root: Handle, view: Handle) -> None:
@@ -392,7 +413,7 @@ def apply(
     trace = ready_trace()
     nodes = tuple([None if handle is None else enter(handle, trace) for handle in inputs])
     if declared.random:
-        nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (_counter(trace),)
+        nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (counter_leaf(trace),)
     result = declared.apply(nodes, attributes)
     if isinstance(result, tuple) and FLAGS.get() & RECORDING:
         for node in result:
@@ -402,7 +423,8 @@ def apply(
     return result, nodes
 
 
-def _counter(trace: Trace) -> Node:
+def counter_leaf(trace: Trace) -> Node:
+    """Return the leaf of the next place in the random stream."""
     data = next_counter()
     node = leaf(len(trace.leaves), data.shape, data.dtype)
     trace.leaves.append(data)

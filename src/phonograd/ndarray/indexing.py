@@ -20,7 +20,7 @@ from ..operators.regions import assign_step
 from ..state import is_recording
 from ..trace import Trace, ready_trace
 from .call import Numbers
-from .handle import Handle, SharedMemory, enter, known, make, make_concrete, make_view, rebind, settled
+from .handle import Handle, SharedMemory, computed, enter, known, make_concrete, make_result, make_view, rebind, settled
 from .keys import Advanced, Selection, is_contiguous, parse, value_shape
 from .values import values_of
 
@@ -39,7 +39,7 @@ def get(self: Any, key: Any) -> Any:
         node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
         node = reshape_to(node, selection.expanded)
         taken = take_points(node, selection.layout, _index_nodes(selection, trace))
-        return make(settled(reshape_to(taken, selection.shape)), trace)
+        return make_result(settled(reshape_to(taken, selection.shape)), trace)
     if selection.whole:
         return self
     if selection.offset is not None:
@@ -53,7 +53,7 @@ def get(self: Any, key: Any) -> Any:
         return make_concrete(region.reshape(selection.shape), self.context)
     trace = ready_trace()
     node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
-    return make(settled(reshape_to(node, selection.shape)), trace)
+    return make_result(settled(reshape_to(node, selection.shape)), trace)
 
 
 def _index_nodes(selection: Advanced, trace: Trace) -> tuple[Node, ...]:
@@ -83,6 +83,7 @@ def set_(self: Any, key: Any, value: Any) -> None:
         written = assign_points(picked, node, selection.layout, _index_nodes(selection, trace))
         node = reshape_to(written, region.shape)
     rebind(self, settled(assign_step(base, node, selection.begin, selection.end, selection.step)), trace)
+    computed(self)
 
 
 def _is_there(array: Any, selection: Selection, value: Any) -> bool:

@@ -10,6 +10,7 @@ DLPack shares memory both ways: what either library writes in place, the other o
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..dtypes import as_dtype
 from ..operator import REGISTRY, Operator
 from ..trace import LOCAL
 from .call import Numbers, function_of, invoke, operate, write
-from .handle import Handle, SharedMemory, make, make_concrete, read, share
+from .handle import Handle, SharedMemory, computed, make_concrete, make_result, read, share
 
 __all__: list[str] = []
 
@@ -56,7 +57,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
         declared = _by_ufunc().get(ufunc)
         if declared is not None and declared.with_scalars is not None and len(operands) == 2:
             node = operate(declared, *operands)
-            return make(node, LOCAL.trace) if target is None else write(target, node)
+            return make_result(node, LOCAL.trace) if target is None else computed(write(target, node))
         if declared is not None and len(operands) == 1:
             return invoke(declared, tuple(operands), (), target, {})
     if out is not None and any(isinstance(one, Handle) for one in out):
@@ -214,12 +215,30 @@ def from_dlpack(dlpack: Any) -> Any:
     >>> a
     array([1., 1., 1.], dtype=float32)
     """
-    source = dlpack if hasattr(dlpack, "__dlpack__") else _Capsule(dlpack)
-    values = np.from_dlpack(source)
+    if isinstance(dlpack, np.ndarray):
+        # NumPy before 2.1 would make its own array read-only on the way
+        values = dlpack.view(np.ndarray)
+    elif hasattr(dlpack, "__dlpack__"):
+        values = np.from_dlpack(dlpack)
+    else:
+        values = _writable(np.from_dlpack(_Capsule(dlpack)))
     as_dtype(values.dtype)
-    if not values.flags.c_contiguous:
-        return make_concrete(np.array(values, order="C"))
-    return make_concrete(values.view(SharedMemory))
+    shareable = values.flags.c_contiguous and values.dtype.isnative
+    return make_concrete(
+        values.view(SharedMemory) if shareable else np.array(values, as_dtype(values.dtype), order="C")
+    )
+
+
+def _writable(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array on the same memory that can be written to.
+
+    A capsule of the old kind does not say whether that is allowed, so NumPy forbids it; MXNet always allows it.
+    """
+    if values.flags.writeable or not values.size:
+        return values
+    memory: Any = (ctypes.c_char * values.nbytes).from_address(values.ctypes.data)
+    memory.owner = values
+    return np.frombuffer(memory, values.dtype).reshape(values.shape)
 
 
 class _Capsule:

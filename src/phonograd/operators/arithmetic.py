@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MXNetError, format_shape
+from ..kernels.lowering import NUMBERS, Elementwise
 from ..node import Node
 from ..operator import Array, Operator, composite, operator, declare, single
 from .broadcasting import broadcast_shapes, same_dtype, sum_to
@@ -31,6 +32,7 @@ def _binary(
     *,
     numpy: Any,
     aliases: tuple[str, ...] = (),
+    lowering: Elementwise | None = None,
 ) -> Operator:
     """Declare an elementwise operator of two arrays.
 
@@ -61,6 +63,7 @@ def _binary(
             with_scalars=word,
             numpy=numpy,
             direct=direct,
+            lowering=lowering,
         )
     )
 
@@ -124,6 +127,7 @@ add = _binary(
     lambda g, y, a, b: g,
     numpy=np.add,
     aliases=("broadcast_plus",),
+    lowering=Elementwise(lambda e, a, b: e.add(a, b), NUMBERS),
 )
 subtract = _binary(
     "broadcast_sub",
@@ -135,7 +139,13 @@ subtract = _binary(
     aliases=("broadcast_minus",),
 )
 multiply = _binary(
-    "broadcast_mul", "multiply", _multiply, lambda g, y, a, b: g * b, lambda g, y, a, b: g * a, numpy=np.multiply
+    "broadcast_mul",
+    "multiply",
+    _multiply,
+    lambda g, y, a, b: g * b,
+    lambda g, y, a, b: g * a,
+    numpy=np.multiply,
+    lowering=Elementwise(lambda e, a, b: e.multiply(a, b), NUMBERS),
 )
 divide = _binary(
     "broadcast_div",

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..dtypes import DType
 from ..errors import MXNetError, format_shape
+from ..kernels.lowering import Location, Reduction
 from ..node import Node, Shape
 from ..operator import Array, Spec, operator, single
 
@@ -46,7 +47,7 @@ def same_dtype(first: Node, second: Node, position: int = 1) -> DType:
     return first.dtype
 
 
-@operator()
+@operator(lowering=Location(lambda pattern, *, shape: pattern.broadcast(shape)))
 def _broadcast(data: Array, *, shape: Shape) -> Array:
     """Return the array repeated along size-one and new leading axes to a shape."""
     return np.broadcast_to(data, shape)
@@ -64,11 +65,16 @@ def _(out_grad: Node, out: Node, data: Node) -> Node:
     return sum_to(out_grad, data.shape)
 
 
-@operator()
+def _axes_summed_to(data: Shape, *, shape: Shape) -> Shape:
+    """Return the axes along which ``shape`` would be repeated to give the shape of the data."""
+    added = len(data) - len(shape)
+    return (*range(added), *[axis + added for axis, extent in enumerate(shape) if extent != data[axis + added]])
+
+
+@operator(lowering=Reduction(lambda e, first, second: e.add(first, second), 0.0, _axes_summed_to))
 def _sum_to(data: Array, *, shape: Shape) -> Array:
     """Return the array summed over the axes along which ``shape`` would be repeated to give its shape."""
-    added = data.ndim - len(shape)
-    axes = (*range(added), *(axis + added for axis, extent in enumerate(shape) if extent != data.shape[axis + added]))
+    axes = _axes_summed_to(data.shape, shape=shape)
     # halves are summed in single precision: a long sum of them would lose everything below its first digits
     wide = np.float32 if data.dtype == np.float16 else data.dtype
     return np.sum(data, axis=axes, keepdims=True, dtype=wide).astype(data.dtype, copy=False).reshape(shape)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.lowering import Elementwise
 from ..node import Node
 from ..operator import Array, Operator, nothing, declare
 from .comparison import greater
@@ -28,6 +29,7 @@ def unary(
     numpy: Any = None,
     exact: bool = False,
     cost: float = 1.0,
+    lowering: Elementwise | None = None,
 ) -> Operator:
     """Declare an elementwise function of one array.
 
@@ -41,7 +43,18 @@ def unary(
         return np.asarray(function(data.astype(np.float64))).astype(data.dtype)
 
     reference.__doc__ = f"Return {sentence}, element by element."
-    return declare(Operator(reference, name=name, aliases=aliases, gradient=rule, method=True, numpy=numpy, cost=cost))
+    return declare(
+        Operator(
+            reference,
+            name=name,
+            aliases=aliases,
+            gradient=rule,
+            method=True,
+            numpy=numpy,
+            cost=cost,
+            lowering=lowering,
+        )
+    )
 
 
 def _round_half_away(x: Array) -> Array:
@@ -83,7 +96,15 @@ reciprocal = unary(
     "reciprocal", lambda x: 1 / x, lambda g, y, x: -(g * (y * y)), "one over the element", numpy=np.reciprocal
 )
 
-exp = unary("exp", np.exp, lambda g, y, x: g * y, "the exponential", numpy=np.exp, cost=10)
+exp = unary(
+    "exp",
+    np.exp,
+    lambda g, y, x: g * y,
+    "the exponential",
+    numpy=np.exp,
+    cost=10,
+    lowering=Elementwise(lambda e, x: e.exp(x)),
+)
 expm1 = unary("expm1", np.expm1, lambda g, y, x: g * (y + 1), "exp(x) - 1", numpy=np.expm1, cost=10)
 log = unary("log", np.log, lambda g, y, x: g / x, "the natural logarithm", numpy=np.log, cost=10)
 log10 = unary(
@@ -102,7 +123,15 @@ arccos = unary(
 arctan = unary("arctan", np.arctan, lambda g, y, x: g / (x * x + 1), "the inverse tangent", numpy=np.arctan, cost=10)
 sinh: Operator = unary("sinh", np.sinh, lambda g, y, x: g * cosh(x), "the hyperbolic sine", numpy=np.sinh, cost=10)
 cosh: Operator = unary("cosh", np.cosh, lambda g, y, x: g * sinh(x), "the hyperbolic cosine", numpy=np.cosh, cost=10)
-tanh = unary("tanh", np.tanh, lambda g, y, x: g * (1 - y * y), "the hyperbolic tangent", numpy=np.tanh, cost=10)
+tanh = unary(
+    "tanh",
+    np.tanh,
+    lambda g, y, x: g * (1 - y * y),
+    "the hyperbolic tangent",
+    numpy=np.tanh,
+    cost=10,
+    lowering=Elementwise(lambda e, x: e.tanh(x)),
+)
 arcsinh = unary(
     "arcsinh",
     np.arcsinh,

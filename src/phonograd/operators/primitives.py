@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import DType
+from ..kernels.lowering import Location, Matmul
 from ..node import Node, Shape
 from ..operator import Array, Spec, operator, single
 from .broadcasting import broadcast_shapes, sum_to
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 
-@operator()
+@operator(lowering=Location(lambda pattern, *, shape: pattern.reshape(shape)))
 def _reshape(data: Array, *, shape: Shape) -> Array:
     """Return the same elements in another shape."""
     return data.reshape(shape)
@@ -66,7 +67,7 @@ def reshape_to(node: Node, shape: Shape) -> Node:
     return single(_reshape.apply((node,), (shape,)))
 
 
-@operator()
+@operator(lowering=Location(lambda pattern, *, axes: pattern.permute(axes)))
 def _permute(data: Array, *, axes: Shape) -> Array:
     """Return the array with its axes in another order."""
     return np.transpose(data, axes)
@@ -93,7 +94,7 @@ def swap_last(node: Node) -> Node:
     return permute(node, (*range(last - 1), last, last - 1))
 
 
-@operator(cost=lambda node: 2.0 * node.size * node.inputs[0].shape[-1])
+@operator(cost=lambda node: 2.0 * node.size * node.inputs[0].shape[-1], lowering=Matmul())
 def _matmul(lhs: Array, rhs: Array) -> Array:
     """Return matrix products over the last two axes."""
     return np.asarray(np.matmul(lhs, rhs))
@@ -207,7 +208,7 @@ def _slice_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
     return tuple([len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True)])
 
 
-@operator()
+@operator(lowering=Location(lambda pattern, *, begin, end, step: pattern.slice(begin, end, step)))
 def _slice_step(data: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return data[begin:end:step] over all axes; bounds are explicit, end is -1 to include 0 with a negative step."""
     return data[_slices(begin, end, step)]

@@ -22,6 +22,8 @@ import numpy as np
 
 from ..dtypes import DType, is_floating
 from ..errors import MXNetError, format_shape
+from ..kernels import philox
+from ..kernels.lowering import Random
 from ..node import Node, Shape
 from ..operator import Array, Operator, Spec, composite, nothing, operator, declare, single
 from ..philox import exponential, integers, normal, uniform
@@ -43,7 +45,9 @@ INT64 = np.dtype("int64")
 # -- the numbers themselves
 
 
-def _standard(name: str, function: Callable[..., Array], sentence: str) -> Operator:
+def _standard(
+    name: str, function: Callable[..., Array], sentence: str, lowering: Random | None = None
+) -> Operator:
     """Declare numbers of a distribution without parameters."""
 
     def reference(counter: Array, *, shape: Shape, dtype: DType) -> Array:
@@ -53,10 +57,10 @@ def _standard(name: str, function: Callable[..., Array], sentence: str) -> Opera
         return shape, dtype
 
     reference.__doc__ = f"Return {sentence}."
-    return declare(Operator(reference, name=name, infer=infer, gradient=nothing, cost=20))
+    return declare(Operator(reference, name=name, infer=infer, gradient=nothing, cost=20, lowering=lowering))
 
 
-_uniform01 = _standard("_uniform01", uniform, "numbers uniform in [0, 1)")
+_uniform01 = _standard("_uniform01", uniform, "numbers uniform in [0, 1)", Random(philox.uniform))
 _normal01 = _standard("_normal01", normal, "normal numbers with mean 0 and variance 1")
 _exponential01 = _standard("_exponential01", exponential, "exponential numbers with mean 1")
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..context import CPU, Context
 from ..dtypes import DType, convert_scalar
+from ..kernels.lowering import Constant
 from ..node import Node, Shape, statistics
 from ..operator import Array, Operator, nothing, operator, single
 
@@ -40,13 +41,17 @@ def _leaf(*, index: Any, shape: Any, dtype: Any, context: Any) -> Array:
     raise AssertionError("leaves are bound by a trace")
 
 
-@operator(infer=_no_rule, gradient=nothing)
+def _bytes(*, data: Any) -> bytes:
+    return bytes(data)
+
+
+@operator(infer=_no_rule, gradient=nothing, lowering=Constant(_bytes))
 def _constant(*, data: Any, dtype: Any) -> Array:
     """Return a number that is part of the expression."""
     return np.frombuffer(data, dtype).reshape(())
 
 
-@operator(infer=_no_rule, gradient=nothing)
+@operator(infer=_no_rule, gradient=nothing, lowering=Constant(_bytes))
 def _full(*, shape: Any, data: Any, dtype: Any, context: Any) -> Array:
     """Return an array filled with a number that is part of the expression."""
     return np.full(shape, np.frombuffer(data, dtype)[0], dtype)

@@ -247,6 +247,7 @@ class Forward(_Columns):
                     walk.product(
                         count,
                         *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, self._depth(walk)))}"),
+                        f"i64 {self.rows}",
                         *(f"ptr {e.at(matrix, column)}", f"i64 {line}"),
                         *(f"ptr {e.at(target, e.times(row, walk['windows']), column)}", f"i64 {walk['windows']}"),
                         *(f"i64 {e.minus(walk['filters'], row)}", f"i64 {adding}"),
@@ -317,6 +318,7 @@ class Backward(_Columns):
                     walk.product(
                         count,
                         *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, tile_size))}"),
+                        f"i64 {self.rows}",
                         *(f"ptr {e.at(gradients, column)}", f"i64 {walk['windows']}"),
                         *(f"ptr {e.at(columns, e.times(row, line), column)}", f"i64 {line}"),
                         *(f"i64 {e.minus(elements, row)}", f"i64 {adding}"),

@@ -37,13 +37,13 @@ def most_rows(machine: Machine) -> int:
 def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Routine:
     """Return the routine of a product.
 
-    Its arguments are the depth of the sum; the first operand, ``rows`` numbers for every step; the second operand and
-    the distance of its lines; the result and the distance of its lines; how many of its lines exist; and whether to add
-    to what is there. If ``masked``, the result is one vector wide, of which ``%columns`` lanes exist; the second
+    Its arguments are the depth of the sum; the two operands and the result, each with the distance of its lines (the
+    first operand has ``rows`` numbers in a line); how many lines of the result exist; and whether to add to what is
+    there. If ``masked``, the result is one vector wide, of which ``%columns`` lanes exist; the second
     operand is not read beyond them.
     """
     arguments = (
-        "i64 %depth, ptr noalias %first, ptr noalias %second, i64 %second_line, "
+        "i64 %depth, ptr noalias %first, i64 %first_line, ptr noalias %second, i64 %second_line, "
         "ptr noalias %result, i64 %result_line, i64 %rows, i64 %add"
     )
     e = Routine(name, lanes, dtype, arguments + (", i64 %columns" if masked else ""))
@@ -63,7 +63,7 @@ def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Rou
 
     def step(index: Index, sums: list[Value]) -> list[Value]:
         line = e.at("%second", e.times(index, "%second_line"))
-        numbers = e.at("%first", e.times(index, str(rows)))
+        numbers = e.at("%first", e.times(index, "%first_line"))
         vectors = [get(line, vector) for vector in range(width)]
         found = []
         for row in range(rows):

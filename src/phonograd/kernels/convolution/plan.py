@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from ...dtypes import DType
+from ...dtypes import FLOAT32, DType
 from ...node import Shape
 from ..launch import Launch, Plan, Reference
 from ..machine import Machine
+from . import winograd_plan
 from .adjoint import adjoint_values, line_buffer
 from .columns import BACKWARD, COMBINE, FORWARD, WEIGHTS, Backward, Combine, Forward, Weights
 from .frames import frame_values
@@ -15,6 +16,7 @@ from .geometry import Frame, Geometry, box_of, evenly, geometry, rounded, steps_
 from .microkernels import WIDTH, dot_tile, most_rows
 from .slots import Scratch
 from .weights import Pack
+from .winograd_transforms import Tiling
 
 __all__ = ["Convolution"]
 
@@ -26,6 +28,8 @@ _COLUMN_BYTES = 1 << 18
 _DOT_WIDTH = 1024
 #: lines of columns of which the dots are made before the next are gathered
 _DOT_LINES = 128
+#: channels and filters below which vectors of channels are too empty for Winograd's algorithm
+_LEAST_CHANNELS = 16
 #: items that a range should have at least, for any number of threads to share
 _ITEMS = 16
 #: bytes that the sums of all blocks of images may take
@@ -37,11 +41,15 @@ Values = dict[str, int | Reference]
 class Convolution:
     """Plans of convolutions and of their adjoints for a machine, run by at most ``slots`` threads at once.
 
+    ``winograd`` is the size of the tiles of Winograd's algorithm, which is used in single precision where it saves
+    enough multiplications: 6 (tiles of 4 by 4 outputs of a 3 by 3 kernel, and of 2 by 2 outputs of 5 by 5), 4 (tiles of
+    2 by 2 outputs of 3 by 3, with smaller rounding errors), or 0 for never.
+
     The operands of a plan are named as the arguments of the primitives in :mod:`phonograd.operators.convolution`, and
     ``out`` and ``scratch``.
     """
 
-    def __init__(self, machine: Machine, slots: int = 1, winograd: bool = True) -> None:
+    def __init__(self, machine: Machine, slots: int = 1, winograd: int = 6) -> None:
         self.machine = machine
         self.slots = slots
         self.winograd = winograd
@@ -53,7 +61,12 @@ class Convolution:
     ) -> Plan:
         """Return the plan of ``_convolution``."""
         shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
-        return self._forward(shape, dtype) if shape.batch else Plan(())
+        if not shape.batch:
+            return Plan(())
+        tiling = self._tiling(shape, dtype)
+        if tiling is not None and winograd_plan.saves(shape, shape.counts, tiling):
+            return winograd_plan.forward(self.machine, self.slots, shape, tiling)
+        return self._forward(shape, dtype)
 
     def data_grad(
         self,
@@ -70,7 +83,12 @@ class Convolution:
         """Return the plan of ``_convolution_data_grad``."""
         data = (out_grad[0], weight[1] * groups, *extent)
         shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
-        return self._backward(shape, dtype) if shape.batch else Plan(())
+        if not shape.batch:
+            return Plan(())
+        tiling = self._tiling(shape, dtype)
+        if tiling is not None and winograd_plan.saves(shape, shape.extent, tiling):
+            return winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+        return self._backward(shape, dtype)
 
     def weight_grad(
         self,
@@ -85,7 +103,20 @@ class Convolution:
         groups: int,
     ) -> Plan:
         """Return the plan of ``_convolution_weight_grad``."""
-        return self._weights(geometry(data, out_grad[1], kernel, stride, dilate, pad, groups), dtype)
+        shape = geometry(data, out_grad[1], kernel, stride, dilate, pad, groups)
+        tiling = self._tiling(shape, dtype)
+        if tiling is not None and shape.batch and winograd_plan.saves(shape, shape.counts, tiling):
+            return winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
+        return self._weights(shape, dtype)
+
+    def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:
+        """Return the tiles of Winograd's algorithm where it is wanted, possible and faster."""
+        if dtype != FLOAT32 or min(shape.channels, shape.filters) < _LEAST_CHANNELS:
+            return None
+        tiling = Tiling(self.winograd - shape.kernel[2] + 1, shape.kernel[2])
+        if tiling.outputs < 2 or tiling.kernel < 2 or not winograd_plan.suits(shape, tiling):
+            return None
+        return tiling
 
     # -- by products of matrices
 

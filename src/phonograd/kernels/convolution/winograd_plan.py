@@ -1,0 +1,168 @@
+"""Plans of convolutions by Winograd's algorithm."""
+
+from __future__ import annotations
+
+from ...dtypes import FLOAT32
+from ...node import Shape
+from ..launch import Launch, Plan, Reference
+from ..machine import Machine
+from .geometry import Geometry, evenly, rounded
+from .microkernels import WIDTH, most_rows
+from .slots import Scratch
+from .winograd import COMBINE, FORWARD, TRANSFORM, WEIGHTS, Combine, Forward, Transform, Weights
+from .winograd_transforms import Tiling
+
+__all__ = ["data_grad", "forward", "saves", "suits", "weight_grad"]
+
+#: how many times fewer multiplications make up for the transforms
+_LEAST_SAVING = 2.0
+_FLOAT = FLOAT32.itemsize
+#: bytes of transformed tiles of data that are made before they are used
+_TILE_BYTES = 1 << 20
+#: tiles that are transformed together, at least and at most
+_LEAST_TILES, _MOST_TILES = 24, 64
+#: parts of the images that have sums of their own: tiles of a part, for the sums to be worth their memory, and the
+#: number of parts and the bytes of sums at most
+_PART_TILES, _MOST_PARTS, _SUM_BYTES = 196, 16, 1 << 25
+
+Values = dict[str, int | Reference]
+
+
+def suits(shape: Geometry, tiling: Tiling) -> bool:
+    """Return whether a convolution can be computed in such tiles."""
+    return (
+        shape.kernel == (1, tiling.kernel, tiling.kernel)
+        and shape.extent[0] == 1
+        and shape.stride == (1, 1, 1)
+        and shape.dilate == (1, 1, 1)
+        and max(shape.pad) < tiling.kernel
+    )
+
+
+def saves(shape: Geometry, outputs: Shape, tiling: Tiling) -> bool:
+    """Return whether tiles of so many outputs save enough multiplications to pay for their transforms."""
+    tiles = -(-outputs[1] // tiling.outputs) * -(-outputs[2] // tiling.outputs)
+    return tiles * tiling.size**2 * _LEAST_SAVING <= shape.windows * shape.taps
+
+
+def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
+    """Return the plan of a convolution."""
+    taps = shape.taps
+    strides = (shape.filters * shape.channels * taps, taps, shape.channels * taps)
+    return _forward(machine, slots, shape, tiling, "data", strides, flipped=False)
+
+
+def data_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
+    """Return the plan of the adjoint in the data: a convolution of gradients with kernels read backwards."""
+    _, pad_y, pad_x = shape.pad
+    border = tiling.kernel - 1
+    other = Geometry(
+        *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
+        *(shape.stride, shape.dilate, (0, border - pad_y, border - pad_x), shape.extent),
+    )
+    taps = shape.taps
+    strides = (shape.filters * shape.channels * taps, shape.channels * taps, taps)
+    return _forward(machine, slots, other, tiling, "out_grad", strides, flipped=True)
+
+
+def _forward(
+    machine: Machine,
+    slots: int,
+    shape: Geometry,
+    tiling: Tiling,
+    operand: str,
+    strides: tuple[int, int, int],
+    flipped: bool,
+) -> Plan:
+    lanes = machine.lanes(FLOAT32)
+    walk = _Units(shape, tiling, lanes, most_rows(machine), _MOST_TILES)
+    tiles = walk.tiles
+    rows = evenly(tiles, most_rows(machine))
+    tiles = rounded(tiles, rows)
+    channels = rounded(shape.channels, lanes)
+    elements = tiling.size**2
+    scratch = Scratch(slots)
+    pairs = -(-shape.filters // (WIDTH * lanes))
+    packed = scratch.reserve(shape.groups * elements * pairs * shape.channels * WIDTH * lanes * _FLOAT)
+    # a distance of a multiple of 4096 bytes would send all elements of a tile to the same few places of the cache
+    data_step, sums_step = _apart(channels * tiles, lanes), _apart(WIDTH * lanes * tiles, lanes)
+    values = walk.values(data_step, elements * data_step, sums_step, elements * (data_step + sums_step))
+    values.update(scratch.slots((elements * (data_step + sums_step) + walk.picture) * _FLOAT))
+    values.update(tiles=tiles, data=Reference(operand), weight=packed)
+    group, depth, lane = strides
+    packing: Values = dict(depth=shape.channels, filters=shape.filters, packed=packed)
+    packing.update(depth_stride=depth, filter_stride=lane, group_stride=group)
+    launches = (
+        scratch.clear(),
+        Launch(Transform(lanes, tiling, flipped), TRANSFORM.fill(packing), shape.groups * shape.channels, 8),
+        Launch(Forward(lanes, tiling, rows), FORWARD.fill(values), walk.units * shape.groups),
+    )
+    return Plan(launches, scratch.size)
+
+
+def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
+    """Return the plan of the adjoint in the weights."""
+    lanes = machine.lanes(FLOAT32)
+    walk = _Units(shape, tiling, lanes, 1, _MOST_TILES)
+    rows = evenly(shape.channels, most_rows(machine))
+    channel_line, filter_line = rounded(shape.channels, lanes), rounded(shape.filters, lanes)
+    elements = tiling.size**2
+    sums = shape.groups * elements * shape.channels * filter_line * _FLOAT
+    all_tiles = walk.units * walk.tiles
+    most = max(1, min(-(-all_tiles // _PART_TILES), _MOST_PARTS, _SUM_BYTES // sums))
+    part_units = -(-walk.units // most)
+    parts = -(-walk.units // part_units)
+    scratch = Scratch(slots)
+    place = scratch.reserve(parts * sums)
+    # the last rows of a product may read a few numbers of the next tile
+    data_step = _apart(channel_line * walk.tiles + rows, lanes)
+    sums_step = _apart(filter_line * walk.tiles, lanes)
+    values = walk.values(data_step, elements * data_step, sums_step, elements * (data_step + sums_step))
+    values.update(scratch.slots((elements * (data_step + sums_step) + walk.picture) * _FLOAT), sums=place)
+    values.update(units=walk.units, part_units=part_units, channel_line=channel_line, filter_line=filter_line)
+    combining = {**values, "parts": parts}
+    launches = (
+        scratch.clear(),
+        Launch(Weights(lanes, tiling, rows), WEIGHTS.fill(values), parts * shape.groups),
+        Launch(Combine(lanes, tiling), COMBINE.fill(combining), shape.groups * shape.channels, 8),
+    )
+    return Plan(launches, scratch.size)
+
+
+def _apart(size: int, lanes: int) -> int:
+    """Return a distance of at least a size, in whole vectors, that is not near a multiple of 4096 bytes."""
+    step = rounded(size, lanes)
+    return step + lanes if step * _FLOAT % 4096 < 4 * lanes * _FLOAT else step
+
+
+class _Units:
+    """How tiles are divided into units that are transformed together: some images, or a band of one."""
+
+    def __init__(self, shape: Geometry, tiling: Tiling, lanes: int, rows: int, most: int) -> None:
+        self._shape = shape
+        m = tiling.outputs
+        self._tiles_y, self._tiles_x = -(-shape.counts[1] // m), -(-shape.counts[2] // m)
+        in_image = self._tiles_y * self._tiles_x
+        room = _TILE_BYTES // (tiling.size**2 * rounded(shape.channels, lanes) * _FLOAT)
+        target = min(max(room, _LEAST_TILES), most)
+        self._images, self._band = 1, self._tiles_y
+        if in_image > target:
+            self._band = evenly(self._tiles_y, max(1, target // self._tiles_x))
+        else:
+            self._images = evenly(shape.batch, max(1, target // in_image))
+        self._bands = -(-self._tiles_y // self._band)
+        self.units = -(-shape.batch // self._images) * self._bands
+        self.tiles = self._images * self._band * self._tiles_x
+        width, height = self._tiles_x * m + tiling.kernel - 1, self._band * m + tiling.kernel - 1
+        #: elements of a picture, and of a square of lanes that may be written beyond its end
+        self.picture = width * height * lanes + lanes * lanes
+
+    def values(self, data_step: int, sums_at: int, sums_step: int, picture_at: int) -> Values:
+        """Return the words that kernels have in common."""
+        shape = self._shape
+        found: Values = dict(groups=shape.groups, channels=shape.channels, filters=shape.filters, batch=shape.batch)
+        found.update(rows=shape.extent[1], columns=shape.extent[2], pad_y=shape.pad[1], pad_x=shape.pad[2])
+        found.update(out_rows=shape.counts[1], out_columns=shape.counts[2])
+        found.update(tiles_y=self._tiles_y, tiles_x=self._tiles_x, band=self._band, bands=self._bands)
+        found.update(images=self._images, data_step=data_step, sums_at=sums_at, sums_step=sums_step)
+        return {**found, "picture_at": picture_at}

@@ -1,0 +1,218 @@
+"""Winograd's transforms: a convolution of small tiles as products of elements, with far fewer multiplications.
+
+A tile of m by m outputs of an r by r kernel needs (m + r - 1)² products instead of m² r². The three matrices come from
+polynomials at the points 0, 1, -1, 2, -2 and infinity (Toom and Cook): with g the kernel and d the data of a tile, the
+outputs are ``A' [(G g G') * (B' d B)] A``. Adjoints are the same with transposed matrices.
+
+Here lanes are channels: a routine transforms the same tile of as many channels as a vector has lanes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from ...dtypes import FLOAT32
+from ..function import Index, Value
+from ..routine import Routine
+
+__all__ = ["Tiling", "matrices", "transform_gradient", "transform_in", "transform_out", "two_sided"]
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+
+_POINTS = (0, 1, -1, 2, -2)
+
+
+class Tiling(NamedTuple):
+    """Tiles of ``outputs`` by ``outputs`` outputs of a ``kernel`` by ``kernel`` convolution."""
+
+    outputs: int
+    kernel: int
+
+    @property
+    def size(self) -> int:
+        """How many elements of data a tile needs along each axis."""
+        return self.outputs + self.kernel - 1
+
+
+class Matrices(NamedTuple):
+    """The matrices of a tiling: kernel to products, data to products, products to outputs."""
+
+    kernel: Matrix
+    data: Matrix
+    outputs: Matrix
+
+
+@functools.cache
+def matrices(tiling: Tiling) -> Matrices:
+    """Return the matrices G, B' and A' of a tiling.
+
+    >>> [[int(entry) for entry in row] for row in matrices(Tiling(2, 3)).data]
+    [[-1, 0, 1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+    """
+    points = [Fraction(point) for point in _POINTS[: tiling.size - 1]]
+    if len(points) != tiling.size - 1:
+        raise ValueError(f"tiles of {tiling.size} elements need more points than {_POINTS}")
+    kernel, data = [], []
+    for number, point in enumerate(points):
+        others = points[:number] + points[number + 1 :]
+        scale = Fraction(1)
+        for other in others:
+            scale *= point - other
+        kernel.append(tuple([point**power / scale for power in range(tiling.kernel)]))
+        data.append((*_coefficients(others), Fraction(0)))
+    kernel.append((*[Fraction(0)] * (tiling.kernel - 1), Fraction(1)))
+    data.append(_coefficients(points))
+    outputs = [
+        (*[point**power for point in points], Fraction(int(power == tiling.outputs - 1)))
+        for power in range(tiling.outputs)
+    ]
+    return Matrices(tuple(kernel), tuple(data), tuple(outputs))
+
+
+def _coefficients(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
+    """Return the polynomial with some roots, the constant coefficient first."""
+    found = [Fraction(1)]
+    for root in roots:
+        shifted, scaled = [Fraction(0), *found], [*found, Fraction(0)]
+        found = [a - root * b for a, b in zip(shifted, scaled)]
+    return tuple(found)
+
+
+def transposed(matrix: Matrix) -> Matrix:
+    """Return a matrix with rows and columns exchanged."""
+    return tuple(zip(*matrix))
+
+
+# -- products with a constant matrix
+
+
+def _combination(e: Routine, row: Sequence[Fraction], values: Sequence[Value]) -> Value | None:
+    """Return the sum of values times constants; None if all are zero."""
+    total: Value | None = None
+    # the terms without a factor first: the others are one instruction each
+    for factor, value in sorted(zip(row, values), key=lambda term: abs(abs(term[0]) - 1)):
+        if not factor:
+            continue
+        if total is None:
+            total = value if factor == 1 else e.multiply(value, e.like(value, float(factor)))
+        elif abs(factor) == 1:
+            total = (e.add if factor == 1 else e.subtract)(total, value)
+        else:
+            total = e.fma(value, e.like(value, float(factor)), total)
+    return total
+
+
+def _apply(e: Routine, matrix: Matrix, values: Sequence[Value]) -> list[Value]:
+    """Return a constant matrix times a column of values.
+
+    Points come in pairs of opposite sign. Two rows that differ in the sign of odd powers are the sum and the difference
+    of their even and their odd part; two such columns need only the sum and the difference of their values.
+    """
+    matrix, values = _join_columns(e, matrix, list(values))
+    found: dict[int, Value] = {}
+    for number, row in enumerate(matrix):
+        if number in found:
+            continue
+        partner = next((other for other in range(number + 1, len(matrix)) if _opposite(row, matrix[other])), None)
+        if partner is None:
+            total = _combination(e, row, values)
+            found[number] = total if total is not None else e.zeros()
+            continue
+        same = [a if a == b else Fraction(0) for a, b in zip(row, matrix[partner])]
+        other = [a if a != b else Fraction(0) for a, b in zip(row, matrix[partner])]
+        even, odd = _combination(e, same, values), _combination(e, other, values)
+        assert even is not None
+        assert odd is not None
+        found[number], found[partner] = e.add(even, odd), e.subtract(even, odd)
+    return [found[number] for number in range(len(matrix))]
+
+
+def _opposite(first: Sequence[Fraction], second: Sequence[Fraction]) -> bool:
+    """Return whether two rows have the same entries up to signs, and some of either sign."""
+    pairs = [(a, b) for a, b in zip(first, second) if a or b]
+    return all([abs(a) == abs(b) for a, b in pairs]) and len({a == b for a, b in pairs}) == 2
+
+
+def _join_columns(e: Routine, matrix: Matrix, values: list[Value]) -> tuple[Matrix, list[Value]]:
+    if len(matrix) >= len(values):
+        return matrix, values
+    columns = list(transposed(matrix))
+    for first in range(len(columns)):
+        for second in range(first + 1, len(columns)):
+            if _opposite(columns[first], columns[second]) and not _is_sum(columns[first], columns[second]):
+                total, difference = e.add(values[first], values[second]), e.subtract(values[first], values[second])
+                even = tuple([a if a == b else Fraction(0) for a, b in zip(columns[first], columns[second])])
+                odd = tuple([a if a != b else Fraction(0) for a, b in zip(columns[first], columns[second])])
+                columns[first], columns[second] = even, odd
+                values[first], values[second] = total, difference
+    return transposed(tuple(columns)), values
+
+
+def _is_sum(first: Sequence[Fraction], second: Sequence[Fraction]) -> bool:
+    """Return whether two columns have been joined already: they share no row."""
+    return not any([a and b for a, b in zip(first, second)])
+
+
+def two_sided(
+    e: Routine, matrix: Matrix, load: Callable[[int, int], Value], store: Callable[[int, int, Value], None]
+) -> None:
+    """Write matrix · values · matrix', where ``load(row, column)`` gives a value and ``store`` takes one."""
+    size = len(matrix[0])
+    columns = [_apply(e, matrix, [load(row, column) for row in range(size)]) for column in range(size)]
+    for row in range(len(matrix)):
+        for column, value in enumerate(_apply(e, matrix, [columns[c][row] for c in range(size)])):
+            store(row, column, value)
+
+
+# -- transforms of a row of tiles
+
+_TRANSFORM = (
+    "ptr noalias %target, i64 %target_line, i64 %target_step, "
+    "ptr noalias %source, i64 %source_line, i64 %source_step, i64 %count"
+)
+
+
+def _transform(name: str, lanes: int, matrix: Matrix, into: bool) -> Routine:
+    """Return a routine that transforms a row of tiles.
+
+    Pictures have lines; products lie at equal distances, all of a row of the matrix of products after the other. With
+    ``into``, the source is a picture and the target are products; else the other way round.
+    """
+    e = Routine(name, lanes, FLOAT32, _TRANSFORM)
+    rows, size = len(matrix), len(matrix[0])
+
+    def place(row: int, column: int, line: Index, picture: bool, width: int) -> Index:
+        if picture:
+            return e.plus(e.times(str(row), line), str(column * lanes))
+        return e.times(str(row * width + column), line)
+
+    def tile(index: Index) -> None:
+        source = e.at("%source", e.times(index, "%source_step"))
+        target = e.at("%target", e.times(index, "%target_step"))
+        two_sided(
+            e,
+            matrix,
+            lambda row, column: e.get(source, place(row, column, "%source_line", into, size)),
+            lambda row, column, value: e.store(target, place(row, column, "%target_line", not into, rows), value),
+        )
+
+    e.each("0", "%count", tile)
+    return e
+
+
+def transform_in(name: str, lanes: int, tiling: Tiling) -> Routine:
+    """Return the routine that makes products of tiles of data: B' d B."""
+    return _transform(name, lanes, matrices(tiling).data, into=True)
+
+
+def transform_out(name: str, lanes: int, tiling: Tiling) -> Routine:
+    """Return the routine that makes tiles of outputs of products: A' p A."""
+    return _transform(name, lanes, matrices(tiling).outputs, into=False)
+
+
+def transform_gradient(name: str, lanes: int, tiling: Tiling) -> Routine:
+    """Return the routine that makes gradients of products of gradients of outputs: A g A'."""
+    return _transform(name, lanes, transposed(matrices(tiling).outputs), into=True)

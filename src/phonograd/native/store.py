@@ -1,0 +1,284 @@
+"""The store: machine code of kernels on disk, one file per kernel, shared by all processes of a user.
+
+A file is found by its *key*: a digest of everything that its contents depend on. That is the description of the kernel,
+the sources that write kernels, the versions of the compiler, and the processor. So a file is never out of date: what has
+changed is looked for under another name, and old files are dropped when the directory grows beyond its limit, least
+recently used ones first.
+
+A file begins with a digest of its key and contents: what was cut off, damaged, or put there under another name is not
+looked at again. Files appear whole or not at all, so any number of processes can use a directory at once. Machine code
+is executed, so the directory must belong to the user, and nobody else may write to it. Where it cannot be used (it is
+read-only, or the disk is full), kernels are compiled in every process anew, and a warning says so once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import os
+import stat
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..files import write_atomically
+from ..operator import REGISTRY
+
+__all__ = ["Store", "describe", "source_digest"]
+
+_MAGIC = b"phonograd kernel 1\n"
+_DIGEST_SIZE = hashlib.sha256().digest_size
+_OWN = __name__.partition(".")[0]
+_WRITERS = f"{_OWN}.kernels"
+#: when this process read the sources; what has been edited since is not what it runs
+_STARTED = time.time()
+#: a file that was used within this time is not marked as used again
+_RECENT_SECONDS = 24 * 3600.0
+#: what a crashed process may have left behind is removed after this time
+_ABANDONED_SECONDS = 3600.0
+#: files written between two looks at the size of the directory
+_WRITES_PER_LOOK = 256
+
+
+class Store:
+    """Files with machine code in one directory.
+
+    Parameters
+    ----------
+    directory
+        Where the files are; made when the first one is written.
+    limit_bytes
+        The size of all files above which some are dropped.
+    versions
+        Whatever else the contents depend on, as text: part of every key.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], limit_bytes: int, versions: str) -> None:
+        self.directory = Path(directory) / "kernels"
+        self.limit_bytes = limit_bytes
+        self._versions = hashlib.sha256(versions.encode()).hexdigest()
+        self._writes = 0
+        self._readable = self._writable = True
+        if not _is_private(self.directory):
+            self._readable = False
+            self._give_up("others can write to it")
+
+    def key(self, description: str) -> str:
+        """Return the name under which a kernel with a description is kept: letters and digits, a letter first."""
+        return "k" + hashlib.sha256(f"{self._versions}{description}".encode()).hexdigest()
+
+    def load(self, key: str) -> bytes | None:
+        """Return the code of a kernel, or None if it is not there as it was written."""
+        if not self._readable:
+            return None
+        path = self.directory / key
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+                used = os.fstat(file.fileno()).st_mtime
+        except OSError:
+            # usually it does not exist; whatever else is the matter, it will be compiled
+            return None
+        start = len(_MAGIC) + _DIGEST_SIZE
+        if content[:start] != _MAGIC + _digest(key, content[start:]):
+            return None
+        if time.time() - used > _RECENT_SECONDS:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return content[start:]
+
+    def save(self, key: str, code: bytes) -> None:
+        """Keep the code of a kernel."""
+        if not self._writable:
+            return
+        try:
+            if not self._writes:
+                self._prepare()
+            write_atomically(self.directory / key, [_MAGIC, _digest(key, code), code], durable=False)
+        except OSError as error:
+            self._give_up(str(error))
+            return
+        self._writes += 1
+        if self._writes % _WRITES_PER_LOOK == 1:
+            self.trim()
+
+    def remove(self, key: str) -> None:
+        """Forget a kernel."""
+        if self._writable:
+            with contextlib.suppress(OSError):
+                os.unlink(self.directory / key)
+
+    def trim(self) -> None:
+        """Drop the least recently used files if there is more than the limit, until an eighth of it is free."""
+        now, files, total = time.time(), [], 0
+        for entry, facts in self._entries():
+            if entry.name.endswith(".tmp") and now - facts.st_mtime > _ABANDONED_SECONDS:
+                self.remove(entry.name)
+            else:
+                files.append((facts.st_mtime, entry.name, facts.st_size))
+                total += facts.st_size
+        if total <= self.limit_bytes:
+            return
+        for _, name, size in sorted(files):
+            self.remove(name)
+            total -= size
+            if total <= self.limit_bytes - self.limit_bytes // 8:
+                return
+
+    def _entries(self) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+        try:
+            with os.scandir(self.directory) as entries:
+                for entry in entries:
+                    # another process may drop a file at any moment
+                    with contextlib.suppress(OSError):
+                        yield entry, entry.stat(follow_symlinks=False)
+        except OSError:
+            return
+
+    def _prepare(self) -> None:
+        os.makedirs(self.directory.parent, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.directory, 0o700)
+
+    def _give_up(self, reason: str) -> None:
+        self._writable = False
+        warnings.warn(
+            f"compiled kernels cannot be kept in {self.directory} ({reason}), so every run compiles them anew. Set "
+            f"PHONOGRAD_CACHE_DIRECTORY to another directory, or to '' to keep none.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _digest(key: str, code: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + code).digest()
+
+
+def _is_private(directory: Path) -> bool:
+    """Return whether only this user can put files into a directory; a missing one will be made that way."""
+    if not hasattr(os, "geteuid"):
+        return True
+    try:
+        facts = os.stat(directory)
+    except OSError:
+        return True
+    return facts.st_uid == os.geteuid() and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+# -- descriptions of kernels
+
+
+def describe(structure: Any) -> str | None:
+    """Return a text that says what a kernel is, equal in all processes; None where that cannot be said.
+
+    It can for descriptions made of plain values, whose writer is part of this package. What an operator contributes is
+    described by its name and, where it is not declared beside the writers, by a digest of the source that declares it.
+
+    >>> describe(("add", np.dtype("float32"), (1, 0.5)))
+    "('add',<f4 float32,(1,0.5))"
+    >>> describe([]) is None
+    True
+    """
+    parts: list[str] = []
+    operators: set[str] = set()
+    try:
+        _describe(structure, parts.append, operators)
+        parts += sorted({_lowering_source(name) for name in operators})
+    except (TypeError, OSError):
+        return None
+    return "".join(parts)
+
+
+_PLAIN = (int, str, float, bool, bytes, type(None))
+
+
+def _describe(value: Any, write: Callable[[str], None], operators: set[str]) -> None:
+    kind = type(value)
+    if kind in _PLAIN:
+        write(repr(value))
+    elif kind is tuple:
+        write("(")
+        for number, part in enumerate(value):
+            if number:
+                write(",")
+            _describe(part, write, operators)
+        write(")")
+    elif isinstance(value, np.dtype):
+        write(_dtype_name(value))
+    else:
+        names = _fields(kind)
+        write(f"{kind.__module__}.{kind.__qualname__}")
+        if "operator" in names:
+            operators.add(value.operator)
+        _describe(tuple([getattr(value, name) for name in names]), write, operators)
+
+
+@functools.cache
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    return f"{dtype.str} {dtype.name}"
+
+
+@functools.cache
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of a record's fields; raises TypeError where a class is none, or not one of the writers'."""
+    if kind.__module__.startswith(_WRITERS):
+        if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            return tuple(kind._fields)
+        if dataclasses.is_dataclass(kind):
+            return tuple([field.name for field in dataclasses.fields(kind)])
+    raise TypeError(f"{kind} does not describe a kernel")
+
+
+def _lowering_source(name: str) -> str:
+    """Return the digest of the source that an operator's lowering comes from, or '' if that is one of the writers."""
+    lowering = REGISTRY[name].lowering
+    functions = [getattr(lowering, field.name) for field in dataclasses.fields(lowering)]
+    modules = {function.__module__ for function in functions if callable(function)}
+    return "".join([_module_digest(module) for module in sorted(modules) if not module.startswith(_WRITERS)])
+
+
+@functools.cache
+def _module_digest(module: str) -> str:
+    if module.partition(".")[0] != _OWN:
+        raise TypeError(f"{module} may change at any time")
+    path = sys.modules[module].__file__
+    if path is None:
+        raise TypeError(f"{module} has no source")
+    return hashlib.sha256(_source(Path(path))).hexdigest()
+
+
+def _source(path: Path) -> bytes:
+    if path.stat().st_mtime > _STARTED:
+        raise OSError(f"{path} has been edited since it was imported")
+    return path.read_bytes()
+
+
+def source_digest() -> str | None:
+    """Return a digest of all sources that write kernels.
+
+    None is returned where that says nothing: only compiled ones are installed, or they are being edited.
+    """
+    found = importlib.util.find_spec(_WRITERS)
+    if found is None or not found.submodule_search_locations:
+        return None
+    root = Path(found.submodule_search_locations[0])
+    paths = sorted(root.rglob("*.py"))
+    if not paths:
+        return None
+    whole = hashlib.sha256()
+    try:
+        for path in paths:
+            content = _source(path)
+            whole.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode())
+            whole.update(content)
+    except OSError:
+        return None
+    return whole.hexdigest()

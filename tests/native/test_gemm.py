@@ -1,0 +1,150 @@
+"""Products of matrices: right for every size and layout, and the same bits however the work is divided."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phonograd.kernels.gemm import DEPTH, Gemm, Matrices, product
+from phonograd.kernels.launch import Plan
+from phonograd.kernels.machine import Machine
+from phonograd.kernels.pattern import Pattern
+from phonograd.native.machine import host
+from phonograd.native.products import plan_product
+
+from .plans import run
+
+MACHINES = [Machine(64, 32), Machine(32, 16), Machine(16, 32)]
+FLOAT32 = np.dtype("float32")
+
+sizes = st.one_of(st.integers(0, 20), st.sampled_from([31, 32, 47, 48, 49, 64, 97, 130]))
+depths = st.one_of(st.integers(0, 20), st.sampled_from([64, 383, 384, 385, 800]))
+
+
+def matrices(shape: tuple[int, int], transposed: bool, dtype: Any, seed: int = 0) -> tuple[np.ndarray, Matrices]:
+    """Return the memory of a matrix, in the given shape or transposed, and its strides in the given shape."""
+    data = np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    return (data.T.copy(), Matrices(1, shape[0])) if transposed else (data, Matrices(shape[1], 1))
+
+
+def multiply(
+    lhs: tuple[np.ndarray, Matrices],
+    rhs: tuple[np.ndarray, Matrices],
+    shape: tuple[int, int, int],
+    machine: Machine | None = None,
+    **options: int,
+) -> np.ndarray:
+    """Return the product of matrices, computed by the kernel."""
+    kernel = Gemm(lhs[0].dtype, machine or host())
+    launch = product(shape, (1, 1), lhs[1], rhs[1], Matrices(shape[2], 1), kernel)
+    return run(Plan((launch,)), (shape[0], shape[2]), lhs=lhs[0], rhs=rhs[0], **options)
+
+
+def same(first: np.ndarray, second: np.ndarray) -> bool:
+    return first.tobytes() == second.tobytes()
+
+
+@settings(deadline=None, max_examples=150)
+@given(sizes, depths, sizes, st.booleans(), st.booleans(), st.sampled_from(["float32", "float64"]))
+def test_products_are_right_and_do_not_depend_on_layout_or_division(
+    rows: int, terms: int, columns: int, turn_lhs: bool, turn_rhs: bool, dtype: str
+) -> None:
+    shape = rows, terms, columns
+    lhs, rhs = matrices((rows, terms), False, dtype), matrices((terms, columns), False, dtype, 1)
+    found = multiply(lhs, rhs, shape)
+    exact = lhs[0].astype(np.longdouble) @ rhs[0].astype(np.longdouble)
+    scale = np.abs(lhs[0]).astype(np.longdouble) @ np.abs(rhs[0]).astype(np.longdouble)
+    blocks = -(-terms // DEPTH)
+    steps = -(-terms // blocks) + blocks if blocks else 0
+    assert np.all(np.abs(found - exact) <= steps * np.finfo(dtype).eps / 2 * scale)
+    turned = multiply(
+        matrices((rows, terms), turn_lhs, dtype), matrices((terms, columns), turn_rhs, dtype, 1), shape, pieces=5
+    )
+    assert same(found, turned)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(13, 500, 70), (300, 20, 100), (8, 1, 48)])
+def test_every_machine_gives_the_same_bits(dtype: str, shape: tuple[int, int, int]) -> None:
+    rows, terms, columns = shape
+    lhs, rhs = matrices((rows, terms), False, dtype), matrices((terms, columns), True, dtype, 1)
+    first, *others = [multiply(lhs, rhs, shape, machine) for machine in MACHINES]
+    for other in others:
+        assert same(first, other)
+
+
+def test_threads_give_the_same_bits() -> None:
+    shape = 300, 400, 200
+    lhs, rhs = matrices((300, 400), False, "float32"), matrices((400, 200), False, "float32", 1)
+    assert same(multiply(lhs, rhs, shape), multiply(lhs, rhs, shape, pieces=100, threads=3))
+
+
+def rounded_once(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:
+    """Return first * second + third in float32, rounded once, by way of a sum in float64 that is rounded to odd."""
+    product, third = first.astype(np.float64) * second.astype(np.float64), third.astype(np.float64)
+    total = product + third
+    part = total - product
+    error = (product - (total - part)) + (third - part)
+    even = total.view(np.int64) % 2 == 0
+    return np.where((error != 0) & even, np.nextafter(total, np.copysign(np.inf, error)), total).astype(np.float32)
+
+
+@pytest.mark.parametrize("terms", [1, 5, DEPTH, DEPTH + 1, 1000])
+def test_sums_have_the_documented_order(terms: int) -> None:
+    lhs, rhs = matrices((3, terms), False, FLOAT32), matrices((terms, 5), False, FLOAT32, 1)
+    blocks = -(-terms // DEPTH)
+    block = -(-terms // blocks)
+    total = np.zeros((3, 5), np.float32)
+    for start in range(0, terms, block):
+        part = np.zeros((3, 5), np.float32)
+        for term in range(start, min(start + block, terms)):
+            column, row = np.broadcast_arrays(lhs[0][:, term : term + 1], rhs[0][term : term + 1])
+            part = rounded_once(column, row, part)
+        total = total + part
+    assert same(multiply(lhs, rhs, (3, terms, 5)), total)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_stays_in_its_row_and_column(number: float) -> None:
+    lhs, rhs = np.ones((9, 5), np.float32), np.ones((5, 50), np.float32)
+    lhs[4, 2] = number
+    found = multiply((lhs, Matrices(5, 1)), (rhs, Matrices(50, 1)), (9, 5, 50))
+    expected = np.full((9, 50), 5, np.float32)
+    expected[4] = number
+    np.testing.assert_array_equal(found, expected)
+
+
+BATCHES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((4, 3, 7, 5), (0, 1, 2, 3)),
+    ((4, 7, 3, 5), (0, 2, 1, 3)),
+    ((3, 2, 7, 4, 5), (1, 3, 0, 2, 4)),
+]
+
+
+@pytest.mark.parametrize(("stored", "axes"), BATCHES)
+def test_many_products_at_once(stored: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    memory = random.standard_normal(stored).astype(np.float32)
+    lhs = memory.transpose(axes)
+    rhs = np.swapaxes(random.standard_normal((*lhs.shape[:-2], 6, 5)).astype(np.float32), -1, -2)
+    pattern = Pattern.contiguous(stored).permute(axes)
+    turned = Pattern(rhs.shape, tuple([stride // 4 for stride in rhs.strides]))
+    plan = plan_product(pattern, turned, FLOAT32)
+    if len(axes) == 5:
+        assert plan is None
+        memory, pattern = lhs.copy(), Pattern.contiguous(lhs.shape)
+        plan = plan_product(pattern, turned, FLOAT32)
+    assert plan is not None
+    found = run(plan, (*lhs.shape[:-1], 6), pieces=4, lhs=memory, rhs=np.swapaxes(rhs, -1, -2))
+    np.testing.assert_allclose(found, lhs @ rhs, rtol=1e-5, atol=1e-5)
+    single = lhs[(1,) * (lhs.ndim - 2)].copy(), rhs[(1,) * (lhs.ndim - 2)].copy()
+    alone = multiply((single[0], Matrices(5, 1)), (single[1], Matrices(6, 1)), (7, 5, 6))
+    assert same(found[(1,) * (lhs.ndim - 2)], alone)
+
+
+def test_operands_may_be_repeated() -> None:
+    lhs, rhs = np.float32([2, 3, 4]), np.float32([5, 6])
+    found = multiply((lhs, Matrices(1, 0)), (rhs, Matrices(0, 1)), (3, 7, 2))
+    np.testing.assert_array_equal(found, 7 * np.outer(lhs, rhs))
