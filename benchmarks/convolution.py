@@ -192,7 +192,9 @@ def report(case: str, threads: int, best: dict[str, dict[str, float]]) -> dict[s
     mine = best["phonograd"]
     entry: dict[str, Any] = {"case": case, "threads": threads, "seconds": best}
     for library, times in best.items():
-        cells = [f"{which} {times[which] * 1e6:8.0f} us {flops(case) / times[which] / 1e9:6.1f} GF/s" for which in PASSES]
+        cells = [
+            f"{which} {times[which] * 1e6:8.0f} us {flops(case) / times[which] / 1e9:6.1f} GF/s" for which in PASSES
+        ]
         total = sum(times.values())
         line = f"  {library:10s} " + "   ".join(cells) + f"   all {total * 1e6:8.0f} us"
         if library != "phonograd":

@@ -89,6 +89,12 @@ def program(targets: list[Node], bindings: dict[Node, np.ndarray]) -> Case:
     """Return a case that computes nodes."""
     made = NativeProgram(targets, bindings.__contains__)
     inputs = [bindings[node] for node in made.inputs]
+    for _ in range(3):
+        made.run(inputs)
+    # kernels of plans that are used again are compiled once more, in full
+    deadline = time.monotonic() + 5
+    while any([kernel.improvable for kernel in made.kernels.values()]) and time.monotonic() < deadline:
+        time.sleep(0.01)
     return lambda: made.run(inputs)
 
 

@@ -48,9 +48,7 @@ def small50(jax, size=10):
 
 def regression(jax, rows=64, columns=32):
     x, y = jnp.ones((rows, columns)), jnp.ones((rows, 1))
-    return _stepper(
-        lambda p: ((x @ p[0] + p[1] - y) ** 2).mean(), [jnp.zeros((columns, 1)), jnp.zeros((1,))], 0.01
-    )
+    return _stepper(lambda p: ((x @ p[0] + p[1] - y) ** 2).mean(), [jnp.zeros((columns, 1)), jnp.zeros((1,))], 0.01)
 
 
 def mlp(jax, batch=64):

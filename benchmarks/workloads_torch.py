@@ -3,7 +3,7 @@
 import itertools
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the name everybody uses
+import torch.nn.functional as F
 
 
 def _parameters(shapes, scale=0.05):

@@ -17,7 +17,7 @@ LONGEST_FILE = 600
 LONGEST_FUNCTION = 80
 
 LAYERS: list[tuple[str, str]] = [
-    ("base", "errors settings dtypes context files util base libinfo runtime engine attribute name _version"),
+    ("base", "errors settings dtypes context files util base libinfo runtime engine attribute name observers futures _version"),
     (
         "1 expressions",
         "node parameters operator shapes philox variates operators gradient "
@@ -27,7 +27,7 @@ LAYERS: list[tuple[str, str]] = [
     ("2 execution", "state streams reference kernels native trace"),
     ("3 arrays", "ndarray"),
     ("4 differentiation", "variable sweep function custom symbol record_reader autograd executor"),
-    ("5 observation", "profiler debug visualization"),
+    ("5 observation", "profiler ops debug visualization"),
     ("6 learning", "gluon optimizer initializer lr_scheduler metric random testing"),
     ("7 persistence and scale", "io recordio kvstore contrib compat mxnet_path test_utils __main__ demo"),
 ]

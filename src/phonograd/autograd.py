@@ -137,7 +137,7 @@ class _RecordingStateScope:
 
     def __call__(self, function: Callee) -> Callee:
         """Return the function run inside this scope."""
-        scope: Any = functools.partial(type(self), self._enter_is_record, self._enter_train_mode)
+        scope: Any = functools.partial(_RecordingStateScope, self._enter_is_record, self._enter_train_mode)
         wrapped: Any
         if inspect.isasyncgenfunction(function):
             raise TypeError("a scope cannot decorate an asynchronous generator: use it with `with` inside")

@@ -7,7 +7,7 @@ from typing import Any
 
 from .errors import MXNetError, format_shape
 from .ndarray.array import NDArray
-from .ndarray.handle import enter, make
+from .ndarray.handle import SharedMemory, enter, make
 from .node import Node
 from .operators.broadcasting import broadcast, broadcast_shapes
 from .operators.primitives import cast
@@ -166,6 +166,9 @@ def _stand_for(result: NDArray, call: FunctionCall) -> Node:
     output = variable(detach(node), trace.slot(FunctionOutput(call, len(call.outputs))))
     call.outputs.append((node.shape, node.dtype, node.context))
     result._trace, result._node = trace, output
+    if type(result._buffer) is SharedMemory:
+        # memory that others may write to has no place in a record; the value is bound to the leaf
+        result._buffer = None
     return output
 
 

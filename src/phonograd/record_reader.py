@@ -15,13 +15,12 @@ from typing import Any
 
 from .errors import MXNetError
 from .ndarray.array import NDArray
-from .ndarray.handle import enter
 from .node import Node, Shape
 from .operator import Operator
 from .operators.structural import LEAF, VARIABLE, constant_value
-from .sweep import FunctionOutput
+from .sweep import FunctionOutput, place_in_record
 from .symbol import Entry, Symbol
-from .trace import LOCAL, Origin, Target, Trace
+from .trace import Origin, Target, Trace
 from .variable import Variable
 
 __all__ = ["get_symbol"]
@@ -75,11 +74,10 @@ def get_symbol(x: NDArray) -> Symbol:
     """
     if not isinstance(x, NDArray):
         raise AssertionError(f"get_symbol: Invalid argument type, expecting {NDArray}, got {type(x)}")
-    if x._node is None and (x._variable is not None or x._root is not None):
-        enter(x, LOCAL.trace)
-    if x._node is None or x._trace is None or not x._node.marked:
+    trace, node = place_in_record(x)
+    if not node.marked:
         raise MXNetError(_NOT_RECORDED)
-    return Symbol([_Reader().read(x._trace, x._node)])
+    return Symbol([_Reader().read(trace, node)])
 
 
 class _Reader:

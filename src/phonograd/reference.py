@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from .node import Node
 from .operator import ABSENT, Array
 from .operators.structural import LEAF
 
-__all__ = ["Program", "evaluate"]
+__all__ = ["Program", "evaluate", "located", "order", "resolve"]
 
 #: compiling takes about 15 us a step, so very long programs are interpreted
 _LONGEST_STRAIGHT_LINE = 5000
@@ -29,18 +30,14 @@ class Program:
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
         wanted = [resolve(node) for node in targets]
-        order = _order(wanted, available)
-        slots: dict[Node, int] = {}
         #: nodes whose values are passed in: leaves and what is available
-        self.inputs = tuple([node for node in order if node.operator is LEAF or available(node)])
-        for node in self.inputs:
-            slots[node] = len(slots)
-        computed = [node for node in order if node not in slots]
-        for node in computed:
-            slots[node] = len(slots)
+        self.inputs, computed = order(wanted, available)
+        slots = {node: slot for slot, node in enumerate([*self.inputs, *computed])}
         kept = computed if keep_all else [node for node in dict.fromkeys(wanted) if node not in self.inputs]
         #: (node, slot) of every value to hand back
-        self.kept = [(node, slots[node]) for node in kept if node.outputs is None and node.operator is not ABSENT.operator]
+        self.kept = [
+            (node, slots[node]) for node in kept if node.outputs is None and node.operator is not ABSENT.operator
+        ]
         self.width = len(slots)
         self.runs = 0
         self.compiled: Callable[..., Any] | None = None
@@ -113,7 +110,10 @@ def resolve(node: Node) -> Node:
     return node
 
 
-def _order(wanted: list[Node], available: Callable[[Node], bool]) -> list[Node]:
+def order(wanted: Iterable[Node], available: Callable[[Node], bool]) -> tuple[tuple[Node, ...], list[Node]]:
+    """Return what resolved nodes are computed from: leaves and available nodes, and what to compute, oldest first."""
+    given: list[Node] = []
+    computed: list[Node] = []
     found: set[Node] = set()
     stack = list(wanted)
     while stack:
@@ -121,12 +121,17 @@ def _order(wanted: list[Node], available: Callable[[Node], bool]) -> list[Node]:
         if node in found:
             continue
         found.add(node)
-        if node.operator is not LEAF and not available(node):
-            for source in node.inputs:
-                source = resolve(source)
-                if source not in found:
-                    stack.append(source)
-    return sorted(found, key=lambda node: node.serial)
+        if node.operator is LEAF or available(node):
+            given.append(node)
+            continue
+        computed.append(node)
+        for source in node.inputs:
+            while source.operator.is_view:
+                source = source.inputs[0]
+            if source not in found:
+                stack.append(source)
+    serial = attrgetter("serial")
+    return tuple(sorted(given, key=serial)), sorted(computed, key=serial)
 
 
 def _steps(computed: list[Node], slots: dict[Node, int], kept: set[Node]) -> list[Any]:

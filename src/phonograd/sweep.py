@@ -29,7 +29,7 @@ from .state import RECORDING, TRAINING, flags_set_to
 from .trace import LOCAL, Origin, Target, Trace
 from .variable import Variable
 
-__all__ = ["FunctionCall", "FunctionOutput", "backward_pass", "grad_pass", "grads_or_zeros"]
+__all__ = ["FunctionCall", "FunctionOutput", "backward_pass", "grad_pass", "grads_or_zeros", "place_in_record"]
 
 _NOT_RECORDED = (
     "Cannot differentiate node because it is not in a computational graph. You need to set is_recording to true or use "
@@ -224,6 +224,15 @@ def _linked(array: NDArray, node: Node, trace: Trace) -> Node:
     return node if array._variable is None else variable(node, trace.slot(array._variable))
 
 
+def place_in_record(array: NDArray) -> tuple[Trace, Node]:
+    """Return the trace in which an array was recorded and its node there; an unmarked one if it was not."""
+    trace, node = array._trace, array._node
+    if trace is None or node is None or not node.marked:
+        trace = LOCAL.trace
+        node = enter(array, trace)
+    return trace, node
+
+
 def _total(arrays: list[NDArray]) -> NDArray:
     total = arrays[0]
     for array in arrays[1:]:
@@ -238,10 +247,8 @@ def _flags(recording: bool, training: bool) -> flags_set_to:
 def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph: bool) -> _Sweep:
     sweep = _Sweep(create_graph)
     for position, (head, grad) in enumerate(zip(heads, head_grads, strict=True)):
-        if head._node is None and (head._variable is not None or head._root is not None):
-            enter(head, LOCAL.trace)
-        node, trace = head._node, head._trace
-        if node is None or trace is None or not node.marked:
+        trace, node = place_in_record(head)
+        if not node.marked:
             raise MXNetError(f"{_NOT_RECORDED} (head {position}, shape {format_shape(head.shape)})")
         if grad is not None and (grad.shape, grad._dtype) != (node.shape, node.dtype):
             raise MXNetError(

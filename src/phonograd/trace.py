@@ -21,7 +21,7 @@ import sys
 import threading
 import weakref
 from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from . import settings
@@ -66,41 +66,44 @@ class Origin(Target):
 class Stage:
     """What a trace has computed so far, as a position in the tree of all sequences of evaluations seen.
 
-    The same sequence leads to the same stage, so a plan is found by one look-up without comparing sets of values.
+    The same sequence leads to the same stage and leaves the same values, so a plan is found by one look-up without
+    comparing sets of values.
     """
 
-    __slots__ = ("available", "following")
+    __slots__ = ("following",)
 
-    def __init__(self, available: frozenset[Node]) -> None:
-        self.available = available
+    def __init__(self) -> None:
         self.following: dict[Any, Step] = {}
 
 
 class Step:
-    """One remembered evaluation: the program, where each target's value is found, and the stage it leads to."""
+    """One remembered evaluation: the program, where each target's value is found, and the stage it leads to.
+
+    ``known`` holds the nodes whose values are there at the stage where it is made.
+    """
 
     __slots__ = ("following", "inputs", "places", "program", "sources", "used")
 
-    def __init__(self, stage: Stage, nodes: Iterable[Node], keep_all: bool) -> None:
+    def __init__(self, stage: Stage, nodes: Iterable[Node], known: Container[Node], keep_all: bool) -> None:
         statistics.plans += 1
         self.sources = [resolve(node) for node in nodes]
         self.places = [(_leaf_index(node), node) for node in self.sources]
-        wanted = [node for node in self.sources if node.operator is not LEAF and node not in stage.available]
-        self.program = _build(wanted, stage, keep_all) if wanted else None
+        wanted = [node for node in self.sources if node.operator is not LEAF and node not in known]
+        self.program = _build(wanted, known, keep_all) if wanted else None
         self.following = stage
         self.inputs: list[tuple[int | None, Node]] = []
         if self.program is not None:
-            self.following = Stage(stage.available.union([node for node, _ in self.program.kept]))
+            self.following = Stage()
             self.inputs = [(_leaf_index(node), node) for node in self.program.inputs]
         self.used = 0
 
 
-def _build(wanted: list[Node], stage: Stage, keep_all: bool) -> Any:
+def _build(wanted: list[Node], known: Container[Node], keep_all: bool) -> Any:
     if settings.current().executor == "native":
         from .native.program import NativeProgram
 
-        return NativeProgram(wanted, stage.available.__contains__, keep_all)
-    return Program(wanted, stage.available.__contains__, keep_all)
+        return NativeProgram(wanted, known.__contains__, keep_all)
+    return Program(wanted, known.__contains__, keep_all)
 
 
 def _recorded_as(node: Node) -> Node:
@@ -242,7 +245,7 @@ class Trace:
             key = (nodes, keep_all, settings.current().executor)
             step = self.stage.following.get(key)
             if step is None:
-                step = self.stage.following.setdefault(key, Step(self.stage, nodes, keep_all))
+                step = self.stage.following.setdefault(key, Step(self.stage, nodes, self.values, keep_all))
                 _plans.made()
             step.used = _plans.tick
             values: Any = self.values if lent is None else ChainMap(dict(lent), self.values)
@@ -406,14 +409,13 @@ class Trace:
         key = ("cleared", sources)
         step = self.stage.following.get(key)
         if step is None:
-            needed = _needed(sources, self.stage.available)
-            step = self.stage.following.setdefault(key, Step(Stage(frozenset(needed)), needed, False))
+            needed = _needed(sources, self.values)
+            step = self.stage.following.setdefault(key, Step(Stage(), needed, self.values, False))
             _plans.made()
         step.used = _plans.tick
         self.stage = step.following
-        self.values = {
-            node: value for node, value in self.values.items() if node in self.stage.available or node.operator is LEAF
-        }
+        kept = set(step.sources)
+        self.values = {node: value for node, value in self.values.items() if node in kept or node.operator is LEAF}
 
     def _is_own(self, handle: Any) -> bool:
         """Return whether a handle is a variable that names its own value (and not just a result equal to it)."""
@@ -472,17 +474,17 @@ def _steps_below(stage: Stage) -> list[tuple[Stage, Any, Step]]:
     return found
 
 
-def _needed(sources: Iterable[Node], available: frozenset[Node]) -> list[Node]:
-    """Return the available nodes that computing some nodes starts from."""
+def _needed(sources: Iterable[Node], known: Container[Node]) -> list[Node]:
+    """Return the known nodes that computing some nodes starts from."""
     found: set[Node] = set()
     stack = list(sources)
     while stack:
         node = stack.pop()
         if node not in found:
             found.add(node)
-            if node not in available:
+            if node not in known:
                 stack.extend([resolve(source) for source in node.inputs])
-    return [node for node in found if node in available]
+    return [node for node in found if node in known]
 
 
 def _nodes_below(sources: list[Node]) -> set[Node]:
@@ -513,7 +515,7 @@ def _forget_except(keep: set[Node]) -> None:
             stage.following.pop(key, None)
 
 
-_root = Stage(frozenset())
+_root = Stage()
 _plans = _Plans()
 
 

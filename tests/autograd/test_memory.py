@@ -265,6 +265,28 @@ def test_many_iterations_leave_nothing_behind():
         assert made == {"nodes": 0, "gradient_rules": 0, "plans": 0}, kind
 
 
+def test_ten_thousand_iterations_make_nothing_new():
+    w, x = variable([0.5, -0.5]), nd.array([1.0, 2.0])
+
+    def step():
+        with autograd.record():
+            loss = ((w * x - 1) ** 2).sum()
+        loss.backward()
+        w[:] = w - 0.001 * w.grad
+
+    for _ in range(100):
+        step()
+    before, objects = statistics.snapshot(), len(gc.get_objects())
+    with without_collection():
+        for _ in range(10_000):
+            step()
+    after = statistics.snapshot()
+    made = {name: after[name] - before[name] for name in ("nodes", "gradient_rules", "gradients", "plans")}
+    assert made == {"nodes": 0, "gradient_rules": 0, "gradients": 0, "plans": 0}
+    assert abs(len(gc.get_objects()) - objects) < 100
+    close(w, [1.0, 0.5], rtol=1e-3)
+
+
 def test_graphs_that_never_repeat_stay_within_the_limits():
     from phonograd import settings
 
@@ -290,3 +312,20 @@ def test_many_unused_results_are_forgotten_while_recording():
         assert len(LOCAL.trace.handles) < 10_000
     y.backward()
     assert values(x.grad) == [3]
+
+
+def test_looking_at_every_step_of_a_long_record_takes_memory_in_proportion():
+    x = variable([1.0])
+
+    def look(steps):
+        with autograd.record():
+            y = x
+            for _ in range(steps):
+                y = y * 1.5
+                y.wait_to_read()
+        y.backward()
+        assert values(x.grad) is not None
+
+    look(100)
+    small = traced_bytes(lambda: look(500))
+    assert traced_bytes(lambda: look(2000)) < 8 * small

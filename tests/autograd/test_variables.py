@@ -538,3 +538,56 @@ def test_plain_arrays_are_not_recorded():
         with pytest.raises(MXNetError) as error:
             head.backward()
         assert str(error.value).startswith(NOT_RECORDED)
+
+
+# -- memory shared with NumPy
+
+
+def test_a_variable_on_memory_of_numpy():
+    memory = np.array([1.0, 2.0], dtype="float32")
+    x = nd.from_numpy(memory)
+    x.attach_grad()
+    with autograd.record():
+        y = x * x
+    y.backward()
+    assert values(x.grad) == [2, 4]
+    x.backward()
+    assert values(x.grad) == [1, 1]
+    assert autograd.get_symbol(x).list_arguments() == autograd.get_symbol(x).list_outputs()
+
+
+def test_a_variable_and_a_buffer_on_memory_that_numpy_writes_to():
+    x, buffer = nd.array([1.0, 2.0]), nd.zeros((2,))
+    seen, seen_buffer = np.from_dlpack(x), np.from_dlpack(buffer)
+    if not seen.flags.writeable:
+        pytest.skip("this NumPy imports memory read-only")
+    autograd.mark_variables(x, buffer)
+    with autograd.record():
+        y, z = x * x, nd.exp(x)
+    seen[:] = 100
+    y.backward()
+    assert seen_buffer.tolist() == [2, 4]
+    z.backward()
+    np.testing.assert_allclose(seen_buffer, np.exp([1.0, 2.0]), rtol=1e-6)
+    with autograd.record():
+        y = x * x
+    y.backward()
+    assert seen_buffer.tolist() == values(x.grad) == [200, 200]
+
+
+def test_a_function_that_returns_memory_of_numpy():
+    class Foreign(autograd.Function):
+        def forward(self, x):
+            return nd.from_numpy(np.square(x.asnumpy()))
+
+        def backward(self, dy):
+            return dy * 5
+
+    x = variable([3.0])
+    with autograd.record():
+        y = Foreign()(x)
+    (y * 1).wait_to_read()
+    with autograd.record():
+        z = y * y
+    z.backward()
+    assert values(x.grad) == [2 * 9 * 5]

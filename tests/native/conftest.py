@@ -1,14 +1,16 @@
 """Every kernel that these tests compile is checked by LLVM's verifier: a wrong module would end the process."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from phonograd import settings
 from phonograd.native import jit
 
 
 @pytest.fixture(autouse=True)
-def verified(monkeypatch: pytest.MonkeyPatch) -> None:
+def verified(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     binding = pytest.importorskip("llvmlite.binding")
     write = jit.write
 
@@ -19,3 +21,6 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> None:
         return text
 
     monkeypatch.setattr(jit, "write", checked)
+    # what comes from the disk is not written, and not checked
+    with settings.override(cache_directory=""):
+        yield

@@ -45,9 +45,16 @@ def guarded(shape: tuple[int, ...], dtype: Any, fill: int = 0x7F) -> tuple[np.nd
     return memory[GUARD : GUARD + size].view(dtype).reshape(shape), memory
 
 
-def run(plan: Plan, out: tuple[int, ...], pieces: int = 1, threads: int = 1, **operands: np.ndarray) -> np.ndarray:
+def run(
+    plan: Plan,
+    out: tuple[int, ...],
+    pieces: int = 1,
+    threads: int = 1,
+    out_dtype: Any = None,
+    **operands: np.ndarray,
+) -> np.ndarray:
     """Return what a plan computes, with every range divided into some pieces, of which threads take turns."""
-    dtype = next(iter(operands.values())).dtype
+    dtype = out_dtype or next(iter(operands.values())).dtype
     result, around = guarded(out, dtype, 0xFF)
     scratch, scratch_around = guarded((plan.scratch_bytes,), np.uint8, 0xFF)
     arrays = {"out": result, "scratch": scratch, **{name: np.ascontiguousarray(a) for name, a in operands.items()}}

@@ -1,9 +1,11 @@
 """The compiler: bounded caches, a late import, and what happens without llvmlite."""
 
 import gc
+import os
 import platform
 import subprocess
 import sys
+import time
 import warnings
 import weakref
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from phonograd.native import jit
 from phonograd.native.program import NativeProgram
 from phonograd.operator import REGISTRY
+from phonograd.operators.primitives import matmul, permute
 from phonograd.operators.structural import leaf
 
 FLOAT32 = np.dtype("float32")
@@ -44,7 +47,7 @@ def test_the_cache_is_bounded_and_forgotten_code_is_freed(monkeypatch: pytest.Mo
     compiler = jit._Compiler(binding)
     monkeypatch.setattr(jit, "_compiler", compiler)
     first = _chain(1)
-    library = weakref.ref(next(iter(compiler._kernels.values()))._library)
+    library = weakref.ref(next(iter(compiler._kernels.values()))._libraries[0])
     for length in range(2, 9):
         _chain(length)
     assert len(compiler._kernels) == 4
@@ -68,13 +71,120 @@ def test_the_processor_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     here = NativeProgram(targets, lambda node: False).run([data])
 
     # the first processor of the family: no wide vectors, no fused multiply-add
-    def oldest(llvm: Any) -> Any:
-        return llvm.Target.from_default_triple().create_target_machine(opt=2, cpu="x86-64", features="")
+    def oldest(llvm: Any, level: int = 2) -> Any:
+        return llvm.Target.from_default_triple().create_target_machine(opt=level, cpu="x86-64", features="")
 
     monkeypatch.setattr(jit, "_target_machine", oldest)
     monkeypatch.setattr(jit, "_compiler", jit._Compiler(binding))
     there = NativeProgram(targets, lambda node: False).run([data])
     assert [array.tobytes() for array in here] == [array.tobytes() for array in there]
+
+
+def test_improving_changes_no_bit() -> None:
+    x = leaf(0, (41, 37), FLOAT32)
+    value = REGISTRY["tanh"](x * x) * REGISTRY["exp"](x)
+    product = matmul(value, permute(x, (1, 0)))
+    targets = [value, product, *[REGISTRY["_sum_to"](value, shape=shape) for shape in ((37,), (41, 1), ())]]
+    program = NativeProgram(targets, lambda node: False)
+    data = np.random.default_rng(0).normal(size=(41, 37)).astype(np.float32)
+    quick = [array.tobytes() for array in program.run([data])]
+    before = [kernel.address for kernel in program.kernels.values()]
+    for kernel in program.kernels.values():
+        jit._started().improve(kernel)
+    after = [kernel.address for kernel in program.kernels.values()]
+    assert all(old != new for old, new in zip(before, after, strict=True))
+    assert [array.tobytes() for array in program.run([data])] == quick
+
+
+def test_what_is_run_again_is_improved(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llvmlite import binding
+
+    monkeypatch.setattr(jit, "_compiler", jit._Compiler(binding))
+    program = _chain(11)
+    (kernel,) = program.kernels.values()
+    data = np.ones(9, np.float32)
+    before = jit.statistics.kernels_improved
+    for _ in range(2):
+        assert kernel.improvable is not None
+        expected = program.run([data])[0].tobytes()
+    while kernel.improvable is not None:
+        time.sleep(0.001)
+        assert program.run([data])[0].tobytes() == expected
+    assert jit.statistics.kernels_improved == before + 1
+
+
+def test_much_work_is_compiled_in_full_at_once() -> None:
+    def kernels(rows: int) -> list[jit.Kernel]:
+        x = leaf(0, (rows, 1000), np.dtype("float64"))
+        value = REGISTRY["exp"](x * x * x + x + float(rows))
+        return list(NativeProgram([value], lambda node: False).kernels.values())
+
+    assert [kernel.improvable for kernel in kernels(1_000_000)] == [None]
+    # the same kernel serves other sizes, as good as it is
+    assert [kernel.improvable for kernel in kernels(2)] == [None]
+
+
+def test_a_program_may_end_while_kernels_are_improved() -> None:
+    code = (
+        "import numpy as np\n"
+        "from phonograd.native.program import NativeProgram\n"
+        "from phonograd.operators.structural import leaf\n"
+        "from phonograd.operator import REGISTRY\n"
+        "x = leaf(0, (9,), np.dtype('float32'))\n"
+        "for length in range(1, 12):\n"
+        "    value = x\n"
+        "    for _ in range(length):\n"
+        "        value = REGISTRY['tanh'](value) * x\n"
+        "    program = NativeProgram([value], lambda node: False)\n"
+        "    for _ in range(3):\n"
+        "        program.run([np.ones(9, np.float32)])\n"
+    )
+    environment = {**os.environ, "PHONOGRAD_CACHE_DIRECTORY": ""}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_can_compile_and_improve() -> None:
+    program = _chain(13)
+    data = np.ones(9, np.float32)
+    for _ in range(3):
+        expected = program.run([data])[0]
+    child = os.fork()
+    if child == 0:
+        try:
+            other = _chain(14)
+            for _ in range(3):
+                other.run([data])
+            (kernel,) = other.kernels.values()
+            end = time.monotonic() + 20
+            while kernel.improvable is not None and time.monotonic() < end:
+                time.sleep(0.01)
+            fine = kernel.improvable is None and np.array_equal(program.run([data])[0], expected)
+            os._exit(0 if fine else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_new_sizes_compile_nothing() -> None:
+    def step(batch: int, length: int, hidden: int) -> None:
+        leaves = [leaf(number, (batch, hidden), FLOAT32) for number in range(length)]
+        weight, bias = leaf(100, (hidden, hidden), FLOAT32), leaf(101, (hidden,), FLOAT32)
+        state = leaf(102, (batch, hidden), FLOAT32)
+        for x in leaves:
+            state = REGISTRY["tanh"](matmul(state, weight) + x + bias)
+        targets = [REGISTRY["_sum_to"](state * state, shape=shape) for shape in ((), (hidden,), (batch, 1))]
+        program = NativeProgram(targets, lambda node: False)
+        for value in program.run([np.ones(node.shape, np.float32) for node in program.inputs]):
+            assert np.all(np.isfinite(value))
+
+    step(4, 3, 5)
+    before = jit.statistics.kernels_compiled
+    for sizes in ((8, 3, 5), (4, 9, 5), (33, 2, 17), (3, 20, 64)):
+        step(*sizes)
+    assert jit.statistics.kernels_compiled == before
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from phonograd.errors import MXNetError
 from phonograd.kernels.lowering import Elementwise
-from phonograd.native import driver, jit, memory
+from phonograd.native import driver, jit
 from phonograd.native.grouping import Group, Grouping
 from phonograd.native.program import NativeProgram
 from phonograd.node import Node
@@ -266,22 +265,6 @@ def test_addresses_can_be_asked_for() -> None:
     finally:
         started.direct = True
     assert same_bits(indirect.run([bindings[x]])[0], expected)
-
-
-def test_places_are_used_again() -> None:
-    chain = [memory.Lifetime(1000, step, step + 1) for step in range(100)]
-    offsets, total = memory.arrange(chain)
-    assert total == 2 * 1024
-    assert all(first != second for first, second in itertools.pairwise(offsets))
-    assert all(offset % memory.ALIGNMENT == 0 for offset in offsets)
-
-
-def test_arenas_are_given_back() -> None:
-    arena = memory.borrow(1000)
-    assert arena.ctypes.data % memory.ALIGNMENT == 0
-    memory.give_back(arena)
-    assert memory.borrow(500) is arena
-    memory.give_back(arena)
 
 
 def test_references_still_raise_mxnet_errors() -> None:

@@ -76,16 +76,40 @@ def test_every_item_is_run_once(count: jit.Kernel, extent: int, chunk: int) -> N
     assert np.all(counts == 20)
 
 
+def asleep(found: team.Team) -> bool:
+    """Return whether all workers sleep."""
+    return all([found.memory[team.FIRST_WORKER + 16 * index + team.SLEEPS] for index in range(found.size - 1)])
+
+
+def wait_for_sleep(found: team.Team) -> None:
+    deadline = time.monotonic() + 30
+    while not asleep(found):
+        assert time.monotonic() < deadline, "workers do not fall asleep"
+        time.sleep(0.001)
+
+
 def test_workers_sleep_and_wake_up(count: jit.Kernel, four: team.Team) -> None:
-    places = [team.FIRST_WORKER + 16 * index + team.SLEEPS for index in range(3)]
     for _ in range(3):
         counts = np.zeros(100_000, np.int64)
         run(count, counts, 100, launches=10)
         assert np.all(counts == 10)
-        deadline = time.monotonic() + 30
-        while not all(four.memory[places]) and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert all(four.memory[places])
+        wait_for_sleep(four)
+
+
+def test_workers_sleep_through_a_little_work(count: jit.Kernel, four: team.Team) -> None:
+    wait_for_sleep(four)
+    counts = np.zeros(team.MUCH_WORK - 1, np.int64)
+    run(count, counts, 1)
+    assert np.all(counts == 1)
+    assert asleep(four)
+
+
+@pytest.mark.usefixtures("four")
+def test_the_launching_thread_sleeps_until_the_last_chunk_is_done(count: jit.Kernel) -> None:
+    # a chunk takes longer than a thread waits without sleeping
+    counts = np.zeros(10 * 400_000, np.int64)
+    run(count, counts, 400_000, launches=20)
+    assert np.all(counts == 20)
 
 
 @pytest.mark.usefixtures("four")

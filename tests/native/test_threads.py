@@ -33,9 +33,7 @@ def divided(threads: int, elements: int, enough_chunks: int = 8) -> Iterator[Non
         yield
 
 
-@hypothesis_settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60
-)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(programs())
 def test_programs_give_the_same_bits_on_any_number_of_threads(program: RandomProgram) -> None:
     with divided(threads=1, elements=1 << 15):
@@ -61,9 +59,7 @@ def test_sums_in_parts_have_the_documented_order(shape: tuple[int, ...], axes: t
     ("shape", "kept", "kernels"),
     [((1000,), (), 1), ((1_000_000,), (), 2), ((100_000, 8), (8,), 2), ((1000, 1000), (1000, 1), 1)],
 )
-def test_large_sums_are_parted_and_others_are_not(
-    shape: tuple[int, ...], kept: tuple[int, ...], kernels: int
-) -> None:
+def test_large_sums_are_parted_and_others_are_not(shape: tuple[int, ...], kept: tuple[int, ...], kernels: int) -> None:
     data = leaf(0, shape, np.dtype("float32"))
     (group,) = Grouping([target := REGISTRY["_sum_to"](data, shape=kept)], [data], [target]).groups
     assert len(assembly.assemble(group, {target}).plan.launches) == kernels

@@ -82,6 +82,7 @@ def sentence(error: Exception) -> str:
     text = re.sub(r"^Traceback.*?\n(  File .*?\n)*", "", text)
     text = re.sub(r"^MXNetError: ", "", text)
     text = re.sub(r"^Check failed: .*?: ", "", text)
+    text = re.sub(r", called at .*", "", text)
     return re.sub(r"\s+", " ", text).strip()[:240]
 
 

@@ -460,6 +460,20 @@ class Machine:
 
     def do_backward(self, step: Step) -> None:
         """Compare the gradients of a weighted sum over all arrays; the record stays."""
+        self.compare_gradients(retain_graph=True)
+
+    def do_finish(self, step: Step) -> None:
+        """Compare gradients and let the record go, and all views: what is left are plain arrays and variables."""
+        self.compare_gradients(retain_graph=False)
+        keep = [index for index, array in enumerate(self.real) if array._root is None]
+        self.real[:] = [self.real[index] for index in keep]
+        self.model[:] = [self.model[index] for index in keep]
+        for window in self.model:
+            memory = window.memory
+            memory.derivatives[:] = 0 if memory.seeds is None else memory.seeds
+            memory.marked = memory.seeds is not None
+
+    def compare_gradients(self, retain_graph: bool) -> None:
         weights = [self.weights.uniform(-1, 1, window.shape) for window in self.model]
         with autograd.record():
             parts = [(array * nd.array(w, dtype="float64")).sum() for array, w in zip(self.real, weights)]
@@ -469,7 +483,7 @@ class Machine:
         for array, _ in self.variables:
             # a variable whose value was replaced by another one's is not reached, and its buffer not written
             array.grad[:] = 0
-        total.backward(retain_graph=True)
+        total.backward(retain_graph=retain_graph)
         expected = np.zeros(self.width)
         for window, weight in zip(self.model, weights):
             expected += (window.read(True).derivatives * weight[..., None]).reshape(-1, self.width).sum(0)

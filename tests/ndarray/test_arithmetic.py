@@ -115,7 +115,7 @@ class TestFunctions:
         two = nd.full((2, 3), 2.0)
         np.testing.assert_array_equal(function(x, 2).asnumpy(), function(x, two).asnumpy())
         np.testing.assert_array_equal(function(2, x).asnumpy(), function(two, x).asnumpy())
-        assert function(2, 3) == function(nd.array([2.0]), nd.array([3.0])).asscalar()
+        assert function(2, 3) == pytest.approx(function(nd.array([2.0]), nd.array([3.0])).asscalar())
 
     def test_numbers_stay_numbers(self):
         assert (nd.add(1, 2), nd.maximum(1, 2), nd.equal(1, 1)) == (3, 2, 1)
@@ -135,12 +135,11 @@ class TestFunctions:
 
 
 def test_remembered_calls_tell_arguments_apart():
-    x = nd.array([-0.0, 0.0, -1.0, 2.0])
+    x = nd.array([-3.0, -2.0, -1.0, 2.0])
     for _ in range(2):
-        negative = nd.clip(x, a_min=-0.0, a_max=1).asnumpy()
-        positive = nd.clip(x, a_min=0.0, a_max=1).asnumpy()
-        assert np.signbit(negative).tolist() == np.signbit(np.clip(x.asnumpy(), np.float32(-0.0), 1)).tolist()
-        assert np.signbit(positive).tolist() == np.signbit(np.clip(x.asnumpy(), np.float32(0.0), 1)).tolist()
+        assert np.signbit(nd.clip(x, a_min=-0.0, a_max=1).asnumpy()).tolist() == [True, True, True, False]
+        assert not np.signbit(nd.clip(x, a_min=0.0, a_max=1).asnumpy()).any()
+        assert not np.signbit(nd.clip(x, a_min=0, a_max=1).asnumpy()).any()
         assert nd.sum(x, axis=0).shape == nd.sum(x, axis=False).shape == (1,)
         assert nd.sum(x.reshape((2, 2)), axis=1).shape == nd.sum(x.reshape((2, 2)), axis=True).shape == (2,)
         assert nd.cast(x, dtype="int32").dtype == np.int32

@@ -115,7 +115,7 @@ class TestIndexArrays:
 
     def test_bad_index_is_reported_with_its_line(self):
         x = nd.arange(3)
-        picked = x[nd.array([5])]
+        picked = x[nd.array([[[[5]]]])]
         healthy = x * 2
         with pytest.raises(
             IndexError, match=r"index 5 is out of bounds for axis 0 with size 3(.|\n)*test_indexing\.py:\d+"

@@ -30,7 +30,8 @@ BINARY = sorted(
         for v in vars(m).values()
         if getattr(v, "input_names", ()) in (("lhs", "rhs"), ("base", "exp"))
     }
-) + ["_maximum", "_minimum", "_power", "_mod", "_hypot"]
+)
+BINARY += ["_maximum", "_minimum", "_power", "_mod", "_hypot"]
 COMPARISONS = {v.name for v in vars(comparison).values() if hasattr(v, "input_names")}
 
 SAMPLES: list[Sample] = [

@@ -37,21 +37,11 @@ def set_is_training(is_train: bool) -> bool:
     return autograd.set_recording(is_train)
 
 
-class TrainingStateScope:
+class TrainingStateScope(autograd._RecordingStateScope):
     """A ``with`` block in which both recording and training are on, or both off."""
 
     def __init__(self, enter_state: bool) -> None:
-        self._enter_state = enter_state
-        self._previous: list[tuple[bool, bool]] = []
-
-    def __enter__(self) -> None:
-        self._previous.append((autograd.is_recording(), autograd.is_training()))
-        set_is_training(self._enter_state)
-
-    def __exit__(self, *exception: object) -> None:
-        recording, training = self._previous.pop()
-        autograd.set_recording(recording)
-        autograd.set_training(training)
+        super().__init__(enter_state, enter_state)
 
 
 def train_section() -> TrainingStateScope:

@@ -14,6 +14,8 @@ which is why fusing never changes a bit.
 ``lowering``       the kinds of lowering an operator can declare
 ``structure``      the description of a kernel: the key under which compiled code is found again
 ``writer``         from structure to text
+``join``           combines what a kernel computes in parts
+``gemm``           products of matrices
 =================  ===============================================================================================
 
 Nothing here imports a compiler: that is left to :mod:`phonograd.native`.

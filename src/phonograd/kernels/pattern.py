@@ -6,6 +6,7 @@ nothing: each gives another pattern over the same memory.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from ..node import Shape
 __all__ = ["Pattern", "contiguous_strides"]
 
 
+@functools.lru_cache(maxsize=4096)
 def contiguous_strides(shape: Shape) -> Shape:
     """Return the strides of an array whose elements follow each other.
 

@@ -193,9 +193,7 @@ class Routine(Emitter):
         while distance:
             near = [lane if not lane & distance else lanes + lane for lane in range(lanes)]
             far = [lane + distance if not lane & distance else lanes + lane - distance for lane in range(lanes)]
-            level = [
-                self._fold(level[place], level[place + 1], near, far) for place in range(0, len(level), 2)
-            ]
+            level = [self._fold(level[place], level[place + 1], near, far) for place in range(0, len(level), 2)]
             distance //= 2
         total = level[0]
         assert total is not None

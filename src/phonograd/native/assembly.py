@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -10,15 +11,15 @@ from ..dtypes import DType, convert_scalar
 from ..kernels.emitter import ROW
 from ..kernels.join import JOIN, Join
 from ..kernels.launch import Launch, Plan, Reference, aligned
-from ..kernels.lowering import Constant, Elementwise, Random
+from ..kernels.lowering import Constant, Elementwise, Random, declared
 from ..kernels.pattern import contiguous_strides
-from ..kernels.structure import KEPT, REDUCED, SPLAT, STRIDE, UNIT, Draw, Fold, Load, Step, Structure
+from ..kernels.structure import KEPT, REDUCED, SPLAT, STRIDE, UNIT, Draw, Fold, Load, Parameters, Step, Structure
 from ..kernels.writer import BLOCKS
 from ..node import Node, Shape
 from ..operator import Operator
 from .grouping import Group, Member, View, lowering_of
 
-__all__ = ["Assembly", "Operand", "assemble", "collapse"]
+__all__ = ["Assembler", "Assembly", "Operand", "assemble", "collapse"]
 
 #: elements that one thread computes at a time: 5 to 40 microseconds of work
 CHUNK_ELEMENTS = 1 << 15
@@ -44,131 +45,187 @@ class Assembly(NamedTuple):
 
 
 def assemble(group: Group, written: set[Node]) -> Assembly:
-    """Return the kernel of a group, which writes those of its nodes that are in ``written``."""
-    builder = _Builder(group)
-    for member in group.members:
-        builder.member(member)
-    stores = [member.node for member in group.members if member.node in written]
-    for fold in group.folds:
-        builder.fold(fold, stores)
-    return builder.finish(stores)
+    """Return the kernels of a group, which write those of its nodes that are in ``written``."""
+    return Assembler(written).assemble(group)
 
 
 class _Read(NamedTuple):
     source: Node | bytes
-    dtype: DType
     start: int
     strides: Shape
+    dtype: DType
 
 
-class _Builder:
-    """The values of a kernel while they are numbered: loads, then draws, then steps."""
+#: a value of a kernel: its number among those of its kind, and the kind
+Code = tuple[int, int]
+_LOAD, _DRAW, _STEP = range(3)
 
-    def __init__(self, group: Group) -> None:
-        self.group = group
-        self.reads: dict[_Read, None] = {}
-        self.draws: list[tuple[Node, Draw, View]] = []
-        self.steps: list[tuple[Node, Operator, dict[str, Any], list[Node | _Read]]] = []
-        #: what stands for a node: itself where it is computed, or what is read
-        self.values: dict[Node, Node | _Read] = {}
-        self.folds: list[tuple[Node, Node | _Read]] = []
 
-    def member(self, member: Member) -> None:
-        node, operator = member.node, member.node.operator
+class _Values:
+    """The values of one group, numbered by kind, while it is read."""
+
+    def __init__(self, space: Shape) -> None:
+        self._no_strides = (0,) * len(space)
+        self.reads: dict[_Read, Code] = {}
+        #: (operator, attributes, dtype) of what is drawn, and the counters
+        self.draws: list[tuple[Operator, tuple[Any, ...], DType]] = []
+        self.counters: list[Operand] = []
+        #: (operator, attributes, sources, dtype) of what is computed
+        self.steps: list[tuple[Operator, tuple[Any, ...], tuple[Code, ...], DType]] = []
+        #: what stands for a node
+        self.codes: dict[Node, Code] = {}
+
+    def add(self, member: Member) -> None:
+        node, operands = member
         lowering = lowering_of(node)
-        if isinstance(lowering, Random):
-            (counter,) = member.operands
-            assert isinstance(counter, View)
-            parameters = _accepted(operator, lowering.convert, node)
-            self.draws.append((node, Draw(operator.name, tuple(parameters.items()), node.dtype), counter))
-            self.values[node] = node
-        elif isinstance(lowering, Elementwise):
-            sources = [self._operand(operand) for operand in member.operands]
+        operator = node.operator
+        if isinstance(lowering, Elementwise):
+            sources = [self.code(operand) for operand in operands]
             if lowering.numbers is not None:
-                for number in lowering.numbers(node.dtype, **_accepted(operator, lowering.numbers, node)):
+                for number in lowering.numbers(node.dtype, **operator.accepted(lowering.numbers, node.attributes)):
                     sources.append(self._number(convert_scalar(number, node.dtype).tobytes(), node.dtype))
-            self.steps.append((node, operator, _accepted(operator, lowering.emit, node), sources))
-            self.values[node] = node
+            self.codes[node] = len(self.steps), _STEP
+            self.steps.append((operator, node.attributes, tuple(sources), node.dtype))
+        elif isinstance(lowering, Random):
+            (counter,) = operands
+            assert isinstance(counter, View)
+            self.codes[node] = len(self.draws), _DRAW
+            self.draws.append((operator, node.attributes, node.dtype))
+            self.counters.append(Operand(counter.source, counter.pattern.offset))
         else:
-            self.values[node] = self._operand(member.operands[0])
+            self.codes[node] = self.code(operands[0])
 
-    def fold(self, member: Member, stores: list[Node]) -> None:
-        value = self._operand(member.operands[0])
-        if self.group.reduced:
-            self.folds.append((member.node, value))
-        else:
-            # along axes of size one there is nothing to combine
-            self.values[member.node] = value
-            stores.append(member.node)
-
-    def _operand(self, operand: Node | View) -> Node | _Read:
+    def code(self, operand: Node | View) -> Code:
         if isinstance(operand, Node):
-            return self.values[operand]
-        source, pattern = operand
-        lowering = lowering_of(source)
+            return self.codes[operand]
+        source, (_, strides, offset) = operand
+        lowering = source.operator.lowering
         if isinstance(lowering, Constant):
-            data = lowering.read(**_accepted(source.operator, lowering.read, source))
+            data = lowering.read(**source.operator.accepted(lowering.read, source.attributes))
             return self._number(data, source.dtype)
-        return self._read(_Read(source, source.dtype, pattern.offset, pattern.strides))
+        return self._load(_Read(source, offset, strides, source.dtype))
 
-    def _number(self, data: bytes, dtype: DType) -> _Read:
-        return self._read(_Read(data, dtype, 0, (0,) * len(self.group.space)))
+    def _number(self, data: bytes, dtype: DType) -> Code:
+        return self._load(_Read(data, 0, self._no_strides, dtype))
 
-    def _read(self, read: _Read) -> _Read:
-        self.reads[read] = None
-        return read
+    def _load(self, read: _Read) -> Code:
+        code = self.reads.get(read)
+        if code is None:
+            code = self.reads[read] = len(self.reads), _LOAD
+        return code
 
-    def finish(self, stores: list[Node]) -> Assembly:
-        """Return the kernel, and others that join its results if it is parted."""
-        space, reduced = self.group.space, self.group.reduced or ()
-        whole, kept = contiguous_strides(space), _strides_without(space, reduced)
-        operands = [(Operand(r.source, r.start), r.strides) for r in self.reads]
-        operands += [(Operand(c.source, c.pattern.offset), whole) for _, _, c in self.draws]
-        operands += [(Operand(node, 0), whole) for node in stores]
-        operands += [(Operand(node, 0), kept) for node, _ in self.folds]
-        kinds = "".join([REDUCED if axis in reduced else KEPT for axis in range(len(space))])
-        axes, extents, strides = collapse(space, kinds, [found for _, found in operands])
-        assert not self.draws or len(axes) == 1, "random numbers are drawn along one line"
-        structure = self._structure(axes, [found[-1] for found in strides], stores)
-        named = {str(number): operand for number, (operand, _) in enumerate(operands)}
-        words: list[int | Reference] = list(extents)
-        parts = _parts(structure, extents)
-        folds = len(operands) - len(self.folds)
-        for number, found in enumerate(strides[:folds] if parts else strides):
-            words += [Reference(str(number)), *found]
-        if not parts:
-            axis = structure.range_axis
-            extent = 1 if axis is None else extents[axis]
-            launch = Launch(structure, tuple(words), extent, _chunk(structure, extents))
-            return Assembly(Plan((launch,)), named)
-        joins, scratch_bytes = [], 0
-        for number, (node, _) in enumerate(self.folds, folds):
-            partial = Reference("scratch", scratch_bytes)
-            join, part_strides = _join(structure, node, strides[number], extents, parts, partial, str(number))
-            words += [partial, *part_strides]
-            joins.append(join)
-            scratch_bytes += aligned(parts * part_strides[axes.index(REDUCED)] * node.dtype.itemsize)
-        chunk = max(1, CHUNK_ELEMENTS * parts // math.prod(extents))
-        launch = Launch(structure._replace(parted=True), tuple(words), parts, chunk)
-        return Assembly(Plan((launch, *joins), scratch_bytes), named)
 
-    def _structure(self, axes: str, last_strides: list[int], stores: list[Node]) -> Structure:
-        made = [node for node, _, _ in self.draws] + [node for node, _, _, _ in self.steps]
-        order: list[Node | _Read] = [*self.reads, *made]
-        numbers = {value: number for number, value in enumerate(order)}
-        steps = []
-        for node, operator, parameters, sources in self.steps:
-            values = tuple([numbers[source] for source in sources])
-            steps.append(Step(operator.name, tuple(parameters.items()), values, node.dtype))
-        return Structure(
-            axes,
-            lanes_for([value.dtype for value in order]),
-            tuple([Load(read.dtype, _access(stride)) for read, stride in zip(self.reads, last_strides)]),
-            tuple([draw for _, draw, _ in self.draws]),
-            tuple(steps),
-            tuple([numbers[self.values[node]] for node in stores]),
-            tuple([Fold(node.operator.name, numbers[value]) for node, value in self.folds]),
+class Assembler:
+    """Makes the kernels of groups. Groups that differ only in whose memory they use share launches.
+
+    Parameters
+    ----------
+    written
+        The nodes that must be written to memory.
+    """
+
+    def __init__(self, written: set[Node]) -> None:
+        self._written = written
+        self._plans: dict[Any, Plan] = {}
+
+    def assemble(self, group: Group) -> Assembly:
+        """Return the kernels of a group."""
+        values = _Values(group.space)
+        stores: list[Node] = []
+        for member in group.members:
+            values.add(member)
+            if member.node in self._written:
+                stores.append(member.node)
+        folds: list[Node] = []
+        for fold in group.folds:
+            values.codes[fold.node] = values.code(fold.operands[0])
+            # along axes of size one there is nothing to combine
+            (folds if group.reduced else stores).append(fold.node)
+        key = (
+            group.space,
+            group.reduced,
+            tuple([(strides, dtype) for _, _, strides, dtype in values.reads]),
+            tuple(values.draws),
+            tuple(values.steps),
+            tuple([values.codes[node] for node in stores]),
+            tuple([(node.operator, node.dtype, values.codes[node]) for node in folds]),
         )
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = _plan(group.space, group.reduced or (), values, stores, folds)
+        operands = [Operand(source, start) for source, start, _, _ in values.reads]
+        operands += values.counters
+        operands += [Operand(node, 0) for node in (*stores, *folds)]
+        return Assembly(plan, dict(zip(_names(len(operands)), operands)))
+
+
+def _plan(space: Shape, reduced: Shape, values: _Values, stores: list[Node], folds: list[Node]) -> Plan:
+    """Return the launch of a kernel, and others that join its results if it is parted."""
+    whole, kept = contiguous_strides(space), _strides_without(space, reduced)
+    strides_of = [strides for _, _, strides, _ in values.reads]
+    strides_of += [whole] * (len(values.draws) + len(stores)) + [kept] * len(folds)
+    kinds = "".join([REDUCED if axis in reduced else KEPT for axis in range(len(space))])
+    axes, extents, strides = collapse(space, kinds, strides_of)
+    assert not values.draws or len(axes) == 1, "random numbers are drawn along one line"
+    structure = _structure(axes, [found[-1] for found in strides], values, stores, folds)
+    words: list[int | Reference] = list(extents)
+    parts = _parts(structure, extents)
+    first_fold = len(strides) - len(folds)
+    for number, found in enumerate(strides[:first_fold] if parts else strides):
+        words += [Reference(str(number)), *found]
+    if not parts:
+        axis = structure.range_axis
+        extent = 1 if axis is None else extents[axis]
+        return Plan((Launch(structure, tuple(words), extent, _chunk(structure, extents)),))
+    joins, scratch_bytes = [], 0
+    for number, node in enumerate(folds, first_fold):
+        partial = Reference("scratch", scratch_bytes)
+        join, part_strides = _join(structure, node, strides[number], extents, parts, partial, str(number))
+        words += [partial, *part_strides]
+        joins.append(join)
+        scratch_bytes += aligned(parts * part_strides[axes.index(REDUCED)] * node.dtype.itemsize)
+    chunk = max(1, CHUNK_ELEMENTS * parts // math.prod(extents))
+    launch = Launch(structure._replace(parted=True), tuple(words), parts, chunk)
+    return Plan((launch, *joins), scratch_bytes)
+
+
+def _structure(axes: str, last_strides: list[int], values: _Values, stores: list[Node], folds: list[Node]) -> Structure:
+    # values are numbered by kind: loads, then draws, then steps
+    first = {_LOAD: 0, _DRAW: len(values.reads), _STEP: len(values.reads) + len(values.draws)}
+
+    def number(code: Code) -> int:
+        return first[code[1]] + code[0]
+
+    draws = []
+    for operator, attributes, dtype in values.draws:
+        draws.append(
+            Draw(operator.name, _parameters(operator, declared(operator.name, Random).convert, attributes), dtype)
+        )
+    steps = []
+    for operator, attributes, sources, dtype in values.steps:
+        parameters = _parameters(operator, declared(operator.name, Elementwise).emit, attributes)
+        steps.append(Step(operator.name, parameters, tuple([number(code) for code in sources]), dtype))
+    dtypes = [read.dtype for read in values.reads]
+    dtypes += [draw.dtype for draw in draws] + [step.dtype for step in steps]
+    return Structure(
+        axes,
+        lanes_for(dtypes),
+        tuple([Load(read.dtype, _access(stride)) for read, stride in zip(values.reads, last_strides)]),
+        tuple(draws),
+        tuple(steps),
+        tuple([number(values.codes[node]) for node in stores]),
+        tuple([Fold(node.operator.name, number(values.codes[node])) for node in folds]),
+    )
+
+
+def _parameters(operator: Operator, rule: Callable[..., Any], attributes: tuple[Any, ...]) -> Parameters:
+    return tuple(operator.accepted(rule, attributes).items())
+
+
+@functools.cache
+def _names(count: int) -> tuple[str, ...]:
+    """Return the names of a kernel's operands."""
+    return tuple([str(number) for number in range(count)])
 
 
 def _chunk(structure: Structure, extents: Shape) -> int:
@@ -217,10 +274,6 @@ def _join(
 def lanes_for(dtypes: Iterable[DType]) -> int:
     """Return how many lanes the vectors of a kernel have; no result depends on it."""
     return ROW // 2 if any([dtype.itemsize == 8 for dtype in dtypes]) else ROW
-
-
-def _accepted(operator: Operator, rule: Callable[..., Any], node: Node) -> dict[str, Any]:
-    return operator.accepted(rule, node.attributes)
 
 
 def _access(stride: int) -> str:

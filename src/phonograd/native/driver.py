@@ -1,10 +1,13 @@
 """The driver: one native call that runs a row of kernels.
 
-A row is a *record* ``{address of the launches, number of launches, number of arrays}``, and each launch is ``{address
-of the kernel, address of its table, extent of its range}``. Records and tables never change; what changes from run to
-run are the arrays, which are passed as one Python tuple. The driver reads their data addresses out of the objects
-themselves: asking NumPy for an address takes 2.6 microseconds, more than most rows need to run. Where Python's objects
-turn out not to lie as expected (this is checked when the driver is made), the addresses are asked for after all.
+A row is a *record* ``{address of the launches, number of launches, number of arrays, where the team is found, whether
+there is much to do}``, and each launch is ``{where the address of the kernel stands, address of its table, extent of
+its range, size of a chunk}``. A range of more than one chunk is shared out by the :mod:`~phonograd.native.team`.
+Records and tables never change; what changes from run to run are the arrays, which are passed as one Python tuple.
+
+The driver reads the data addresses of arrays out of the objects themselves: asking NumPy for an address takes 2.6
+microseconds, more than most rows need to run. Where Python's objects turn out not to lie as expected (this is checked
+when the driver is made), the addresses are asked for after all.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from ..kernels.function import Function, Index, Value
 from ..operator import Array
 from . import team
 from .jit import Kernel, compile_text, statistics
-from .team import PARALLEL
+from .team import PARALLEL, SUMMON
 
 __all__ = ["Row", "driver_text"]
 
@@ -34,17 +37,30 @@ def driver_text(name: str, data_offset: int) -> str:
     """Return the text of the driver::
 
     define void @name(ptr %record, ptr %objects)
+        if there is much work and a team:
+            call void %summon(ptr %team)
         for every object:
             bases[k] = load ptr, objects[k] + data_offset
         for every launch:
-            call void %kernel(ptr %table, ptr %bases, i64 0, i64 %extent)
+            if extent > chunk and there is a team:
+                call void %parallel(ptr %team, ptr %kernel, ptr %table, ptr %bases, i64 %extent, i64 %chunk)
+            else:
+                call void %kernel(ptr %table, ptr %bases, i64 0, i64 %extent)
     """
     f = Function(name, "ptr %record, ptr %objects")
     launches = f.load_word("%record", "0", "ptr")
     launch_count = f.load_word("%record", "1")
     object_count = f.load_word("%record", "2")
     team = f.load_word(f.load_word("%record", "3", "ptr"), "0", "ptr")
+    company = f.assign(f"icmp ne ptr {team}, null")
     bases = f.assign(f"alloca i64, i64 {object_count}, align 8")
+
+    def summon() -> tuple[()]:
+        f.line(f"call void {f.load_word(team, str(SUMMON), 'ptr')}(ptr {team})")
+        return ()
+
+    much = f.assign(f"icmp ne i64 {f.load_word('%record', '4')}, 0")
+    f.choose(f.assign(f"and i1 {much}, {company}"), summon, tuple)
 
     def resolve(index: Index, _: list[Value]) -> tuple[()]:
         data = f.address(f.load_word("%objects", index, "ptr"), str(data_offset), "i8")
@@ -69,7 +85,6 @@ def driver_text(name: str, data_offset: int) -> str:
             return ()
 
         long = f.assign(f"icmp sgt i64 {extent}, {chunk}")
-        company = f.assign(f"icmp ne ptr {team}, null")
         f.choose(f.assign(f"and i1 {long}, {company}"), together, alone)
         return ()
 
@@ -148,7 +163,9 @@ class Row:
             entries += [kernel.cell, start, extent, chunk]
             start += 8 * len(table)
         entry_words = np.array(entries, np.int64)
-        record = [entry_words.ctypes.data, len(launches), arrays, team.CELL.ctypes.data]
+        chunks = sum([-(-extent // chunk) for _, _, extent, chunk in launches if extent > chunk])
+        much = int(chunks >= team.MUCH_WORK)
+        record = [entry_words.ctypes.data, len(launches), arrays, team.CELL.ctypes.data, much]
         record_words = np.array(record, np.int64)
         #: what the addresses below point into
         self._keep = words, entry_words, record_words, [kernel for kernel, *_ in launches]

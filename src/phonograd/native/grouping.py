@@ -15,7 +15,7 @@ What decides here is which values are written to memory, and nothing else: no va
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..dtypes import FLOAT16
 from ..kernels.launch import Plan
@@ -28,6 +28,8 @@ from .machine import converts_halves
 from .products import plan_product
 
 __all__ = ["Alias", "Call", "Group", "Grouping", "Member", "Step", "View", "Work", "lowering_of"]
+
+_ABSENT = ABSENT.operator
 
 #: work in one kernel, in units of one cheap operation: compiling takes about 0.1 ms for each
 WEIGHT_LIMIT = 160
@@ -71,6 +73,8 @@ class Group:
         """Return whether a node that reads memory with some strides can join."""
         if self.weight + weight > WEIGHT_LIMIT:
             return False
+        if reduced is None and not (draws or self.draws or self.reduced):
+            return True
         if reduced is not None and self.reduced is not None and reduced != self.reduced:
             return False
         if (draws or self.draws) and (reduced or self.reduced):
@@ -120,12 +124,28 @@ class Alias(NamedTuple):
 Step = Group | Work | Call | Alias
 
 
+_known_lowerings: dict[tuple[Any, ...], tuple[Any, Lowering | None]] = {}
+
+
 def lowering_of(node: Node) -> Lowering | None:
     """Return the lowering of a node, or None where its operator has none for these dtypes."""
-    lowering = node.operator.lowering
-    if lowering is None or node.outputs is not None:
+    declared = node.operator.lowering
+    if declared is None:
         return None
-    if any([source.operator is ABSENT.operator for source in node.inputs]):
+    key = (
+        node.operator,
+        node.kind,
+        node.outputs is None,
+        *[(source.kind, source.operator is _ABSENT) for source in node.inputs],
+    )
+    known = _known_lowerings.get(key)
+    if known is None or known[0] is not declared:
+        known = _known_lowerings[key] = declared, _lowering_for(node, declared)
+    return known[1]
+
+
+def _lowering_for(node: Node, lowering: Lowering) -> Lowering | None:
+    if node.outputs is not None or any([source.operator is _ABSENT for source in node.inputs]):
         return None
     dtypes = [node.dtype]
     if not isinstance(lowering, Random):
@@ -258,19 +278,23 @@ class Grouping:
 
     def _settle(self, node: Node, operands: list[Node | View], stage: int, weight: float, draws: bool) -> None:
         """Put a node into a group of its stage, or of a later one where that is not possible."""
-        near = {id(g): g for o in operands if isinstance(o, Node) and (g := self._groups[o]).stage == stage}
-        group = next(iter(near.values())) if len(near) == 1 else None
-        if group is None:
+        groups = self._groups
+        near = {g for o in operands if isinstance(o, Node) and (g := groups[o]).stage == stage}
+        group: Group | None
+        if len(near) == 1:
+            (group,) = near
+        else:
             stage += len(near) > 1
             group = self._open.get((stage, node.shape))
-        strides = self._strides(operands, group, draws)
+        settled, strides = self._settled(operands, group, draws)
         if group is None or not group.accepts(strides, weight, draws):
             stage += len(near) == 1
             group = self._new_group(stage, node.shape)
-            strides = self._strides(operands, group, draws)
+            settled, strides = self._settled(operands, group, draws)
+        self._note_reads(settled)
         group.draws |= draws
-        group.join(Member(node, self._settled(operands, group)), strides, weight)
-        self._groups[node] = group
+        group.join(Member(node, settled), strides, weight)
+        groups[node] = group
         self._stages[node] = group.stage
 
     def _new_group(self, stage: int, space: Shape) -> Group:
@@ -278,24 +302,31 @@ class Grouping:
         self.groups.append(group)
         return group
 
-    def _strides(self, operands: list[Node | View], group: Group | None, draws: bool) -> set[Shape]:
-        """Return the strides with which a node of a group would read its operands from memory."""
-        if draws:
-            # the counter is read as a whole
-            return set()
-        settled = self._settled(operands, group, note=False)
-        return {operand.pattern.strides for operand in settled if isinstance(operand, View)}
+    def _settled(
+        self, operands: list[Node | View], group: Group | None, draws: bool = False
+    ) -> tuple[tuple[Node | View, ...], set[Shape]]:
+        """Return the operands of a node of a group, with those of other groups as views, and the strides of all views.
 
-    def _settled(self, operands: list[Node | View], group: Group | None, note: bool = True) -> tuple[Node | View, ...]:
-        """Return the operands with those of other groups as views; with ``note`` these are written to memory."""
+        A counter, from which random numbers are drawn, is read as a whole: its strides do not matter.
+        """
         settled: list[Node | View] = []
+        strides: set[Shape] = set()
         for operand in operands:
-            if isinstance(operand, Node) and self._groups[operand] is not group:
+            if isinstance(operand, Node):
+                if self._groups[operand] is group:
+                    settled.append(operand)
+                    continue
                 operand = View(operand, Pattern.contiguous(operand.shape))
             settled.append(operand)
-            if note and isinstance(operand, View) and operand.source in self._groups:
+            if not draws:
+                strides.add(operand.pattern.strides)
+        return tuple(settled), strides
+
+    def _note_reads(self, settled: Iterable[Node | View]) -> None:
+        """Have everything written to memory that is read from there."""
+        for operand in settled:
+            if isinstance(operand, View) and operand.source in self._groups:
                 self.written.add(operand.source)
-        return tuple(settled)
 
     def _place_fold(self, node: Node, lowering: Reduction) -> None:
         source = resolve(node.inputs[0])
@@ -315,7 +346,8 @@ class Grouping:
             group = self._open.get((stage, space))
             if group is None or not group.accepts(strides, 1, reduced=reduced):
                 group = self._new_group(stage, space)
-            group.join_fold(Member(node, self._settled([view], group)), strides, reduced)
+            self._note_reads([view])
+            group.join_fold(Member(node, (view,)), strides, reduced)
         self._stages[node] = group.stage
         self._groups[node] = group
         # folds have no value in a register: their readers read memory

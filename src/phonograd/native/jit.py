@@ -103,7 +103,7 @@ class Kernel:
         self.cell = ctypes.addressof(self._word)
         #: what to compile in full when the kernel turns out to be used often; None if it is as fast as it can be
         self.improvable = improvable
-        self._libraries = (library,)
+        self._libraries: tuple[Library, ...] = (library,)
 
     @property
     def address(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ..dtypes import DType
@@ -14,6 +16,7 @@ from .machine import host
 __all__ = ["plan_product"]
 
 
+@functools.lru_cache(maxsize=1024)
 def plan_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Plan | None:
     """Return how to multiply matrices (the last two axes) that lie somewhere in memory.
 

@@ -20,7 +20,6 @@ import hashlib
 import importlib.util
 import os
 import stat
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -37,7 +36,8 @@ __all__ = ["Store", "describe", "source_digest"]
 _MAGIC = b"phonograd kernel 1\n"
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _OWN = __name__.partition(".")[0]
-_WRITERS = f"{_OWN}.kernels"
+#: the packages that decide what kernels look like: they are part of every key
+_WRITERS = (f"{_OWN}.kernels", f"{_OWN}.operators")
 #: when this process read the sources; what has been edited since is not what it runs
 _STARTED = time.time()
 #: a file that was used within this time is not marked as used again
@@ -179,8 +179,8 @@ def _is_private(directory: Path) -> bool:
 def describe(structure: Any) -> str | None:
     """Return a text that says what a kernel is, equal in all processes; None where that cannot be said.
 
-    It can for descriptions made of plain values, whose writer is part of this package. What an operator contributes is
-    described by its name and, where it is not declared beside the writers, by a digest of the source that declares it.
+    It can for descriptions made of plain values, whose writer is part of this library. What an operator contributes is
+    described by its name, unless it is declared outside of the library.
 
     >>> describe(("add", np.dtype("float32"), (1, 0.5)))
     "('add',<f4 float32,(1,0.5))"
@@ -188,11 +188,9 @@ def describe(structure: Any) -> str | None:
     True
     """
     parts: list[str] = []
-    operators: set[str] = set()
     try:
-        _describe(structure, parts.append, operators)
-        parts += sorted({_lowering_source(name) for name in operators})
-    except (TypeError, OSError):
+        _describe(structure, parts.append)
+    except TypeError:
         return None
     return "".join(parts)
 
@@ -200,7 +198,7 @@ def describe(structure: Any) -> str | None:
 _PLAIN = (int, str, float, bool, bytes, type(None))
 
 
-def _describe(value: Any, write: Callable[[str], None], operators: set[str]) -> None:
+def _describe(value: Any, write: Callable[[str], None]) -> None:
     kind = type(value)
     if kind in _PLAIN:
         write(repr(value))
@@ -209,7 +207,7 @@ def _describe(value: Any, write: Callable[[str], None], operators: set[str]) -> 
         for number, part in enumerate(value):
             if number:
                 write(",")
-            _describe(part, write, operators)
+            _describe(part, write)
         write(")")
     elif isinstance(value, np.dtype):
         write(_dtype_name(value))
@@ -217,8 +215,8 @@ def _describe(value: Any, write: Callable[[str], None], operators: set[str]) -> 
         names = _fields(kind)
         write(f"{kind.__module__}.{kind.__qualname__}")
         if "operator" in names:
-            operators.add(value.operator)
-        _describe(tuple([getattr(value, name) for name in names]), write, operators)
+            _check_origin(value.operator)
+        _describe(tuple([getattr(value, name) for name in names]), write)
 
 
 @functools.cache
@@ -226,39 +224,31 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
     return f"{dtype.str} {dtype.name}"
 
 
-@functools.cache
+_known_fields: dict[type[Any], tuple[str, ...]] = {}
+
+
 def _fields(kind: type[Any]) -> tuple[str, ...]:
     """Return the names of a record's fields; raises TypeError where a class is none, or not one of the writers'."""
-    if kind.__module__.startswith(_WRITERS):
+    found = _known_fields.get(kind)
+    if found is None:
+        if not kind.__module__.startswith(_WRITERS):
+            raise TypeError(f"{kind} is not part of the library")
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-            return tuple(kind._fields)
-        if dataclasses.is_dataclass(kind):
-            return tuple([field.name for field in dataclasses.fields(kind)])
-    raise TypeError(f"{kind} does not describe a kernel")
+            found = tuple(kind._fields)
+        else:
+            found = tuple([field.name for field in dataclasses.fields(kind)])
+        _known_fields[kind] = found
+    return found
 
 
-def _lowering_source(name: str) -> str:
-    """Return the digest of the source that an operator's lowering comes from, or '' if that is one of the writers."""
+def _check_origin(name: str) -> None:
+    """Raise TypeError where the lowering of an operator is not part of the library: it may change at any time."""
     lowering = REGISTRY[name].lowering
-    functions = [getattr(lowering, field.name) for field in dataclasses.fields(lowering)]
-    modules = {function.__module__ for function in functions if callable(function)}
-    return "".join([_module_digest(module) for module in sorted(modules) if not module.startswith(_WRITERS)])
-
-
-@functools.cache
-def _module_digest(module: str) -> str:
-    if module.partition(".")[0] != _OWN:
-        raise TypeError(f"{module} may change at any time")
-    path = sys.modules[module].__file__
-    if path is None:
-        raise TypeError(f"{module} has no source")
-    return hashlib.sha256(_source(Path(path))).hexdigest()
-
-
-def _source(path: Path) -> bytes:
-    if path.stat().st_mtime > _STARTED:
-        raise OSError(f"{path} has been edited since it was imported")
-    return path.read_bytes()
+    assert lowering is not None, name
+    for field in dataclasses.fields(lowering):
+        rule = getattr(lowering, field.name)
+        if callable(rule) and not rule.__module__.startswith(_WRITERS):
+            raise TypeError(f"operator {name} is lowered in {rule.__module__}")
 
 
 def source_digest() -> str | None:
@@ -266,19 +256,20 @@ def source_digest() -> str | None:
 
     None is returned where that says nothing: only compiled ones are installed, or they are being edited.
     """
-    found = importlib.util.find_spec(_WRITERS)
-    if found is None or not found.submodule_search_locations:
-        return None
-    root = Path(found.submodule_search_locations[0])
-    paths = sorted(root.rglob("*.py"))
-    if not paths:
-        return None
     whole = hashlib.sha256()
-    try:
+    for package in _WRITERS:
+        found = importlib.util.find_spec(package)
+        places = found.submodule_search_locations if found is not None else None
+        paths = sorted(Path(places[0]).rglob("*.py")) if places else []
+        if not paths:
+            return None
         for path in paths:
-            content = _source(path)
-            whole.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode())
+            try:
+                content, changed = path.read_bytes(), path.stat().st_mtime
+            except OSError:
+                return None
+            if changed > _STARTED:
+                return None
+            whole.update(f"{path.name} {len(content)}\n".encode())
             whole.update(content)
-    except OSError:
-        return None
     return whole.hexdigest()

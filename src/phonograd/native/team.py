@@ -18,9 +18,13 @@ word           meaning
 ``QUIT``       1 when workers should end
 =============  =====================================================================================================
 
-A worker without work looks at ``CLAIM`` for some microseconds and then sleeps on a lock of its own. Sleepers are woken
-along a tree: the launching thread wakes two, each of these two more. Locks are Python's own (``PyThread_*``): they
-exist on every platform and need no interpreter state. Workers are daemon threads that sit inside one foreign call.
+A worker without work looks at ``CLAIM`` for some microseconds and then sleeps on a lock of its own. Waking it takes
+longer than many kernels run, so sleepers are woken for much work only: by a row of launches that has much to do when it
+begins, or by a single launch. They are woken along a tree: the launching thread wakes two, each of these two more. Who
+waits without sleeping offers the processor to other threads again and again: the one it waits for may need it.
+
+Locks are Python's own (``PyThread_*``): they exist on every platform and need no interpreter state. Workers are daemon
+threads that sit inside one foreign call.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ import atexit
 import ctypes
 import os
 import platform
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -39,15 +44,20 @@ import numpy as np
 from .. import settings
 from . import jit
 
-__all__ = ["CELL", "PARALLEL", "Team", "renew", "team_text"]
+__all__ = ["CELL", "MUCH_WORK", "PARALLEL", "SUMMON", "Team", "renew", "team_text"]
 
 #: how long a worker looks for work before it sleeps, and a launching thread for the end before it does. Waking a
 #: sleeper takes 20 to 60 us, and the Python between two plans of a small training loop about as long
 SPIN_SECONDS = 100e-6
 
+#: chunks (of 5 to 40 us) that are worth waking up workers
+MUCH_WORK = 8
+#: turns of waiting between two offers to let another thread have the processor
+_YIELD_TURNS = 32
+
 #: words of a team's memory. Words that different threads write lie two cache lines apart: processors fetch pairs
 _APART = 16
-PARALLEL, WORKERS, SPINS, ACQUIRE, RELEASE, OWNER_LOCK = range(6)
+PARALLEL, SUMMON, WORKERS, SPINS, ACQUIRE, RELEASE, OWNER_LOCK, YIELD = range(8)
 OWNER, CLAIM, JOB, REMAINING, OWNER_SLEEPS, QUIT, FIRST_WORKER = [_APART * line for line in range(1, 8)]
 KERNEL, TABLE, BASES, EXTENT, CHUNK, CHUNKS = range(JOB, JOB + 6)
 SLEEPS, LOCK = 0, 1
@@ -64,7 +74,8 @@ _PAUSES = {
 def team_text(machine: str) -> str:
     """Return the text of the team's functions for a machine (as ``platform.machine()`` names it).
 
-    ``parallel`` runs a kernel over a range, ``worker`` is the life of one worker, ``spin`` waits for some turns.
+    ``parallel`` runs a kernel over a range, ``summon`` wakes workers up, ``worker`` is the life of one, ``dismiss``
+    ends it, and ``spin`` waits for some turns.
     """
     declaration, pause = _PAUSES.get({"amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower(), machine), ("", ""))
 
@@ -86,6 +97,25 @@ turn:
   store volatile i64 %next, ptr %counter, align 8
   %more = icmp slt i64 %next, %turns
   br i1 %more, label %turn, label %over
+over:
+  ret void
+}}
+
+; passes a moment; every now and then lets another thread have the processor, if it waits for this one
+define internal void @rest(ptr %team, i64 %turn) nounwind {{
+entry:
+  {pause}
+  %rank = and i64 %turn, {_YIELD_TURNS - 1}
+  %due = icmp eq i64 %rank, 0
+  br i1 %due, label %look, label %over
+look:
+  {word("yield.at", YIELD)}
+  %yield = load ptr, ptr %yield.at, align 8
+  %known = icmp ne ptr %yield, null
+  br i1 %known, label %give, label %over
+give:
+  %given = call i32 %yield()
+  br label %over
 over:
   ret void
 }}
@@ -240,7 +270,7 @@ idle:
   %tired = icmp sgt i64 %turn, %spins
   br i1 %tired, label %lie_down, label %pause
 pause:
-  {pause}
+  call void @rest(ptr %team, i64 %turn)
   br label %look
 lie_down:
   ; either this thread sees the new job here, or who began it sees that this thread sleeps
@@ -310,13 +340,17 @@ begin:
   %shifted = shl i64 %job, {CHUNK_BITS}
   %claim = or i64 %shifted, %chunks
   store atomic i64 %claim, ptr %claim.at seq_cst, align 8
-  %others = sub i64 %chunks, 1
-  call void @wake_two(ptr %team, i64 0, i64 %others)
+  %much = icmp sge i64 %chunks, {MUCH_WORK}
+  br i1 %much, label %wake, label %work
+wake:
+  call void @wake_two(ptr %team, i64 0, i64 2)
+  br label %work
+work:
   call void @share(ptr %team, i64 %job)
   %spins = load i64, ptr %spins.at, align 8
   br label %look
 look:
-  %turns = phi i64 [ 0, %begin ], [ %turn, %pause ], [ 0, %wait ]
+  %turns = phi i64 [ 0, %work ], [ %turn, %pause ], [ 0, %wait ]
   %remaining = load atomic i64, ptr %remaining.at acquire, align 8
   %finished = icmp eq i64 %remaining, 0
   br i1 %finished, label %leave, label %idle
@@ -325,7 +359,7 @@ idle:
   %tired = icmp sgt i64 %turn, %spins
   br i1 %tired, label %lie_down, label %pause
 pause:
-  {pause}
+  call void @rest(ptr %team, i64 %turn)
   br label %look
 lie_down:
   store atomic i64 1, ptr %sleeps seq_cst, align 8
@@ -345,6 +379,12 @@ leave:
   store atomic i64 0, ptr %owner.at release, align 8
   br label %over
 over:
+  ret void
+}}
+
+define internal void @summon(ptr %team) nounwind {{
+entry:
+  call void @wake_two(ptr %team, i64 0, i64 2)
   ret void
 }}
 
@@ -369,10 +409,12 @@ over:
 
 define void @team_functions(ptr %addresses) nounwind {{
 entry:
-  %dismiss.at = getelementptr i64, ptr %addresses, i64 1
-  %worker.at = getelementptr i64, ptr %addresses, i64 2
-  %spin.at = getelementptr i64, ptr %addresses, i64 3
+  %summon.at = getelementptr i64, ptr %addresses, i64 1
+  %dismiss.at = getelementptr i64, ptr %addresses, i64 2
+  %worker.at = getelementptr i64, ptr %addresses, i64 3
+  %spin.at = getelementptr i64, ptr %addresses, i64 4
   store ptr @parallel, ptr %addresses, align 8
+  store ptr @summon, ptr %summon.at, align 8
   store ptr @dismiss, ptr %dismiss.at, align 8
   store ptr @worker, ptr %worker.at, align 8
   store ptr @spin, ptr %spin.at, align 8
@@ -388,9 +430,9 @@ class _Code:
         kernel = jit.compile_text(team_text(platform.machine()), "team_functions")
         # a worker may still run this code when the interpreter takes everything down
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kernel))
-        addresses = (ctypes.c_int64 * 4)()
+        addresses = (ctypes.c_int64 * 5)()
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(kernel.address)(ctypes.addressof(addresses))
-        self.parallel, dismiss, worker, spin = addresses
+        self.parallel, self.summon, dismiss, worker, spin = addresses
         self.dismiss = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(dismiss)
         self.worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)
         self.spins = _turns(ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin))
@@ -423,10 +465,11 @@ class Team:
         self.address: int = aligned.ctypes.data
         self.memory = aligned
         _memories.append(words)
-        aligned[PARALLEL] = code.parallel
+        aligned[PARALLEL], aligned[SUMMON] = code.parallel, code.summon
         aligned[SPINS] = code.spins
         aligned[ACQUIRE], aligned[RELEASE] = _function("PyThread_acquire_lock"), _function("PyThread_release_lock")
         aligned[OWNER_LOCK] = _held_lock()
+        aligned[YIELD] = _yield_function()
         self._threads: list[threading.Thread] = []
         for index in range(workers):
             aligned[FIRST_WORKER + _APART * index + LOCK] = _held_lock()
@@ -458,6 +501,13 @@ def _function(name: str) -> int:
     address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
     assert address is not None
     return address
+
+
+def _yield_function() -> int:
+    """Return the address of the system's function that lets another thread run, or 0 where it is not known."""
+    library, name = ("kernel32", "SwitchToThread") if sys.platform == "win32" else (None, "sched_yield")
+    function = getattr(ctypes.CDLL(library), name, None)
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _held_lock() -> int:

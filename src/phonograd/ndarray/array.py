@@ -24,7 +24,7 @@ from ..shapes import infer_reshape
 from ..trace import LOCAL, ready_trace
 from . import indexing, protocols
 from .call import binary, finish, function_of, inplace, write
-from .handle import Handle, computed, enter, make_concrete, make_result, make_view, read, rebind, settled
+from .handle import DEFAULTS, Handle, computed, enter, make_concrete, make_result, make_view, read, rebind, settled
 from .values import values_of
 
 __all__ = ["NDArray"]
@@ -56,8 +56,11 @@ class NDArray(Handle):
         return made
 
     def __getattr__(self, name: str) -> Any:
+        # most often asked for slots that were never set, so that comes first
+        if name in DEFAULTS:
+            return DEFAULTS[name]
         if name.startswith("_"):
-            return Handle.__getattr__(self, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         declared = REGISTRY.get(name)
         if declared is None or not declared.method:
             methods = [key for key, value in REGISTRY.items() if value.method] + dir(type(self))

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..context import as_context
+from ..context import CPU, as_context
 from ..errors import MXNetError, format_shape, nearest
 from ..node import Node
 from ..operator import REGISTRY, Operator
-from ..operators.structural import detach
+from ..operators.structural import detach, moved
 from ..parameters import REQUIRED, Parameter
 from ..settings import active
 from ..state import FLAGS, RECORDING, TRAINING
@@ -84,7 +84,9 @@ def invoke(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], 
     attributes = declared.attributes_of(parameters)
     handles = _checked(declared, inputs)
     result, nodes = apply(declared, handles, attributes)
-    if context is not None and not handles:
+    if handles:
+        result = _at_home(result, handles)
+    elif context is not None:
         result = _moved(result, as_context(context))
     _remember(declared, nodes + (None,) * (len(inputs) - len(nodes)), given, result)
     return _returned(declared, result, attributes, out)
@@ -160,6 +162,14 @@ def _moved(result: Any, context: Any) -> Any:
         elsewhere = Node(result.operator, result.inputs, result.attributes, result.shape, result.dtype, context=context)
         found = table.setdefault(key, elsewhere)
     return found
+
+
+def _at_home(result: Any, handles: tuple[Handle | None, ...]) -> Any:
+    """Return nodes on the context of the first array, also where an operator begins with a constant."""
+    home = next((handle.context for handle in handles if handle is not None), CPU)
+    if isinstance(result, tuple):
+        return tuple([moved(node, home) for node in result])
+    return moved(result, home)
 
 
 def _checked(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None, ...]:

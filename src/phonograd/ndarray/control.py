@@ -134,7 +134,12 @@ def cond(pred: Any, then_func: Callable[[], Any], else_func: Callable[[], Any], 
 
 
 def boolean_mask(
-    data: NDArray, index: NDArray, axis: int = 0, out: NDArray | None = None, name: str | None = None
+    data: NDArray,
+    index: NDArray,
+    axis: int = 0,
+    out: NDArray | None = None,
+    name: str | None = None,
+    **kwargs: Any,
 ) -> NDArray:
     """Return the slices of data along an axis where the mask is nonzero.
 

@@ -53,7 +53,8 @@ class SharedMemory(np.ndarray[Any, Any]):
     __slots__ = ()
 
 
-_DEFAULTS = {"_variable": None, "_root": None, "_views": None, "_region": None, "_context": CPU, "_readonly": False}
+#: what slots read as that were never set
+DEFAULTS = {"_variable": None, "_root": None, "_views": None, "_region": None, "_context": CPU, "_readonly": False}
 
 
 class Handle:
@@ -99,8 +100,8 @@ class Handle:
 
     def __getattr__(self, name: str) -> Any:
         # reached only when a slot was never set, or for a name that does not exist
-        if name in _DEFAULTS:
-            return _DEFAULTS[name]
+        if name in DEFAULTS:
+            return DEFAULTS[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _settle(self) -> None:
@@ -116,9 +117,12 @@ class Handle:
         node = self._node
         if node is not None:
             return node.shape
-        _, node, buffer = _place(self)
-        if node is not None:
-            return node.shape
+        buffer = self._buffer
+        if buffer is None:
+            # another thread may be giving the array its value: look again when that is done
+            _, node, buffer = _place(self)
+            if node is not None:
+                return node.shape
         return _region_of(self)[1] if buffer is None else buffer.shape
 
     @property
@@ -126,9 +130,11 @@ class Handle:
         node = self._node
         if node is not None:
             return node.dtype
-        _, node, buffer = _place(self)
-        if node is not None:
-            return node.dtype
+        buffer = self._buffer
+        if buffer is None:
+            _, node, buffer = _place(self)
+            if node is not None:
+                return node.dtype
         dtype: DType = self._root._dtype if buffer is None else buffer.dtype
         return dtype
 

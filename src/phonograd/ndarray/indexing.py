@@ -95,7 +95,8 @@ def _is_there(array: Any, selection: Selection, value: Any) -> bool:
         root, start, linked = array._root, start + array._region[0], linked and array._region[2]
     if value._root is not root or value._region is None or value._region[:2] != (start, selection.shape):
         return False
-    return linked or not is_recording()
+    # a variable whose value was recorded starts anew when it is written to outside of recording
+    return linked if is_recording() else array._variable is None and root._variable is None
 
 
 def _value_node(owner: Any, value: Any, base: Node, selection: Selection, trace: Trace) -> Node:

@@ -58,8 +58,7 @@ class Namespace(types.ModuleType):
             if function is not None:
                 setattr(self, name, function)
                 return function
-        known = public_names(self._prefix)
-        raise AttributeError(f"{self.__name__} has no operator {name!r}{nearest(name, known)}")
+        raise AttributeError(f"{self.__name__} has no operator {name!r}{nearest(name, self.__dir__())}")
 
     def __dir__(self) -> list[str]:
         return sorted({*self.__dict__, *public_names(self._prefix)})

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import MXNetError, format_shape
 from ..kernels.lowering import NUMBERS, Elementwise
 from ..node import Node
-from ..operator import Array, Operator, composite, operator, declare, single
+from ..operator import Array, Operator, composite, declare, operator, single
 from .broadcasting import broadcast_shapes, same_dtype, sum_to
 from .comparison import greater, greater_equal, lesser, lesser_equal
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..operator import Array, Operator, nothing, declare
+from ..operator import Array, Operator, declare, nothing
 from .broadcasting import broadcast_shapes, same_dtype
 
 __all__ = ["equal", "greater", "greater_equal", "lesser", "lesser_equal", "logical_not", "not_equal"]

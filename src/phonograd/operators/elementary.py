@@ -13,7 +13,7 @@ import numpy as np
 
 from ..kernels.lowering import Elementwise
 from ..node import Node
-from ..operator import Array, Operator, nothing, declare
+from ..operator import Array, Operator, declare, nothing
 from .comparison import greater
 
 __all__ = ["unary"]

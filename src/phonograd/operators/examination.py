@@ -77,7 +77,7 @@ def _(data: Node, *, axis: int | None) -> Spec:
 
 @operator(gradient=nothing)
 def all_finite(data: Array, *, init_output: bool = True) -> Array:
-    """Return 1 if all elements are finite, else 0, as one float32; ``init_output`` is accepted and means nothing here."""
+    """Return 1 if all elements are finite, else 0, as one float32; ``init_output`` means nothing here."""
     return np.asarray([np.isfinite(data).all()], np.float32)
 
 

@@ -25,7 +25,7 @@ from ..errors import MXNetError, format_shape
 from ..kernels import philox
 from ..kernels.lowering import Random
 from ..node import Node, Shape
-from ..operator import Array, Operator, Spec, composite, nothing, operator, declare, single
+from ..operator import Array, Operator, Spec, composite, declare, nothing, operator, single
 from ..philox import exponential, integers, normal, uniform
 from ..variates import categories, gamma, log_uniform_sample, permutation, poisson
 from .elementary import log
@@ -45,9 +45,7 @@ INT64 = np.dtype("int64")
 # -- the numbers themselves
 
 
-def _standard(
-    name: str, function: Callable[..., Array], sentence: str, lowering: Random | None = None
-) -> Operator:
+def _standard(name: str, function: Callable[..., Array], sentence: str, lowering: Random | None = None) -> Operator:
     """Declare numbers of a distribution without parameters."""
 
     def reference(counter: Array, *, shape: Shape, dtype: DType) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from ..dtypes import DType
 from ..errors import MXNetError, format_shape
 from ..node import Node, Shape
-from ..operator import Array, Operator, Spec, composite, nothing, operator, declare, single
+from ..operator import Array, Operator, Spec, composite, declare, nothing, operator, single
 from ..parameters import Axis
 from ..shapes import real_axes, real_axis, reduction_axes, with_ones, without
 from .broadcasting import sum_to

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import MXNetError
 from ..node import Node
-from ..operator import Array, Operator, Spec, nothing, operator, declare, single
+from ..operator import Array, Operator, Spec, declare, nothing, operator, single
 from . import special_functions
 from .comparison import greater, lesser
 from .elementary import exp, sign

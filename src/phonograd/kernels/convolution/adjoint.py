@@ -13,17 +13,23 @@ from ...dtypes import DType
 from ...node import Shape
 from ..function import Index, Value
 from ..launch import Reference, Words
+from ..phases import inside, put_line
 from ..routine import Routine
-from .frames import inside
 from .geometry import Geometry
 
-__all__ = ["ADJOINT_WORDS", "adjoint_values", "collect", "line_buffer"]
+__all__ = ["ADJOINT_WORDS", "adjoint_values", "collect", "known_taps", "line_buffer"]
 
 #: words of a table that describe the way back; where taps lie stands in the words without names
 ADJOINT_WORDS = (
     *("extent_z", "extent_y", "extent_x", "stride_z", "stride_y", "stride_x", "pad_z", "pad_y", "pad_x"),
     *("kernel_z", "kernel_y", "kernel_x", "span_z", "span_y", "span_x", "phase_x", "adding"),
 )
+
+#: kernels up to this width are known when a routine is written, where the stride along x is 1
+_MOST_TAPS = 8
+
+#: for each vector of a line a place and a mask
+_Shifted = list[tuple[Index, Value]]
 
 #: vectors of a line that are summed up at once
 _WIDTH = 2
@@ -53,14 +59,17 @@ def line_buffer(shape: Geometry, lanes: int) -> int:
 class _Collect:
     """The routine while it is written."""
 
-    def __init__(self, name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> None:
+    def __init__(self, name: str, lanes: int, dtype: DType, words: Words, x_stride: int, x_taps: int, weighted: bool) -> None:
         arguments = (
             "ptr %table, ptr noalias %image, ptr noalias %columns, i64 %columns_line, ptr noalias %buffer, "
             "i64 %z, i64 %y, i64 %x, i64 %depth, i64 %height, i64 %width"
         )
+        arguments += ", ptr noalias %weight, i64 %filters" if weighted else ""
         self.e = e = Routine(name, lanes, dtype, arguments)
         self.number = {word: words.index(e, word) for word in ADJOINT_WORDS}
         self.x_stride = x_stride
+        self.x_taps = x_taps
+        self.weighted = weighted
         self.steps: dict[str, str] = {}
         place: Index = "0"
         for axis in "zyx":
@@ -125,33 +134,68 @@ class _Collect:
     def _sums(self, places: dict[str, tuple[Index, Index]], first: Index, phase: Index, vectors: int) -> list[Value]:
         """Return the sums of all that meets some vectors of a line; the first element is that of window ``first``."""
         e, number = self.e, self.number
+        known = [self._shifted(first, str(x), vectors) for x in range(self.x_taps)]
 
         def z_tap(z: Index, plane: Index, partial: list[Value]) -> list[Value]:
             def y_tap(y: Index, line: Index, partial: list[Value]) -> list[Value]:
                 row = e.times(e.plus(e.times(z, number["kernel_y"]), y), number["kernel_x"])
                 start = e.times(e.plus(e.times(plane, "%height"), line), "%width")
+                if self.weighted:
+                    return self._filters(start, row, partial, x_taps)
                 lines = e.at("%columns", e.times(row, "%columns_line"), start)
-                return e.loop("0", number["kernel_x"], "1", partial, lambda x, found: x_tap(x, lines, found))
+                return x_taps(partial, lambda x: e.at(lines, e.times(x, "%columns_line")), None)
 
             return self._taps("y", places["y"], "%height", partial, y_tap)
 
-        def x_tap(x: Index, lines: str, partial: list[Value]) -> list[Value]:
-            step = e.address(self.steps["x"], e.times(x, "2"), "i64")
-            source = e.at(lines, e.times(x, "%columns_line"))
-            window = e.minus(first, e.load_word(step, "1"))
+        def x_taps(
+            partial: list[Value], line: Callable[[Index], str], factor: Callable[[Index], Value] | None
+        ) -> list[Value]:
+            def tap(x: Index, found: list[Value], shifted: _Shifted) -> list[Value]:
+                weight = factor(x) if factor else None
+                terms = [e.get_where(line(x), mask, place) for place, mask in shifted]
+                if weight is None:
+                    return [e.add(value, term) for value, term in zip(found, terms)]
+                return [e.fma(weight, term, value) for value, term in zip(found, terms)]
 
-            def add() -> list[Value]:
-                found = []
-                for vector, value in enumerate(partial):
-                    at = e.plus(window, str(vector * e.lanes))
-                    found.append(e.add(value, e.get_where(source, inside(e, at, "%width"), at)))
-                return found
+            if self.x_taps:
+                for x, shifted in enumerate(known):
+                    partial = tap(str(x), partial, shifted)
+                return partial
 
-            if self.x_stride == 1:
-                return add()
-            return e.choose(e.test("eq", e.load_word(step, "0"), phase), add, lambda: partial)
+            def one(x: Index, found: list[Value]) -> list[Value]:
+                if self.x_stride == 1:
+                    return tap(x, found, self._shifted(first, x, vectors))
+                meets = e.test("eq", e.load_word(self.steps["x"], e.times(x, "2")), phase)
+                return e.choose(meets, lambda: tap(x, found, self._shifted(first, x, vectors)), lambda: found)
+
+            return e.loop("0", number["kernel_x"], "1", partial, one)
 
         return self._taps("z", places["z"], "%depth", [e.zeros()] * vectors, z_tap)
+
+    def _shifted(self, first: Index, x: Index, vectors: int) -> _Shifted:
+        """Return for each vector where it begins in a line of windows, seen by a tap, and what of it is in the line."""
+        e = self.e
+        window = e.minus(first, e.load_word(self.steps["x"], e.plus(e.times(x, "2"), "1")))
+        places = [e.plus(window, str(vector * e.lanes)) for vector in range(vectors)]
+        return [(place, inside(e, place, "%width")) for place in places]
+
+    def _filters(
+        self,
+        start: Index,
+        row: Index,
+        sums: list[Value],
+        body: Callable[[list[Value], Callable[[Index], str], Callable[[Index], Value]], list[Value]],
+    ) -> list[Value]:
+        """Write the loop over filters, whose lines are those of gradients times weights."""
+        e, number = self.e, self.number
+        taps = e.times(e.times(number["kernel_z"], number["kernel_y"]), number["kernel_x"])
+
+        def one(filter_: Index, partial: list[Value]) -> list[Value]:
+            source = e.at("%columns", e.times(filter_, "%columns_line"), start)
+            numbers = e.at("%weight", e.times(filter_, taps), row)
+            return body(partial, lambda x: source, lambda x: e.spread(numbers, x))
+
+        return e.loop("0", "%filters", "1", sums, one)
 
     def _vectors(self, start: Index, stop: Index, body: Callable[[Index, int], None]) -> None:
         """Write a loop over a line, two vectors at once, or one where one is enough."""
@@ -198,51 +242,33 @@ class _Collect:
             self._vectors("0", count, some)
 
         e.each("0", stride, phase)
-        if self.x_stride == 2:
-            self._interleave(target)
-        else:
-            self._distribute(target)
+        put_line(
+            *(e, self.x_stride, stride, ("%buffer", number["phase_x"]), (pad, width)),
+            lambda place, value, mask: self._put(target, place, value, mask),
+            lambda place, value: self._put_one(e.at(target, place), value),
+        )
 
-    def _interleave(self, target: str) -> None:
-        """Write a line whose even and odd elements lie apart."""
-        e, number = self.e, self.number
-        pad, width = number["pad_x"], number["extent_x"]
-
-        def pair(place: Index) -> None:
-            index = e.shift_down(place, 1)
-            even, odd = e.get("%buffer", index), e.get(e.at("%buffer", number["phase_x"]), index)
-            for half in range(2):
-                first = half * e.lanes // 2
-                order = [lane // 2 + first + lane % 2 * e.lanes for lane in range(e.lanes)]
-                at = e.minus(e.plus(place, str(half * e.lanes)), pad)
-                self._put(target, at, e.shuffle(even, odd, order), inside(e, at, width))
-
-        e.each(e.assign(f"and i64 {pad}, -2"), e.plus(pad, width), pair, str(2 * e.lanes))
-
-    def _distribute(self, target: str) -> None:
-        """Write a line whose phases lie apart, element by element."""
-        e, number = self.e, self.number
-        pad, width, stride = number["pad_x"], number["extent_x"], number["stride_x"]
-
-        def phase(at: Index) -> None:
-            # the first and the last element of this phase that belong to the data
-            first = e.quotient(e.minus(e.total(pad, stride, "-1"), at), stride)
-            stop = e.quotient(e.minus(e.total(width, pad, stride, "-1"), at), stride)
-
-            def element(index: Index) -> None:
-                place = e.at(target, e.minus(e.plus(e.times(index, stride), at), pad))
-                value = e.get_one("%buffer", e.plus(e.times(at, number["phase_x"]), index))
-                e.when(
-                    self.adding,
-                    lambda: e.put_one(place, e.add_one(e.get_one(place), value)),
-                    lambda: e.put_one(place, value),
-                )
-
-            e.each(first, stop, element)
-
-        e.each("0", stride, phase)
+    def _put_one(self, place: str, value: str) -> None:
+        """Write an element, or add it to what other boxes have left there."""
+        e = self.e
+        e.when(
+            self.adding,
+            lambda: e.put_one(place, e.add_one(e.get_one(place), value)),
+            lambda: e.put_one(place, value),
+        )
 
 
-def collect(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Routine:
-    """Return the routine that makes one channel of data of the columns of a box, or adds to it."""
-    return _Collect(name, lanes, dtype, words, x_stride).write()
+def known_taps(shape: Geometry) -> int:
+    """Return the width of a kernel along x if routines are written for it, else 0."""
+    return shape.kernel[2] if shape.stride[2] == 1 and shape.kernel[2] <= _MOST_TAPS else 0
+
+
+def collect(
+    name: str, lanes: int, dtype: DType, words: Words, x_stride: int, x_taps: int, weighted: bool = False
+) -> Routine:
+    """Return the routine that makes one channel of data of the columns of a box, or adds to it.
+
+    ``x_stride`` and ``x_taps`` are the stride and the width of the kernel along x where they are known, else 0. If
+    ``weighted``, the lines of columns are those of gradients times weights: there is one channel, and some filters.
+    """
+    return _Collect(name, lanes, dtype, words, x_stride, x_taps, weighted).write()

@@ -14,40 +14,25 @@ from ...dtypes import DType
 from ..function import Index
 from ..launch import Words
 from ..routine import Routine, module
+from ..slots import SLOT_WORDS, in_slot
 from .adjoint import ADJOINT_WORDS, collect
 from .frames import FRAME_WORDS, fill, gather_lines
-from .microkernels import WIDTH, DotTile, dots, product
-from .slots import SLOT_WORDS, in_slot
+from .microkernels import WIDTH, product
 
-__all__ = ["BACKWARD", "COMBINE", "FORWARD", "WEIGHTS", "Backward", "Combine", "Forward", "Weights"]
+__all__ = ["BACKWARD", "BOX_WORDS", "FORWARD", "Backward", "Box", "Columns", "Forward", "Walk"]
 
-_BOX_WORDS = (
+BOX_WORDS = (
     *("groups", "channels", "filters", "taps", "pixels", "windows"),
     *("count_z", "count_y", "count_x", "box_z", "box_y", "box_x", "grid_z", "grid_y", "grid_x"),
     *("block", "columns_at", "columns_line"),
 )
 
-FORWARD = Words(*_BOX_WORDS, "tiles", "parts", *FRAME_WORDS, *SLOT_WORDS, "data*", "packed*", "out*")
-BACKWARD = Words(*_BOX_WORDS, "blocks", "tiles", "depth", *ADJOINT_WORDS, *SLOT_WORDS, "out_grad*", "packed*", "out*")
-_WEIGHT_WORDS = (
-    *("batch", "image_block", "images", "block_part", "parts"),
-    *("block_tiles", "filter_tiles", "group_tiles", "gradients_at"),
-)
-WEIGHTS = Words(
-    *_BOX_WORDS,
-    *_WEIGHT_WORDS,
-    *FRAME_WORDS,
-    *SLOT_WORDS,
-    *("data*", "out_grad*", "sums*"),
-)
-COMBINE = Words(
-    *("groups", "channels", "filters", "taps", "block", "block_tiles", "filter_tiles", "group_tiles", "parts"),
-    *("sums*", "out*"),
-)
+FORWARD = Words(*BOX_WORDS, "tiles", "parts", *FRAME_WORDS, *SLOT_WORDS, "data*", "packed*", "out*")
+BACKWARD = Words(*BOX_WORDS, "blocks", "tiles", "depth", *ADJOINT_WORDS, *SLOT_WORDS, "out_grad*", "packed*", "out*")
 
 
 @dataclasses.dataclass(frozen=True)
-class _Columns:
+class Columns:
     """What the three kernels have in common: ``plain`` and ``pointwise`` are those of the geometry."""
 
     dtype: DType
@@ -55,18 +40,18 @@ class _Columns:
     plain: bool
     pointwise: bool
     x_stride: int
-    """The stride along x if it is 1 or 2, else 0."""
+    """The stride along x where it is known, else 0."""
 
 
-class _Walk:
+class Walk:
     """A kernel while it is written: its table, and the box that it is at."""
 
-    def __init__(self, name: str, kernel: _Columns, words: Words) -> None:
+    def __init__(self, name: str, kernel: Columns, words: Words) -> None:
         self.name = name
         self.kernel = kernel
         self.words = words
         self.e = e = Routine(name, kernel.lanes, kernel.dtype)
-        known = _BOX_WORDS if words is BACKWARD else (*_BOX_WORDS, "plane", "line", "channel")
+        known = BOX_WORDS if words is BACKWARD else (*BOX_WORDS, "plane", "line", "channel")
         self.number = {word: words.index(e, word) for word in known}
         self.taps = words.tail(e)
 
@@ -75,16 +60,16 @@ class _Walk:
 
     # -- boxes
 
-    def box(self, place: tuple[Index, Index, Index]) -> _Box:
+    def box(self, place: tuple[Index, Index, Index]) -> Box:
         """Return the box at a place of the grid."""
         e = self.e
         first = [e.times(at, self[f"box_{axis}"]) for axis, at in zip("zyx", place)]
         sizes = [
             e.least(self[f"box_{axis}"], e.minus(self[f"count_{axis}"], start)) for axis, start in zip("zyx", first)
         ]
-        return _Box(self, first, sizes)
+        return Box(self, first, sizes)
 
-    def each_box(self, body: Callable[[_Box], None]) -> None:
+    def each_box(self, body: Callable[[Box], None]) -> None:
         """Write the loop over all boxes of an image."""
         e = self.e
 
@@ -113,7 +98,7 @@ class _Walk:
 
     # -- windows of a box
 
-    def fill_frame(self, frame: str, image: str, channels: Index, box: _Box) -> None:
+    def fill_frame(self, frame: str, image: str, channels: Index, box: Box) -> None:
         """Write the frames of some channels."""
         e = self.e
         where = [f"i64 {number}" for number in (*box.first, *box.sizes)]
@@ -124,7 +109,7 @@ class _Walk:
 
         e.each("0", channels, channel)
 
-    def gather(self, columns: str, seen: str, channels: Index, box: _Box) -> None:
+    def gather(self, columns: str, seen: str, channels: Index, box: Box) -> None:
         """Write the calls that gather lines, for all taps of some channels."""
         e = self.e
         sizes = [f"i64 {number}" for number in (*box.sizes, self["plane"], self["line"])]
@@ -152,15 +137,14 @@ class _Walk:
             elif name == "gather":
                 made.append(gather_lines(full, *basic))
             else:
-                write = fill if name == "fill" else collect
-                made.append(write(full, *basic, self.words, kernel.x_stride))
+                made.append(fill(full, *basic, self.words, kernel.x_stride))
         return made
 
 
-class _Box:
+class Box:
     """A box of windows: where it begins, its sizes, and how many windows it has."""
 
-    def __init__(self, walk: _Walk, first: list[Index], sizes: list[Index]) -> None:
+    def __init__(self, walk: Walk, first: list[Index], sizes: list[Index]) -> None:
         e = walk.e
         self.first, self.sizes = first, sizes
         z, y, x = first
@@ -177,7 +161,7 @@ class _Box:
 
 
 @dataclasses.dataclass(frozen=True)
-class Forward(_Columns):
+class Forward(Columns):
     """The kernel of a convolution; an item of its range is a box of one group of an image, and a part of the filters.
 
     ``rows`` filters are a tile.
@@ -187,7 +171,7 @@ class Forward(_Columns):
 
     def write(self, name: str) -> str:
         """Return the text of the module."""
-        walk = _Walk(name, self, FORWARD)
+        walk = Walk(name, self, FORWARD)
         e = walk.e
         data, packed, out = [FORWARD.pointer(e, operand) for operand in ("data", "packed", "out")]
         tiles, parts = FORWARD.index(e, "tiles"), FORWARD.index(e, "parts")
@@ -213,12 +197,12 @@ class Forward(_Columns):
         called += [] if self.pointwise else ["gather"]
         return module(*walk.routines(*called, rows=self.rows), e)
 
-    def _depth(self, walk: _Walk) -> Index:
+    def _depth(self, walk: Walk) -> Index:
         """Return how many numbers a tile of packed weights has."""
         return walk.e.times(walk.e.times(walk["channels"], walk["taps"]), str(self.rows))
 
     def _blocks(
-        self, walk: _Walk, box: _Box, slot: str, image: str, weight: str, target: str, tiles: tuple[Index, Index]
+        self, walk: Walk, box: Box, slot: str, image: str, weight: str, target: str, tiles: tuple[Index, Index]
     ) -> None:
         """Write the loop over blocks of channels: their columns, and the product with the filters of some tiles."""
         e = walk.e
@@ -261,17 +245,19 @@ class Forward(_Columns):
 
 
 @dataclasses.dataclass(frozen=True)
-class Backward(_Columns):
+class Backward(Columns):
     """The kernel of the adjoint in the data; an item of its range is a block of channels of one group of an image.
 
     Weights times gradients are columns, of which the data is then collected. ``rows`` elements of columns are a tile.
     """
 
     rows: int
+    x_taps: int
+    """The width of the kernel along x where it is known, else 0."""
 
     def write(self, name: str) -> str:
         """Return the text of the module."""
-        walk = _Walk(name, self, BACKWARD)
+        walk = Walk(name, self, BACKWARD)
         e = walk.e
         out_grad, packed, out = [BACKWARD.pointer(e, operand) for operand in ("out_grad", "packed", "out")]
         walk.number.update({word: BACKWARD.index(e, word) for word in ("blocks", "tiles", "depth")})
@@ -291,12 +277,13 @@ class Backward(_Columns):
             walk.each_box(lambda box: self._box(walk, box, slot, source, weight, target, channels))
 
         in_slot(e, BACKWARD, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
-        called = ["product", "narrow"] if self.pointwise else ["product", "narrow", "collect"]
-        return module(*walk.routines(*called, rows=self.rows), e)
+        routines = walk.routines("product", "narrow", rows=self.rows)
+        if not self.pointwise:
+            known = self.x_stride, self.x_taps
+            routines.append(collect(f"{name}_collect", self.lanes, self.dtype, BACKWARD, *known))
+        return module(*routines, e)
 
-    def _box(
-        self, walk: _Walk, box: _Box, slot: str, source: str, weight: str, target: str, channels: Index
-    ) -> None:
+    def _box(self, walk: Walk, box: Box, slot: str, source: str, weight: str, target: str, channels: Index) -> None:
         """Write what is done for one box: its columns, summed over blocks of filters, and their way to the data."""
         e = walk.e
         if self.pointwise:
@@ -340,210 +327,3 @@ class Backward(_Columns):
             e.invoke(f"{walk.name}_collect", "ptr %table", *known, f"i64 {line}", f"ptr {slot}", *where)
 
         e.each("0", channels, collect)
-
-
-@dataclasses.dataclass(frozen=True)
-class Weights(_Columns):
-    """The kernel of the adjoint in the weights; an item is a block of images, a group, and a part of the channels.
-
-    Both gradients and columns have lines along the windows, which are what is summed over. With small images, the lines
-    of ``several`` are joined. Every block of images has sums of its own, in tiles; :class:`Combine` adds them up.
-    """
-
-    several: bool
-    tile: DotTile
-
-    def write(self, name: str) -> str:
-        """Return the text of the module."""
-        walk = _Walk(name, self, WEIGHTS)
-        e = walk.e
-        walk.number.update({word: WEIGHTS.index(e, word) for word in _WEIGHT_WORDS})
-        operands = [WEIGHTS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
-        stored = e.times(walk["filter_tiles"], str(self.tile.stored(self.lanes)))
-
-        def item(index: Index, slot: str) -> None:
-            rest, part = e.split(index, walk["parts"])
-            images, group = e.split(rest, walk["groups"])
-            first = e.times(images, walk["image_block"])
-            stop = e.least(walk["batch"], e.plus(first, walk["image_block"]))
-            # the channels of this part, block by block
-            start = e.times(part, walk["block_part"])
-            end = e.least(walk["channels"], e.plus(start, walk["block_part"]))
-            done = e.times(e.quotient(start, walk["block"]), walk["block_tiles"])
-            sums = e.at(operands[2], e.times(e.plus(e.times(rest, walk["group_tiles"]), done), stored))
-            blocks = e.quotient(e.plus(e.minus(end, start), e.minus(walk["block"], "1")), walk["block"])
-            e.clear(sums, e.times(e.times(blocks, walk["block_tiles"]), stored))
-
-            def some(image: Index) -> None:
-                count = e.least(walk["images"], e.minus(stop, image))
-                place = e.plus(e.times(image, walk["groups"]), group)
-                walk.each_box(lambda box: self._box(walk, box, slot, operands, sums, (place, count), (start, end)))
-
-            e.each(first, stop, some, walk["images"])
-
-        in_slot(e, WEIGHTS, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
-        called = [] if self.plain else ["fill"]
-        called += ["gather"] if self.several or not self.pointwise else []
-        return module(*walk.routines(*called), dots(f"{name}_dots", self.lanes, self.dtype, self.tile), e)
-
-    def _box(
-        self,
-        walk: _Walk,
-        box: _Box,
-        slot: str,
-        operands: list[str],
-        sums: str,
-        images: tuple[Index, Index],
-        channels: tuple[Index, Index],
-    ) -> None:
-        """Write what is done for one box of some images: for each block of channels its columns and their sums."""
-        e = walk.e
-        place, count = images
-        columns = e.at(slot, walk["columns_at"])
-        gradients = self._gradients(walk, box, slot, operands[1], images)
-
-        def block(first: Index) -> None:
-            existing = e.least(walk["block"], e.minus(channels[1], first))
-
-            def gather(number: Index) -> None:
-                source = data(e.plus(place, e.times(number, walk["groups"])))
-                if self.plain:
-                    seen = e.at(source, box.seen)
-                else:
-                    seen = slot
-                    walk.fill_frame(slot, source, existing, box)
-                walk.gather(e.at(columns, e.times(number, box.columns)), seen, existing, box)
-
-            def data(image: Index) -> str:
-                return e.at(operands[0], e.times(e.plus(e.times(image, walk["channels"]), first), walk["pixels"]))
-
-            if self.pointwise and not self.several:
-                lines = e.at(data(place), box.start), walk["pixels"]
-            else:
-                lines = columns, walk["columns_line"]
-                e.each("0", count, gather)
-            done = e.times(e.quotient(e.minus(first, channels[0]), walk["block"]), walk["block_tiles"])
-            target = e.at(sums, e.times(done, e.times(walk["filter_tiles"], str(self.tile.stored(self.lanes)))))
-            elements = e.times(existing, walk["taps"])
-            self._tiles(walk, e.times(count, box.columns), gradients, lines, elements, target)
-
-        e.each(*channels, block, walk["block"])
-
-    def _gradients(
-        self, walk: _Walk, box: _Box, slot: str, out_grad: str, images: tuple[Index, Index]
-    ) -> tuple[str, Index]:
-        """Return where the lines of gradients begin and their distance; those of several images are joined first."""
-        e = walk.e
-        place, count = images
-        source = e.at(out_grad, e.times(place, e.times(walk["filters"], walk["windows"])), box.start)
-        if not self.several:
-            return source, walk["windows"]
-        lines = e.at(slot, walk["gradients_at"])
-        image_line = e.times(walk["groups"], e.times(walk["filters"], walk["windows"]))
-
-        def join(number: Index) -> None:
-            e.invoke(
-                f"{walk.name}_gather",
-                f"ptr {e.at(lines, e.times(number, walk['columns_line']))}",
-                f"ptr {e.at(source, e.times(number, walk['windows']))}",
-                *("i64 1", f"i64 {count}", f"i64 {box.columns}", "i64 0", f"i64 {image_line}"),
-            )
-
-        e.each("0", walk["filters"], join)
-        return lines, walk["columns_line"]
-
-    def _tiles(
-        self,
-        walk: _Walk,
-        width: Index,
-        gradients: tuple[str, Index],
-        columns: tuple[str, Index],
-        elements: Index,
-        sums: str,
-    ) -> None:
-        """Write the dots of all lines of gradients with those of columns, of which there are ``elements``."""
-        e, tile = walk.e, self.tile
-
-        def column_tile(column: Index) -> None:
-            number = e.quotient(column, str(tile.columns))
-
-            def row_tile(row: Index) -> None:
-                place = e.plus(e.times(number, walk["filter_tiles"]), e.quotient(row, str(tile.rows)))
-                e.invoke(
-                    f"{walk.name}_dots",
-                    *(f"i64 {width}", f"ptr {e.at(gradients[0], e.times(row, gradients[1]))}", f"i64 {gradients[1]}"),
-                    *(f"i64 {e.minus(walk['filters'], row)}",),
-                    *(f"ptr {e.at(columns[0], e.times(column, columns[1]))}", f"i64 {columns[1]}"),
-                    *(f"i64 {e.minus(elements, column)}",),
-                    f"ptr {e.at(sums, e.times(place, str(tile.stored(self.lanes))))}",
-                )
-
-            e.each("0", walk["filters"], row_tile, str(tile.rows))
-
-        e.each("0", elements, column_tile, str(tile.columns))
-
-
-@dataclasses.dataclass(frozen=True)
-class Combine:
-    """The kernel that adds up the sums of all blocks of images and writes them in the order of the weights.
-
-    An item of its range is a tile of columns.
-    """
-
-    dtype: DType
-    lanes: int
-    tile: DotTile
-
-    def write(self, name: str) -> str:
-        """Return the text of the module."""
-        e = Routine(name, self.lanes, self.dtype)
-        number = {
-            word: COMBINE.index(e, word)
-            for word in (
-                *("groups", "channels", "filters", "taps", "block"),
-                *("block_tiles", "filter_tiles", "group_tiles", "parts"),
-            )
-        }
-        sums, out = COMBINE.pointer(e, "sums"), COMBINE.pointer(e, "out")
-        stored = self.tile.stored(self.lanes)
-        size = e.times(number["filter_tiles"], str(stored))
-        part_size = e.times(e.times(number["groups"], number["group_tiles"]), size)
-
-        def item(index: Index) -> None:
-            group, tile = e.split(index, number["group_tiles"])
-            block, within = e.split(tile, number["block_tiles"])
-            place = e.at(sums, e.times(index, size))
-
-            def vector(at: Index) -> None:
-                total = e.loop(
-                    "1",
-                    number["parts"],
-                    "1",
-                    [e.get(place, at)],
-                    lambda part, found: [e.add(found[0], e.get(place, e.plus(at, e.times(part, part_size))))],
-                )
-                e.store(place, at, total[0])
-
-            e.each("0", size, vector, str(self.lanes))
-            first = e.times(block, number["block"])
-            existing = e.times(e.least(number["block"], e.minus(number["channels"], first)), number["taps"])
-            column = e.times(within, str(self.tile.columns))
-            width = e.times(number["channels"], number["taps"])
-            target = e.at(
-                out,
-                *(e.times(e.times(group, number["filters"]), width), e.times(first, number["taps"]), column),
-            )
-            columns = e.least(str(self.tile.columns), e.minus(existing, column))
-
-            def row(filter_: Index) -> None:
-                tile_number, line = e.split(filter_, str(self.tile.rows))
-                source = e.at(
-                    place, e.times(tile_number, str(stored)), e.times(line, str(self.tile.columns))
-                )
-                into = e.at(target, e.times(filter_, width))
-                e.each("0", columns, lambda at: e.put_one(into, e.get_one(source, at), at))
-
-            e.each("0", number["filters"], row)
-
-        e.each("%lo", "%hi", item)
-        return module(e)

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...dtypes import INT32, DType
+from ...dtypes import DType
 from ...node import Shape
 from ..function import Index, Value
 from ..launch import Reference, Words
+from ..phases import inside, take
 from ..routine import Routine
 from .geometry import Frame, Geometry
 
-__all__ = ["FRAME_WORDS", "fill", "frame_values", "gather_lines", "inside"]
+__all__ = ["FRAME_WORDS", "fill", "frame_values", "gather_lines"]
 
 #: words of a table that describe frames
 FRAME_WORDS = (
@@ -43,8 +44,9 @@ def frame_values(shape: Geometry, frame: Frame, box: Shape) -> dict[str, int | R
 def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Routine:
     """Return the routine that makes the frame of one channel for a box that begins at (z, y, x).
 
-    ``x_stride`` is 1 or 2 where the stride along x is known, else 0. Lines are written in whole vectors in the order of
-    their addresses: what a vector writes beyond its line is overwritten by the next.
+    ``x_stride`` is the stride along x where it is known (see :mod:`~phonograd.kernels.phases`), else 0. Lines are
+    written in whole vectors in the order of their addresses: what a vector writes beyond its line is overwritten by the
+    next.
     """
     arguments = "ptr %table, ptr noalias %frame, ptr noalias %image, i64 %z, i64 %y, i64 %x, "
     e = Routine(name, lanes, dtype, arguments + "i64 %depth, i64 %height, i64 %width")
@@ -98,23 +100,14 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
     return e
 
 
-def inside(e: Routine, first: Index, width: Index, step: Index = "1") -> Value:
-    """Return a mask of the lanes at ``first``, ``first + step``, ... that lie in a line of a width."""
-    narrow = [e.splat(e.assign(f"trunc i64 {word} to i32"), INT32) for word in (first, width, step)]
-    places = e.add(narrow[0], e.multiply(e.steps(INT32), narrow[2]))
-    return e.compare("ult", places, narrow[1])
-
-
 def _elements(e: Routine, image: str, first: Index, width: Index, x_stride: int, stride: Index) -> Value:
     """Return the elements of a line at ``first``, ``first + stride``, ..., with zeros outside of it."""
-    if x_stride == 1:
-        return e.get_where(image, inside(e, first, width), first)
-    if x_stride == 2:
-        second = e.plus(first, str(e.lanes))
-        low = e.get_where(image, inside(e, first, width), first)
-        high = e.get_where(image, inside(e, second, width), second)
-        return e.shuffle(low, high, range(0, 2 * e.lanes, 2))
-    return e.gather(image, first, stride, e.dtype, inside(e, first, width, stride))
+
+    def load(number: int) -> Value:
+        place = e.plus(first, str(number * e.lanes))
+        return e.get_where(image, inside(e, place, width), place)
+
+    return take(e, x_stride, load, lambda: e.gather(image, first, stride, e.dtype, inside(e, first, width, stride)))
 
 
 _LINES = "ptr noalias %lines, ptr noalias %seen, i64 %depth, i64 %height, i64 %width, i64 %plane, i64 %line"

@@ -86,9 +86,9 @@ def geometry(
             merged.append(axis)
     merged = [(1, 1, 1, 1, 0)] * (3 - len(merged)) + merged
     extent, kernel, stride, dilate, pad = [tuple(values) for values in zip(*merged)]
-    counts = tuple([
-        (size + 2 * border - gap * (width - 1) - 1) // step + 1 for size, width, step, gap, border in merged
-    ])
+    counts = tuple(
+        [(size + 2 * border - gap * (width - 1) - 1) // step + 1 for size, width, step, gap, border in merged]
+    )
     return Geometry(data[0], groups, data[1] // groups, filters // groups, extent, kernel, stride, dilate, pad, counts)
 
 
@@ -113,9 +113,9 @@ class Frame:
     """Where each element of a window lies, from its first."""
 
     @staticmethod
-    def of_box(shape: Geometry, box: Shape) -> Frame:
-        """Return the frame of a box of windows."""
-        if shape.plain:
+    def of_box(shape: Geometry, box: Shape, always: bool = False) -> Frame:
+        """Return the frame of a box of windows; with ``always`` data is copied even where it is its own frame."""
+        if shape.plain and not always:
             _, height, width = shape.extent
             pitches = ((0, height * width), (0, width), (0, 1))
             return Frame(shape.extent, (1, 1, 1), height * width, width, shape.pixels, _taps(shape, pitches))

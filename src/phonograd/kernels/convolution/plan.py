@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 
-from ...dtypes import FLOAT32, DType
+from ...dtypes import FLOAT32, FLOAT64, DType
 from ...node import Shape
 from ..launch import Launch, Plan, Reference
 from ..machine import Machine
-from . import winograd_plan
-from .adjoint import adjoint_values, line_buffer
-from .columns import BACKWARD, COMBINE, FORWARD, WEIGHTS, Backward, Combine, Forward, Weights
+from ..phases import known_stride
+from ..slots import Scratch
+from . import direct_plan, winograd_plan
+from .adjoint import adjoint_values, known_taps, line_buffer
+from .column_sums import COMBINE, WEIGHTS, Combine, Weights
+from .columns import BACKWARD, FORWARD, Backward, Forward
 from .frames import frame_values
 from .geometry import Frame, Geometry, box_of, evenly, geometry, rounded, steps_of
 from .microkernels import WIDTH, dot_tile, most_rows
-from .slots import Scratch
 from .weights import Pack
 from .winograd_transforms import Tiling
 
@@ -54,6 +56,11 @@ class Convolution:
         self.slots = slots
         self.winograd = winograd
 
+    @staticmethod
+    def suits(data: Shape, weight: Shape, dtype: DType) -> bool:
+        """Return whether there are kernels for a convolution of such arrays; there are for nearly all."""
+        return dtype in (FLOAT32, FLOAT64) and 0 not in data[1:] and 0 not in weight
+
     # -- the three primitives
 
     def forward(
@@ -66,6 +73,8 @@ class Convolution:
         tiling = self._tiling(shape, dtype)
         if tiling is not None and winograd_plan.saves(shape, shape.counts, tiling):
             return winograd_plan.forward(self.machine, self.slots, shape, tiling)
+        if direct_plan.suits(shape):
+            return direct_plan.forward(self.machine, self.slots, shape, dtype)
         return self._forward(shape, dtype)
 
     def data_grad(
@@ -88,6 +97,8 @@ class Convolution:
         tiling = self._tiling(shape, dtype)
         if tiling is not None and winograd_plan.saves(shape, shape.extent, tiling):
             return winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+        if direct_plan.suits(shape) and shape.channels == 1:
+            return direct_plan.data_grad(self.machine, self.slots, shape, dtype)
         return self._backward(shape, dtype)
 
     def weight_grad(
@@ -107,6 +118,8 @@ class Convolution:
         tiling = self._tiling(shape, dtype)
         if tiling is not None and shape.batch and winograd_plan.saves(shape, shape.counts, tiling):
             return winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
+        if direct_plan.suits(shape):
+            return direct_plan.weight_grad(self.machine, self.slots, shape, dtype)
         return self._weights(shape, dtype)
 
     def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:
@@ -136,7 +149,7 @@ class Convolution:
         values, elements = _box_values(shape, box, block, lanes, framed)
         values.update(frame_values(shape, frame, box))
         values.update(scratch.slots(elements * size), packed=packed, tiles=tiles, parts=parts)
-        packing = dict(blocks=1, tiles=tiles, block_rows=shape.filters, all_rows=shape.filters, depth=depth)
+        packing = {"blocks": 1, "tiles": tiles, "block_rows": shape.filters, "all_rows": shape.filters, "depth": depth}
         packing.update(group_stride=shape.filters * depth, block_stride=0, row_stride=depth, depth_stride=1)
         kernel = Forward(dtype, lanes, *_kind(shape), rows)
         launches = (
@@ -150,13 +163,14 @@ class Convolution:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
         images = shape.batch * shape.groups
         block = _channel_block(shape, _DEPTH)
+        # kernels depend on this, and not on the number of images
+        rows = evenly(block * shape.taps, most_rows(self.machine))
         block = evenly(block, max(1, block * images // _ITEMS)) if images < _ITEMS else block
         blocks = -(-shape.channels // block)
         lines = block * shape.taps
         box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (lines * size)))
         if box[2] < shape.counts[2] and shape.stride[2] > 1:
             box = (1, 1, shape.counts[2])
-        rows = evenly(lines, most_rows(self.machine))
         tiles = -(-lines // rows)
         scratch = Scratch(self.slots)
         packed = scratch.reserve(shape.groups * blocks * tiles * shape.filters * rows * size)
@@ -166,9 +180,9 @@ class Convolution:
         values.update(scratch.slots(elements * size), packed=packed, blocks=blocks, tiles=tiles)
         values.update(depth=evenly(shape.filters, _DEPTH))
         depth = shape.channels * shape.taps
-        packing = dict(blocks=blocks, tiles=tiles, block_rows=lines, all_rows=depth, depth=shape.filters)
+        packing = {"blocks": blocks, "tiles": tiles, "block_rows": lines, "all_rows": depth, "depth": shape.filters}
         packing.update(group_stride=shape.filters * depth, block_stride=lines, row_stride=1, depth_stride=depth)
-        kernel = Backward(dtype, lanes, *_kind(shape), rows)
+        kernel = Backward(dtype, lanes, *_kind(shape), rows, known_taps(shape))
         launches = (
             scratch.clear(),
             Pack(dtype, lanes, rows, consecutive=True).launch(shape.groups, packed, packing),
@@ -213,15 +227,18 @@ class Convolution:
         launches = (
             scratch.clear(),
             Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts),
-            Launch(Combine(dtype, lanes, tile), COMBINE.fill(combining), sums // (tile.stored(lanes) * size * -(-shape.filters // tile.rows))),
+            Launch(
+                Combine(dtype, lanes, tile),
+                COMBINE.fill(combining),
+                sums // (tile.stored(lanes) * size * -(-shape.filters // tile.rows)),
+            ),
         )
         return Plan(launches, scratch.size)
 
 
 def _kind(shape: Geometry) -> tuple[bool, bool, int]:
     """Return what kernels know about a geometry: whether it is plain and pointwise, and the stride along x."""
-    stride = shape.stride[2]
-    return shape.plain, shape.pointwise, stride if stride <= 2 else 0
+    return shape.plain, shape.pointwise, known_stride(shape.stride[2])
 
 
 def _channel_block(shape: Geometry, lines: int) -> int:
@@ -252,7 +269,7 @@ def _box_values(
     ``before`` elements of a slot have other uses.
     """
     line = _line(box, lanes, images)
-    values: Values = dict(groups=shape.groups, channels=shape.channels, filters=shape.filters, taps=shape.taps)
+    values: Values = {"groups": shape.groups, "channels": shape.channels, "filters": shape.filters, "taps": shape.taps}
     values.update(pixels=shape.pixels, windows=shape.windows, block=block, columns_at=before, columns_line=line)
     for name, numbers in (("count", shape.counts), ("box", box), ("grid", _grid(shape, box))):
         values.update({f"{name}_{axis}": number for axis, number in zip("zyx", numbers)})

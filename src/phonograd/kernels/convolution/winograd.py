@@ -9,13 +9,14 @@ The adjoint in the data is the same kernel with other weights. For the adjoint i
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from ...dtypes import FLOAT32
 from ..function import Index, Value
 from ..launch import Words
 from ..routine import Routine, module
+from ..slots import SLOT_WORDS, in_slot
 from .microkernels import WIDTH, product
-from .slots import SLOT_WORDS, in_slot
 from .winograd_pictures import turn_in, turn_out
 from .winograd_transforms import (
     Tiling,
@@ -67,9 +68,7 @@ class Transform:
 
         def item(index: Index) -> None:
             group, channel = e.split(index, number["depth"])
-            source = e.at(
-                weight, e.times(group, number["group_stride"]), e.times(channel, number["depth_stride"])
-            )
+            source = e.at(weight, e.times(group, number["group_stride"]), e.times(channel, number["depth_stride"]))
             target = e.at(
                 packed,
                 *(e.times(group, e.times(step, str(size * size))), e.times(channel, str(WIDTH * self.lanes))),
@@ -122,13 +121,8 @@ class _Walk:
         rows = e.least(self["band"], e.minus(self["tiles_y"], first))
         return first, rows, e.times(rows, self["tiles_x"])
 
-    def transform(
-        self, routine: str, rows: Index, target: tuple[str, Index, Index, Index], source: tuple[str, Index, Index, Index]
-    ) -> None:
-        """Write the calls that transform rows of tiles.
-
-        Target and source are an address, the distances of lines (or of products) and of tiles, and that of rows.
-        """
+    def transform(self, routine: str, rows: Index, target: _Rows, source: _Rows) -> None:
+        """Write the calls that transform rows of tiles."""
         e = self.e
 
         def row(number: Index) -> None:
@@ -139,7 +133,7 @@ class _Walk:
 
         e.each("0", rows, row)
 
-    def each_block(self, count: Index, body: _Block) -> None:
+    def each_block(self, count: Index, body: Callable[[Index, Index], None]) -> None:
         """Write the loop over blocks of channels: ``body(first channel, how many there are from it on)``."""
         e = self.e
         e.each("0", count, lambda first: body(first, e.minus(count, first)), str(self.kernel.lanes))
@@ -174,12 +168,8 @@ class _Walk:
 
 #: distances of blocks of channels and of tiles
 _Layout = tuple[Index, Index]
-
-
-class _Block:
-    """The body of a loop over blocks of channels."""
-
-    def __call__(self, first: Index, existing: Index) -> None: ...
+#: an address, the distances of lines (or of products) and of tiles, and that of rows of tiles
+_Rows = tuple[str, Index, Index, Index]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,9 +242,7 @@ class Forward:
             e,
         )
 
-    def _mix(
-        self, walk: _Walk, routine: str, data: str, numbers: str, step: Index, sums: str, tiles: Index
-    ) -> None:
+    def _mix(self, walk: _Walk, routine: str, data: str, numbers: str, step: Index, sums: str, tiles: Index) -> None:
         """Write the products of all elements of tiles, for one pair of blocks of filters."""
         e = walk.e
         block_line = e.times(walk["tiles"], str(self.lanes))
@@ -462,9 +450,7 @@ class Combine:
     def write(self, name: str) -> str:
         """Return the text of the module."""
         e = Routine(name, self.lanes, FLOAT32)
-        number = {
-            word: COMBINE.index(e, word) for word in ("groups", "channels", "filters", "filter_line", "parts")
-        }
+        number = {word: COMBINE.index(e, word) for word in ("groups", "channels", "filters", "filter_line", "parts")}
         sums, out = COMBINE.pointer(e, "sums"), COMBINE.pointer(e, "out")
         size, kernel = self.tiling.size, self.tiling.kernel
         step = e.times(number["channels"], number["filter_line"])

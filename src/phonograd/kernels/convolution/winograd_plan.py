@@ -6,9 +6,9 @@ from ...dtypes import FLOAT32
 from ...node import Shape
 from ..launch import Launch, Plan, Reference
 from ..machine import Machine
+from ..slots import Scratch
 from .geometry import Geometry, evenly, rounded
 from .microkernels import WIDTH, most_rows
-from .slots import Scratch
 from .winograd import COMBINE, FORWARD, TRANSFORM, WEIGHTS, Combine, Forward, Transform, Weights
 from .winograd_transforms import Tiling
 
@@ -75,10 +75,9 @@ def _forward(
     flipped: bool,
 ) -> Plan:
     lanes = machine.lanes(FLOAT32)
-    walk = _Units(shape, tiling, lanes, most_rows(machine), _MOST_TILES)
-    tiles = walk.tiles
-    rows = evenly(tiles, most_rows(machine))
-    tiles = rounded(tiles, rows)
+    walk = _Units(shape, tiling, lanes)
+    rows = evenly(walk.usual_tiles, most_rows(machine))
+    tiles = rounded(walk.tiles, rows)
     channels = rounded(shape.channels, lanes)
     elements = tiling.size**2
     scratch = Scratch(slots)
@@ -90,7 +89,7 @@ def _forward(
     values.update(scratch.slots((elements * (data_step + sums_step) + walk.picture) * _FLOAT))
     values.update(tiles=tiles, data=Reference(operand), weight=packed)
     group, depth, lane = strides
-    packing: Values = dict(depth=shape.channels, filters=shape.filters, packed=packed)
+    packing: Values = {"depth": shape.channels, "filters": shape.filters, "packed": packed}
     packing.update(depth_stride=depth, filter_stride=lane, group_stride=group)
     launches = (
         scratch.clear(),
@@ -103,7 +102,7 @@ def _forward(
 def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
     """Return the plan of the adjoint in the weights."""
     lanes = machine.lanes(FLOAT32)
-    walk = _Units(shape, tiling, lanes, 1, _MOST_TILES)
+    walk = _Units(shape, tiling, lanes)
     rows = evenly(shape.channels, most_rows(machine))
     channel_line, filter_line = rounded(shape.channels, lanes), rounded(shape.filters, lanes)
     elements = tiling.size**2
@@ -138,13 +137,13 @@ def _apart(size: int, lanes: int) -> int:
 class _Units:
     """How tiles are divided into units that are transformed together: some images, or a band of one."""
 
-    def __init__(self, shape: Geometry, tiling: Tiling, lanes: int, rows: int, most: int) -> None:
+    def __init__(self, shape: Geometry, tiling: Tiling, lanes: int) -> None:
         self._shape = shape
         m = tiling.outputs
         self._tiles_y, self._tiles_x = -(-shape.counts[1] // m), -(-shape.counts[2] // m)
         in_image = self._tiles_y * self._tiles_x
         room = _TILE_BYTES // (tiling.size**2 * rounded(shape.channels, lanes) * _FLOAT)
-        target = min(max(room, _LEAST_TILES), most)
+        target = min(max(room, _LEAST_TILES), _MOST_TILES)
         self._images, self._band = 1, self._tiles_y
         if in_image > target:
             self._band = evenly(self._tiles_y, max(1, target // self._tiles_x))
@@ -153,6 +152,8 @@ class _Units:
         self._bands = -(-self._tiles_y // self._band)
         self.units = -(-shape.batch // self._images) * self._bands
         self.tiles = self._images * self._band * self._tiles_x
+        #: tiles of a unit where there are images enough: kernels depend on this, and not on the number of images
+        self.usual_tiles = max(1, target // in_image) * in_image if in_image <= target else self.tiles
         width, height = self._tiles_x * m + tiling.kernel - 1, self._band * m + tiling.kernel - 1
         #: elements of a picture, and of a square of lanes that may be written beyond its end
         self.picture = width * height * lanes + lanes * lanes
@@ -160,7 +161,12 @@ class _Units:
     def values(self, data_step: int, sums_at: int, sums_step: int, picture_at: int) -> Values:
         """Return the words that kernels have in common."""
         shape = self._shape
-        found: Values = dict(groups=shape.groups, channels=shape.channels, filters=shape.filters, batch=shape.batch)
+        found: Values = {
+            "groups": shape.groups,
+            "channels": shape.channels,
+            "filters": shape.filters,
+            "batch": shape.batch,
+        }
         found.update(rows=shape.extent[1], columns=shape.extent[2], pad_y=shape.pad[1], pad_x=shape.pad[2])
         found.update(out_rows=shape.counts[1], out_columns=shape.counts[2])
         found.update(tiles_y=self._tiles_y, tiles_x=self._tiles_x, band=self._band, bands=self._bands)

@@ -1,8 +1,20 @@
 """Winograd's transforms: a convolution of small tiles as products of elements, with far fewer multiplications.
 
 A tile of m by m outputs of an r by r kernel needs (m + r - 1)² products instead of m² r². The three matrices come from
-polynomials at the points 0, 1, -1, 2, -2 and infinity (Toom and Cook): with g the kernel and d the data of a tile, the
-outputs are ``A' [(G g G') * (B' d B)] A``. Adjoints are the same with transposed matrices.
+polynomials at some points and infinity (Toom and Cook): with g the kernel and d the data of a tile, the outputs are
+``A' [(G g G') * (B' d B)] A``. Adjoints are the same with transposed matrices.
+
+Rounding errors depend on the points. Largest error over largest output (and root mean square over root mean square) of a
+3 by 3 convolution of random numbers, and of the same without Winograd's algorithm:
+
+==================  ==================  ==================
+points              64 channels         512 channels
+==================  ==================  ==================
+0, ±5/8, ±3/2       1.7e-6 (0.8e-6)     3.8e-6 (2.0e-6)
+0, ±1, ±2           6.7e-6 (1.7e-6)     16e-6 (4.1e-6)
+0, ±1 (tiles of 4)  0.4e-6 (0.3e-6)     1.1e-6 (0.7e-6)
+without             0.5e-6 (0.3e-6)     0.4e-6 (0.3e-6)
+==================  ==================  ==================
 
 Here lanes are channels: a routine transforms the same tile of as many channels as a vector has lanes.
 """
@@ -22,7 +34,11 @@ __all__ = ["Tiling", "matrices", "transform_gradient", "transform_in", "transfor
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
-_POINTS = (0, 1, -1, 2, -2)
+#: points by the size of tiles, other than infinity
+_POINTS = {
+    4: (Fraction(0), Fraction(1), Fraction(-1)),
+    6: (Fraction(0), Fraction(5, 8), Fraction(-5, 8), Fraction(3, 2), Fraction(-3, 2)),
+}
 
 
 class Tiling(NamedTuple):
@@ -52,9 +68,7 @@ def matrices(tiling: Tiling) -> Matrices:
     >>> [[int(entry) for entry in row] for row in matrices(Tiling(2, 3)).data]
     [[-1, 0, 1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
     """
-    points = [Fraction(point) for point in _POINTS[: tiling.size - 1]]
-    if len(points) != tiling.size - 1:
-        raise ValueError(f"tiles of {tiling.size} elements need more points than {_POINTS}")
+    points = list(_POINTS[tiling.size])
     kernel, data = [], []
     for number, point in enumerate(points):
         others = points[:number] + points[number + 1 :]
@@ -123,10 +137,18 @@ def _apply(e: Routine, matrix: Matrix, values: Sequence[Value]) -> list[Value]:
             continue
         same = [a if a == b else Fraction(0) for a, b in zip(row, matrix[partner])]
         other = [a if a != b else Fraction(0) for a, b in zip(row, matrix[partner])]
-        even, odd = _combination(e, same, values), _combination(e, other, values)
+        # the odd part without the factor of its highest power, which then costs nothing
+        scale = next(a for a in reversed(other) if a)
+        even, odd = _combination(e, same, values), _combination(e, [a / scale for a in other], values)
         assert even is not None
         assert odd is not None
-        found[number], found[partner] = e.add(even, odd), e.subtract(even, odd)
+        if abs(scale) == 1:
+            found[number], found[partner] = e.add(even, odd), e.subtract(even, odd)
+        else:
+            found[number] = e.fma(odd, e.like(odd, float(scale)), even)
+            found[partner] = e.fma(odd, e.like(odd, float(-scale)), even)
+        if scale == -1:
+            found[number], found[partner] = found[partner], found[number]
     return [found[number] for number in range(len(matrix))]
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from ...dtypes import FLOAT32
-from ..launch import ALIGNMENT, Launch, Reference, Words, aligned
-from ..routine import Routine, module
+from ..dtypes import FLOAT32
+from .launch import ALIGNMENT, Launch, Reference, Words, aligned
+from .routine import Routine, module
 
 __all__ = ["SLOT_WORDS", "Clear", "Scratch", "in_slot"]
 

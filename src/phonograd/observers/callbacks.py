@@ -1,0 +1,308 @@
+"""Adding and removing observers, switching observation off and on, and taking it along to another thread."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from .range import CURRENT, Range, current_range
+from .registry import AMBIENT, LOCAL, REGISTRY, Ambient, End, Observer, Start, logger
+
+__all__ = [
+    "DisableRecordFunctionGuard",
+    "RecordFunctionGuard",
+    "Surroundings",
+    "add_global_callback",
+    "add_task_local_callback",
+    "add_thread_local_callback",
+    "clear_callbacks",
+    "clear_global_callbacks",
+    "clear_task_local_callbacks",
+    "clear_thread_local_callbacks",
+    "disable_callback",
+    "enable_record_function",
+    "has_callbacks",
+    "has_global_callbacks",
+    "has_task_local_callbacks",
+    "has_thread_local_callbacks",
+    "is_record_function_enabled",
+    "reenable_callback",
+    "remove_callback",
+    "set_sampling_seed",
+]
+
+
+def add_global_callback(
+    start: Start | None,
+    end: End | None = None,
+    *,
+    scopes: Collection[int] | None = None,
+    needs_inputs: bool = False,
+    needs_outputs: bool = False,
+    needs_ids: bool = False,
+    sampling_probability: float = 1.0,
+) -> int:
+    """Have ranges of every thread observed; return the handle by which to remove the observer.
+
+    The parameters are those of :class:`Observer`.
+
+    >>> seen = []
+    >>> handle = add_global_callback(lambda fn: fn.name, lambda fn, context: seen.append(context))
+    >>> scope = Range()
+    >>> scope.before("work")
+    >>> scope.end()
+    >>> remove_callback(handle)
+    >>> seen
+    ['work']
+    """
+    observer = _observer(start, end, scopes, needs_inputs, needs_outputs, needs_ids, sampling_probability)
+    with REGISTRY.lock:
+        REGISTRY.observers += (observer,)
+        REGISTRY.publish()
+    return observer.handle
+
+
+def add_thread_local_callback(
+    start: Start | None,
+    end: End | None = None,
+    *,
+    scopes: Collection[int] | None = None,
+    needs_inputs: bool = False,
+    needs_outputs: bool = False,
+    needs_ids: bool = False,
+    sampling_probability: float = 1.0,
+) -> int:
+    """Have the ranges of this thread observed; return the handle. See :func:`add_global_callback`."""
+    observer = _observer(start, end, scopes, needs_inputs, needs_outputs, needs_ids, sampling_probability)
+    thread = LOCAL.thread
+    REGISTRY.watch(observer)
+    thread.observers += (observer,)
+    REGISTRY.publish()
+    return observer.handle
+
+
+def add_task_local_callback(
+    start: Start | None,
+    end: End | None = None,
+    *,
+    scopes: Collection[int] | None = None,
+    needs_inputs: bool = False,
+    needs_outputs: bool = False,
+    needs_ids: bool = False,
+    sampling_probability: float = 1.0,
+) -> int:
+    """Have the ranges of this asyncio task, and of tasks it makes, observed; return the handle.
+
+    See :func:`add_global_callback`. Outside of asyncio it is a callback of the thread's context.
+    """
+    observer = _observer(start, end, scopes, needs_inputs, needs_outputs, needs_ids, sampling_probability)
+    ambient = AMBIENT.get()
+    REGISTRY.watch(observer)
+    AMBIENT.set(ambient.changed(ambient.enabled, (*ambient.observers, observer)))
+    REGISTRY.publish()
+    return observer.handle
+
+
+def _observer(
+    start: Start | None,
+    end: End | None,
+    scopes: Collection[int] | None,
+    needs_inputs: bool,
+    needs_outputs: bool,
+    needs_ids: bool,
+    sampling_probability: float,
+) -> Observer:
+    return Observer(
+        start,
+        end,
+        scopes=scopes,
+        needs_inputs=needs_inputs,
+        needs_outputs=needs_outputs,
+        needs_ids=needs_ids,
+        sampling_probability=sampling_probability,
+    )
+
+
+def add_collector(observer: Observer) -> None:
+    """Add an observer that belongs to a profiler, which no user can remove by accident."""
+    with REGISTRY.lock:
+        REGISTRY.collectors += (observer,)
+        REGISTRY.publish()
+
+
+def remove_collector(observer: Observer) -> None:
+    """Remove what :func:`add_collector` added."""
+    with REGISTRY.lock:
+        observer.removed = True
+        REGISTRY.collectors = tuple([o for o in REGISTRY.collectors if o is not observer])
+        REGISTRY.publish()
+
+
+def _find(handle: int) -> Observer | None:
+    """Return an observer of this task, this thread or the process by its handle; warn if there is none."""
+    for observer in (*AMBIENT.get().observers, *LOCAL.thread.observers, *REGISTRY.observers):
+        if observer.handle == handle and not observer.removed:
+            return observer
+    logger.warning("Requested callback is not found: %s", handle)
+    return None
+
+
+def remove_callback(handle: int) -> None:
+    """Remove an observer. Ranges that are open still reach it at their end; an unknown handle only logs a warning."""
+    observer = _find(handle)
+    if observer is not None:
+        _remove([observer])
+
+
+def _remove(observers: Collection[Observer]) -> None:
+    with REGISTRY.lock:
+        for observer in observers:
+            observer.removed = True
+        thread, ambient = LOCAL.thread, AMBIENT.get()
+        REGISTRY.observers = tuple([o for o in REGISTRY.observers if not o.removed])
+        thread.observers = tuple([o for o in thread.observers if not o.removed])
+        if any([o.removed for o in ambient.observers]):
+            left = tuple([o for o in ambient.observers if not o.removed])
+            AMBIENT.set(ambient.changed(ambient.enabled, left))
+        REGISTRY.publish()
+
+
+def disable_callback(handle: int) -> None:
+    """Let an observer miss what begins from now on, until :func:`reenable_callback`."""
+    _switch(handle, False)
+
+
+def reenable_callback(handle: int) -> None:
+    """Let an observer see again what begins from now on."""
+    _switch(handle, True)
+
+
+def _switch(handle: int, enabled: bool) -> None:
+    observer = _find(handle)
+    if observer is not None and observer.enabled != enabled:
+        observer.enabled = enabled
+        REGISTRY.publish()
+
+
+def has_global_callbacks() -> bool:
+    """Return whether an enabled observer of the process exists, running profilers included."""
+    return any([o.active for o in (*REGISTRY.observers, *REGISTRY.collectors)])
+
+
+def has_thread_local_callbacks() -> bool:
+    """Return whether this thread has an enabled observer of its own."""
+    return any([o.active for o in LOCAL.thread.observers])
+
+
+def has_task_local_callbacks() -> bool:
+    """Return whether this task has an enabled observer of its own."""
+    return any([o.active for o in AMBIENT.get().observers])
+
+
+def has_callbacks() -> bool:
+    """Return whether an enabled observer sees what this thread and task do."""
+    return has_global_callbacks() or has_thread_local_callbacks() or has_task_local_callbacks()
+
+
+def clear_global_callbacks() -> None:
+    """Remove every observer of the process; profilers go on."""
+    _remove(REGISTRY.observers)
+
+
+def clear_thread_local_callbacks() -> None:
+    """Remove every observer of this thread."""
+    _remove(LOCAL.thread.observers)
+
+
+def clear_task_local_callbacks() -> None:
+    """Remove every observer of this task."""
+    _remove(AMBIENT.get().observers)
+
+
+def clear_callbacks() -> None:
+    """Remove every observer of the process, of this thread and of this task; profilers go on."""
+    clear_global_callbacks()
+    clear_thread_local_callbacks()
+    clear_task_local_callbacks()
+
+
+def set_sampling_seed(seed: int | None) -> None:
+    """Make sampling repeatable: every thread draws the same numbers again from now on. None ends that."""
+    with REGISTRY.lock:
+        REGISTRY.seed = seed
+        REGISTRY.publish()
+
+
+# -- switches
+
+
+def is_record_function_enabled() -> bool:
+    """Return whether this thread (or task) lets itself be observed."""
+    return AMBIENT.get().enabled
+
+
+def enable_record_function(enabled: bool = True) -> None:
+    """Let this thread (or task) be observed or not, whoever listens."""
+    ambient = AMBIENT.get()
+    if ambient.enabled != enabled:
+        AMBIENT.set(ambient.changed(enabled, ambient.observers))
+
+
+class RecordFunctionGuard:
+    """Let a ``with`` block be observed or not; guards nest, and the previous state comes back.
+
+    >>> with RecordFunctionGuard(False):
+    ...     is_record_function_enabled()
+    False
+    """
+
+    __slots__ = ("_previous", "enabled")
+
+    def __init__(self, enabled: bool = True) -> None:
+        self.enabled = bool(enabled)
+        self._previous: list[bool] = []
+
+    def __enter__(self) -> RecordFunctionGuard:
+        self._previous.append(is_record_function_enabled())
+        enable_record_function(self.enabled)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        enable_record_function(self._previous.pop())
+
+
+class DisableRecordFunctionGuard(RecordFunctionGuard):
+    """Hide a ``with`` block from every observer."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(False)
+
+
+# -- taking observation to another thread
+
+
+class Surroundings:
+    """Who observes this thread and inside which range, taken along to another thread by a ``with`` block there."""
+
+    __slots__ = ("_ambient", "_current", "_observers", "_previous")
+
+    def __init__(self) -> None:
+        self._observers = LOCAL.thread.observers
+        self._ambient = AMBIENT.get()
+        self._current = current_range()
+        self._previous: list[tuple[tuple[Observer, ...], Ambient, Range | None]] = []
+
+    def __enter__(self) -> None:
+        thread = LOCAL.thread
+        self._previous.append((thread.observers, AMBIENT.get(), CURRENT.get()))
+        self._install(self._observers, self._ambient, self._current)
+
+    def __exit__(self, *exception: object) -> None:
+        self._install(*self._previous.pop())
+
+    @staticmethod
+    def _install(observers: tuple[Observer, ...], ambient: Ambient, current: Range | None) -> None:
+        LOCAL.thread.change_observers(observers)
+        AMBIENT.set(ambient)
+        CURRENT.set(current)

@@ -1,0 +1,273 @@
+"""Range: one observed interval, and which one is current in this thread or task."""
+
+from __future__ import annotations
+
+import itertools
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+from .registry import AMBIENT, LOCAL, REGISTRY, SILENCE, USER_SCOPE, RecordScope, Variable, logger, variable
+
+__all__ = ["CURRENT", "Range", "Segment", "current_range", "current_thread_id"]
+
+_range_handles = itertools.count(1)
+
+
+class Range:
+    """One observed interval: made with a snapshot of the observers, begun by :meth:`before`, closed by :meth:`end`.
+
+    Only what differs from the defaults below is stored. Times are nanoseconds of ``time.perf_counter_ns``; ``end_ns``
+    is 0 while the range is open.
+    """
+
+    name = ""
+    handle = 0
+    """A number of its own, if an observer of the scope needs ids; otherwise 0."""
+    sequence_nr = -1
+    """The number that a forward operator shares with its backward ranges, or -1."""
+    forward_thread_id = 0
+    start_ns = 0
+    end_ns = 0
+    is_async = False
+    """Whether it ends in another thread than it began in, or when a future completes."""
+    debug_handle = -1
+    attached = False
+    """Whether a future will end it, so that leaving the scope does not."""
+    hidden = False
+    """Whether it is no parent to what begins here: its scope was left, or nobody observes it."""
+    shapes: list[Any] | None = None
+    """What the inputs were like, if a profiler asked for it."""
+    stack: tuple[str, ...] | None = None
+    """Where the user's code was, innermost call first, if a profiler asked for it."""
+    instant = False
+    """Whether it stands for a moment, not for an interval."""
+    parent: Range | None = None
+    args: str | None = None
+    attributes: dict[str, Any] | None = None
+    error: str | None = None
+    """The exception that left the scope, as ``type: message``."""
+    segments: list[Segment] | None = None
+    """For a generator or coroutine: the intervals in which it ran, but the last."""
+    _phase = ""
+    _inputs: tuple[Any, ...] = ()
+    _outputs: tuple[Any, ...] = ()
+    _contexts: list[Any] | None = None
+    _resumed: tuple[int, Range | None] | None = None
+
+    def __init__(self, scope: int = USER_SCOPE) -> None:
+        thread = LOCAL.thread
+        ambient = AMBIENT.get()
+        if thread.version != REGISTRY.version or thread.ambient is not ambient:
+            thread.refresh(ambient)
+        self._selection = selection = thread.selections[scope]
+        self.scope = scope
+        self._thread = thread
+        if selection.sampled:
+            self._observers, self._collectors = selection.sample()
+        else:
+            self._observers, self._collectors = selection.observers, selection.collectors
+
+    @property
+    def active(self) -> bool:
+        """Whether anybody observes it."""
+        return bool(self._observers or self._collectors)
+
+    @property
+    def needs_inputs(self) -> bool:
+        """Whether an observer of its scope asked for inputs."""
+        return self._selection.needs[0]
+
+    @property
+    def needs_outputs(self) -> bool:
+        """Whether an observer of its scope asked for outputs."""
+        return self._selection.needs[1]
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The inputs, which only start callbacks may read: a range keeps nothing alive."""
+        if self._phase != "start":
+            raise RuntimeError("Called inputs() outside RecordFunction start callback")
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The outputs, which only end callbacks may read."""
+        if self._phase != "end":
+            raise RuntimeError("Called outputs() outside RecordFunction end callback")
+        return self._outputs
+
+    @property
+    def thread_id(self) -> int:
+        """The number of the thread in which it began: small, from 1, never used again."""
+        return self._thread.number
+
+    @property
+    def thread_name(self) -> str:
+        """The name of the thread in which it began."""
+        return self._thread.name
+
+    def before(self, name: str, inputs: tuple[Any, ...] = (), sequence_nr: int = -1) -> None:
+        """Begin: call the start callbacks, in the order of the snapshot."""
+        if not self._collectors and not self._observers:
+            return
+        self.name = name
+        if sequence_nr != -1:
+            self.sequence_nr = sequence_nr
+        parent = CURRENT.get()
+        while parent is not None and (parent.end_ns or parent.hidden):
+            parent = parent.parent
+        self.parent = parent
+        if self._observers or self._selection.demanding:
+            self._begin(inputs)
+        else:
+            for collect in self._collectors:
+                collect(self)
+        CURRENT.set(self)
+        self.start_ns = perf_counter_ns()
+
+    def _begin(self, inputs: tuple[Any, ...]) -> None:
+        if self._selection.needs[2]:
+            self.handle = next(_range_handles)
+        if self._selection.needs[0]:
+            self._inputs = inputs
+        self._contexts = self._call("start", [None] * len(self._observers))
+        self._phase = "start"
+        for collect in self._collectors:
+            collect(self)
+        self._phase, self._inputs = "", ()
+
+    def _call(self, phase: str, contexts: list[Any]) -> list[Any]:
+        """Return what the callbacks of a phase return; nothing they do is observed, and no exception gets out."""
+        thread = LOCAL.thread
+        selections, busy = thread.selections, thread.busy
+        thread.selections, thread.busy, self._phase = SILENCE, True, phase
+        results: list[Any] = []
+        try:
+            for observer, context in zip(self._observers, contexts, strict=True):
+                result = None
+                try:
+                    if phase == "end":
+                        if observer.end is not None:
+                            observer.end(self, context)
+                    elif observer.start is not None:
+                        result = observer.start(self)
+                except Exception as error:  # noqa: BLE001 - whoever observes must not disturb what is observed
+                    observer.errors += 1
+                    if observer.errors == 1:
+                        what = f"{type(error).__name__}: {error}"
+                        logger.warning("Exception in RecordFunction callback: %s , for the range %s", what, self.name)
+                results.append(result)
+        finally:
+            thread.selections, thread.busy, self._phase = selections, busy, ""
+        return results
+
+    def mark(self) -> None:
+        """Take a place among the open ranges of this thread or task although nobody observes it."""
+        self.parent = CURRENT.get()
+        self.hidden = True
+        self.start_ns = 1
+        CURRENT.set(self)
+
+    def set_outputs(self, *outputs: Any) -> None:
+        """Say what came out, for end callbacks that asked for it."""
+        if self._selection.needs[1] and self.start_ns and not self.end_ns:
+            self._outputs = outputs
+
+    def end(self) -> None:
+        """Close: call the end callbacks, in the order of the snapshot. Only the first call does anything."""
+        if self.end_ns or not self.start_ns:
+            return
+        now = perf_counter_ns()
+        if self._thread is not LOCAL.thread:
+            self.is_async = True
+        if self._contexts is None:
+            self.end_ns = now
+            return
+        with REGISTRY.lock:
+            contexts, self._contexts = self._contexts, None
+        if contexts is not None:
+            # open until the callbacks have run: what they see is not yet over
+            self._call("end", contexts)
+            self.end_ns = now
+            self._outputs = ()
+
+    def suspend(self) -> None:
+        """Stop the clock: the generator or coroutine hands control back. Whoever resumed it is current again."""
+        if not self.start_ns:
+            return
+        now = perf_counter_ns()
+        current = CURRENT.get()
+        inside: list[Range] = []
+        found = current
+        while found is not None and found is not self:
+            inside.append(found)
+            found = found.parent
+        self._inner = current if found is self else self
+        began, outer = self._resumed or (self.start_ns, self.parent)
+        for other in inside if found is self else ():
+            if not other.end_ns:
+                other._stop(now, max(began, other.start_ns), other.parent)
+        self._stop(now, began, outer)
+        CURRENT.set(outer)
+
+    def _stop(self, now: int, began: int, outer: Range | None) -> None:
+        if self.segments is None:
+            self.segments = []
+        self.segments.append(Segment(began, now, LOCAL.thread.number, outer))
+        self._resumed = None
+
+    def resume(self) -> None:
+        """Let the clock run again, in whatever thread this is."""
+        if not self.start_ns:
+            return
+        outer = CURRENT.get()
+        inner: Range | None = self._inner
+        now = perf_counter_ns()
+        CURRENT.set(inner)
+        while inner is not None and inner is not self:
+            inner._resumed = (now, inner.parent)
+            inner = inner.parent
+        self._resumed = (now, outer)
+
+    def running(self) -> tuple[int, Range | None]:
+        """Return when its last running interval began (0 if it is suspended) and the range around it."""
+        if self.segments is None:
+            return self.start_ns, self.parent
+        return self._resumed or (0, None)
+
+    def leave(self) -> None:
+        """End a range that was resumed, and make whoever resumed it current again."""
+        if not self.start_ns:
+            return
+        outer = self._resumed[1] if self._resumed else self.parent
+        self.end()
+        CURRENT.set(outer)
+
+    def __repr__(self) -> str:
+        state = "open" if not self.end_ns else f"{(self.end_ns - self.start_ns) / 1000:.3f} us"
+        return f"<{type(self).__name__} {self.name!r} {RecordScope(self.scope).name} {state}>"
+
+
+class Segment(NamedTuple):
+    """An interval in which a generator or coroutine ran, the thread, and the range that had resumed it."""
+
+    start_ns: int
+    end_ns: int
+    thread_id: int
+    outer: Range | None
+
+
+CURRENT: Variable[Range | None] = variable("phonograd.range", None)
+
+
+def current_range() -> Range | None:
+    """Return the innermost open range of this thread or task, or None."""
+    found = CURRENT.get()
+    while found is not None and (found.end_ns or found.hidden):
+        found = found.parent
+    return found
+
+
+def current_thread_id() -> int:
+    """Return the number of this thread: small, from 1, given at first use and never again."""
+    return LOCAL.thread.number

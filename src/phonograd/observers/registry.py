@@ -1,0 +1,366 @@
+"""Who listens: the declaration of an observer, the registry of the process, and what each thread knows of it.
+
+Ranges (:mod:`.range`) ask the thread for the selection of observers of their scope; :mod:`.callbacks` changes it.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import logging
+import math
+import os
+import random
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Collection
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from .range import Range
+
+__all__ = ["AMBIENT", "FUNCTION", "LISTENING", "LOCAL", "REGISTRY", "USER_SCOPE", "Observer", "RecordScope"]
+
+logger = logging.getLogger("phonograd.profiler")
+
+
+class RecordScope(enum.IntEnum):
+    """What a range stands for. PyTorch's numbers, then those of this library."""
+
+    FUNCTION = 0
+    """An operator, as it is called."""
+    BACKWARD_FUNCTION = 1
+    """The derivation of one operator's gradient."""
+    TORCHSCRIPT_FUNCTION = 2
+    KERNEL_FUNCTION_DTYPE = 3
+    CUSTOM_CLASS = 4
+    BUILD_FEATURE = 5
+    LITE_INTERPRETER = 6
+    USER_SCOPE = 7
+    """``record_function``."""
+    STATIC_RUNTIME_OP = 8
+    STATIC_RUNTIME_MODEL = 9
+    KERNEL = 16
+    """One launch of a kernel, which may compute many operators."""
+    EVALUATION = 17
+    """The computation of everything that was pending."""
+    COMPILATION = 18
+    """The planning and compilation of kernels."""
+
+
+FUNCTION = int(RecordScope.FUNCTION)
+USER_SCOPE = int(RecordScope.USER_SCOPE)
+_SCOPES = max(RecordScope) + 1
+
+#: for each scope, the handles of the observers in this process that would see it: empty while nobody listens
+LISTENING: list[tuple[int, ...]] = [()] * _SCOPES
+
+Start = Callable[["Range"], Any]
+End = Callable[["Range", Any], object]
+Collect = Callable[["Range"], object]
+
+_Value = TypeVar("_Value")
+
+
+class Variable(Protocol[_Value]):
+    def get(self) -> _Value: ...
+
+    def set(self, value: _Value, /) -> object: ...
+
+
+class _OwnVariable(Generic[_Value]):
+    """A context variable for interpreters whose threads inherit the context of their parent: the owner is kept too."""
+
+    def __init__(self, name: str, default: _Value) -> None:
+        self._default = default
+        self._variable: ContextVar[tuple[int, _Value]] = ContextVar(name, default=(0, default))
+
+    def get(self) -> _Value:
+        owner, value = self._variable.get()
+        return value if owner == threading.get_ident() else self._default
+
+    def set(self, value: _Value) -> object:
+        return self._variable.set((threading.get_ident(), value))
+
+
+def variable(name: str, default: _Value) -> Variable[_Value]:
+    """Return a variable of the thread, and of the task under asyncio."""
+    if getattr(sys.flags, "thread_inherit_context", 0):
+        return _OwnVariable(name, default)
+    return ContextVar(name, default=default)
+
+
+class Observer:
+    """Somebody who is called at the start and at the end of ranges.
+
+    Parameters
+    ----------
+    start : callable, optional
+        Called with the range; what it returns is handed to ``end``.
+    end : callable, optional
+        Called with the range and what ``start`` returned (None if it raised).
+    scopes : collection of RecordScope, optional
+        What is seen; everything if empty.
+    needs_inputs, needs_outputs, needs_ids : bool
+        Whether ``range.inputs``, ``range.outputs`` and ``range.handle`` are asked for.
+    sampling_probability : float
+        The share of ranges that is seen, in [0, 1]; start and end are seen or missed together.
+    collector : callable, optional
+        Instead of ``start`` and ``end``: called once per thread with its number and name, returns what takes the
+        thread's ranges as they start.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "collector",
+        "enabled",
+        "end",
+        "errors",
+        "handle",
+        "needs_ids",
+        "needs_inputs",
+        "needs_outputs",
+        "removed",
+        "sampling_probability",
+        "scopes",
+        "start",
+    )
+
+    def __init__(
+        self,
+        start: Start | None = None,
+        end: End | None = None,
+        *,
+        scopes: Collection[int] | None = None,
+        needs_inputs: bool = False,
+        needs_outputs: bool = False,
+        needs_ids: bool = False,
+        sampling_probability: float = 1.0,
+        collector: Callable[[int, str], Collect] | None = None,
+    ) -> None:
+        for name, function in (("start", start), ("end", end)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be callable or None, not {function!r}")
+        if not 0.0 <= sampling_probability <= 1.0:
+            raise ValueError(f"Invalid sampling probability {sampling_probability!r}: it must be between 0 and 1")
+        self.start = start
+        self.end = end
+        self.scopes = frozenset(RecordScope(scope) for scope in scopes or ())
+        self.needs_inputs = needs_inputs
+        self.needs_outputs = needs_outputs
+        self.needs_ids = needs_ids
+        self.sampling_probability = float(sampling_probability)
+        self.collector = collector
+        self.handle = next(_observer_handles)
+        self.enabled = True
+        self.removed = False
+        self.errors = 0
+        """How many calls of start and end raised; the first of them is logged."""
+
+    def sees(self, scope: int) -> bool:
+        """Return whether ranges of a scope are of interest."""
+        return not self.scopes or scope in self.scopes
+
+    @property
+    def active(self) -> bool:
+        """Whether it is to be called at all."""
+        return self.enabled and not self.removed
+
+
+_observer_handles = itertools.count(1)
+_thread_numbers = itertools.count(1)
+
+
+class Ambient:
+    """What a task says about observation: whether it wants any, and by whom besides the thread's observers.
+
+    It keeps what each thread has selected for it, so that a task's observers go with the task.
+    """
+
+    __slots__ = ("enabled", "observers", "selections")
+
+    def __init__(self, enabled: bool, observers: tuple[Observer, ...] = ()) -> None:
+        self.enabled = enabled
+        self.observers = observers
+        self.selections: weakref.WeakKeyDictionary[_Thread, tuple[int, list[_Selection]]]
+        self.selections = weakref.WeakKeyDictionary()
+
+    def changed(self, enabled: bool, observers: tuple[Observer, ...]) -> Ambient:
+        """Return the same with other contents."""
+        if not observers:
+            return QUIET if enabled else _DEAF
+        return Ambient(enabled, observers)
+
+
+class _Registry:
+    """The observers of the process, and a number that changes with every change of any observer."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.version = 0
+        self.observers: tuple[Observer, ...] = ()
+        self.collectors: tuple[Observer, ...] = ()
+        self.local: weakref.WeakValueDictionary[int, Observer] = weakref.WeakValueDictionary()
+        self.seed: int | None = None
+
+    def publish(self) -> None:
+        """Make a change known: to whoever is about to begin a range, and to the snapshots of every thread."""
+        with self.lock:
+            observers = [o for o in (*self.observers, *self.collectors, *self.local.values()) if o.active]
+            for scope in RecordScope:
+                LISTENING[scope] = tuple([o.handle for o in observers if o.sees(scope) and o.sampling_probability])
+            self.version += 1
+
+    def watch(self, observer: Observer) -> None:
+        """Remember an observer of one thread or task for as long as that keeps it."""
+        self.local[observer.handle] = observer
+        weakref.finalize(observer, self.publish).atexit = False
+
+    def after_fork(self) -> None:
+        # another thread of the parent may have held the lock, and that thread is not here to release it
+        self.lock = threading.RLock()
+
+
+REGISTRY = _Registry()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=REGISTRY.after_fork)
+
+
+class _Selection:
+    """The observers of one scope as one thread sees them, with the countdowns of those that sample."""
+
+    __slots__ = (
+        "collectors",
+        "countdown",
+        "demanding",
+        "entries",
+        "generator",
+        "needs",
+        "observers",
+        "sampled",
+        "tries",
+        "waited",
+    )
+
+    def __init__(self, entries: list[tuple[Observer, Collect | None]], generator: random.Random) -> None:
+        observers = [observer for observer, _ in entries]
+        self.entries = [entry for entry in entries if entry[0].sampling_probability]
+        self.needs = (
+            any(o.needs_inputs for o in observers),
+            any(o.needs_outputs for o in observers),
+            any(o.needs_ids for o in observers),
+        )
+        self.demanding = any(self.needs)
+        self.generator = generator
+        self.observers, self.collectors = self._parted([o.sampling_probability == 1.0 for o, _ in self.entries])
+        self.tries = [self._draw(o.sampling_probability) for o, _ in self.entries]
+        self.sampled = any(self.tries)
+        self._wait()
+
+    def _parted(self, chosen: list[bool]) -> tuple[tuple[Observer, ...], tuple[Collect, ...]]:
+        entries = [entry for entry, wanted in zip(self.entries, chosen, strict=True) if wanted]
+        return (
+            tuple([observer for observer, collect in entries if collect is None]),
+            tuple([collect for _, collect in entries if collect is not None]),
+        )
+
+    def _draw(self, probability: float) -> int:
+        """Return how many ranges to wait for the next one that is seen, or 0 for an observer that sees all."""
+        if probability == 1.0:
+            return 0
+        return 1 + int(math.log(1.0 - self.generator.random()) / math.log1p(-probability))
+
+    def _wait(self) -> None:
+        self.waited = self.countdown = min([tries for tries in self.tries if tries], default=0)
+
+    def sample(self) -> tuple[tuple[Observer, ...], tuple[Collect, ...]]:
+        """Return the observers and collectors of the next range."""
+        self.countdown -= 1
+        if self.countdown:
+            return self.observers, self.collectors
+        chosen = [tries in (0, self.waited) for tries in self.tries]
+        self.tries = [
+            (tries - self.waited or self._draw(observer.sampling_probability)) if tries else 0
+            for tries, (observer, _) in zip(self.tries, self.entries, strict=True)
+        ]
+        self._wait()
+        return self._parted(chosen)
+
+
+SILENCE = [_Selection([], random.Random(0))] * _SCOPES
+
+
+class _Thread:
+    """What one thread knows: its number, its own observers, and which observers see which scope."""
+
+    __slots__ = (
+        "__weakref__",
+        "ambient",
+        "busy",
+        "generator",
+        "name",
+        "number",
+        "observers",
+        "selections",
+        "version",
+    )
+
+    def __init__(self) -> None:
+        self.number = next(_thread_numbers)
+        self.name = threading.current_thread().name
+        self.observers: tuple[Observer, ...] = ()
+        self.version = -1
+        self.ambient = QUIET
+        self.selections = SILENCE
+        self.generator = random.Random()
+        self.busy = False
+
+    def refresh(self, ambient: Ambient) -> None:
+        """Find the observers again after a change of them or of the task."""
+        if self.busy:  # what an observer does is not observed
+            return
+        version = REGISTRY.version
+        if self.version != version and REGISTRY.seed is not None:
+            self.generator.seed(REGISTRY.seed)
+        known, found = ambient.selections.get(self, (-1, SILENCE))
+        if known != version or self.version == -1:
+            found = self._select(ambient)
+            ambient.selections[self] = version, found
+        self.version, self.ambient, self.selections = version, ambient, found
+
+    def change_observers(self, observers: tuple[Observer, ...]) -> None:
+        """Have other observers, for this thread alone."""
+        if self.observers != observers:
+            self.observers = observers
+            self.version = -1
+
+    def _select(self, ambient: Ambient) -> list[_Selection]:
+        if not ambient.enabled:
+            return SILENCE
+        observers = (*REGISTRY.observers, *self.observers, *ambient.observers, *REGISTRY.collectors)
+        entries = [
+            (observer, observer.collector(self.number, self.name) if observer.collector else None)
+            for observer in observers
+            if observer.active
+        ]
+        selections = list(SILENCE)
+        for scope in RecordScope:
+            chosen = [entry for entry in entries if entry[0].sees(scope)]
+            if chosen:
+                selections[scope] = _Selection(chosen, self.generator)
+        return selections
+
+
+QUIET = Ambient(True)
+_DEAF = Ambient(False)
+AMBIENT = variable("phonograd.observation", QUIET)
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.thread = _Thread()
+
+
+LOCAL = _Local()

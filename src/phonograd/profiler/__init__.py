@@ -1,0 +1,79 @@
+"""The profiler: what a program does and how long it takes, operator by operator and scope by scope.
+
+>>> import phonograd as mx
+>>> with mx.profiler.profile() as prof:
+...     with mx.profiler.record_function("training step"):
+...         pass
+>>> print(prof.key_averages().table(sort_by="self_cpu_time_total"))  # doctest: +SKIP
+
+Observers of one's own are added with :func:`add_global_callback` and its siblings. What is observed, and how, is in
+:mod:`phonograd.observers`; this package makes scopes, tables and traces of it.
+"""
+
+from __future__ import annotations
+
+from ..observers import (
+    DisableRecordFunctionGuard,
+    Range,
+    RecordFunctionGuard,
+    RecordScope,
+    add_global_callback,
+    add_task_local_callback,
+    add_thread_local_callback,
+    clear_callbacks,
+    clear_global_callbacks,
+    clear_task_local_callbacks,
+    clear_thread_local_callbacks,
+    current_range,
+    current_thread_id,
+    disable_callback,
+    enable_record_function,
+    has_callbacks,
+    has_global_callbacks,
+    has_task_local_callbacks,
+    has_thread_local_callbacks,
+    is_record_function_enabled,
+    reenable_callback,
+    remove_callback,
+    set_sampling_seed,
+)
+from .averages import Average, AverageList
+from .chrome import validate_trace
+from .events import Event, EventList
+from .scope import record_function
+from .session import ProfilerAction, profile, schedule
+
+__all__ = [
+    "Average",
+    "AverageList",
+    "DisableRecordFunctionGuard",
+    "Event",
+    "EventList",
+    "ProfilerAction",
+    "Range",
+    "RecordFunctionGuard",
+    "RecordScope",
+    "add_global_callback",
+    "add_task_local_callback",
+    "add_thread_local_callback",
+    "clear_callbacks",
+    "clear_global_callbacks",
+    "clear_task_local_callbacks",
+    "clear_thread_local_callbacks",
+    "current_range",
+    "current_thread_id",
+    "disable_callback",
+    "enable_record_function",
+    "has_callbacks",
+    "has_global_callbacks",
+    "has_task_local_callbacks",
+    "has_thread_local_callbacks",
+    "is_record_function_enabled",
+    "profile",
+    "record_function",
+    "reenable_callback",
+    "remove_callback",
+    "schedule",
+    "set_sampling_seed",
+    "validate_trace",
+]

@@ -1,0 +1,345 @@
+"""Events: what a profiler saw, as a tree with times. Made of ranges after the fact, in one pass.
+
+An event's parent is the range that was open in the same thread or task when it began, whatever the clock says. Self
+time is found by a sweep over the events of a thread: at each moment the time belongs to one of them, the one that
+began last or that was returned to. So no self time is negative and no time is counted twice, however generators and
+tasks interleave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, overload
+
+from ..observers import Range, RecordScope
+
+__all__ = ["Event", "EventList", "Interval", "Slice", "build"]
+
+
+class Interval(NamedTuple):
+    """A time range in microseconds since the profile began."""
+
+    start: float
+    end: float
+
+    def elapsed_us(self) -> float:
+        """Return the length in microseconds."""
+        return self.end - self.start
+
+
+class Event:
+    """One finished range. Times in ``_ns`` are nanoseconds since the profile began; the others are microseconds."""
+
+    __slots__ = ("children", "end_ns", "id", "parent", "range", "self_ns", "start_ns", "total_ns", "unfinished")
+
+    def __init__(self, number: int, source: Range, parent: Event | None, start_ns: int, end_ns: int) -> None:
+        self.id = number
+        self.range = source
+        self.parent = parent
+        self.start_ns = start_ns
+        self.end_ns = end_ns
+        self.total_ns = end_ns - start_ns
+        """The time in which it was open; for a generator or coroutine, in which it ran."""
+        self.self_ns = 0
+        """The part of it in which none of its children ran."""
+        self.unfinished = False
+        """Whether it was still open when the profile ended."""
+        self.children: list[Event] = []
+
+    @property
+    def name(self) -> str:
+        """The name, as it was given."""
+        return self.range.name
+
+    @property
+    def key(self) -> str:
+        """The name under which events are averaged: all steps are one."""
+        name = self.range.name
+        return "ProfilerStep*" if name.startswith("ProfilerStep#") else name
+
+    @property
+    def scope(self) -> int:
+        """The :class:`~phonograd.observers.RecordScope`, as a number."""
+        return self.range.scope
+
+    @property
+    def thread(self) -> int:
+        """The number of the thread in which it began."""
+        return self.range.thread_id
+
+    @property
+    def thread_name(self) -> str:
+        """The name of the thread in which it began."""
+        return self.range.thread_name
+
+    @property
+    def fwd_thread(self) -> int:
+        """The number of the thread of the forward pass, for a backward event; otherwise 0."""
+        return self.range.forward_thread_id
+
+    @property
+    def sequence_nr(self) -> int:
+        """The number shared by a forward operator and its backward events, or -1."""
+        return self.range.sequence_nr
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it ended in another thread, with a future, or not at all while profiled."""
+        return self.range.is_async or self.unfinished
+
+    @property
+    def is_user_annotation(self) -> bool:
+        """Whether it is a scope of the user's program."""
+        return self.range.scope == RecordScope.USER_SCOPE
+
+    @property
+    def instant(self) -> bool:
+        """Whether it stands for a moment."""
+        return self.range.instant
+
+    @property
+    def error(self) -> str | None:
+        """The exception that left the scope, as ``type: message``."""
+        return self.range.error
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What was said about it: the scope's ``args`` and attributes."""
+        found = dict(self.range.attributes or ())
+        if self.range.args is not None:
+            found.setdefault("args", self.range.args)
+        return found
+
+    @property
+    def input_shapes(self) -> list[Any]:
+        """What the inputs were like, if the profile recorded shapes."""
+        return self.range.shapes or []
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        """Where the user's code was, innermost call first, if the profile recorded stacks."""
+        return self.range.stack or ()
+
+    @property
+    def count(self) -> int:
+        """One: an average has more."""
+        return 1
+
+    @property
+    def time_range(self) -> Interval:
+        """Start and end in microseconds."""
+        return Interval(self.start_ns / 1000, self.end_ns / 1000)
+
+    @property
+    def cpu_time_total(self) -> float:
+        """Total time in microseconds."""
+        return self.total_ns / 1000
+
+    cpu_time = cpu_time_total
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Self time in microseconds."""
+        return self.self_ns / 1000
+
+    @property
+    def cpu_parent(self) -> Event | None:
+        """The event inside which it began."""
+        return self.parent
+
+    @property
+    def cpu_children(self) -> list[Event]:
+        """The events that began inside it."""
+        return self.children
+
+    def __repr__(self) -> str:
+        return f"<Event {self.name!r} total {self.cpu_time_total:.3f} us, self {self.self_cpu_time_total:.3f} us>"
+
+
+class Slice(NamedTuple):
+    """A stretch of time in which an event occupied a thread, and the event that it returns to."""
+
+    start_ns: int
+    end_ns: int
+    event: Event
+    outer: Event | None
+
+
+class EventList(Sequence[Event]):
+    """The events of a profile, parents before children, with what a trace needs besides."""
+
+    def __init__(
+        self,
+        events: list[Event],
+        slices: dict[int, list[Slice]],
+        threads: dict[int, str],
+        elapsed_ns: int,
+        wall_ns: int,
+        dropped: int = 0,
+    ) -> None:
+        self._events = events
+        self.slices = slices
+        """By thread number, the stretches of its events in the order of their start."""
+        self.threads = threads
+        self.elapsed_ns = elapsed_ns
+        self.wall_ns = wall_ns
+        """The time of day when the profile began, in nanoseconds since the epoch."""
+        self.dropped = dropped
+        """How many events were not kept because there were too many."""
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Event]: ...
+
+    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+        return self._events[index]
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    def roots(self) -> list[Event]:
+        """Return the events that have no parent."""
+        return [event for event in self._events if event.parent is None]
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The sum of all self times in microseconds."""
+        return sum([event.self_ns for event in self._events]) / 1000
+
+    def tree(self, minimum_percent: float = 0.0) -> str:
+        """Return the events as an indented tree with times; equal siblings are one line.
+
+        Branches below ``minimum_percent`` of the whole are left out.
+        """
+        whole = sum([event.total_ns for event in self.roots()]) or 1
+        lines: list[str] = []
+
+        def show(events: Iterable[Event], depth: int) -> None:
+            groups: dict[str, list[Event]] = {}
+            for event in events:
+                groups.setdefault(event.key, []).append(event)
+            for key, members in groups.items():
+                total = sum([event.total_ns for event in members])
+                percent = 100 * total / whole
+                if percent >= minimum_percent:
+                    count = f" x{len(members)}" if len(members) > 1 else ""
+                    lines.append(f"{percent:6.2f}%  {total / 1e6:10.3f}ms  {'  ' * depth}{key}{count}")
+                    show([child for event in members for child in event.children], depth + 1)
+
+        show(self.roots(), 0)
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<EventList of {len(self)} events in {self.elapsed_ns / 1e6:.3f} ms>"
+
+
+def build(
+    buffers: dict[int, tuple[str, list[Range]]], start_ns: int, stop_ns: int, wall_ns: int, dropped: int = 0
+) -> EventList:
+    """Return the events of the ranges that each thread began, with parents, self times and slices."""
+    found: dict[Range, Event] = {}
+    events: list[Event] = []
+    ranges = [source for _, (_, collected) in sorted(buffers.items()) for source in list(collected) if source.start_ns]
+    if len(buffers) > 1:
+        ranges.sort(key=_started)
+    for number, source in enumerate(ranges):
+        parent = source.parent
+        while parent is not None and parent not in found:
+            parent = parent.parent
+        end = source.end_ns
+        around = found[parent] if parent is not None else None
+        event = Event(number, source, around, source.start_ns - start_ns, (end or stop_ns) - start_ns)
+        if not end or end > stop_ns:
+            event.end_ns = stop_ns - start_ns
+            event.total_ns = event.end_ns - event.start_ns
+            event.unfinished = True
+        if around is not None:
+            around.children.append(event)
+        found[source] = event
+        events.append(event)
+    slices = _slices(events, found, start_ns, stop_ns)
+    for stretches in slices.values():
+        _share(stretches)
+    threads = {number: name for number, (name, _) in sorted(buffers.items())}
+    return EventList(events, slices, threads, stop_ns - start_ns, wall_ns, dropped)
+
+
+def _started(source: Range) -> int:
+    return source.start_ns
+
+
+def _slices(events: list[Event], found: dict[Range, Event], start_ns: int, stop_ns: int) -> dict[int, list[Slice]]:
+    """Return the stretches in which events occupied each thread, and set the running time of those that waited."""
+    slices: dict[int, list[Slice]] = {}
+    interrupted = False
+    for event in events:
+        source = event.range
+        own = slices.setdefault(source.thread_id, [])
+        if source.segments is None:
+            own.append(Slice(event.start_ns, event.end_ns, event, event.parent))
+            continue
+        interrupted = True
+        event.total_ns = 0
+        stretches = [*source.segments]
+        resumed, outer = source.running()
+        if resumed:
+            stretches.append(type(stretches[0])(resumed, event.end_ns + start_ns, stretches[-1].thread_id, outer))
+        for began, ended, thread, around in stretches:
+            ended = min(ended, stop_ns)
+            if began <= ended:
+                while around is not None and around not in found:
+                    around = around.parent
+                stretch = Slice(began - start_ns, ended - start_ns, event, found[around] if around else None)
+                slices.setdefault(thread, []).append(stretch)
+                event.total_ns += ended - began
+    if interrupted:
+        for own in slices.values():
+            own.sort(key=_placed)
+    return slices
+
+
+def _placed(stretch: Slice) -> tuple[int, int, int]:
+    return stretch.start_ns, -stretch.end_ns, stretch.event.id
+
+
+def _share(stretches: list[Slice]) -> None:
+    """Give each moment of a thread to one event, as self time."""
+    running: set[Event] = set()
+    stack: list[Slice] = []  # by falling end
+    owner: Event | None = None
+    last = 0
+    for stretch in stretches:
+        start, end, event, _ = stretch
+        while stack and stack[-1].end_ns <= start:
+            owner, last = _close(stack.pop(), owner, last, running)
+        if owner is not None:
+            owner.self_ns += start - last
+        owner, last = event, start
+        running.add(event)
+        place = len(stack)
+        while place and stack[place - 1].end_ns < end:
+            place -= 1
+        stack.insert(place, stretch)
+    while stack:
+        owner, last = _close(stack.pop(), owner, last, running)
+
+
+def _close(stretch: Slice, owner: Event | None, last: int, running: set[Event]) -> tuple[Event | None, int]:
+    """Return who owns the time after a stretch is over, and when that is."""
+    if owner is not None:
+        owner.self_ns += stretch.end_ns - last
+    event = stretch.event
+    running.discard(event)
+    inner = owner
+    while inner is not None and inner is not event:
+        inner = inner.parent
+    if inner is None or owner is event:
+        owner = stretch.outer
+        while owner is not None and owner not in running:
+            owner = owner.parent
+    return owner, stretch.end_ns

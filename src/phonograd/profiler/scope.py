@@ -1,0 +1,312 @@
+"""record_function: a named scope in the user's program, as a ``with`` block or around a function.
+
+A scope that nobody observes makes two tests. What is known of a running scope stands in its :class:`Range
+<phonograd.observers.Range>`, one for each entry: the same object may be entered again while it is open, by the same
+thread or by others.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from types import TracebackType
+from typing import Any, Generic, TypeVar, cast
+
+from ..observers import LISTENING, USER_SCOPE, Range, current_thread_id
+from ..observers.range import CURRENT
+from .continuation import end_on, kind_of_future
+from .handles import RecordFunctionHandle, begun, text
+
+__all__ = ["record_function"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+T = TypeVar("T")
+
+_NEW, _ENTERED, _ATTACHED = "new", "entered", "attached"
+
+
+class _Entries(list[Range]):
+    """The open ranges of one scope object; ended if the object is dropped while they are open."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        for entry in self:
+            if not entry.attached:
+                entry.end()
+
+
+_NO_ENTRIES = _Entries()
+
+
+class record_function:  # noqa: N801 - PyTorch's name
+    """A named scope that observers see: a ``with`` block, or a decorator of functions.
+
+    Parameters
+    ----------
+    name : str
+        Any text; it is shown as it is.
+    args : str, optional
+        More text, which observers that ask for inputs get as the scope's only input.
+    **attributes
+        Anything else worth keeping; shown with the scope in traces.
+
+    As a decorator it takes functions, methods, generators, coroutines and asynchronous generators. The time in which a
+    generator or coroutine waits for others is not counted as its own.
+
+    >>> import phonograd as mx
+    >>> with mx.profiler.profile() as prof:
+    ...     with mx.profiler.record_function("forward"):
+    ...         pass
+    >>> [event.name for event in prof.events()]
+    ['forward']
+    """
+
+    __slots__ = ("__weakref__", "_entries", "_state", "args", "attributes", "name")
+
+    def __init__(self, name: str, args: str | None = None, **attributes: Any) -> None:
+        if name.__class__ is not str or args is not None:
+            name, args = text("name", name), None if args is None else text("args", args)
+        self.name = name
+        self.args = args
+        self.attributes = attributes
+        self._entries = _NO_ENTRIES
+        self._state = _NEW
+
+    def __enter__(self) -> record_function:
+        if LISTENING[USER_SCOPE] or self._entries:
+            self._enter()
+        self._state = _ENTERED
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        if self._entries:
+            self._exit(error)
+        elif self._state is _NEW:
+            raise AssertionError("Expected record to be set: the scope was never entered")
+
+    def _enter(self) -> None:
+        entry = begun(self.name, self.args, self.attributes)
+        if not entry.start_ns:
+            if not self._entries:
+                return
+            # the exit that belongs to this entry must not find the one around it
+            entry.mark()
+        if self._entries is _NO_ENTRIES:
+            self._entries = _Entries()
+        self._entries.append(entry)
+
+    def _exit(self, error: BaseException | None) -> None:
+        entry = self.record
+        if entry is None:
+            return
+        self._entries.remove(entry)
+        if entry.attached:
+            entry.hidden = True
+            return
+        if error is not None:
+            entry.error = _described(error)
+        entry.end()
+
+    @property
+    def record(self) -> Range | None:
+        """The range of the innermost entry of this thread or task, if it is observed."""
+        entries: Sequence[Range] = self._entries
+        if len(entries) > 1:
+            found = CURRENT.get()
+            while found is not None:
+                if found in entries:
+                    return found
+                found = found.parent
+            # entered in another task or thread: the last one of this thread, or else the last one
+            entries = [entry for entry in entries if entry.thread_id == current_thread_id()] or entries
+        return entries[-1] if entries else None
+
+    @property
+    def run_callbacks_on_exit(self) -> bool:
+        """Whether leaving the scope ends it: not after a future has been told to."""
+        entry = self.record
+        return self._state is not _ATTACHED if entry is None else not entry.attached
+
+    def set(self, **attributes: Any) -> None:
+        """Add attributes to the running scope."""
+        entry = self.record
+        if entry is not None:
+            entry.attributes = {**(entry.attributes or {}), **attributes}
+
+    def event(self, name: str, **attributes: Any) -> None:
+        """Note that something happened now, inside this scope."""
+        if LISTENING[USER_SCOPE]:
+            moment = begun(text("name", name), None, attributes)
+            moment.instant = True
+            moment.end()
+
+    def _call_end_callbacks_on_future(self, fut: Any) -> Any:
+        """Return a future like ``fut`` that completes after this scope has ended, which it does when ``fut`` completes.
+
+        The scope stays open when the ``with`` block is left. Can be called once for each entry. Takes futures of
+        :mod:`phonograd.futures`, of ``concurrent.futures`` and of asyncio.
+        """
+        if self._state is _NEW:
+            raise AssertionError("Expected record to be set: the scope was never entered")
+        entry = self.record
+        if self._state is _ATTACHED if entry is None else entry.attached:
+            raise RuntimeError("_call_end_callbacks_on_future can only be called once.")
+        if kind_of_future(fut) is None:
+            return end_on(fut, _nothing)  # raises, and says what would have been right
+        self._state = _ATTACHED
+        if entry is None:
+            return end_on(fut, _nothing)
+        entry.attached = entry.is_async = True
+        return end_on(fut, RecordFunctionHandle(entry).end)
+
+    end_on = _call_end_callbacks_on_future
+
+    def __call__(self, function: Function) -> Function:
+        """Return a function that runs inside this scope."""
+        if isinstance(function, staticmethod | classmethod):
+            return cast(Function, type(function)(self(function.__func__)))
+        if not callable(function):
+            raise TypeError(f"record_function({self.name!r}) decorates functions, not {function!r}")
+        if inspect.iscoroutinefunction(function):
+            return cast(Function, self._around_coroutine(function))
+        if inspect.isasyncgenfunction(function):
+            return cast(Function, self._around_asynchronous_generator(function))
+        if inspect.isgeneratorfunction(function):
+            return cast(Function, self._around_generator(function))
+        return cast(Function, self._around_function(function))
+
+    def _around_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if not LISTENING[USER_SCOPE]:
+                return function(*args, **kwargs)
+            entry = begun(self.name, self.args, self.attributes)
+            try:
+                return function(*args, **kwargs)
+            except BaseException as error:
+                entry.error = _described(error)
+                raise
+            finally:
+                entry.end()
+
+        return wrapper
+
+    def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            generator = function(*args, **kwargs)
+            if not LISTENING[USER_SCOPE]:
+                return (yield from generator)
+            with _Visit(self) as entry:
+                return (yield from _steps(entry, generator))
+
+        return wrapper
+
+    def _around_coroutine(self, function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+        @functools.wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            coroutine = function(*args, **kwargs)
+            if not LISTENING[USER_SCOPE]:
+                return await coroutine
+            with _Visit(self) as entry:
+                return await _Steps(entry, coroutine)
+
+        return wrapper
+
+    def _around_asynchronous_generator(self, function: Callable[..., Any]) -> Callable[..., AsyncGenerator[Any, Any]]:
+        @functools.wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            generator = function(*args, **kwargs)
+            with _Visit(self) as entry:
+                step = generator.asend(None)
+                while True:
+                    try:
+                        item = await _Steps(entry, step)
+                    except StopAsyncIteration:
+                        return
+                    entry.suspend()
+                    try:
+                        sent = yield item
+                    except GeneratorExit:
+                        entry.resume()
+                        await _Steps(entry, generator.aclose())
+                        raise
+                    except BaseException as error:  # noqa: BLE001 - it belongs into the generator
+                        step = generator.athrow(error)
+                    else:
+                        step = generator.asend(sent)
+                    entry.resume()
+
+        return wrapper
+
+    def __repr__(self) -> str:
+        return f"record_function({self.name!r})"
+
+
+class _Visit:
+    """One run of a generator or coroutine inside a scope."""
+
+    __slots__ = ("entry",)
+
+    def __init__(self, scope: record_function) -> None:
+        self.entry = begun(scope.name, scope.args, scope.attributes)
+
+    def __enter__(self) -> Range:
+        return self.entry
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, GeneratorExit):
+            self.entry.error = _described(error)
+        self.entry.leave()
+
+
+def _steps(entry: Range, iterator: Any) -> Generator[Any, Any, Any]:
+    """Run a generator, coroutine or step of an asynchronous generator, stopping the clock while it waits."""
+    step, value = iterator.send, None
+    while True:
+        try:
+            item = step(value)
+        except StopIteration as stop:
+            return stop.value
+        entry.suspend()
+        try:
+            value = yield item
+        except GeneratorExit:
+            entry.resume()
+            iterator.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - it belongs into the generator
+            step, value = iterator.throw, error
+        else:
+            step = iterator.send
+        entry.resume()
+
+
+class _Steps(Generic[T]):
+    """The steps of something awaitable, to be awaited."""
+
+    __slots__ = ("entry", "iterator")
+
+    def __init__(self, entry: Range, iterator: Any) -> None:
+        self.entry = entry
+        self.iterator = iterator
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return _steps(self.entry, self.iterator)
+
+
+def _described(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _nothing() -> None:
+    """End a scope that nobody observes."""

@@ -1,0 +1,148 @@
+"""The names of MXNet's array API: all there with the same arguments, or listed here as left out, with the reason."""
+
+import importlib
+import inspect
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import phonograd as mx
+from phonograd import nd
+from phonograd.operator import REGISTRY
+
+SURFACE = json.loads((Path(__file__).parent / "data" / "surface.json").read_text(encoding="utf-8"))
+SPACES = {"nd": nd, "contrib": nd.contrib, "linalg": nd.linalg, "random": nd.random}
+
+#: what is left out, by reason
+LEFT_OUT = {
+    "updates of optimizers": """
+        adam_update ftml_update ftrl_update lamb_update_phase1 lamb_update_phase2 mp_lamb_update_phase1
+        mp_lamb_update_phase2 mp_nag_mom_update mp_sgd_mom_update mp_sgd_update multi_lars multi_mp_sgd_mom_update
+        multi_mp_sgd_update multi_sgd_mom_update multi_sgd_update nag_mom_update preloaded_multi_mp_sgd_mom_update
+        preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update preloaded_multi_sgd_update rmsprop_update
+        rmspropalex_update sgd_mom_update sgd_update signsgd_update signum_update adamw_update group_adagrad_update
+        mp_adamw_update multi_adamw_update multi_lamb_update multi_mp_adamw_update multi_mp_lamb_update
+    """,
+    "densities of distributions": """
+        random_pdf_dirichlet random_pdf_exponential random_pdf_gamma random_pdf_generalized_negative_binomial
+        random_pdf_negative_binomial random_pdf_normal random_pdf_poisson random_pdf_uniform
+    """,
+    "detection": """
+        MultiBoxDetection MultiBoxPrior MultiBoxTarget MultiProposal Proposal PSROIPooling RROIAlign
+        DeformableConvolution DeformablePSROIPooling ModulatedDeformableConvolution
+    """,
+    "quantization": """
+        calibrate_entropy dequantize quantize quantize_asym quantize_v2 quantized_act quantized_batch_norm
+        quantized_concat quantized_conv quantized_elemwise_add quantized_elemwise_mul quantized_embedding
+        quantized_flatten quantized_fully_connected quantized_pooling quantized_rnn requantize
+    """,
+    "sparse storage and graphs stored in it": """
+        cast_storage IdentityAttachKLSparseReg dgl_adjacency dgl_csr_neighbor_non_uniform_sample
+        dgl_csr_neighbor_uniform_sample dgl_graph_compact dgl_subgraph edge_id
+    """,
+    "images": "imdecode",
+    "experiments nobody uses": "count_sketch fft ifft hawkesll",
+    "gradients of operators, which are derived here": """
+        backward_gradientmultiplier backward_hawkesll backward_index_copy backward_quadratic
+    """,
+    "helpers of MXNet's own Python code": """
+        get_indexing_dispatch_code get_oshape_of_gather_nd_op indexing_key_expand_implicit_axes
+        contrib.current_context contrib.uniform random.current_context
+    """,
+}
+ABSENT = {name: reason for reason, names in LEFT_OUT.items() for name in names.split()}
+
+#: arguments that differ: variadic functions say here what MXNet hides in **kwargs, and a few more
+OTHER_ARGUMENTS = {
+    "BatchNorm_v1": "takes the moving statistics that BatchNorm takes",
+    "arange_like": "has no ctx: the result lives where the array does",
+    "isfinite": "is an operator like all others",
+    "isinf": "is an operator like all others",
+    "isnan": "is an operator like all others",
+    "cond": "takes a name, as in the symbol API",
+    "foreach": "takes a name, as in the symbol API",
+    "while_loop": "takes a name, as in the symbol API",
+}
+
+FUNCTIONS = [(space, name) for space in SPACES for name in SURFACE[space]]
+COMPARABLE = [
+    (space, name)
+    for space, name in FUNCTIONS
+    if hasattr(SPACES[space], name) and SURFACE[space][name] is not None and name not in OTHER_ARGUMENTS
+]
+
+
+@pytest.mark.parametrize("space, name", FUNCTIONS, ids=[".".join(pair) for pair in FUNCTIONS])
+def test_function_is_there_or_left_out_for_a_reason(space, name):
+    assert hasattr(SPACES[space], name) != (name in ABSENT or f"{space}.{name}" in ABSENT)
+
+
+@pytest.mark.parametrize("space, name", COMPARABLE, ids=[".".join(pair) for pair in COMPARABLE])
+def test_arguments_are_those_of_mxnet(space, name):
+    theirs = SURFACE[space][name]
+    ours = list(inspect.signature(getattr(SPACES[space], name)).parameters)
+    variadic = len(theirs) == 2 and theirs[1] == "kwargs"
+    assert ours[: 1 if variadic else None] == theirs[: 1 if variadic else None]
+
+
+def test_lists_are_true():
+    known = {name for space in SPACES for name in SURFACE[space]}
+    assert {name.rpartition(".")[2] for name in ABSENT} <= known
+    assert set(OTHER_ARGUMENTS) <= known
+
+
+def test_methods_of_arrays():
+    missing = [name for name in SURFACE["NDArray"] if not hasattr(nd.ones((1,)), name)]
+    # there is no C library with handles, and no mx.np
+    assert missing == ["as_np_ndarray", "handle"]
+
+
+class TestNamespaces:
+    def test_names_are_listed_and_looked_up_once(self):
+        for space in (nd, nd.contrib, nd.linalg, nd.op, nd._internal):
+            names = [name for name in dir(space) if not name.startswith("__")]
+            assert len(names) > 10
+            for name in names:
+                assert getattr(space, name) is getattr(space, name)
+
+    def test_every_operator_is_reachable(self):
+        for name in REGISTRY:
+            space = nd._internal if name.startswith("_") else nd
+            assert callable(getattr(space, name))
+
+    def test_modules_can_be_imported(self):
+        for name in ("contrib", "linalg", "op", "_internal", "random"):
+            module = importlib.import_module(f"phonograd.ndarray.{name}")
+            assert module is getattr(nd, name)
+            assert module is sys.modules[f"phonograd.ndarray.{name}"]
+
+    def test_functions_know_their_names(self):
+        for function in (nd.exp, nd.concat, nd.add, nd.power, nd.FullyConnected, nd.contrib.arange_like):
+            assert function.__doc__
+            assert function.__module__ == "phonograd.ndarray"
+        assert (nd.exp.__name__, nd.add.__name__, nd.NDArray.__sub__.__name__) == ("exp", "add", "__sub__")
+        assert nd.NDArray.__rtruediv__.__name__ == "__rtruediv__"
+
+    def test_where_mxnet_keeps_things(self):
+        assert nd.ndarray.NDArray is nd.NDArray is mx.NDArray
+        assert nd.utils.load is nd.load
+        assert nd._DTYPE_NP_TO_MX[nd.ones(1).dtype] == 0
+        assert nd._DTYPE_MX_TO_NP[4] == nd.ones(1, dtype="int32").dtype
+
+    def test_scalar_forms(self):
+        x = nd.array([2.0, 3.0])
+        for name, expected in (
+            ("_plus", [4, 5]),
+            ("_rminus", [0, -1]),
+            ("_rdiv", [1, 2 / 3]),
+            ("_power", [4, 9]),
+            ("_rpower", [4, 8]),
+        ):
+            found = getattr(nd._internal, f"{name}_scalar")(x, scalar=2)
+            assert found.asnumpy() == pytest.approx(expected)
+            assert getattr(nd._internal, f"{name}_scalar")(x, 2).asnumpy() == pytest.approx(expected)
+        assert (
+            nd._internal._PlusScalar(nd.array([1, 0], dtype="bool"), scalar=1).dtype == nd.ones(1, dtype="int64").dtype
+        )

@@ -1,0 +1,17 @@
+"""Every test of observation begins and ends with nobody listening."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from phonograd import observers
+
+
+@pytest.fixture(autouse=True)
+def nobody_listens() -> Iterator[None]:
+    assert not any(observers.LISTENING)
+    yield
+    left = [listening for listening in observers.LISTENING if listening]
+    observers.clear_callbacks()
+    observers.set_sampling_seed(None)
+    assert not left, "the test left an observer"
