@@ -112,9 +112,7 @@ def test_random_windows(case: Case, machine: Machine) -> None:
         ((1, 2, 300), (1,), (300,), (1,), (0,)),
     ],
 )
-def test_usual_windows(
-    shape: Shape, counts: Shape, kernel: Shape, stride: Shape, pad: Shape, machine: Machine
-) -> None:
+def test_usual_windows(shape: Shape, counts: Shape, kernel: Shape, stride: Shape, pad: Shape, machine: Machine) -> None:
     for dtype in ("float32", "float64"):
         Case(shape, counts, dtype, kernel=kernel, stride=stride, pad=pad).check(machine)
 

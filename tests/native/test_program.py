@@ -206,7 +206,9 @@ def test_numbers_of_a_lowering_are_read_at_run_time(monkeypatch: pytest.MonkeyPa
         return data * data.dtype.type(factor)
 
     scaled = Operator(scale, name="_test_scale")
-    scaled.lowering = Elementwise(lambda e, x, factor: e.multiply(x, factor), numbers=lambda dtype, *, factor: (factor,))
+    scaled.lowering = Elementwise(
+        lambda e, x, factor: e.multiply(x, factor), numbers=lambda dtype, *, factor: (factor,)
+    )
     monkeypatch.setitem(REGISTRY, "_test_scale", scaled)
     (x,), bindings = arrays((50,))
     found = run([scaled(x, factor=0.1)], bindings)

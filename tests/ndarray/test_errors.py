@@ -34,7 +34,7 @@ class TestArguments:
 
     def test_unknown_parameter(self, x):
         with pytest.raises(
-            MXNetError, match="Cannot find argument 'keepdim', Possible Arguments: .*did you mean 'keepdims'"
+            MXNetError, match=r"Cannot find argument 'keepdim', Possible Arguments: .*did you mean 'keepdims'"
         ):
             nd.sum(x, keepdim=True)
 

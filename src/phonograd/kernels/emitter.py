@@ -2,8 +2,9 @@
 
 A :class:`Value` is a vector with one lane per element; its dtype decides between integer and floating point
 instructions. Truth values are bytes in memory and masks in registers; float16 numbers are float32 in registers, and
-whoever computes one rounds it (:meth:`Emitter.rounded`). No instruction carries a fast-math flag: sums are not reordered, and a product is not contracted into the
-sum of another operator. Where a fused multiply-add is meant, :meth:`Emitter.fma` says so.
+whoever computes one rounds it (:meth:`Emitter.rounded`). No instruction carries a fast-math flag: sums are not
+reordered, and a product is not contracted into the sum of another operator. Where a fused multiply-add is meant,
+:meth:`Emitter.fma` says so.
 
 >>> e = Emitter("twice", lanes=4)
 >>> x = e.load("%table", "0", np.dtype("float32"))
@@ -34,7 +35,7 @@ ROW = 16
 ARGUMENTS = "ptr %table, ptr %bases, i64 %lo, i64 %hi"
 
 #: dtypes that kernels load and store
-SUPPORTED = frozenset([FLOAT16, FLOAT32, FLOAT64, INT8, UINT8, INT32, INT64, BOOL])
+SUPPORTED: frozenset[DType] = frozenset([FLOAT16, FLOAT32, FLOAT64, INT8, UINT8, INT32, INT64, BOOL])
 
 UINT64 = np.dtype("uint64")
 

@@ -55,9 +55,9 @@ __all__ = [
 ]
 
 #: dtypes that a lowering may be written for
-WIDE_FLOATS = frozenset([FLOAT32, FLOAT64])
+WIDE_FLOATS: frozenset[DType] = frozenset([FLOAT32, FLOAT64])
 FLOATS = WIDE_FLOATS | {FLOAT16}
-INTEGERS = frozenset([INT8, UINT8, INT32, INT64])
+INTEGERS: frozenset[DType] = frozenset([INT8, UINT8, INT32, INT64])
 NUMBERS = FLOATS | INTEGERS
 
 

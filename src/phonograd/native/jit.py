@@ -4,8 +4,8 @@ Sizes are no part of a description, so a new batch size or sequence length compi
 in memory, in a cache that forgets the least recently used ones, then on disk (:mod:`~phonograd.native.store`), and are
 compiled only where they are in neither.
 
-Nobody should have to wait for a compiler, so kernels are compiled *quickly* first: with the optimisations of LLVM's code
-generator switched off that takes a third of the time. Kernels of plans that are run again are *improved*: a thread
+Nobody should have to wait for a compiler, so kernels are compiled *quickly* first: with the optimisations of LLVM's
+code generator switched off that takes a third of the time. Kernels of plans that are run again are *improved*: a thread
 compiles them once more, in full, and exchanges their addresses. Bits do not depend on it, because each operation is
 rounded as it is written. A quick kernel takes 1 to 2 times as long to run, and where numbers must stay in registers
 (matrix products) 7 times, so what is much work is compiled in full at once.

@@ -184,7 +184,10 @@ class NDArray(Handle):
         # a small whole exponent is part of the expression: exact products instead of a power function
         if (type(other) is int or (type(other) is float and other.is_integer())) and abs(other) <= 64:
             trace = ready_trace()
-            node = REGISTRY["_integer_power"].apply((enter(self, trace),), (int(other),))
+            base = enter(self, trace)
+            if base.dtype.kind == "b":
+                base = cast(base, np.int64)
+            node = REGISTRY["_integer_power"].apply((base,), (int(other),))
             return make_result(settled(node), trace)  # type: ignore[no-any-return]
         return self._power(other)  # type: ignore[no-any-return]
 

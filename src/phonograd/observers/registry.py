@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from .range import Range

@@ -390,7 +390,7 @@ class profile:  # noqa: N801 - PyTorch's name
         self._metadata.update(checked_metadata({key: value}))
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write a trace for ``chrome://tracing`` and https://ui.perfetto.dev; a path ending in ``.gz`` compresses it."""
+        """Write a trace for ``chrome://tracing`` and https://ui.perfetto.dev; ``.gz`` at the end compresses it."""
         write_chrome_trace(self.events(), path, self._metadata)
 
     def export_json(self, path: str | os.PathLike[str], sort_by: str | None = None, ascending: bool = False) -> None:

@@ -59,7 +59,9 @@ def line_buffer(shape: Geometry, lanes: int) -> int:
 class _Collect:
     """The routine while it is written."""
 
-    def __init__(self, name: str, lanes: int, dtype: DType, words: Words, x_stride: int, x_taps: int, weighted: bool) -> None:
+    def __init__(
+        self, name: str, lanes: int, dtype: DType, words: Words, x_stride: int, x_taps: int, weighted: bool
+    ) -> None:
         arguments = (
             "ptr %table, ptr noalias %image, ptr noalias %columns, i64 %columns_line, ptr noalias %buffer, "
             "i64 %z, i64 %y, i64 %x, i64 %depth, i64 %height, i64 %width"

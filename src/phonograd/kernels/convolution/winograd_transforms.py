@@ -4,8 +4,8 @@ A tile of m by m outputs of an r by r kernel needs (m + r - 1)² products instea
 polynomials at some points and infinity (Toom and Cook): with g the kernel and d the data of a tile, the outputs are
 ``A' [(G g G') * (B' d B)] A``. Adjoints are the same with transposed matrices.
 
-Rounding errors depend on the points. Largest error over largest output (and root mean square over root mean square) of a
-3 by 3 convolution of random numbers, and of the same without Winograd's algorithm:
+Rounding errors depend on the points. Largest error over largest output (and root mean square over root mean square) of
+a 3 by 3 convolution of random numbers, and of the same without Winograd's algorithm:
 
 ==================  ==================  ==================
 points              64 channels         512 channels
