@@ -198,9 +198,7 @@ def test_switching_off_after_the_start_does_not_suppress_the_end() -> None:
 
 def test_end_in_another_thread() -> None:
     seen: list[tuple[int, int]] = []
-    observers.add_global_callback(
-        None, lambda fn, context: seen.append((fn.thread_id, observers.current_thread_id()))
-    )
+    observers.add_global_callback(None, lambda fn, context: seen.append((fn.thread_id, observers.current_thread_id())))
     made = Range()
     made.before("x")
     in_thread(made.end)

@@ -28,10 +28,8 @@ def test_scopes_nest_and_are_restored():
     inner = mx.cpu(2)
     with mx.cpu(1) as outer:
         assert mx.current_context() == outer == nd.ones((1,)).context
-        with inner, pytest.raises(RuntimeError):  # noqa: PT012 - the scope is what is tested
-            with inner:
-                assert mx.current_context() == mx.cpu(2)
-                raise RuntimeError
+        with inner, pytest.raises(RuntimeError), inner:
+            raise RuntimeError(mx.current_context())
         assert mx.current_context() == mx.cpu(1)
     assert mx.current_context() == mx.cpu(0)
 
@@ -65,7 +63,7 @@ def test_deprecated_default():
     try:
         with pytest.warns(DeprecationWarning, match="Context.default_ctx has been deprecated"):
             Context.default_ctx = mx.cpu(2)
-        with pytest.warns(DeprecationWarning):
+        with pytest.warns(DeprecationWarning, match="default_ctx"):
             assert Context.default_ctx == mx.cpu(2) == mx.current_context()
         assert Context._default_ctx.value == mx.cpu(2)
         Context._default_ctx.value = mx.cpu(4)

@@ -74,7 +74,7 @@ def test_length_and_iteration():
     assert [element.shape for element in nd.ones((3,))] == [(1,)] * 3
     assert [row.shape for row in reversed(x)] == [(2,), (2,)]
     assert list(nd.zeros((0, 2))) == []
-    first, second = x
+    first, _ = x
     first[:] = 9
     assert x.asnumpy()[0].tolist() == [9, 9]
     for wrong in (lambda: len(nd.array(1.0)), lambda: list(nd.array(1.0))):

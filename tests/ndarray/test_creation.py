@@ -109,7 +109,7 @@ def test_out_is_filled_and_returned():
 
 @pytest.mark.parametrize("make", [nd.zeros, nd.ones, lambda *a, **k: nd.eye(2, **k)])
 def test_unknown_argument_is_named(make):
-    with pytest.raises(MXNetError, match="Cannot find argument 'dtpye'.*did you mean 'dtype'"):
+    with pytest.raises(MXNetError, match=r"Cannot find argument 'dtpye'.*did you mean 'dtype'"):
         make((2,), dtpye="int32")
 
 

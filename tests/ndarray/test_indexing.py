@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import phonograd as mx
 from phonograd import autograd, nd
 from phonograd.errors import MXNetError
 from phonograd.node import statistics

@@ -55,8 +55,8 @@ def test_error_sentences():
     x = nd.ones((3,))
     with pytest.raises(MXNetError, match=r"Shape inconsistent, Provided = \[3\], inferred shape=\[2,3\]"):
         x += nd.ones((2, 3))
+    mask = nd.ones((2,), dtype="bool")
     with pytest.raises(MXNetError, match="dtype"):
-        mask = nd.ones((2,), dtype="bool")
         mask += 1
 
 

@@ -1,5 +1,6 @@
 """Random arrays: reproducible whatever is evaluated when, with the shapes, dtypes and distributions asked for."""
 
+import itertools
 import math
 import os
 import threading
@@ -246,7 +247,7 @@ class TestDistributions:
             return random.normal(1, 2, shape=(count,), dtype=dtype).asnumpy()
 
         edges = [-math.inf, -1.15035, -0.67449, -0.31864, 0, 0.31864, 0.67449, 1.15035, math.inf]
-        buckets = [(1 + 2 * a, 1 + 2 * b) for a, b in zip(edges, edges[1:])]
+        buckets = [(1 + 2 * a, 1 + 2 * b) for a, b in itertools.pairwise(edges)]
         verify_generator(draw, buckets, [1 / 8] * 8, nsamples=100_000, nrepeat=3)
         assert mean_check(draw, 1, 2, nsamples=100_000)
         assert var_check(draw, 2, nsamples=100_000)

@@ -1,8 +1,8 @@
 """The store: machine code of kernels on disk, one file per kernel, shared by all processes of a user.
 
 A file is found by its *key*: a digest of everything that its contents depend on. That is the description of the kernel,
-the sources that write kernels, the versions of the compiler, and the processor. So a file is never out of date: what has
-changed is looked for under another name, and old files are dropped when the directory grows beyond its limit, least
+the sources that write kernels, the versions of the compiler, and the processor. So a file is never out of date: what
+has changed is looked for under another name, and old files are dropped when the directory grows beyond its limit, least
 recently used ones first.
 
 A file begins with a digest of its key and contents: what was cut off, damaged, or put there under another name is not

@@ -196,7 +196,9 @@ class Spread:
             )
 
         in_slot(e, SPREAD, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
-        gathering = collect(f"{name}_collect", self.lanes, self.dtype, SPREAD, self.x_stride, self.x_taps, weighted=True)
+        gathering = collect(
+            f"{name}_collect", self.lanes, self.dtype, SPREAD, self.x_stride, self.x_taps, weighted=True
+        )
         return module(gathering, e)
 
 
