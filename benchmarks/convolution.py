@@ -5,6 +5,10 @@ by the interpreter that the environment variable ``TORCH_PYTHON`` names, and lef
 ``--cases``, ``--rounds``, ``--numpy`` (slow) and ``--plain`` (no Winograd) choose what is measured. Results are printed
 as a table and written with a description of the machine to ``benchmarks/results/convolution.json``.
 
+On a machine that others use too, wall time is unfair to whoever takes longer than a time slice of the system. With one
+thread, the processor time of the process is measured therefore. With several, every measurement waits until the machine
+is idle, for ``--patience`` seconds at most; how idle it was is printed with the results, which say little below 90 %.
+
 For each case there are three passes: the convolution, its adjoint in the data and its adjoint in the weights.
 """
 
@@ -135,18 +139,43 @@ def work(library: str) -> None:
             known[line] = make(case, which, threads, winograd)
             known[line]()
         call, best, count = known[line], float("inf"), 0
+        clock = time.process_time if threads == 1 else time.perf_counter
         end = time.perf_counter() + SECONDS_PER_ASK
         if library == "torch":
             sys.modules["torch"].set_num_threads(threads)  # type: ignore[attr-defined]
         while count < 3 or time.perf_counter() < end:
-            start = time.perf_counter()
+            start = clock()
             call()
-            best = min(best, time.perf_counter() - start)
+            best = min(best, clock() - start)
             count += 1
         print(json.dumps(best), flush=True)
 
 
 # -- the comparison
+
+
+def idle_share(seconds: float = 0.05) -> float:
+    """Return which part of the processors was idle for a moment; 1 where the system does not say."""
+    if not Path("/proc/stat").exists():
+        return 1.0
+
+    def ticks() -> list[int]:
+        return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+
+    before = ticks()
+    time.sleep(seconds)
+    spent = [after - start for start, after in zip(before, ticks())]
+    return (spent[3] + spent[4]) / max(1, sum(spent))
+
+
+def wait_until_idle(patience: float) -> float:
+    """Return the idle share of the processors once it is above 90 %, or when patience is at its end."""
+    end = time.perf_counter() + patience
+    share = idle_share()
+    while share < 0.9 and time.perf_counter() < end:
+        time.sleep(0.2)
+        share = idle_share()
+    return share
 
 
 class Worker:
@@ -187,10 +216,12 @@ def flops(case: str) -> float:
     return 2.0 * data[0] * windows * weight[0] * weight[1] * weight[2] * weight[3]
 
 
-def report(case: str, threads: int, best: dict[str, dict[str, float]]) -> dict[str, Any]:
+def report(case: str, threads: int, best: dict[str, dict[str, float]], idle: float) -> dict[str, Any]:
     """Print the times of a case and return them with their ratios."""
     mine = best["phonograd"]
-    entry: dict[str, Any] = {"case": case, "threads": threads, "seconds": best}
+    clock = "processor time" if threads == 1 else "wall time"
+    entry: dict[str, Any] = {"case": case, "threads": threads, "clock": clock, "idle": idle, "seconds": best}
+    print(f"{case}, {threads} thread{'s' if threads > 1 else ''}, {clock}, machine {idle:.0%} idle")
     for library, times in best.items():
         cells = [
             f"{which} {times[which] * 1e6:8.0f} us {flops(case) / times[which] / 1e9:6.1f} GF/s" for which in PASSES
@@ -213,6 +244,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--cases", nargs="*", default=[], help="parts of the names of cases")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--patience", type=float, default=5.0, help="seconds to wait for an idle machine")
     parser.add_argument("--numpy", action="store_true", help="time the reference too")
     parser.add_argument("--plain", action="store_true", help="without Winograd")
     options = parser.parse_args()
@@ -232,13 +264,14 @@ def main() -> int:
             continue
         for threads in options.threads:
             best = {library: dict.fromkeys(PASSES, float("inf")) for library in workers}
+            idle = []
             for _ in range(options.rounds):
                 for which in PASSES:
                     for library, worker in workers.items():
+                        idle.append(wait_until_idle(options.patience if threads > 1 else 0))
                         seconds = worker.ask(case, which, threads, not options.plain)
                         best[library][which] = min(best[library][which], seconds)
-            print(f"{case}, {threads} thread{'s' if threads > 1 else ''}")
-            entries.append(report(case, threads, best))
+            entries.append(report(case, threads, best, sorted(idle)[len(idle) // 2]))
     for worker in workers.values():
         worker.close()
     if not options.cases:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def show(title: str, times: dict[str, list[float]], per: int = 1, flops: float =
         print(f"    {name:24} best {best:10.2f}   median {median:10.2f}{speed}")
 
 
-def alone(case: Case) -> Case:
+def unshared(case: Case) -> Case:
     """Return a case that runs on the calling thread only, while the team stays as it is."""
 
     def run() -> object:
@@ -107,14 +108,14 @@ def regions() -> None:
     cases: dict[str, Case] = {}
     for name, extent in (("one chunk", 1), ("two chunks", 2), ("eight chunks", 8)):
         row = Row([(nothing, [0], extent, 1)] * launches, 1)
-        cases[name] = lambda row=row: row.run(data)
+        cases[name] = partial(row.run, data)
     show("empty launch", rounds(cases), per=launches)
     probe = Row([(wait, [10_000], 1, 1)], 1)
     turns = round(10_000 * 10 / min(rounds({"probe": lambda: probe.run(data)}, 0.2)["probe"]))
     for items in (2, 4, 20):
         alone = Row([(wait, [turns], items, items)], 1)
         shared = Row([(wait, [turns], items, 1)], 1)
-        both: dict[str, Case] = {"alone": lambda r=alone: r.run(data), "shared": lambda r=shared: r.run(data)}
+        both: dict[str, Case] = {"alone": partial(alone.run, data), "shared": partial(shared.run, data)}
         show(f"{items} chunks of 10 us, workers awake", rounds(both))
         show(f"{items} chunks of 10 us, workers asleep", rounds(both, pause=0.003))
     time.sleep(0.1)
@@ -137,7 +138,7 @@ def elementwise() -> None:
         ("sum(tanh(x * w))", sum_to(tanh(data * weight), shape=())),
     ):
         case = program([target], {data: x, weight: w})
-        cases = {"1 thread": alone(case), f"{CORES} threads": case}
+        cases = {"1 thread": unshared(case), f"{CORES} threads": case}
         show(f"{name}, {size} floats", rounds(cases))
 
 
@@ -157,8 +158,8 @@ def products() -> None:
         lhs, rhs = leaf(0, x.shape, x.dtype), leaf(1, y.shape, y.dtype)
         case = program([matmul(lhs, swap_last(rhs) if turned else rhs)], {lhs: x, rhs: y})
         theirs = y.T if turned else y
-        cases: dict[str, Case] = {"1 thread": alone(case), f"{CORES} threads": case}
-        cases["numpy"] = lambda x=x, y=theirs: np.matmul(x, y)
+        cases: dict[str, Case] = {"1 thread": unshared(case), f"{CORES} threads": case}
+        cases["numpy"] = partial(np.matmul, x, theirs)
         title = f"({rows}, {terms}) x ({terms}, {columns}){' transposed' if turned else ''}"
         show(title, rounds(cases), flops=2.0 * rows * terms * columns)
 

@@ -185,22 +185,35 @@ def erfc_weight(center: Any) -> Function:
     return lambda u: mp.exp(-((u + center) ** 2)) / mp.erf(u + center)
 
 
-def erfinv_ratio(center: Any, power: int) -> Function:
-    """Return erfinv(x) / x as a function of w**(1 / power) - center with w = -log(1 - x * x)."""
+def _erfinv_ratio(w: Any) -> Any:
+    """Return erfinv(x) / x for w = -log(1 - x * x)."""
+    x = mp.sqrt(1 - mp.exp(-w))
+    return mp.erfinv(x) / x
+
+
+def _erfinv_near(center: float, high: float, single: int, double: int) -> Fit:
+    middle, start = mpf(center), mp.sqrt(mp.pi) / 2
+
+    def slope(u: Any) -> Any:
+        return (_erfinv_ratio(u + middle) - start) / (u + middle)
+
+    def weight(u: Any) -> Any:
+        return (u + middle) / _erfinv_ratio(u + middle)
+
+    comment = f"(erfinv(x) / x - root(pi) / 2) / w, in w - {center} with w = -log(1 - x**2)"
+    return Fit(slope, weight, mpf("1e-12") - middle, mpf(high) - middle, single, double, comment, wide=True)
+
+
+def _erfinv_far(center: float, low: float, high: float, single: int | None, double: int | None) -> Fit:
+    middle = mpf(center)
 
     def ratio(u: Any) -> Any:
-        x = mp.sqrt(1 - mp.exp(-((u + center) ** power)))
-        return mp.erfinv(x) / x
+        return _erfinv_ratio((u + middle) ** 2)
 
-    return ratio
-
-
-def _erfinv(center: float, power: int, low: float, high: float, single: int | None, double: int | None) -> Fit:
-    ratio = erfinv_ratio(mpf(center), power)
-    variable = "-log(1 - x**2)" if power == 1 else "root(-log(1 - x**2))"
-    comment = f"erfinv(x) / x, in {variable} - {center}"
-    first, last = mpf(low) - mpf(center), mpf(high) - mpf(center)
-    return Fit(ratio, lambda u: 1 / ratio(u), first, last, single, double, comment, wide=True)
+    comment = f"erfinv(x) / x, in root(-log(1 - x**2)) - {center}"
+    return Fit(
+        ratio, lambda u: 1 / ratio(u), mpf(low) - middle, mpf(high) - middle, single, double, comment, wide=True
+    )
 
 
 def _remainder() -> Any:
@@ -228,7 +241,7 @@ def fits() -> dict[str, Fit]:
         ),
         "ATANH": Fit(atanh_tail, atanh_weight(3), 0, edge, None, 6, "(2 atanh(s) - 2 s) / s**3, in s**2"),
         "ATANH_SECOND": Fit(
-            atanh_second_tail, atanh_weight(5), 0, edge, None, 5, "(2 atanh(s) - 2 s - 2 s**3 / 3) / s**5, in s**2"
+            atanh_second_tail, atanh_weight(5), 0, edge, None, 6, "(2 atanh(s) - 2 s - 2 s**3 / 3) / s**5, in s**2"
         ),
         "SIN": Fit(odd_tail(mp.sin), odd_weight(mp.sin), 0, turn, 2, 5, "(sin(r) / r - 1) / r**2"),
         "COS": Fit(cos_tail, lambda z: z * z / mp.cos(mp.sqrt(z)), 0, turn, 2, 5, "(cos(r) - 1 + r**2 / 2) / r**4"),
@@ -252,9 +265,9 @@ def fits() -> dict[str, Fit]:
             "exp(x**2) erfc(x), in x - 2.5",
         ),
         "ERFC_WIDE": Fit(erfc_scaled(mpf(3)), erfc_weight(mpf(3)), -2, 3, None, 21, "exp(x**2) erfc(x), in x - 3"),
-        "ERFINV_NEAR": _erfinv(3.0, 1, 1e-12, 6.0, 11, 24),
-        "ERFINV_MIDDLE": _erfinv(3.25, 2, 6.0**0.5, 4.1, 9, 20),
-        "ERFINV_FAR": _erfinv(5.0, 2, 4.1, 6.1, None, 19),
+        "ERFINV_NEAR": _erfinv_near(3.0, 6.0, 10, 23),
+        "ERFINV_MIDDLE": _erfinv_far(3.25, 6.0**0.5, 4.1, 9, 20),
+        "ERFINV_FAR": _erfinv_far(5.0, 4.1, 6.1, None, 19),
         "ASIN": Fit(odd_tail(mp.asin), odd_weight(mp.asin), 0, mpf("0.25"), 4, 12, "(arcsin(t) / t - 1) / t**2"),
     }
 
@@ -264,8 +277,7 @@ def write() -> None:
     lines = [
         '"""Coefficients of the polynomials in the functions beside this file, constant term first.',
         "",
-        "Written by scripts/make_polynomials.py, which says how. The errors are those of the polynomial, in units of",
-        "the last place of the function.",
+        "Written by scripts/make_polynomials.py, which says how. Errors are in units of the last place of the function.",
         '"""',
         "",
         "from __future__ import annotations",

@@ -19,7 +19,8 @@ LONGEST_FUNCTION = 80
 LAYERS: list[tuple[str, str]] = [
     (
         "base",
-        "errors settings dtypes context files util base libinfo runtime engine attribute name observers futures _version",
+        "errors settings dtypes context files util base libinfo runtime engine attribute name observers futures "
+        "_version",
     ),
     (
         "1 expressions",
@@ -27,10 +28,10 @@ LAYERS: list[tuple[str, str]] = [
         # what the lowerings of operators are made of: text only, no compiler
         "kernels.function kernels.emitter kernels.lowering kernels.mathematics kernels.pattern kernels.philox",
     ),
-    ("2 execution", "state streams reference kernels native trace"),
+    ("2 execution", "state streams reference kernels native plans trace"),
     ("3 arrays", "ndarray"),
-    ("4 differentiation", "variable sweep function custom symbol record_reader autograd executor"),
-    ("5 observation", "profiler ops debug visualization"),
+    ("4 differentiation", "variable sweep function custom symbol record_reader autograd executor capture compilation"),
+    ("5 observation", "profiler ops debug explain visualization"),
     ("6 learning", "gluon optimizer initializer lr_scheduler metric random testing"),
     ("7 persistence and scale", "io recordio kvstore contrib compat mxnet_path test_utils __main__ demo"),
 ]

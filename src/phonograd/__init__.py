@@ -52,6 +52,7 @@ _MODULES = {
 } | {"rnd": "random", "sym": "symbol"}
 _NAMES = {
     "AttrScope": "attribute",
+    "compile": "compilation",
     "install_as_mxnet": "compat",
     "is_np_array": "util",
     "is_np_shape": "util",

@@ -25,6 +25,7 @@ INT8 = np.dtype("int8")
 INT64 = np.dtype("int64")
 BOOL = np.dtype("bool")
 UINT32 = np.dtype("uint32")
+UINT64 = np.dtype("uint64")
 
 _BY_KEY: dict[Any, DType] = {}
 for _dtype in CODES:

@@ -147,18 +147,17 @@ class Packet:
         return found  # type: ignore[no-any-return]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        errors = []
+        reasons = []
         for overload in self._overloads.values():
             try:
                 values = overload.bind(args, kwargs)
             except ArgumentTypeError as error:
-                errors.append(error)
+                # the text alone: the exception knows this frame, and so would keep a handle that is dropped alive
+                reasons.append(str(error))
                 continue
             return overload.function(*values)
-        if len(errors) == 1:
-            raise errors[0]
-        reasons = "\n\n".join(map(str, errors))
-        raise ArgumentTypeError(f"operator {self._name} failed to match any schema:\n{reasons}")
+        heading = f"operator {self._name} failed to match any schema:\n" if len(reasons) > 1 else ""
+        raise ArgumentTypeError(heading + "\n\n".join(reasons))
 
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self._name}')>"

@@ -56,6 +56,8 @@ class Settings:
     """Plans to keep before the least recently used ones are dropped."""
     num_threads: int = _cores()
     """Threads that share the work of a kernel, the calling one included; the default is the cores of this process."""
+    quick_kernels: bool = True
+    """Compile kernels quickly first, and those that are used again in full, by another thread; else in full at once."""
     cache_directory: str = _cache_directory()
     """Where compiled kernels are kept between runs; '' keeps none. The default is the platform's place for caches."""
     cache_bytes: int = 256 << 20

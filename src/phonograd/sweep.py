@@ -26,7 +26,7 @@ from .node import Node, Shape
 from .operator import Array
 from .operators.structural import detach, full, recorded, variable
 from .state import RECORDING, TRAINING, flags_set_to
-from .trace import LOCAL, Origin, Target, Trace
+from .trace import HANDOVER, LOCAL, Origin, Target, Trace
 from .variable import Variable
 
 __all__ = ["FunctionCall", "FunctionOutput", "backward_pass", "grad_pass", "grads_or_zeros", "place_in_record"]
@@ -226,7 +226,8 @@ def _linked(array: NDArray, node: Node, trace: Trace) -> Node:
 
 def place_in_record(array: NDArray) -> tuple[Trace, Node]:
     """Return the trace in which an array was recorded and its node there; an unmarked one if it was not."""
-    trace, node = array._trace, array._node
+    with HANDOVER:
+        trace, node = array._trace, array._node
     if trace is None or node is None or not node.marked:
         trace = LOCAL.trace
         node = enter(array, trace)

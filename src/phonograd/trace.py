@@ -21,19 +21,20 @@ import sys
 import threading
 import weakref
 from collections import ChainMap
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import settings
 from .context import Context
 from .dtypes import DType, convert_scalar
-from .node import Node, forgetters, statistics
-from .operator import REGISTRY, Array
+from .node import Node, statistics
+from .operator import Array
 from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, variable
-from .reference import Program, resolve
+from .plans import PLANS, Stage, Step, starting_points
+from .reference import resolve
 from .state import is_recording
 
-__all__ = ["HANDOVER", "LOCAL", "Origin", "Target", "Trace", "ready_trace", "waitall"]
+__all__ = ["HANDOVER", "LOCAL", "Capturing", "Origin", "Target", "Trace", "ready_trace", "waitall"]
 
 _PRUNE_AT = 4096
 _FLUSHES_WITH_RECORD = 8
@@ -63,57 +64,9 @@ class Origin(Target):
         self.node = node
 
 
-class Stage:
-    """What a trace has computed so far, as a position in the tree of all sequences of evaluations seen.
-
-    The same sequence leads to the same stage and leaves the same values, so a plan is found by one look-up without
-    comparing sets of values.
-    """
-
-    __slots__ = ("following",)
-
-    def __init__(self) -> None:
-        self.following: dict[Any, Step] = {}
-
-
-class Step:
-    """One remembered evaluation: the program, where each target's value is found, and the stage it leads to.
-
-    ``known`` holds the nodes whose values are there at the stage where it is made.
-    """
-
-    __slots__ = ("following", "inputs", "places", "program", "sources", "used")
-
-    def __init__(self, stage: Stage, nodes: Iterable[Node], known: Container[Node], keep_all: bool) -> None:
-        statistics.plans += 1
-        self.sources = [resolve(node) for node in nodes]
-        self.places = [(_leaf_index(node), node) for node in self.sources]
-        wanted = [node for node in self.sources if node.operator is not LEAF and node not in known]
-        self.program = _build(wanted, known, keep_all) if wanted else None
-        self.following = stage
-        self.inputs: list[tuple[int | None, Node]] = []
-        if self.program is not None:
-            self.following = Stage()
-            self.inputs = [(_leaf_index(node), node) for node in self.program.inputs]
-        self.used = 0
-
-
-def _build(wanted: list[Node], known: Container[Node], keep_all: bool) -> Any:
-    if settings.current().executor == "native":
-        from .native.program import NativeProgram
-
-        return NativeProgram(wanted, known.__contains__, keep_all)
-    return Program(wanted, known.__contains__, keep_all)
-
-
 def _recorded_as(node: Node) -> Node:
     """Return the node by which the record knows an array: the one before it was overwritten outside of recording."""
     return node.inputs[1] if node.operator is OVERWRITTEN else node
-
-
-def _leaf_index(node: Node) -> int | None:
-    """Return the number of a leaf, or None for what stands among the values: everything else, and lent leaves."""
-    return node.attributes[0] if node.operator is LEAF and node.attributes[0] >= 0 else None
 
 
 class Trace:
@@ -158,7 +111,7 @@ class Trace:
         self.siblings: dict[Node, tuple[Node, ...]] = {}
         self.followers: weakref.WeakSet[Trace] | None = None
         self.lent = 0
-        self.stage = _root
+        self.stage = PLANS.root
         self.lock = threading.RLock()
         self.ended = False
         self.flushes = 0
@@ -246,8 +199,8 @@ class Trace:
             step = self.stage.following.get(key)
             if step is None:
                 step = self.stage.following.setdefault(key, Step(self.stage, nodes, self.values, keep_all))
-                _plans.made()
-            step.used = _plans.tick
+                PLANS.made()
+            step.used = PLANS.tick
             values: Any = self.values if lent is None else ChainMap(dict(lent), self.values)
             leaves = self.leaves
             if step.program is not None:
@@ -290,7 +243,7 @@ class Trace:
                 if end and not self.ended:
                     self._end(live)
             if end:
-                _plans.trim()
+                PLANS.trim()
 
     def _attempt(self, node: Node) -> Array | None:
         try:
@@ -409,10 +362,10 @@ class Trace:
         key = ("cleared", sources)
         step = self.stage.following.get(key)
         if step is None:
-            needed = _needed(sources, self.values)
+            needed = starting_points(sources, self.values)
             step = self.stage.following.setdefault(key, Step(Stage(), needed, self.values, False))
-            _plans.made()
-        step.used = _plans.tick
+            PLANS.made()
+        step.used = PLANS.tick
         self.stage = step.following
         kept = set(step.sources)
         self.values = {node: value for node, value in self.values.items() if node in kept or node.operator is LEAF}
@@ -431,92 +384,37 @@ class Trace:
         self.survivors = [r for r in self.survivors if (h := r()) is not None and h._trace is self]
 
 
-class _Plans:
-    """Bookkeeping of remembered plans and nodes; drops the least recently used ones beyond the limits."""
+class Capturing(Trace):
+    """A trace in which a function runs that will be repeated without being called (:mod:`phonograd.capture`).
 
-    def __init__(self) -> None:
-        self.tick = 0
-        self.count = 0
-        self.nodes_before = 0
+    Arrays that were there before stay as they are: reading and changing them is noted, and done to them later.
+    """
 
-    def made(self) -> None:
-        self.count += 1
+    __slots__ = ()
 
-    def trim(self) -> None:
-        """Called between traces: forget what has not been used for longest when there is too much."""
-        self.tick += 1
-        limits = settings.current()
-        if self.count <= limits.plan_limit and statistics.nodes - self.nodes_before <= limits.node_limit:
-            return
-        steps = sorted(_steps_below(_root), key=lambda pair: pair[2].used)
-        recent = steps[len(steps) // 2 :] if len(steps) > 1 else []
-        recent = recent[-limits.plan_limit // 2 :]
-        budget, keep = limits.node_limit // 2, set[Node]()
-        for _, _, step in reversed(recent):
-            found = _nodes_below(step.sources)
-            if len(keep) + len(found) > budget:
-                break
-            keep |= found
-        _forget_except(keep)
-        self.count = sum(1 for _ in _steps_below(_root))
-        self.nodes_before = statistics.nodes - len(keep)
+    def enter(self, handle: Any) -> Node:
+        """Return the node that stands for the value of an array from outside."""
+        raise NotImplementedError
 
+    def write(self, handle: Any, node: Node) -> None:
+        """Note that an array from outside is changed."""
+        raise NotImplementedError
 
-def _steps_below(stage: Stage) -> list[tuple[Stage, Any, Step]]:
-    found, stack, seen = [], [stage], {stage}
-    while stack:
-        here = stack.pop()
-        for key, step in list(here.following.items()):
-            found.append((here, key, step))
-            if step.following not in seen:
-                seen.add(step.following)
-                stack.append(step.following)
-    return found
+    def counter(self) -> Node:
+        """Return the node that stands for the next place in the random stream."""
+        raise NotImplementedError
 
+    def repeat(self, action: Callable[[], None]) -> None:
+        """Have something done after each repetition of the function."""
+        raise NotImplementedError
 
-def _needed(sources: Iterable[Node], known: Container[Node]) -> list[Node]:
-    """Return the known nodes that computing some nodes starts from."""
-    found: set[Node] = set()
-    stack = list(sources)
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found.add(node)
-            if node not in known:
-                stack.extend([resolve(source) for source in node.inputs])
-    return [node for node in found if node in known]
+    def note_read(self) -> None:
+        """Note that the function looks at a value, on which anything it does later may depend."""
+        raise NotImplementedError
 
-
-def _nodes_below(sources: list[Node]) -> set[Node]:
-    found: set[Node] = set()
-    stack = list(sources)
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found.add(node)
-            stack.extend(node.inputs)
-    return found
-
-
-def _forget_except(keep: set[Node]) -> None:
-    """Drop every interned node, remembered call, gradient and plan that refers to a node not in ``keep``."""
-
-    def kept(entry: Any) -> bool:
-        return all([node in keep for node in entry]) if isinstance(entry, tuple) else entry in keep
-
-    for declared in set(REGISTRY.values()):
-        declared.table = {key: entry for key, entry in list(declared.table.items()) if kept(entry)}
-        # the dictionary object is part of generated code, so it is emptied in place
-        declared.calls.clear()
-    for forget in forgetters:
-        forget()
-    for stage, key, step in _steps_below(_root):
-        if not all([node in keep for node in step.sources]):
-            stage.following.pop(key, None)
-
-
-_root = Stage()
-_plans = _Plans()
+    def refuse(self, reason: str) -> None:
+        """Give up, because the function does something that cannot be noted; it will be called after all."""
+        raise NotImplementedError
 
 
 class _Local(threading.local):

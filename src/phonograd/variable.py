@@ -16,7 +16,7 @@ from .ndarray.array import NDArray
 from .ndarray.handle import enter, make, rebind
 from .operators.arithmetic import add
 from .operators.structural import detach, full, variable
-from .trace import LOCAL, Target
+from .trace import LOCAL, Capturing, Target
 
 __all__ = ["Hook", "Hooks", "Variable", "attach", "mark"]
 
@@ -100,6 +100,11 @@ class Variable(Target):
         if self.request == "add":
             node = add(enter(self.grad, trace), node)
         rebind(self.grad, detach(node), trace)
+        self._refresh()
+        if isinstance(trace, Capturing):
+            trace.repeat(self._refresh)
+
+    def _refresh(self) -> None:
         self.fresh = 1
 
     def nothing(self) -> NDArray:
@@ -116,6 +121,8 @@ def _check_request(request: Any) -> None:
 
 def _make_variable(array: NDArray, owner: Variable) -> None:
     """Make an array name a variable; whatever was recorded behind it is cut off."""
+    if isinstance(LOCAL.trace, Capturing):
+        LOCAL.trace.refuse("it marks an array for gradients")
     array._variable = owner
     node, trace = array._node, array._trace
     if node is None or trace is None:

@@ -22,7 +22,8 @@ from .plans import run
 
 Shape = tuple[int, ...]
 
-MACHINES = [host(), Machine(32, 16)]
+#: this computer, and others whose kernels it can run as well
+MACHINES = [host(), Machine(32, 16), Machine(16, 32)]
 FLOAT32 = np.dtype("float32")
 
 examples = settings(
@@ -170,7 +171,6 @@ def test_chosen_convolutions(case: Case, machine: Machine) -> None:
         Case((3, 40, 19, 31), (72, 20, 3, 3), groups=2),
         Case((1, 40, 70, 41), (33, 40, 3, 3), pad=(2, 1)),
         Case((5, 20, 12, 12), (50, 20, 5, 5)),
-        Case((2, 20, 13, 14), (17, 20, 2, 2), pad=(1, 0)),
         Case((2, 20, 13, 14), (17, 20, 4, 4), pad=(3, 0)),
     ],
     ids=repr,

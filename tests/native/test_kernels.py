@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from phonograd.kernels.emitter import ROW, Emitter
-from phonograd.kernels.structure import SPLAT, STRIDE, UNIT, Fold, Load, Step, Structure
+from phonograd.kernels.structure import SPLAT, STRIDE, UNIT, Fold, Load, Step, Store, Structure
 from phonograd.kernels.writer import write
 from phonograd.native import jit
 from phonograd.native.driver import Row
@@ -33,7 +33,7 @@ def launch(structure: Structure, extents: list[int], operands: list[list[int]], 
 def test_nothing_is_written_outside(size: int, dtype: np.dtype) -> None:
     step = Step("exp", (), (0,), dtype)
     lanes = ROW // (dtype.itemsize // 4)
-    structure = Structure("K", lanes, (Load(dtype, UNIT),), (), (step,), (1,), ())
+    structure = Structure("K", lanes, (Load(dtype, UNIT),), (), (step,), (Store(1),))
     source = np.linspace(-1, 1, size).astype(dtype)
     memory = np.full(size + 80, 7, dtype)
     launch(structure, [size], [[0, 0, 1], [1, 40 * dtype.itemsize, 1]], [source, memory], size)
@@ -58,7 +58,7 @@ def test_nothing_is_read_outside(size: int) -> None:
         ends = {}
         for access, stride in ((UNIT, 1), (STRIDE, 2), (STRIDE, -1)):
             first = last - size if stride == 1 else last - 2 * size + 1 if stride == 2 else last - 1
-            structure = Structure("K", ROW, (Load(FLOAT32, access), Load(FLOAT32, SPLAT)), (), (ADD,), (2,), ())
+            structure = Structure("K", ROW, (Load(FLOAT32, access), Load(FLOAT32, SPLAT)), (), (ADD,), (Store(2),))
             out = np.empty(size, np.float32)
             operands = [[0, 4 * first, stride], [0, 4 * (last - 1), 0], [1, 0, 1]]
             launch(structure, [size], operands, [whole, out], size)
@@ -99,9 +99,9 @@ def test_a_divided_range_gives_the_same_bits(
         ROW,
         (Load(FLOAT32, UNIT),),
         (),
-        (Step("tanh", (), (0,), FLOAT32),),
-        () if folds else (1,),
-        (Fold("_sum_to", 1),) if folds else (),
+        (Step("tanh", (), (0,), FLOAT32), *([Fold("_sum_to", 1, FLOAT32)] if folds else [])),
+        (Store(2, row=True) if folds else Store(1),),
+        axes.index("K"),
     )
     table = [*extents, 0, 0, *strides, 1, 0, *out_strides]
     axis = structure.range_axis
@@ -115,7 +115,7 @@ def test_a_divided_range_gives_the_same_bits(
 
 
 def test_the_text_of_a_kernel() -> None:
-    structure = Structure("K", 4, (Load(FLOAT32, UNIT), Load(FLOAT32, SPLAT)), (), (ADD,), (2,), ())
+    structure = Structure("K", 4, (Load(FLOAT32, UNIT), Load(FLOAT32, SPLAT)), (), (ADD,), (Store(2),))
     text = write(structure, "sum")
     assert "define void @sum(ptr %table, ptr %bases, i64 %lo, i64 %hi) nounwind {" in text
     assert text.count("fadd <4 x float>") == 1

@@ -18,6 +18,7 @@ from phonograd.native.grouping import Call
 from phonograd.native.layout import Job
 from phonograd.native.program import NativeProgram
 from phonograd.operator import REGISTRY
+from phonograd.operators.primitives import permute
 from phonograd.operators.structural import leaf
 
 from .programs import assert_same_bits, run, run_singly
@@ -188,7 +189,7 @@ def test_a_training_loop_allocates_nothing_new(pool: memory.Pool) -> None:
 def test_a_program_says_how_much_memory_it_takes() -> None:
     x = leaf(0, (100, 100), FLOAT32)
     total = sum_to(tanh(x), shape=(100, 1))
-    program = NativeProgram([exp(total * x)], lambda node: False)
+    program = NativeProgram([exp(permute(total, (1, 0)) * x)], lambda node: False)
     assert program.memory.kept == 40_000
     assert 0 < program.memory.arena <= 40_960
     assert program.memory.other == 0

@@ -18,7 +18,8 @@ from .plans import run
 
 Shape = tuple[int, ...]
 
-MACHINES = [host(), Machine(32, 16)]
+#: this computer, and others whose kernels it can run as well
+MACHINES = [host(), Machine(32, 16), Machine(16, 32)]
 
 examples = settings(
     max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from phonograd import settings
+from phonograd.kernels.sharing import FIRST_WORKER, MUCH_WORK, SLEEPS, WORKER_WORDS, team_text
 from phonograd.native import jit, team
 from phonograd.native.driver import Row
 
@@ -63,7 +64,7 @@ def run(kernel: jit.Kernel, counts: np.ndarray, chunk: int, launches: int = 1) -
 @pytest.mark.parametrize("machine", ["x86_64", "AMD64", "aarch64", "arm64", "riscv64"])
 def test_the_text_is_right_for_every_machine(machine: str) -> None:
     binding = pytest.importorskip("llvmlite.binding")
-    with binding.parse_assembly(team.team_text(machine)) as module:
+    with binding.parse_assembly(team_text(machine)) as module:
         module.verify()
 
 
@@ -78,7 +79,7 @@ def test_every_item_is_run_once(count: jit.Kernel, extent: int, chunk: int) -> N
 
 def asleep(found: team.Team) -> bool:
     """Return whether all workers sleep."""
-    return all([found.memory[team.FIRST_WORKER + 16 * index + team.SLEEPS] for index in range(found.size - 1)])
+    return all([found.memory[FIRST_WORKER + WORKER_WORDS * index + SLEEPS] for index in range(found.size - 1)])
 
 
 def wait_for_sleep(found: team.Team) -> None:
@@ -98,7 +99,7 @@ def test_workers_sleep_and_wake_up(count: jit.Kernel, four: team.Team) -> None:
 
 def test_workers_sleep_through_a_little_work(count: jit.Kernel, four: team.Team) -> None:
     wait_for_sleep(four)
-    counts = np.zeros(team.MUCH_WORK - 1, np.int64)
+    counts = np.zeros(MUCH_WORK - 1, np.int64)
     run(count, counts, 1)
     assert np.all(counts == 1)
     assert asleep(four)

@@ -3,6 +3,9 @@
 import decimal
 import fractions
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -230,6 +233,13 @@ class TestNaive:
                 lambda: x.reshape(-1), lambda: nd.arange(3), lambda: x.__iadd__(1),
             ):  # fmt: skip
                 assert call()._buffer is not None
+
+    @pytest.mark.parametrize("variable, value", [("MXNET_ENGINE_TYPE", "NaiveEngine"), ("PHONOGRAD_NAIVE", "1")])
+    def test_chosen_by_the_environment(self, variable, value):
+        code = "from phonograd import nd; print((nd.ones(2) + 1)._buffer)"
+        environment = {**os.environ, variable: value}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout == "[2. 2.]\n"
 
     def test_errors_are_raised_at_the_call(self, x):
         index = nd.array([7])

@@ -13,8 +13,8 @@ PHASES = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink]
 VARIABLES = st.lists(st.sampled_from([(3,), (2, 3), (1,), (2, 2, 3)]), min_size=1, max_size=2)
 
 
-@settings(max_examples=200, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
-@given(VARIABLES, st.lists(programs.STEPS, max_size=25))
+@settings(max_examples=300, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
+@given(VARIABLES, st.lists(programs.STEPS, min_size=4, max_size=30))
 def test_short_programs(shapes: list[tuple[int, ...]], steps: list[programs.Step]) -> None:
     programs.run(shapes, steps)
 

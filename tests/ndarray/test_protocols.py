@@ -142,7 +142,8 @@ class TestUfuncs:
 class TestFunctions:
     def test_answered_by_operators(self, x):
         for found in (
-            np.sum(x, axis=1), np.mean(x), np.prod(x, axis=0, keepdims=True), np.max(x, 1), np.squeeze(x.reshape((1, 6))),
+            np.sum(x, axis=1), np.mean(x), np.prod(x, axis=0, keepdims=True), np.max(x, 1),
+            np.squeeze(x.reshape((1, 6))),
             np.transpose(x), np.expand_dims(x, 0), np.clip(x, 2, 4), np.concatenate([x, x], axis=1), np.stack([x, x]),
             np.where(x > 2, x, -x), np.dot(x, x.T), np.ravel(x), np.repeat(x, 2), np.tile(x, 2), np.zeros_like(x),
         ):  # fmt: skip

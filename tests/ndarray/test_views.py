@@ -232,6 +232,7 @@ class TestGradients:
             part = x[1:]
         x += 1
         if look:
+            x.asnumpy()
             part.asnumpy()
         with autograd.record():
             y = part * part
@@ -325,6 +326,16 @@ class TestGradients:
         free[:] = 1
         assert y.asscalar() == 1
         assert nd.ones((2,)).detach().asnumpy().tolist() == [1, 1]
+
+    def test_array_overwritten_with_its_own_detached_value_is_cut(self):
+        x = nd.array([2.0, 3.0])
+        x.attach_grad()
+        with autograd.record():
+            y = x * x
+            y[0:1] = y.detach()[0:1]
+            z = y * x
+        z.backward()
+        assert x.grad.asnumpy().tolist() == [4, 27]
 
     def test_views_recorded_in_an_earlier_trace(self):
         x = nd.array([1.0, 2.0])

@@ -17,6 +17,8 @@ SAMPLES: list[Sample] = [
     *[Sample(name, [DATA > 0], order=0) for name in ("zeros_like", "ones_like", "shape_array")],
     *[Sample(name, [DATA[0, 0]], order=0) for name in ("zeros_like", "shape_array", "size_array")],
     Sample("_contrib_arange_like", [DATA], {"axis": -1, "start": 1, "step": 0.5, "repeat": 2}, order=1),
+    Sample("_position_along", [], {"shape": (2, 3, 4), "axis": 1, "dtype": "int32"}, order=0),
+    Sample("_position_along", [], {"shape": (5,), "axis": 0, "dtype": "int64"}, order=0),
     Sample("_arange", [], {"start": 5}),
     Sample("_arange", [], {"start": 0.5, "stop": 3.7, "step": 0.7, "repeat": 2, "dtype": "float64"}),
     Sample("_arange", [], {"start": 5, "stop": 1, "step": -2, "dtype": "int32"}),

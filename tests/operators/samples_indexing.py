@@ -43,6 +43,7 @@ POINTS: list[Sample] = [
     Sample("_put_axis", [normal(2, 3, 2), normal(2, 2, 2), index(2, 0)], {"axis": 1}),
     Sample("_put_axis", [normal(3, 2), normal(3, 1), index(2, 0, 2)], {"axis": 0}),
     Sample("_is_last", [index(2, 0, 2)], {"extent": 3}, order=0),
+    Sample("_last_place", [index(2, 0, 2)], {"extent": 4}, order=0),
     Sample("_take_along", [normal(2, 3), index([0, 2, 2, 1], [1, 1, 0, 2])], {"axis": 1}),
     Sample("_add_along", [normal(3, 2, 2), index(*[[[0, 1], [1, 1]]] * 3)], {"axis": 1, "extent": 2}),
     Sample("_take_points", [normal(3, 4, 2), index(0, -1, 0)], {"layout": (0, -1, -1)}),

@@ -16,6 +16,7 @@ which is why fusing never changes a bit.
 ``writer``         from structure to text
 ``join``           combines what a kernel computes in parts
 ``gemm``           products of matrices
+``sharing``        how threads share the range of a kernel
 =================  ===============================================================================================
 
 Nothing here imports a compiler: that is left to :mod:`phonograd.native`.

@@ -7,7 +7,7 @@ reordered, and a product is not contracted into the sum of another operator. Whe
 :meth:`Emitter.fma` says so.
 
 >>> e = Emitter("twice", lanes=4)
->>> x = e.load("%table", "0", np.dtype("float32"))
+>>> x = e.load("%table", "0", FLOAT32)
 >>> e.store("%table", "0", e.add(x, x))
 >>> print(e.body())
   %v1 = load <4 x float>, ptr %table, align 1
@@ -20,9 +20,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-import numpy as np
-
-from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT32, DType
+from ..dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, UINT32, UINT64, DType
 from . import mathematics
 from .function import Function, Index, Value
 
@@ -36,8 +34,6 @@ ARGUMENTS = "ptr %table, ptr %bases, i64 %lo, i64 %hi"
 
 #: dtypes that kernels load and store
 SUPPORTED: frozenset[DType] = frozenset([FLOAT16, FLOAT32, FLOAT64, INT8, UINT8, INT32, INT64, BOOL])
-
-UINT64 = np.dtype("uint64")
 
 _SCALARS: dict[DType, str] = {
     FLOAT16: "float",
@@ -92,7 +88,7 @@ class Emitter(Function):
     def literal(self, number: Any, dtype: DType) -> str:
         """Return a number as LLVM reads it; floating point numbers as the bits of a double.
 
-        >>> Emitter("f").literal(0.1, np.dtype("float32"))
+        >>> Emitter("f").literal(0.1, FLOAT32)
         '0x3FB99999A0000000'
         """
         if dtype.kind != "f":
@@ -150,6 +146,14 @@ class Emitter(Function):
         """Return the quotient of floating point values: ``fdiv``."""
         assert first.dtype.kind == "f", first
         return self._binary("fdiv", "", first, second)
+
+    def integer_quotient(self, first: Value, second: Value) -> Value:
+        """Return the quotient of integers, towards zero: ``sdiv`` or ``udiv``. Zero and overflow trap."""
+        return self._binary("", "sdiv" if first.dtype.kind == "i" else "udiv", first, second)
+
+    def integer_remainder(self, first: Value, second: Value) -> Value:
+        """Return the remainder of integers, with the sign of the first: ``srem`` or ``urem``."""
+        return self._binary("", "srem" if first.dtype.kind == "i" else "urem", first, second)
 
     def negative(self, value: Value) -> Value:
         """Return the negative: ``fneg``, or for integers ``sub 0, value``, which wraps."""
@@ -240,6 +244,10 @@ class Emitter(Function):
         """Return where a comparison holds, as booleans: ``fcmp olt``, ``icmp slt``, ..."""
         word = "fcmp" if first.dtype.kind == "f" else "icmp"
         return Value(self.assign(f"{word} {predicate} {self._typed(first)}, {second.text}"), BOOL)
+
+    def truncated(self, value: Value, dtype: DType) -> Value:
+        """Return a floating point value without its fraction as a signed integer, where it fits: ``fptosi``."""
+        return Value(self.assign(f"fptosi {self._typed(value)} to {self.vector_type(dtype)}"), dtype)
 
     def relation(self, name: str, first: Value, second: Value) -> Value:
         """Return where ``eq``, ``ne``, ``lt``, ``le``, ``gt`` or ``ge`` holds; with NaN only ``ne`` does.
@@ -403,6 +411,19 @@ class Emitter(Function):
         scalar = self._stored(value.dtype)
         first = self.assign(f"extractelement <{self.lanes} x {scalar}> {self._to_memory(value)}, i64 0")
         self.line(f"store {scalar} {first}, ptr {self.address(pointer, offset, scalar)}, align 1")
+
+    def store_apart(self, pointer: str, offset: Index, stride: Index, value: Value, count: Index) -> None:
+        """Write the first lanes, as many as a count says, at equal distances: a loop over the lanes."""
+        scalar = self._stored(value.dtype)
+        text, first = self._to_memory(value), self.address(pointer, offset, scalar)
+
+        def one(lane: Index, _: list[Value]) -> tuple[()]:
+            element = self.assign(f"extractelement <{self.lanes} x {scalar}> {text}, i64 {lane}")
+            place = self.address(first, self.times(lane, stride), scalar)
+            self.line(f"store {scalar} {element}, ptr {place}, align 1")
+            return ()
+
+        self.loop("0", self.least(count, str(self.lanes)), "1", (), one)
 
     def scratch(self, words: int) -> str:
         """Return the address of 64-bit words that live as long as the call; to be asked for in the entry block.

@@ -188,6 +188,42 @@ class Function:
         self.label(done)
         return names
 
+    def repeat(
+        self,
+        carried: Sequence[Value],
+        proceed: Callable[[list[Value]], str],
+        body: Callable[[list[Value]], Sequence[Value]],
+    ) -> list[Value]:
+        """Return what ``carried`` has become when ``proceed(carried)``, an ``i1`` before every round, is false.
+
+        ::
+
+            loop1:
+              %carried4 = phi <16 x float> [ %carried, %entry ], [ %new, %body2 ]
+              ...
+              br i1 %proceed, label %body2, label %done3
+            body2:
+              ...
+              br label %loop1
+            done3:
+        """
+        head, inside, done = self.new_name("loop"), self.new_name("body"), self.new_name("done")
+        names = [Value(f"%{self.new_name('carried')}", value.dtype) for value in carried]
+        before = self.block
+        self.line(f"br label %{head}")
+        self.label(head)
+        place = len(self._lines)
+        self._lines.extend([""] * len(names))
+        self.line(f"br i1 {proceed(list(names))}, label %{inside}, label %{done}")
+        self.label(inside)
+        results = body(list(names))
+        last = self.block
+        self.line(f"br label %{head}")
+        for position, (name, first, result) in enumerate(zip(names, carried, results, strict=True), place):
+            self._lines[position] = "  " + self._merge(name, [(first.text, before), (result.text, last)])
+        self.label(done)
+        return names
+
     def choose(
         self, condition: str, first: Callable[[], Sequence[Value]], second: Callable[[], Sequence[Value]]
     ) -> list[Value]:

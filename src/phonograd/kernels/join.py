@@ -31,7 +31,7 @@ class Join:
         e, fold = Emitter(name, self.lanes), declared(self.operator, Reduction)
         parts, items = JOIN.index(e, "parts"), JOIN.index(e, "items")
         partial, out = JOIN.pointer(e, "partial"), JOIN.pointer(e, "out")
-        identity = e.constant(fold.identity, self.dtype)
+        identity = e.constant(fold.start(self.dtype), self.dtype)
 
         def row(item: Index, _: list[Value]) -> Sequence[Value]:
             def part(number: Index, joined: list[Value]) -> Sequence[Value]:

@@ -11,6 +11,13 @@ kind                   what the operator does                                   
 :class:`Constant`      a number that is part of the expression                         its bytes
 :class:`Random`        elements made of random words                                   rows of words to rows of values
 :class:`Matmul`        matrix products                                                 nothing: there is one kernel
+:class:`Coordinate`    elements are their own positions along an axis                  that axis
+:class:`Pieces`        several outputs, each a part of the only input                  the pattern of each
+:class:`Mosaic`        the inputs side by side                                         where each begins
+:class:`Gather`        elements of the first input at places that the second names     how the first one is walked
+:class:`Scatter`       elements added up at places that the second input names         sizes
+:class:`Expansion`     what other operators do                                         the expression
+:class:`Either`        one of these, by dtype or parameters                            several of them
 =====================  ==============================================================  ==============================
 
 A function in a declaration takes the operator's parameters that it names as keyword-only arguments, as shape and
@@ -30,10 +37,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..dtypes import FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, DType
-from ..node import Shape
+from ..node import Node, Shape
 from ..operator import REGISTRY
 from .emitter import SUPPORTED, Emitter, Value
 from .pattern import Pattern
@@ -45,18 +52,27 @@ __all__ = [
     "SUPPORTED",
     "WIDE_FLOATS",
     "Constant",
+    "Coordinate",
+    "Either",
     "Elementwise",
+    "Expansion",
+    "Gather",
     "Location",
     "Lowering",
     "Matmul",
+    "Mosaic",
+    "Pieces",
     "Random",
     "Reduction",
+    "Scatter",
+    "Walk",
+    "alternatives",
     "declared",
 ]
 
 #: dtypes that a lowering may be written for
 WIDE_FLOATS: frozenset[DType] = frozenset([FLOAT32, FLOAT64])
-FLOATS = WIDE_FLOATS | {FLOAT16}
+FLOATS: frozenset[DType] = WIDE_FLOATS | {FLOAT16}
 INTEGERS: frozenset[DType] = frozenset([INT8, UINT8, INT32, INT64])
 NUMBERS = FLOATS | INTEGERS
 
@@ -89,10 +105,15 @@ class Reduction:
     """
 
     combine: Callable[[Emitter, Value, Value], Value]
-    identity: float
+    identity: float | Callable[[DType], float]
+    """A number, or a function of the dtype."""
     axes: Callable[..., Shape]
     """``axes(shape of the input)``: the axes along which elements are combined."""
     dtypes: frozenset[DType] = WIDE_FLOATS | INTEGERS
+
+    def start(self, dtype: DType) -> float:
+        """Return the identity for a dtype."""
+        return self.identity(dtype) if callable(self.identity) else self.identity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +161,113 @@ class Matmul:
     dtypes: frozenset[DType] = WIDE_FLOATS
 
 
-Lowering = Elementwise | Reduction | Location | Constant | Random | Matmul
+@dataclasses.dataclass(frozen=True)
+class Coordinate:
+    """Every element is its position along an axis, which ``axis()`` returns. There are no inputs and no memory."""
+
+    axis: Callable[..., int]
+    dtypes: frozenset[DType] = frozenset([INT32, INT64])
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """Several outputs, each of which is a part of the only input.
+
+    ``move(pattern, output)`` returns where the elements of an output lie, as that of a :class:`Location` does.
+    """
+
+    move: Callable[..., Pattern | None]
+    dtypes: frozenset[DType] = SUPPORTED
+
+
+@dataclasses.dataclass(frozen=True)
+class Mosaic:
+    """The inputs side by side, each a block of the output; ``begins(shapes)`` returns where each of them begins.
+
+    Where possible, whoever computes an input writes it to its place at once.
+    """
+
+    begins: Callable[..., Sequence[Shape]]
+    dtypes: frozenset[DType] = SUPPORTED
+
+
+class Walk(NamedTuple):
+    """How elements are found by an index: the place of each without it, and the distance between its numbers."""
+
+    pattern: Pattern
+    index_stride: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Gather:
+    """Elements of the first input at the places that the second (int64, in range) names.
+
+    ``walk(pattern of the data, shape of the index)`` returns the pattern over the output, with stride 0 along the axes
+    of the index, or None where no pattern says that; the planner then writes the data to memory and asks again.
+    ``index(pattern of the index, shape of the output)`` returns the pattern of the index over the output.
+    """
+
+    walk: Callable[..., Walk | None]
+    index: Callable[..., Pattern]
+    dtypes: frozenset[DType] = SUPPORTED
+
+
+@dataclasses.dataclass(frozen=True)
+class Scatter:
+    """Elements of the first input, added up at the places that the second (int64, in range) names, in order.
+
+    Both are taken as three axes: the output is ``(outer, extent, inner)``, the data ``(outer, count, inner)`` and the
+    index ``(count,)``; ``sizes(shape of the data, shape of the index)`` returns (outer, inner, extent). Floating point
+    numbers are added in double precision and rounded once.
+
+    With ``last`` there is only the index, and the output is for each place where the index names it last, or -1.
+    """
+
+    sizes: Callable[..., tuple[int, int, int]]
+    last: bool = False
+    dtypes: frozenset[DType] = WIDE_FLOATS | INTEGERS
+
+
+@dataclasses.dataclass(frozen=True)
+class Expansion:
+    """What other operators do: ``expand(*input nodes)`` returns a node of the same shape and dtype.
+
+    Kernels then compute that node; where one of the operators has no lowering (or None is returned), NumPy evaluates
+    the operator itself.
+    """
+
+    expand: Callable[..., Node | None]
+    dtypes: frozenset[DType] = SUPPORTED
+
+
+@dataclasses.dataclass(frozen=True)
+class Either:
+    """The first of several lowerings that is written for the dtypes, and is no expansion that returns None."""
+
+    first: Lowering
+    second: Lowering
+
+    @property
+    def dtypes(self) -> frozenset[DType]:
+        """The dtypes that either is written for."""
+        return self.first.dtypes | self.second.dtypes
+
+
+Lowering = (
+    Elementwise
+    | Reduction
+    | Location
+    | Constant
+    | Random
+    | Matmul
+    | Coordinate
+    | Pieces
+    | Mosaic
+    | Gather
+    | Scatter
+    | Expansion
+    | Either
+)
 
 Kind = TypeVar("Kind", Elementwise, Reduction, Random)
 
@@ -148,5 +275,16 @@ Kind = TypeVar("Kind", Elementwise, Reduction, Random)
 def declared(operator: str, kind: type[Kind]) -> Kind:
     """Return the lowering of an operator, which is of a kind."""
     lowering = REGISTRY[operator].lowering
-    assert isinstance(lowering, kind), (operator, lowering)
-    return lowering
+    for found in alternatives(lowering):
+        if isinstance(found, kind):
+            return found
+    raise AssertionError(f"{operator} is lowered as {lowering}")
+
+
+def alternatives(lowering: Lowering | None) -> list[Lowering]:
+    """Return the lowerings of an operator, in the order in which they are considered."""
+    if lowering is None:
+        return []
+    return (
+        [*alternatives(lowering.first), *alternatives(lowering.second)] if isinstance(lowering, Either) else [lowering]
+    )

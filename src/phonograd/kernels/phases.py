@@ -12,7 +12,7 @@ from ..dtypes import BOOL, INT32
 from .function import Index, Value
 from .routine import Routine
 
-__all__ = ["MOST_SORTED", "everywhere", "inside", "known_stride", "put_line", "take"]
+__all__ = ["MOST_SORTED", "everywhere", "inside", "known_stride", "put_line", "sort", "take"]
 
 #: the largest stride that is known when a kernel is written
 MOST_SORTED = 3
@@ -43,6 +43,12 @@ def take(e: Routine, known: int, load: Callable[[int], Value], gather: Callable[
         return gather()
     vectors = [load(number) for number in range(known)]
     return _selected(e, vectors, [lane * known for lane in range(e.lanes)])
+
+
+def sort(e: Routine, vectors: Sequence[Value]) -> list[Value]:
+    """Return the phases of consecutive elements, of which there are as many vectors as there are phases."""
+    known = len(vectors)
+    return [_selected(e, vectors, [lane * known + phase for lane in range(e.lanes)]) for phase in range(known)]
 
 
 def _selected(e: Routine, vectors: Sequence[Value], wanted: Sequence[int]) -> Value:

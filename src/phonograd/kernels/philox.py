@@ -6,8 +6,8 @@ There a call's words come in groups of four rows of sixteen: row *w* of group *g
 
 from __future__ import annotations
 
-from ..dtypes import FLOAT32, FLOAT64, INT64, UINT32, DType
-from .emitter import ROW, UINT64, Emitter, Index, Value
+from ..dtypes import FLOAT32, FLOAT64, INT64, UINT32, UINT64, DType
+from .emitter import ROW, Emitter, Index, Value
 
 __all__ = ["Counter", "elements_per_group", "uniform", "words"]
 

@@ -1,30 +1,43 @@
-"""Assembly: from a group of nodes to the kernels that compute it, and the sizes they run with."""
+"""Assembly: from a group of nodes to the structure of its kernel, and to the sizes it runs with.
+
+Only what is asked for is computed: members that lead to nothing that is written are left out. Groups that differ only
+in whose memory they use share launches.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..dtypes import DType, convert_scalar
 from ..kernels.emitter import ROW
-from ..kernels.join import JOIN, Join
-from ..kernels.launch import Launch, Plan, Reference, aligned
-from ..kernels.lowering import Constant, Elementwise, Random, declared
-from ..kernels.pattern import contiguous_strides
-from ..kernels.structure import KEPT, REDUCED, SPLAT, STRIDE, UNIT, Draw, Fold, Load, Parameters, Step, Structure
-from ..kernels.writer import BLOCKS
+from ..kernels.launch import Launch, Plan, Reference
+from ..kernels.lowering import Constant, Coordinate, Elementwise, Gather, Random, declared
+from ..kernels.structure import (
+    ANY,
+    KEPT,
+    REDUCED,
+    SPLAT,
+    STRIDE,
+    UNIT,
+    Draw,
+    Fold,
+    Load,
+    Parameters,
+    Step,
+    Store,
+    Structure,
+    Take,
+)
 from ..node import Node, Shape
 from ..operator import Operator
-from .grouping import Group, Member, View, lowering_of
+from .expansion import lowering_of, parameters
+from .group import ELEMENT, FOLD, Group, Member, Read, Target
+from .parting import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, parted, parts_of
 
 __all__ = ["Assembler", "Assembly", "Operand", "assemble", "collapse"]
-
-#: elements that one thread computes at a time: 5 to 40 microseconds of work
-CHUNK_ELEMENTS = 1 << 15
-#: chunks that are enough to share a sum out among threads; with fewer, the summed axes are divided too
-ENOUGH_CHUNKS = 8
 
 
 class Operand(NamedTuple):
@@ -42,184 +55,178 @@ class Assembly(NamedTuple):
 
     plan: Plan
     operands: dict[str, Operand]
-
-
-def assemble(group: Group, written: set[Node]) -> Assembly:
-    """Return the kernels of a group, which write those of its nodes that are in ``written``."""
-    return Assembler(written).assemble(group)
-
-
-class _Read(NamedTuple):
-    source: Node | bytes
-    start: int
-    strides: Shape
-    dtype: DType
+    written: list[Node]
+    """The nodes whose memory is written, at least in part."""
 
 
 #: a value of a kernel: its number among those of its kind, and the kind
 Code = tuple[int, int]
 _LOAD, _DRAW, _STEP = range(3)
 
+Bounds = tuple[tuple[int, int, int], ...]
+
+
+class _Load(NamedTuple):
+    """What is read: from memory, or (``place``) the distance from where memory would begin."""
+
+    source: Node | bytes | None
+    start: int
+    strides: Shape
+    dtype: DType
+    bounds: Bounds = ()
+
+
+class _Step(NamedTuple):
+    """What is computed."""
+
+    operator: Operator
+    attributes: tuple[Any, ...]
+    sources: tuple[Code, ...]
+    dtype: DType
+    role: str
+    take: tuple[Shape, int] | None = None
+    """For what is taken at places that the source names: strides, and the distance between indices."""
+
+
+class _Store(NamedTuple):
+    """What is written."""
+
+    code: Code
+    strides: Shape
+    role: str
+
 
 class _Values:
     """The values of one group, numbered by kind, while it is read."""
 
-    def __init__(self, space: Shape) -> None:
-        self._no_strides = (0,) * len(space)
-        self.reads: dict[_Read, Code] = {}
+    def __init__(self, group: Group) -> None:
+        self.space, self.reduced, self.strides = group.space, group.reduced or (), group.strides
+        self._no_strides = (0,) * len(group.space)
+        self.loads: dict[_Load, Code] = {}
         #: (operator, attributes, dtype) of what is drawn, and the counters
         self.draws: list[tuple[Operator, tuple[Any, ...], DType]] = []
         self.counters: list[Operand] = []
-        #: (operator, attributes, sources, dtype) of what is computed
-        self.steps: list[tuple[Operator, tuple[Any, ...], tuple[Code, ...], DType]] = []
-        #: what stands for a node
-        self.codes: dict[Node, Code] = {}
+        self.steps: list[_Step] = []
+        #: where the arrays begin of which elements are taken
+        self.taken: list[Operand] = []
+        self.stores: list[_Store] = []
+        #: what stands for a member
+        self.codes: dict[Member, Code] = {}
+
+    def key(self) -> Any:
+        """Return everything that a plan depends on."""
+        loads = [(s, d, b) if source is not None else (s, d, b, start) for source, start, s, d, b in self.loads]
+        return (
+            self.space,
+            self.reduced,
+            tuple(loads),
+            tuple(self.draws),
+            tuple(self.steps),
+            tuple(self.stores),
+        )
 
     def add(self, member: Member) -> None:
-        node, operands = member
-        lowering = lowering_of(node)
-        operator = node.operator
+        """Take a member in."""
+        expression, operands, role = member.expression, member.operands, member.role
+        operator, attributes, dtype = expression.operator, expression.attributes, member.node.dtype
+        lowering = lowering_of(expression)
         if isinstance(lowering, Elementwise):
             sources = [self.code(operand) for operand in operands]
             if lowering.numbers is not None:
-                for number in lowering.numbers(node.dtype, **operator.accepted(lowering.numbers, node.attributes)):
-                    sources.append(self._number(convert_scalar(number, node.dtype).tobytes(), node.dtype))
-            self.codes[node] = len(self.steps), _STEP
-            self.steps.append((operator, node.attributes, tuple(sources), node.dtype))
+                for number in lowering.numbers(dtype, **operator.accepted(lowering.numbers, attributes)):
+                    sources.append(self._number(convert_scalar(number, dtype).tobytes(), dtype))
+            self._step(member, _Step(operator, attributes, tuple(sources), dtype, role))
+        elif role == FOLD:
+            self._step(member, _Step(operator, (), (self.code(operands[0]),), dtype, role))
+        elif isinstance(lowering, Gather):
+            data, index = operands
+            assert isinstance(data, Read)
+            self.taken.append(Operand(data.source, data.offset))
+            take = data.strides, member.index_stride
+            self._step(member, _Step(operator, (), (self.code(index),), dtype, role, take))
         elif isinstance(lowering, Random):
-            (counter,) = operands
-            assert isinstance(counter, View)
-            self.codes[node] = len(self.draws), _DRAW
-            self.draws.append((operator, node.attributes, node.dtype))
-            self.counters.append(Operand(counter.source, counter.pattern.offset))
+            counter = operands[0]
+            assert isinstance(counter, Read)
+            self.codes[member] = len(self.draws), _DRAW
+            self.draws.append((operator, attributes, dtype))
+            self.counters.append(Operand(counter.source, counter.offset))
         else:
-            self.codes[node] = self.code(operands[0])
+            self.codes[member] = self.code(operands[0])
 
-    def code(self, operand: Node | View) -> Code:
-        if isinstance(operand, Node):
+    def _step(self, member: Member, step: _Step) -> None:
+        self.codes[member] = len(self.steps), _STEP
+        self.steps.append(step)
+
+    def code(self, operand: Member | Read) -> Code:
+        """Return what stands for an operand."""
+        if isinstance(operand, Member):
             return self.codes[operand]
-        source, (_, strides, offset) = operand
+        source, offset, strides, bounds = operand
         lowering = source.operator.lowering
         if isinstance(lowering, Constant):
-            data = lowering.read(**source.operator.accepted(lowering.read, source.attributes))
-            return self._number(data, source.dtype)
-        return self._load(_Read(source, offset, strides, source.dtype))
+            return self._number(lowering.read(**parameters(source, lowering.read)), source.dtype, bounds)
+        is_place = isinstance(lowering, Coordinate)
+        return self._load(_Load(None if is_place else source, offset, strides, source.dtype, bounds))
 
-    def _number(self, data: bytes, dtype: DType) -> Code:
-        return self._load(_Read(data, 0, self._no_strides, dtype))
+    def _number(self, data: bytes, dtype: DType, bounds: Bounds = ()) -> Code:
+        return self._load(_Load(data, 0, self._no_strides, dtype, bounds))
 
-    def _load(self, read: _Read) -> Code:
-        code = self.reads.get(read)
+    def _load(self, load: _Load) -> Code:
+        code = self.loads.get(load)
         if code is None:
-            code = self.reads[read] = len(self.reads), _LOAD
+            code = self.loads[load] = len(self.loads), _LOAD
         return code
 
 
+def assemble(group: Group, written: Iterable[Node]) -> Assembly:
+    """Return the kernels of a group, which write those of its nodes that are in ``written``."""
+    return Assembler().assemble(group, written)
+
+
 class Assembler:
-    """Makes the kernels of groups. Groups that differ only in whose memory they use share launches.
+    """Makes the kernels of groups, each plan once."""
 
-    Parameters
-    ----------
-    written
-        The nodes that must be written to memory.
-    """
-
-    def __init__(self, written: set[Node]) -> None:
-        self._written = written
+    def __init__(self) -> None:
         self._plans: dict[Any, Plan] = {}
 
-    def assemble(self, group: Group) -> Assembly:
-        """Return the kernels of a group."""
-        values = _Values(group.space)
-        stores: list[Node] = []
+    def assemble(self, group: Group, written: Iterable[Node]) -> Assembly:
+        """Return the kernels of a group, which write those of its nodes that are in ``written``."""
+        targets = [_own_memory(group, group.values[node]) for node in written]
+        targets += group.targets
+        values = _Values(group)
+        needed = _needed([target.value for target in targets])
         for member in group.members:
-            values.add(member)
-            if member.node in self._written:
-                stores.append(member.node)
-        folds: list[Node] = []
-        for fold in group.folds:
-            values.codes[fold.node] = values.code(fold.operands[0])
-            # along axes of size one there is nothing to combine
-            (folds if group.reduced else stores).append(fold.node)
-        key = (
-            group.space,
-            group.reduced,
-            tuple([(strides, dtype) for _, _, strides, dtype in values.reads]),
-            tuple(values.draws),
-            tuple(values.steps),
-            tuple([values.codes[node] for node in stores]),
-            tuple([(node.operator, node.dtype, values.codes[node]) for node in folds]),
-        )
+            if member in needed:
+                values.add(member)
+        for value, _, _, strides in targets:
+            role = ELEMENT if isinstance(value, Read) else value.role
+            values.stores.append(_Store(values.code(value), strides, role))
+        key = values.key()
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = _plan(group.space, group.reduced or (), values, stores, folds)
-        operands = [Operand(source, start) for source, start, _, _ in values.reads]
+            plan = self._plans[key] = _Planner(values).plan()
+        operands = [Operand(source, start) for source, start, *_ in values.loads if source is not None]
         operands += values.counters
-        operands += [Operand(node, 0) for node in (*stores, *folds)]
-        return Assembly(plan, dict(zip(_names(len(operands)), operands)))
+        operands += values.taken
+        operands += [Operand(target.node, target.offset) for target in targets]
+        nodes = list(dict.fromkeys([target.node for target in targets]))
+        return Assembly(plan, dict(zip(_names(len(operands)), operands)), nodes)
 
 
-def _plan(space: Shape, reduced: Shape, values: _Values, stores: list[Node], folds: list[Node]) -> Plan:
-    """Return the launch of a kernel, and others that join its results if it is parted."""
-    whole, kept = contiguous_strides(space), _strides_without(space, reduced)
-    strides_of = [strides for _, _, strides, _ in values.reads]
-    strides_of += [whole] * (len(values.draws) + len(stores)) + [kept] * len(folds)
-    kinds = "".join([REDUCED if axis in reduced else KEPT for axis in range(len(space))])
-    axes, extents, strides = collapse(space, kinds, strides_of)
-    assert not values.draws or len(axes) == 1, "random numbers are drawn along one line"
-    structure = _structure(axes, [found[-1] for found in strides], values, stores, folds)
-    words: list[int | Reference] = list(extents)
-    parts = _parts(structure, extents)
-    first_fold = len(strides) - len(folds)
-    for number, found in enumerate(strides[:first_fold] if parts else strides):
-        words += [Reference(str(number)), *found]
-    if not parts:
-        axis = structure.range_axis
-        extent = 1 if axis is None else extents[axis]
-        return Plan((Launch(structure, tuple(words), extent, _chunk(structure, extents)),))
-    joins, scratch_bytes = [], 0
-    for number, node in enumerate(folds, first_fold):
-        partial = Reference("scratch", scratch_bytes)
-        join, part_strides = _join(structure, node, strides[number], extents, parts, partial, str(number))
-        words += [partial, *part_strides]
-        joins.append(join)
-        scratch_bytes += aligned(parts * part_strides[axes.index(REDUCED)] * node.dtype.itemsize)
-    chunk = max(1, CHUNK_ELEMENTS * parts // math.prod(extents))
-    launch = Launch(structure._replace(parted=True), tuple(words), parts, chunk)
-    return Plan((launch, *joins), scratch_bytes)
+def _own_memory(group: Group, member: Member) -> Target:
+    return Target(member, member.node, 0, group.strides if member.role == ELEMENT else group.kept_strides)
 
 
-def _structure(axes: str, last_strides: list[int], values: _Values, stores: list[Node], folds: list[Node]) -> Structure:
-    # values are numbered by kind: loads, then draws, then steps
-    first = {_LOAD: 0, _DRAW: len(values.reads), _STEP: len(values.reads) + len(values.draws)}
-
-    def number(code: Code) -> int:
-        return first[code[1]] + code[0]
-
-    draws = []
-    for operator, attributes, dtype in values.draws:
-        draws.append(
-            Draw(operator.name, _parameters(operator, declared(operator.name, Random).convert, attributes), dtype)
-        )
-    steps = []
-    for operator, attributes, sources, dtype in values.steps:
-        parameters = _parameters(operator, declared(operator.name, Elementwise).emit, attributes)
-        steps.append(Step(operator.name, parameters, tuple([number(code) for code in sources]), dtype))
-    dtypes = [read.dtype for read in values.reads]
-    dtypes += [draw.dtype for draw in draws] + [step.dtype for step in steps]
-    return Structure(
-        axes,
-        lanes_for(dtypes),
-        tuple([Load(read.dtype, _access(stride)) for read, stride in zip(values.reads, last_strides)]),
-        tuple(draws),
-        tuple(steps),
-        tuple([number(values.codes[node]) for node in stores]),
-        tuple([Fold(node.operator.name, number(values.codes[node])) for node in folds]),
-    )
-
-
-def _parameters(operator: Operator, rule: Callable[..., Any], attributes: tuple[Any, ...]) -> Parameters:
-    return tuple(operator.accepted(rule, attributes).items())
+def _needed(values: Iterable[Member | Read]) -> set[Member]:
+    """Return the members from which some values are made."""
+    found: set[Member] = set()
+    stack = [value for value in values if isinstance(value, Member)]
+    while stack:
+        member = stack.pop()
+        if member not in found:
+            found.add(member)
+            stack += [operand for operand in member.operands if isinstance(operand, Member)]
+    return found
 
 
 @functools.cache
@@ -228,47 +235,151 @@ def _names(count: int) -> tuple[str, ...]:
     return tuple([str(number) for number in range(count)])
 
 
-def _chunk(structure: Structure, extents: Shape) -> int:
-    """Return how much of a kernel's range is worth handing to another thread."""
-    axis = structure.range_axis
-    if axis is None:
-        return 1
-    items = max(1, -(-CHUNK_ELEMENTS * extents[axis] // max(1, math.prod(extents))))
-    # random numbers are drawn for groups of 64 elements, and whole cache lines are written faster
-    return -(-items // 64) * 64 if axis == len(extents) - 1 else items
+class _Planner:
+    """From the values of a group to its launches."""
+
+    def __init__(self, values: _Values) -> None:
+        self.values = values
+        self.takes = [step.take for step in values.steps if step.take is not None]
+        folds = any([step.role == FOLD for step in values.steps])
+        reduced = values.reduced if folds else ()
+        kinds = "".join([REDUCED if axis in reduced else KEPT for axis in range(len(values.space))])
+        everything = [load.strides for load in values.loads] + [values.strides] * len(values.draws)
+        everything += [strides for strides, _ in self.takes] + [store.strides for store in values.stores]
+        barriers = {axis for load in values.loads for axis, _, _ in load.bounds}
+        self.axes, self.extents, self.strides, self.places = collapse(values.space, kinds, everything, barriers)
+        assert not values.draws or len(self.axes) == 1, "random numbers are drawn along one line"
+        self.first_draw = len(values.loads)
+        self.first_take = self.first_draw + len(values.draws)
+        self.first_store = self.first_take + len(self.takes)
+
+    def plan(self) -> Plan:
+        """Return the launch of a kernel, and others that join its results if it is parted."""
+        structure = _with_loops(self._structure(), self.extents, self.strides)
+        parts = parts_of(structure, self.extents) if self._can_be_parted() else 0
+        names = iter(range(len(self.strides)))
+        words: list[int | Reference] = list(self.extents)
+        for number, load in enumerate(self.values.loads):
+            words += [0, load.start] if load.source is None else [Reference(str(next(names)))]
+            words += self.strides[number]
+            words += [end for _, low, high in load.bounds for end in (low, high)]
+        for number in range(self.first_draw, self.first_take):
+            words += [Reference(str(next(names))), *self.strides[number]]
+        for number, (_, index_stride) in enumerate(self.takes, self.first_take):
+            words += [Reference(str(next(names))), *self.strides[number], index_stride]
+        results: list[Result] = []
+        for number, store in enumerate(self.values.stores, self.first_store):
+            name = Reference(str(next(names)))
+            if parts and store.role == FOLD:
+                step = self.values.steps[store.code[0]]
+                results.append(Result(step.operator.name, step.dtype, name, self.strides[number]))
+            else:
+                words += [name, *self.strides[number]]
+        if parts:
+            return parted(structure, self.extents, words, results, parts)
+        axis = structure.range_axis
+        extent = 1 if axis is None else self.extents[axis]
+        return Plan((Launch(structure, tuple(words), extent, chunk_of(structure, self.extents)),))
+
+    def _can_be_parted(self) -> bool:
+        """Return whether all that is done with the results of folds is to write each to memory in order."""
+        values = self.values
+        folds = [code for code, step in enumerate(values.steps) if step.role == FOLD]
+        stored = [store for store in values.stores if store.role != ELEMENT]
+        if not folds or sorted([store.code[0] for store in stored]) != folds:
+            return False
+        used = {code for step in values.steps for code in step.sources}
+        in_order = collapsed_kept_strides(self.axes, self.extents)
+        return used.isdisjoint([(code, _STEP) for code in folds]) and all(
+            [self.strides[n] == in_order for n, store in enumerate(values.stores, self.first_store) if store in stored]
+        )
+
+    def _number(self, code: Code) -> int:
+        # values are numbered by kind: loads, then draws, then steps
+        number, kind = code
+        return number + (0, self.first_draw, self.first_take)[kind]
+
+    def _structure(self) -> Structure:
+        values, axes = self.values, self.axes
+        along = [found[-1] for found in self.strides]
+        loads = []
+        for number, load in enumerate(values.loads):
+            bounds = tuple([self.places[axis] for axis, _, _ in load.bounds])
+            is_row = self._is_row(self.strides[number], bounds)
+            loads.append(Load(load.dtype, _access(along[number]), is_row, bounds, load.source is None))
+        draws = []
+        for operator, attributes, dtype in values.draws:
+            convert = declared(operator.name, Random).convert
+            draws.append(Draw(operator.name, _parameters(operator, convert, attributes), dtype))
+        steps = self._steps(loads, along[self.first_take : self.first_store])
+        stores = []
+        for number, store in enumerate(values.stores, self.first_store):
+            row = store.role != ELEMENT
+            # a stride of 0 belongs to an axis with one position
+            near = along[number] in (0, 1) or (row and axes[-1] == REDUCED)
+            stores.append(Store(self._number(store.code), UNIT if near else STRIDE, row))
+        lanes = lanes_for(self._vector_dtypes(loads, draws, steps))
+        return Structure(axes, lanes, tuple(loads), tuple(draws), tuple(steps), tuple(stores))
+
+    def _is_row(self, strides: Shape, bounded: Iterable[int]) -> bool:
+        """Return whether an operand is the same all along a row."""
+        reduced = [axis for axis, kind in enumerate(self.axes) if kind == REDUCED]
+        return bool(reduced) and not any([strides[axis] for axis in reduced]) and set(reduced).isdisjoint(bounded)
+
+    def _vector_dtypes(self, loads: list[Load], draws: list[Draw], steps: list[Step | Take | Fold]) -> list[DType]:
+        """Return the dtypes of the values that fill vectors: those of rows along the last axis are single numbers."""
+        if self.axes[-1] != REDUCED:
+            return [value.dtype for value in (*loads, *draws, *steps)]
+        return [value.dtype for value in (*loads, *steps) if isinstance(value, Fold) or not value.row]
+
+    def _steps(self, loads: list[Load], strides: list[int]) -> list[Step | Take | Fold]:
+        steps: list[Step | Take | Fold] = []
+        # values that are the same all along the last axis
+        same = {(n, _LOAD) for n, load in enumerate(loads) if load.access == SPLAT and not load.bounds}
+        taken = iter(strides)
+        for number, (operator, attributes, sources, dtype, role, take) in enumerate(self.values.steps):
+            is_row = role != ELEMENT
+            is_same = same.issuperset(sources) or (is_row and self.axes[-1] == REDUCED)
+            numbers = tuple([self._number(code) for code in sources])
+            if role == FOLD:
+                steps.append(Fold(operator.name, numbers[0], dtype))
+            elif take is not None:
+                stride = next(taken)
+                steps.append(Take(dtype, _access(stride) if is_same else ANY, numbers[0], is_row))
+                is_same = is_same and not stride
+            else:
+                emit = declared(operator.name, Elementwise).emit
+                steps.append(Step(operator.name, _parameters(operator, emit, attributes), numbers, dtype, is_row))
+            if is_same:
+                same.add((number, _STEP))
+        return steps
 
 
-def _parts(structure: Structure, extents: Shape) -> int:
-    """Return into how many parts a kernel is divided along its outermost reduced axis; 0 if it is not parted."""
-    elements = math.prod(extents)
-    if not structure.folds or elements < 2 * CHUNK_ELEMENTS:
-        return 0
-    axis = structure.range_axis
-    chunks = 1 if axis is None else -(-extents[axis] // _chunk(structure, extents))
-    parts = extents[structure.axes.index(REDUCED)]
-    width = ROW if structure.folds_rows else 1
-    if structure.axes.count(REDUCED) == 1:
-        parts = -(-parts // (BLOCKS[0] * width))
-    partial = parts * width * _items(structure, extents)
-    return parts if parts > chunks and chunks < ENOUGH_CHUNKS and partial <= elements // 8 else 0
+def _parameters(operator: Operator, rule: Any, attributes: tuple[Any, ...]) -> Parameters:
+    return tuple(operator.accepted(rule, attributes).items())
 
 
-def _items(structure: Structure, extents: Shape) -> int:
-    """Return how many results a fold has."""
-    return math.prod([extent for extent, kind in zip(extents, structure.axes, strict=True) if kind == KEPT])
+def _with_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> Structure:
+    """Return the structure with the loops that suit the sizes; no value depends on them."""
+    kept = [axis for axis, kind in enumerate(structure.axes) if kind == KEPT]
+    if not kept:
+        return structure._replace(range_axis=None)
+    chosen = kept[0]
+    if extents[chosen] < ENOUGH_CHUNKS and math.prod(extents) >= 2 * CHUNK_ELEMENTS:
+        chosen = max(kept, key=extents.__getitem__)
+    return structure._replace(range_axis=chosen, tile=_tile(structure, strides))
 
 
-def _join(
-    structure: Structure, node: Node, strides: Shape, extents: Shape, parts: int, partial: Reference, name: str
-) -> tuple[Launch, list[int]]:
-    """Return what joins the partial results of a fold, and the strides with which a parted kernel writes them."""
-    items, width = _items(structure, extents), ROW if structure.folds_rows else 1
-    part_strides = [stride * width for stride in strides]
-    part_strides[structure.axes.index(REDUCED)] = items * width
-    kernel = Join(node.operator.name, node.dtype, lanes_for([node.dtype]), structure.folds_rows)
-    words = JOIN.fill({"parts": parts, "items": items, "partial": partial, "out": Reference(name)})
-    chunk = -(-CHUNK_ELEMENTS // (parts * width * ROW)) * ROW
-    return Launch(kernel, words, items, chunk), part_strides
+def _tile(structure: Structure, strides: list[Shape]) -> int | None:
+    """Return an axis along which something lies that is read across it; None if there is none."""
+    if len(structure.axes) < 2 or REDUCED in structure.axes:
+        return None
+    for load, found in zip(structure.loads, strides):
+        if load.access == STRIDE and not load.is_place:
+            for axis, stride in enumerate(found[:-1]):
+                if abs(stride) == 1:
+                    return axis
+    return None
 
 
 def lanes_for(dtypes: Iterable[DType]) -> int:
@@ -280,32 +391,41 @@ def _access(stride: int) -> str:
     return {0: SPLAT, 1: UNIT}.get(stride, STRIDE)
 
 
-def _strides_without(space: Shape, reduced: Shape) -> Shape:
-    """Return the strides over a space of an array that has no extent along the reduced axes."""
-    strides = contiguous_strides(tuple([1 if axis in reduced else extent for axis, extent in enumerate(space)]))
-    return tuple([0 if axis in reduced else stride for axis, stride in enumerate(strides)])
+def collapsed_kept_strides(axes: str, extents: Shape) -> Shape:
+    """Return the strides of results of folds that follow each other."""
+    strides, size = [], 1
+    for kind, extent in zip(reversed(axes), reversed(extents)):
+        strides.append(0 if kind == REDUCED else size)
+        size *= 1 if kind == REDUCED else extent
+    return tuple(reversed(strides))
 
 
-def collapse(space: Shape, kinds: str, operands: Sequence[Shape]) -> tuple[str, Shape, list[Shape]]:
-    """Return the kinds and extents of as few axes as can walk a space, and every operand's strides along them.
+def collapse(
+    space: Shape, kinds: str, operands: Sequence[Shape], barriers: Iterable[int] = ()
+) -> tuple[str, Shape, list[Shape], list[int]]:
+    """Return the kinds and extents of as few axes as can walk a space, every operand's strides along them, and the
+    place of every old axis among the new ones.
 
-    Axes of size one are dropped, and neighbours of one kind are merged where one stride walks both, for all operands.
+    Neighbours of one kind are merged where one stride walks both, for all operands, and neither is a barrier.
 
     >>> collapse((2, 3, 4), "KKR", [(12, 4, 1), (0, 0, 1)])
-    ('KR', (6, 4), [(4, 1), (0, 1)])
+    ('KR', (6, 4), [(4, 1), (0, 1)], [0, 0, 1])
     """
     axes: list[tuple[str, int, list[int]]] = []
+    places: list[int] = []
+    apart = set(barriers)
     for axis, extent in enumerate(space):
-        if extent == 1:
-            continue
         strides = [operand[axis] for operand in operands]
-        if axes:
+        if axes and apart.isdisjoint((axis - 1, axis)):
             kind, outer, outer_strides = axes[-1]
             if kind == kinds[axis] and all([o == s * extent for o, s in zip(outer_strides, strides)]):
                 axes[-1] = kind, outer * extent, strides
+                places.append(len(axes) - 1)
                 continue
+        places.append(len(axes))
         axes.append((kinds[axis], extent, strides))
     if not axes:
         axes.append((KEPT, 1, [0] * len(operands)))
+        places.append(0)
     by_operand = [tuple([strides[number] for _, _, strides in axes]) for number in range(len(operands))]
-    return "".join([kind for kind, _, _ in axes]), tuple([extent for _, extent, _ in axes]), by_operand
+    return "".join([kind for kind, _, _ in axes]), tuple([extent for _, extent, _ in axes]), by_operand, places

@@ -21,10 +21,10 @@ from collections.abc import Callable
 import numpy as np
 
 from ..kernels.function import Function, Index, Value
+from ..kernels.sharing import MUCH_WORK, PARALLEL, SUMMON
 from ..operator import Array
 from . import team
 from .jit import Kernel, compile_text, statistics
-from .team import PARALLEL, SUMMON
 
 __all__ = ["Row", "driver_text"]
 
@@ -164,7 +164,7 @@ class Row:
             start += 8 * len(table)
         entry_words = np.array(entries, np.int64)
         chunks = sum([-(-extent // chunk) for _, _, extent, chunk in launches if extent > chunk])
-        much = int(chunks >= team.MUCH_WORK)
+        much = int(chunks >= MUCH_WORK)
         record = [entry_words.ctypes.data, len(launches), arrays, team.CELL.ctypes.data, much]
         record_words = np.array(record, np.int64)
         #: what the addresses below point into

@@ -22,12 +22,11 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import queue
 import threading
 import time
 import warnings
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -36,7 +35,18 @@ from .. import settings
 from ..kernels.launch import Written
 from .store import Store, describe, source_digest
 
-__all__ = ["Kernel", "Statistics", "available", "compile_text", "improve", "kernel", "kernels", "statistics", "write"]
+__all__ = [
+    "Kernel",
+    "Statistics",
+    "available",
+    "compile_text",
+    "finish",
+    "improve",
+    "kernel",
+    "kernels",
+    "statistics",
+    "write",
+]
 
 #: compiled kernels to remember; about 6 KB each
 KERNEL_LIMIT = 4096
@@ -44,7 +54,7 @@ KERNEL_LIMIT = 4096
 LIBRARY_SIZE = 256
 #: chunks of work above which a kernel is compiled in full at once: some 10 ms, which a quick product would take 70 for
 MUCH_WORK = 1000
-#: kernels are improved when nothing has been compiled for this long: compilers exclude each other
+#: kernels are improved when nothing has been compiled for this long
 _QUIET_SECONDS = 0.02
 
 _QUICK, _FULL = 0, 2
@@ -188,7 +198,7 @@ class _Compiler:
                     statistics.kernels_loaded += 1
                     return _Found(name, code, quick)
         statistics.kernels_compiled += 1
-        quick = work <= MUCH_WORK
+        quick = work <= MUCH_WORK and settings.current().quick_kernels
         name = self._name(key, quick)
         code = self._emit(write(structure, name), _QUICK if quick else _FULL)
         if store is not None and key is not None:
@@ -282,39 +292,66 @@ class _Improver:
     """A thread that compiles kernels in full, one after the other; it is started by the first one."""
 
     def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[weakref.ref[Kernel] | None] = queue.SimpleQueue()
+        self._waiting: deque[weakref.ref[Kernel]] = deque()
+        self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._busy = False
         self._stopped = False
 
     def submit(self, kernels: Iterable[Kernel]) -> None:
         """Have kernels improved some time."""
-        for kernel in kernels:
-            self._waiting.put(weakref.ref(kernel))
-        if self._thread is None and not self._stopped:
-            self._thread = threading.Thread(target=self._work, name="phonograd compiler", daemon=True)
-            self._thread.start()
+        with self._changed:
+            self._waiting.extend([weakref.ref(kernel) for kernel in kernels])
+            self._changed.notify_all()
+            if self._thread is None and not self._stopped:
+                self._thread = threading.Thread(target=self._work, name="phonograd compiler", daemon=True)
+                self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until nothing is left to improve."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or not (self._waiting or self._busy))
 
     def stop(self) -> None:
         """Wait for the kernel that is being compiled, and leave the others as they are."""
-        self._stopped = True
-        self._waiting.put(None)
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
 
     def _work(self) -> None:
-        while True:
-            reference = self._waiting.get()
-            compiler = _compiler
-            while compiler is not None and not self._stopped:
-                wait = compiler.last_used + _QUIET_SECONDS - time.monotonic()
-                if wait <= 0:
-                    break
-                time.sleep(wait)
-            if self._stopped or reference is None or compiler is None:
+        try:
+            while not self._stopped:
+                self._improve_next()
+        finally:
+            # should a kernel fail, the others stay as they are, and nobody waits for them
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+
+    def _improve_next(self) -> None:
+        with self._changed:
+            self._busy = False
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._stopped or self._waiting)
+            if self._stopped:
                 return
-            kernel = reference()
-            if kernel is not None:
-                compiler.improve(kernel)
+            kernel = self._waiting.popleft()()
+            self._busy = True
+        if kernel is not None and _compiler is not None:
+            self._wait_for_quiet(_compiler)
+            if not self._stopped:
+                _compiler.improve(kernel)
+
+    def _wait_for_quiet(self, compiler: _Compiler) -> None:
+        """Let others compile first: compilers exclude each other, and somebody is waiting for them."""
+        while not self._stopped:
+            left = compiler.last_used + _QUIET_SECONDS - time.monotonic()
+            if left <= 0:
+                return
+            with self._changed:
+                self._changed.wait(left)
 
 
 _compiler: _Compiler | None = None
@@ -391,6 +428,11 @@ def improve(some: Iterable[Kernel]) -> None:
     improvable = [kernel for kernel in some if kernel.improvable is not None]
     if improvable:
         _improver.submit(improvable)
+
+
+def finish() -> None:
+    """Wait until every kernel is as fast as it can be that is about to be."""
+    _improver.finish()
 
 
 def compile_text(text: str, name: str) -> Kernel:

@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..kernels.launch import Plan
-from ..kernels.pattern import contiguous_strides
+from ..kernels.lowering import Gather
 from ..node import Node
 from ..operator import Array
-from ..reference import resolve
 from . import memory
 from .assembly import Assembler, Operand
-from .grouping import Alias, Call, Group, Step, View, Work
+from .expansion import lowering_of
+from .group import Group, Read, squeezed
+from .grouping import Alias, Call, Grouping, Work
 
 __all__ = ["Job", "Layout", "jobs_of"]
 
@@ -34,15 +35,19 @@ class Job(NamedTuple):
     """Pairs of a value that is made and one that is read, where the first can take the place of the second."""
 
 
-def jobs_of(steps: Iterable[Step], written: set[Node]) -> list[Job | Call | Alias]:
-    """Return steps with the groups and works among them as jobs."""
+def jobs_of(grouping: Grouping) -> list[Job | Call | Alias]:
+    """Return the steps of a plan with the groups and works among them as jobs."""
     jobs: list[Job | Call | Alias] = []
-    assembler = Assembler(written)
-    for step in steps:
+    assembler = Assembler()
+    begun: set[Node] = set()
+    for step in grouping.steps():
         if isinstance(step, Group):
-            plan, operands = assembler.assemble(step)
-            made = [member.node for member in (*step.members, *step.folds) if member.node in written]
-            jobs.append(Job(plan, operands, made, _replaceable(step, made)))
+            own = grouping.writes(step)
+            plan, operands, written = assembler.assemble(step, own)
+            # of several groups that write to one array, the first makes it
+            made = [node for node in written if node not in begun]
+            begun.update(made)
+            jobs.append(Job(plan, operands, made, _replaceable(step, own)))
         elif isinstance(step, Work):
             read = {name: Operand(view.source, view.pattern.offset) for name, view in step.operands.items()}
             jobs.append(Job(step.plan, {**read, "out": Operand(step.node, 0)}, [step.node], []))
@@ -57,16 +62,17 @@ def _replaceable(group: Group, made: list[Node]) -> list[tuple[Node, Node]]:
     An element is read before the one that is computed from it is written, so memory can be shared where each element
     is read at the very place where one is written, and nowhere else.
     """
-    if group.folds or not made:
+    if group.reduced is not None or not made:
         return []
-    in_order = contiguous_strides(group.space)
     plain: dict[Node, None] = {}
-    other: set[Node] = set()
+    other: set[Node] = {target.value.source for target in group.targets if isinstance(target.value, Read)}
     for member in group.members:
+        is_gather = isinstance(lowering_of(member.expression), Gather)
         for operand in member.operands:
-            if isinstance(operand, View):
-                source, pattern = operand
-                if pattern.strides == in_order and source.shape == group.space and not pattern.offset:
+            if isinstance(operand, Read):
+                source, offset, strides, bounds = operand
+                moved = offset or bounds or is_gather or squeezed(source.shape) != group.space
+                if strides == group.strides and not moved:
                     plain[source] = None
                 else:
                     other.add(source)
@@ -132,7 +138,7 @@ class Layout:
                         numbers[source] = 8 * len(numbers)
             else:
                 made = [job.node]
-                for source in [job.source] if isinstance(job, Alias) else map(resolve, job.node.inputs):
+                for source in (job.source,) if isinstance(job, Alias) else job.sources:
                     last[source] = index
             for node in made:
                 if node in arrays:

@@ -3,11 +3,11 @@
 :func:`arrange` decides once per plan where in an *arena* each value lies that only kernels see: values that are not
 needed at the same time share a place, and a value may take the place of one that it is computed from.
 
-:func:`allocate` makes the arrays that plans hand out, and :func:`take` their arenas. Larger ones are *blocks* of a
-pool: when the last array that lies in a block is gone, its memory waits for the next one of that size. So the second
-iteration of a loop needs nothing from the system: pages that were never touched cost more than most kernels take to
-fill them. Blocks begin at multiples of 64 bytes. Memory that waits is bounded (``settings.spare_bytes``); sizes that
-have not been asked for the longest are returned first.
+Arrays that plans hand out come from :func:`allocate`, and arenas from :func:`take`. Larger ones are *blocks* of a pool:
+when the last array that lies in a block is gone, its memory waits for the next one of that size. So the second turn of
+a loop needs nothing from the system: pages that were never touched cost more than most kernels take to fill them.
+Blocks begin at multiples of 64 bytes. Memory that waits is bounded (``settings.spare_bytes``); sizes that have not been
+asked for the longest are returned first.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from . import jit, memory
 from .driver import Row
 from .grouping import Alias, Call, Grouping, lowering_of
 from .layout import Job, Layout, jobs_of
+from .rewrite import Rewriting
 
 __all__ = ["Memory", "NativeProgram"]
 
@@ -34,6 +35,7 @@ CHEAP = 4.0
 Segment = Callable[[list[Any]], None]
 
 _ARRAY = np.ndarray
+_BYTE = np.dtype(np.uint8)
 
 
 class Memory(NamedTuple):
@@ -91,12 +93,16 @@ class NativeProgram:
         #: everything that a run does, in order
         self.jobs: list[Job | Call | Alias]
         if jit.available():
-            grouping = Grouping(computed, self.inputs, kept)
+            rewriting = Rewriting(computed, given, kept)
+            source = rewriting.source
+            made = [node for node in dict.fromkeys(map(source, kept)) if node not in given]
+            grouping = Grouping(rewriting.computed, self.inputs, made, source)
             arrays = grouping.arrays
-            self.jobs = jobs_of(grouping.steps(), grouping.written)
+            self.jobs = jobs_of(grouping)
         else:
-            arrays, self.jobs = set(computed), [Call(node) for node in computed]
-        layout = Layout(self.jobs, self.inputs, kept, arrays)
+            source, made, arrays = resolve, kept, set(computed)
+            self.jobs = [Call(node, tuple(map(resolve, node.inputs))) for node in computed]
+        layout = Layout(self.jobs, self.inputs, made, arrays)
         self.kernels = _kernels(self.jobs)
         self._segments = _Segments(self.jobs, layout, self.kernels).all()
         numbers = layout.numbers()
@@ -105,9 +111,9 @@ class NativeProgram:
         self._arena_slot = layout.arena_slot
         self._arena_room = memory.room_for(layout.arena_bytes) if layout.arena_bytes else 0
         self._uses_numpy = any([isinstance(job, Call) for job in self.jobs])
-        self.kept = [(node, layout.slots[node]) for node in kept]
+        self.kept = [(node, layout.slots[source(node)]) for node in kept]
         self._kept_slots = [slot for _, slot in self.kept]
-        self.memory = Memory(layout.arena_bytes, _bytes(kept), _bytes(arrays.difference(kept, self.inputs)))
+        self.memory = Memory(layout.arena_bytes, _bytes(made), _bytes(arrays.difference(made, self.inputs)))
         self.runs = 0
 
     def run(self, inputs: list[Any]) -> list[Array]:
@@ -120,7 +126,7 @@ class NativeProgram:
         ]
         values += self._fixed
         if self._arena_room:
-            values[self._arena_slot] = memory.take(self._arena_room)
+            values[self._arena_slot] = memory.allocate((self._arena_room,), _BYTE, self._arena_room)
         if self._uses_numpy:
             with np.errstate(all="ignore"):
                 for segment in self._segments:
@@ -233,7 +239,7 @@ class _Segments:
             if isinstance(job, Alias):
                 segments.append(_alias(job.node.shape, layout.slots[job.source], layout.slots[job.node], done))
             else:
-                segments.append(_call(job.node, layout, done))
+                segments.append(_call(job, layout, done))
         if row:
             segments.append(self._row(row))
         return segments
@@ -275,10 +281,11 @@ class _Segments:
         return forms
 
 
-def _call(node: Node, layout: Layout, done: Iterable[int]) -> Segment:
+def _call(job: Call, layout: Layout, done: Iterable[int]) -> Segment:
     """Return the segment in which NumPy evaluates a node."""
+    node = job.node
     function, target = node.operator.reference(node.attributes), layout.slots[node]
-    sources = [layout.slots[resolve(source)] for source in node.inputs]
+    sources = [layout.slots[source] for source in job.sources]
     single = node.outputs is None
 
     def call(values: list[Any]) -> None:

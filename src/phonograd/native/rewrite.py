@@ -26,6 +26,8 @@ Rule = Callable[..., Node | None]
 
 _rules: dict[Operator, Rule] = {}
 
+_FULL, _BROADCAST = REGISTRY["_full"], REGISTRY["_broadcast"]
+
 
 class Rewriting:
     """What is left to compute of some nodes, and which node to read instead of which.
@@ -59,7 +61,7 @@ class Rewriting:
             if rule is not None:
                 with attributed_to(node):
                     found = rule(node, *[self.source(source) for source in node.inputs])
-                if found is not None and found is not node:
+                if found is not None and (found := self._usable(found, present)) is not None:
                     assert (found.shape, found.dtype) == (node.shape, node.dtype), (node, found)
                     self._same[node] = found
                     node = found
@@ -67,6 +69,14 @@ class Rewriting:
                 present.add(node)
                 nodes.append(node)
         return nodes
+
+    def _usable(self, found: Node, present: set[Node]) -> Node | None:
+        """Return what to read for a node that a rule found, or None if the plan neither has nor can compute it."""
+        found = self.source(found)
+        if found in present:
+            return found
+        is_new = found.operator in (_FULL, _BROADCAST) and all([self.source(s) in present for s in found.inputs])
+        return found if is_new else None
 
     def _needed(self, nodes: list[Node], wanted: Iterable[Node]) -> list[Node]:
         needed = {self.source(node) for node in wanted}
@@ -109,19 +119,24 @@ def _is_number(node: Node, value: float) -> bool:
     return found is not None and found == value and bool(np.signbit(found) == np.signbit(value))
 
 
+def _repeated(node: Node, data: Node) -> Node:
+    """Return a node whose elements are those of an operand, repeated to the shape of the result."""
+    return _refilled(node, data) or broadcast(data, node.shape)
+
+
 @_rule("broadcast_mul")
 def _multiplication(node: Node, lhs: Node, rhs: Node) -> Node | None:
     if _is_number(rhs, 1):
-        return broadcast(lhs, node.shape)
+        return _repeated(node, lhs)
     if _is_number(lhs, 1):
-        return broadcast(rhs, node.shape)
+        return _repeated(node, rhs)
     return _folded(np.multiply, node, lhs, rhs)
 
 
 @_rule("broadcast_div")
 def _division(node: Node, lhs: Node, rhs: Node) -> Node | None:
     if _is_number(rhs, 1) and lhs.dtype == node.dtype:
-        return broadcast(lhs, node.shape)
+        return _repeated(node, lhs)
     return _folded(np.divide, node, lhs, rhs)
 
 
@@ -129,9 +144,9 @@ def _division(node: Node, lhs: Node, rhs: Node) -> Node | None:
 def _addition(node: Node, lhs: Node, rhs: Node) -> Node | None:
     nothing = _nothing_added(node.dtype)
     if _is_number(rhs, nothing):
-        return broadcast(lhs, node.shape)
+        return _repeated(node, lhs)
     if _is_number(lhs, nothing):
-        return broadcast(rhs, node.shape)
+        return _repeated(node, rhs)
     return _folded(np.add, node, lhs, rhs)
 
 
@@ -142,7 +157,7 @@ def _nothing_added(dtype: DType) -> float:
 @_rule("broadcast_sub")
 def _subtraction(node: Node, lhs: Node, rhs: Node) -> Node | None:
     if _is_number(rhs, 0):
-        return broadcast(lhs, node.shape)
+        return _repeated(node, lhs)
     return _folded(np.subtract, node, lhs, rhs)
 
 
@@ -174,7 +189,7 @@ def _sum(node: Node, data: Node) -> Node | None:
     # whole numbers add up exactly, in any order, as long as they have no more digits than fit
     terms = data.size // node.size
     exact = abs(float(value)) * terms <= 2 / np.finfo(node.dtype).eps
-    return _filled(node, value * terms) if exact and terms and value else None
+    return _filled(node, value * terms) if exact and terms and not np.signbit(value) else None
 
 
 # -- the same elements

@@ -183,12 +183,8 @@ class NDArray(Handle):
     def __pow__(self, other: Any) -> NDArray:
         # a small whole exponent is part of the expression: exact products instead of a power function
         if (type(other) is int or (type(other) is float and other.is_integer())) and abs(other) <= 64:
-            trace = ready_trace()
-            base = enter(self, trace)
-            if base.dtype.kind == "b":
-                base = cast(base, np.int64)
-            node = REGISTRY["_integer_power"].apply((base,), (int(other),))
-            return make_result(settled(node), trace)  # type: ignore[no-any-return]
+            base = self.astype("int64") if self._dtype.kind == "b" else self
+            return base._called("_integer_power", exponent=int(other))
         return self._power(other)  # type: ignore[no-any-return]
 
     def __matmul__(self, other: Any) -> NDArray:

@@ -23,7 +23,7 @@ from ..operators.structural import detach, leaf, moved, overwritten, variable
 from ..settings import active
 from ..state import FLAGS, RECORDING
 from ..streams import next_counter
-from ..trace import HANDOVER, LOCAL, Trace, ready_trace
+from ..trace import HANDOVER, LOCAL, Capturing, Trace, ready_trace
 
 __all__ = [
     "Handle",
@@ -37,6 +37,7 @@ __all__ = [
     "make_view",
     "read",
     "rebind",
+    "replace",
     "share",
 ]
 
@@ -181,6 +182,9 @@ def computed(handle: Any) -> Any:
 
 def make_concrete(data: Array, context: Context = CPU) -> Any:
     """Return a new array with a value; nobody may write to ``data`` afterwards."""
+    trace = LOCAL.trace
+    if isinstance(trace, Capturing):
+        return make(trace.bind(data, context), trace)
     handle = _new(_class)
     handle._trace = None
     handle._node = None
@@ -195,6 +199,8 @@ def enter(handle: Handle, trace: Trace) -> Node:
     node = handle._node
     if node is not None and handle._trace is trace:
         return node
+    if isinstance(trace, Capturing) and _is_outside(handle, trace):
+        return trace.enter(handle)
     home, node, buffer = _place(handle)
     if buffer is None:
         if node is None or home is None:
@@ -217,6 +223,13 @@ def enter(handle: Handle, trace: Trace) -> Node:
             _name(handle, entered, trace)
             trace.handles.append(handle)
     return entered
+
+
+def _is_outside(handle: Handle, trace: Trace) -> bool:
+    """Return whether an array was there before its function was captured; everything made since names the trace."""
+    while handle._root is not None:
+        handle = handle._root
+    return handle._trace is not trace
 
 
 def _place(handle: Handle) -> tuple[Trace | None, Node | None, Array | None]:
@@ -253,6 +266,8 @@ def _look_again(view: Handle, trace: Trace) -> Node:
 
 def read(handle: Handle) -> Array:
     """Return the value of an array, computing it first if it is pending; nobody may write to it."""
+    if isinstance(LOCAL.trace, Capturing):
+        LOCAL.trace.note_read()
     trace, node, value = _place(handle)
     if value is not None:
         return np.array(value) if type(value) is SharedMemory else value
@@ -291,6 +306,9 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
     While recording, the array is then part of the record exactly if the value is. Otherwise only the value changes: a
     variable stays a variable, and what was recorded stays recorded.
     """
+    if isinstance(trace, Capturing) and _is_outside(handle, trace):
+        trace.write(handle, node)
+        return
     recording = FLAGS.get() & RECORDING
     root = handle._root
     context = handle.context
@@ -328,6 +346,13 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
             trace.handles.append(handle)
 
 
+def replace(handle: Handle, value: Array) -> None:
+    """Make an array hold another value of the same shape and dtype: one that is no view, has none, and is no record."""
+    with HANDOVER:
+        _name(handle, None, None)
+        handle._buffer = value
+
+
 def known(handle: Handle) -> Array | None:
     """Return the value of an array that is computed and that no record needs to follow, else None.
 
@@ -335,6 +360,8 @@ def known(handle: Handle) -> Array | None:
     a loop over minibatches (``data[i : i + 64]``) would never meet the same expression twice.
     """
     value = handle._buffer
+    if isinstance(LOCAL.trace, Capturing):
+        return None
     if value is None or not FLAGS.get() & RECORDING:
         return value
     node = handle._node
@@ -431,6 +458,8 @@ def apply(
 
 def counter_leaf(trace: Trace) -> Node:
     """Return the leaf of the next place in the random stream."""
+    if isinstance(trace, Capturing):
+        return trace.counter()
     data = next_counter()
     node = leaf(len(trace.leaves), data.shape, data.dtype)
     trace.leaves.append(data)

@@ -6,31 +6,29 @@ import itertools
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
-from .registry import AMBIENT, LOCAL, REGISTRY, SILENCE, USER_SCOPE, RecordScope, Variable, logger, variable
+from .registry import AMBIENT, LOCAL, REGISTRY, SILENCE, USER_SCOPE, RecordScope, Snapshot, Variable, logger, variable
 
 __all__ = ["CURRENT", "Range", "Segment", "current_range", "current_thread_id"]
 
 _range_handles = itertools.count(1)
 
 
-class Range:
-    """One observed interval: made with a snapshot of the observers, begun by :meth:`before`, closed by :meth:`end`.
+class _Facts:
+    """What most ranges have in common; only what differs is stored."""
 
-    Only what differs from the defaults below is stored. Times are nanoseconds of ``time.perf_counter_ns``; ``end_ns``
-    is 0 while the range is open.
-    """
-
-    name = ""
     handle = 0
     """A number of its own, if an observer of the scope needs ids; otherwise 0."""
     sequence_nr = -1
     """The number that a forward operator shares with its backward ranges, or -1."""
     forward_thread_id = 0
-    start_ns = 0
-    end_ns = 0
     is_async = False
     """Whether it ends in another thread than it began in, or when a future completes."""
     debug_handle = -1
+    kind = ""
+    """What made it, if it was not an ordinary scope: 'task', 'frame', 'event', 'counter' or 'marker'."""
+    domain = ""
+    value: float = 0
+    """The value of a counter."""
     attached = False
     """Whether a future will end it, so that leaving the scope does not."""
     hidden = False
@@ -41,7 +39,6 @@ class Range:
     """Where the user's code was, innermost call first, if a profiler asked for it."""
     instant = False
     """Whether it stands for a moment, not for an interval."""
-    parent: Range | None = None
     args: str | None = None
     attributes: dict[str, Any] | None = None
     error: str | None = None
@@ -54,33 +51,46 @@ class Range:
     _contexts: list[Any] | None = None
     _resumed: tuple[int, Range | None] | None = None
 
+
+class Range(_Facts):
+    """One observed interval: made with a snapshot of the observers, begun by :meth:`before`, closed by :meth:`end`.
+
+    Times are nanoseconds of ``time.perf_counter_ns``; ``end_ns`` is 0 while the range is open.
+    """
+
+    __slots__ = ("_snapshot", "_thread", "end_ns", "name", "parent", "scope", "start_ns")
+
+    parent: Range | None
+    start_ns: int
+    end_ns: int
+
     def __init__(self, scope: int = USER_SCOPE) -> None:
         thread = LOCAL.thread
         ambient = AMBIENT.get()
         if thread.version != REGISTRY.version or thread.ambient is not ambient:
             thread.refresh(ambient)
-        self._selection = selection = thread.selections[scope]
-        self.scope = scope
+        selection = thread.selections[scope]
+        self._snapshot = selection.sample() if selection.sampled else selection.always
         self._thread = thread
-        if selection.sampled:
-            self._observers, self._collectors = selection.sample()
-        else:
-            self._observers, self._collectors = selection.observers, selection.collectors
+        self.scope = scope
+        self.name = ""
+        self.parent = None
+        self.start_ns = self.end_ns = 0
 
     @property
     def active(self) -> bool:
         """Whether anybody observes it."""
-        return bool(self._observers or self._collectors)
+        return bool(self._snapshot.observers or self._snapshot.collectors)
 
     @property
     def needs_inputs(self) -> bool:
         """Whether an observer of its scope asked for inputs."""
-        return self._selection.needs[0]
+        return self._snapshot.needs[0]
 
     @property
     def needs_outputs(self) -> bool:
         """Whether an observer of its scope asked for outputs."""
-        return self._selection.needs[1]
+        return self._snapshot.needs[1]
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -108,7 +118,8 @@ class Range:
 
     def before(self, name: str, inputs: tuple[Any, ...] = (), sequence_nr: int = -1) -> None:
         """Begin: call the start callbacks, in the order of the snapshot."""
-        if not self._collectors and not self._observers:
+        snapshot = self._snapshot
+        if not snapshot.collectors and not snapshot.observers:
             return
         self.name = name
         if sequence_nr != -1:
@@ -117,22 +128,23 @@ class Range:
         while parent is not None and (parent.end_ns or parent.hidden):
             parent = parent.parent
         self.parent = parent
-        if self._observers or self._selection.demanding:
-            self._begin(inputs)
+        if snapshot.demanding:
+            self._begin(snapshot, inputs)
         else:
-            for collect in self._collectors:
+            for collect in snapshot.collectors:
                 collect(self)
         CURRENT.set(self)
         self.start_ns = perf_counter_ns()
 
-    def _begin(self, inputs: tuple[Any, ...]) -> None:
-        if self._selection.needs[2]:
+    def _begin(self, snapshot: Snapshot, inputs: tuple[Any, ...]) -> None:
+        if snapshot.needs[2]:
             self.handle = next(_range_handles)
-        if self._selection.needs[0]:
+        if snapshot.needs[0]:
             self._inputs = inputs
-        self._contexts = self._call("start", [None] * len(self._observers))
+        if snapshot.observers:
+            self._contexts = self._call("start", [None] * len(snapshot.observers))
         self._phase = "start"
-        for collect in self._collectors:
+        for collect in snapshot.collectors:
             collect(self)
         self._phase, self._inputs = "", ()
 
@@ -143,7 +155,7 @@ class Range:
         thread.selections, thread.busy, self._phase = SILENCE, True, phase
         results: list[Any] = []
         try:
-            for observer, context in zip(self._observers, contexts, strict=True):
+            for observer, context in zip(self._snapshot.observers, contexts, strict=True):
                 result = None
                 try:
                     if phase == "end":
@@ -168,9 +180,17 @@ class Range:
         self.start_ns = 1
         CURRENT.set(self)
 
+    def step_out(self) -> None:
+        """Be no parent any more to what begins in this thread or task, although still open."""
+        found = current_range()
+        if found is self:
+            CURRENT.set(self.parent)
+        else:
+            self.hidden = True
+
     def set_outputs(self, *outputs: Any) -> None:
         """Say what came out, for end callbacks that asked for it."""
-        if self._selection.needs[1] and self.start_ns and not self.end_ns:
+        if self._snapshot.needs[1] and self.start_ns and not self.end_ns:
             self._outputs = outputs
 
     def end(self) -> None:

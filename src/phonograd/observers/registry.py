@@ -173,6 +173,9 @@ _observer_handles = itertools.count(1)
 _thread_numbers = itertools.count(1)
 
 
+_State = tuple[int, tuple[Observer, ...]]
+
+
 class Ambient:
     """What a task says about observation: whether it wants any, and by whom besides the thread's observers.
 
@@ -184,7 +187,7 @@ class Ambient:
     def __init__(self, enabled: bool, observers: tuple[Observer, ...] = ()) -> None:
         self.enabled = enabled
         self.observers = observers
-        self.selections: weakref.WeakKeyDictionary[_Thread, tuple[int, list[_Selection]]]
+        self.selections: weakref.WeakKeyDictionary[_Thread, tuple[_State, list[_Selection]]]
         self.selections = weakref.WeakKeyDictionary()
 
     def changed(self, enabled: bool, observers: tuple[Observer, ...]) -> Ambient:
@@ -228,21 +231,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=REGISTRY.after_fork)
 
 
+class Snapshot:
+    """The observers of one range, and what they need."""
+
+    __slots__ = ("collectors", "demanding", "needs", "observers")
+
+    def __init__(
+        self, observers: tuple[Observer, ...], collectors: tuple[Collect, ...], needs: tuple[bool, bool, bool]
+    ) -> None:
+        self.observers = observers
+        self.collectors = collectors
+        self.needs = needs
+        """Whether inputs, outputs and ids are asked for, also by observers of the scope that miss this range."""
+        self.demanding = bool(observers) or any(needs)
+
+
 class _Selection:
     """The observers of one scope as one thread sees them, with the countdowns of those that sample."""
 
-    __slots__ = (
-        "collectors",
-        "countdown",
-        "demanding",
-        "entries",
-        "generator",
-        "needs",
-        "observers",
-        "sampled",
-        "tries",
-        "waited",
-    )
+    __slots__ = ("always", "countdown", "entries", "generator", "needs", "sampled", "tries", "waited")
 
     def __init__(self, entries: list[tuple[Observer, Collect | None]], generator: random.Random) -> None:
         observers = [observer for observer, _ in entries]
@@ -252,18 +259,19 @@ class _Selection:
             any(o.needs_outputs for o in observers),
             any(o.needs_ids for o in observers),
         )
-        self.demanding = any(self.needs)
         self.generator = generator
-        self.observers, self.collectors = self._parted([o.sampling_probability == 1.0 for o, _ in self.entries])
+        self.always = self._snapshot([o.sampling_probability == 1.0 for o, _ in self.entries])
+        """The snapshot of a range that no sampling observer sees."""
         self.tries = [self._draw(o.sampling_probability) for o, _ in self.entries]
         self.sampled = any(self.tries)
         self._wait()
 
-    def _parted(self, chosen: list[bool]) -> tuple[tuple[Observer, ...], tuple[Collect, ...]]:
+    def _snapshot(self, chosen: list[bool]) -> Snapshot:
         entries = [entry for entry, wanted in zip(self.entries, chosen, strict=True) if wanted]
-        return (
+        return Snapshot(
             tuple([observer for observer, collect in entries if collect is None]),
             tuple([collect for _, collect in entries if collect is not None]),
+            self.needs,
         )
 
     def _draw(self, probability: float) -> int:
@@ -275,18 +283,18 @@ class _Selection:
     def _wait(self) -> None:
         self.waited = self.countdown = min([tries for tries in self.tries if tries], default=0)
 
-    def sample(self) -> tuple[tuple[Observer, ...], tuple[Collect, ...]]:
-        """Return the observers and collectors of the next range."""
+    def sample(self) -> Snapshot:
+        """Return the snapshot of the next range."""
         self.countdown -= 1
         if self.countdown:
-            return self.observers, self.collectors
+            return self.always
         chosen = [tries in (0, self.waited) for tries in self.tries]
         self.tries = [
             (tries - self.waited or self._draw(observer.sampling_probability)) if tries else 0
             for tries, (observer, _) in zip(self.tries, self.entries, strict=True)
         ]
         self._wait()
-        return self._parted(chosen)
+        return self._snapshot(chosen)
 
 
 SILENCE = [_Selection([], random.Random(0))] * _SCOPES
@@ -324,10 +332,10 @@ class _Thread:
         version = REGISTRY.version
         if self.version != version and REGISTRY.seed is not None:
             self.generator.seed(REGISTRY.seed)
-        known, found = ambient.selections.get(self, (-1, SILENCE))
-        if known != version or self.version == -1:
+        made_for, found = ambient.selections.get(self, (None, SILENCE))
+        if made_for != (version, self.observers):
             found = self._select(ambient)
-            ambient.selections[self] = version, found
+            ambient.selections[self] = (version, self.observers), found
         self.version, self.ambient, self.selections = version, ambient, found
 
     def change_observers(self, observers: tuple[Observer, ...]) -> None:

@@ -12,6 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import MXNetError, format_shape
+from ..kernels import mathematics
+from ..kernels.lowering import Elementwise
 from ..node import Node
 from ..operator import Array, composite, operator, single
 from .broadcasting import same_dtype
@@ -30,7 +32,7 @@ _SELU_SCALE = 1.0507009873554804934193349852946
 _SELU_ALPHA = 1.6732632423543772848170429916717
 
 
-@operator(cost=20)
+@operator(cost=20, lowering=Elementwise(mathematics.softplus))
 def _softrelu(data: Array) -> Array:
     """Return log(1 + exp(x)), computed so that nothing overflows."""
     return np.asarray(np.maximum(data, data.dtype.type(0)) + np.log1p(np.exp(-np.abs(data))))

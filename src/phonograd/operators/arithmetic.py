@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..dtypes import DType
 from ..errors import MXNetError, format_shape
-from ..kernels.lowering import NUMBERS, Elementwise
+from ..kernels import mathematics
+from ..kernels.emitter import Emitter, Value
+from ..kernels.lowering import FLOATS, NUMBERS, Elementwise
 from ..node import Node
 from ..operator import Array, Operator, composite, declare, operator, single
 from .broadcasting import broadcast_shapes, same_dtype, sum_to
@@ -29,15 +32,18 @@ def _binary(
     reference: Any,
     lhs_rule: Rule,
     rhs_rule: Rule,
+    emit: Callable[[Emitter, Value, Value], Value],
     *,
     numpy: Any,
     aliases: tuple[str, ...] = (),
-    lowering: Elementwise | None = None,
+    dtypes: frozenset[DType] = NUMBERS,
+    cost: float = 1.0,
 ) -> Operator:
     """Declare an elementwise operator of two arrays.
 
     The rules take (out_grad, out, lhs, rhs) and give the gradients before they are summed down to the operand's shape;
-    a rule runs only if its operand depends on a variable.
+    a rule runs only if its operand depends on a variable. ``emit(emitter, lhs, rhs)`` gives the instructions of
+    kernels, for some dtypes.
     """
     direct = numpy if numpy in (np.add, np.subtract, np.multiply, np.maximum, np.minimum) else None
 
@@ -63,7 +69,8 @@ def _binary(
             with_scalars=word,
             numpy=numpy,
             direct=direct,
-            lowering=lowering,
+            cost=cost,
+            lowering=Elementwise(emit, dtypes),
         )
     )
 
@@ -125,9 +132,9 @@ add = _binary(
     _add,
     lambda g, y, a, b: g,
     lambda g, y, a, b: g,
+    lambda e, a, b: e.add(a, b),
     numpy=np.add,
     aliases=("broadcast_plus",),
-    lowering=Elementwise(lambda e, a, b: e.add(a, b), NUMBERS),
 )
 subtract = _binary(
     "broadcast_sub",
@@ -135,6 +142,7 @@ subtract = _binary(
     _subtract,
     lambda g, y, a, b: g,
     lambda g, y, a, b: -g,
+    lambda e, a, b: e.subtract(a, b),
     numpy=np.subtract,
     aliases=("broadcast_minus",),
 )
@@ -144,8 +152,8 @@ multiply = _binary(
     _multiply,
     lambda g, y, a, b: g * b,
     lambda g, y, a, b: g * a,
+    lambda e, a, b: e.multiply(a, b),
     numpy=np.multiply,
-    lowering=Elementwise(lambda e, a, b: e.multiply(a, b), NUMBERS),
 )
 divide = _binary(
     "broadcast_div",
@@ -153,6 +161,7 @@ divide = _binary(
     _divide,
     lambda g, y, a, b: g / b,
     lambda g, y, a, b: -(g * a / (b * b)),
+    mathematics.divide,
     numpy=np.divide,
 )
 
@@ -163,7 +172,16 @@ def _mod_rhs(g: Node, y: Node, a: Node, b: Node) -> Node:
     return -(g * single(floor(a / b)))
 
 
-mod = _binary("broadcast_mod", "modulo", _mod, lambda g, y, a, b: g, _mod_rhs, numpy=np.remainder)
+mod = _binary(
+    "broadcast_mod",
+    "modulo",
+    _mod,
+    lambda g, y, a, b: g,
+    _mod_rhs,
+    mathematics.modulo,
+    numpy=np.remainder,
+    cost=10,
+)
 
 
 def _power_lhs(g: Node, y: Node, a: Node, b: Node) -> Node:
@@ -176,13 +194,24 @@ def _power_rhs(g: Node, y: Node, a: Node, b: Node) -> Node:
     return g * y * single(log(a))
 
 
-power = _binary("broadcast_power", "power", _power, _power_lhs, _power_rhs, numpy=np.power)
+power = _binary(
+    "broadcast_power",
+    "power",
+    _power,
+    _power_lhs,
+    _power_rhs,
+    mathematics.power,
+    numpy=np.power,
+    dtypes=FLOATS,
+    cost=30,
+)
 maximum = _binary(
     "broadcast_maximum",
     "maximum",
     _maximum,
     lambda g, y, a, b: g * greater_equal(a, b),
     lambda g, y, a, b: g * lesser(a, b),
+    lambda e, a, b: e.maximum(a, b),
     numpy=np.maximum,
 )
 minimum = _binary(
@@ -191,6 +220,7 @@ minimum = _binary(
     _minimum,
     lambda g, y, a, b: g * lesser_equal(a, b),
     lambda g, y, a, b: g * greater(a, b),
+    lambda e, a, b: e.minimum(a, b),
     numpy=np.minimum,
 )
 hypot = _binary(
@@ -199,11 +229,14 @@ hypot = _binary(
     _hypot,
     lambda g, y, a, b: g * a / y,
     lambda g, y, a, b: g * b / y,
+    mathematics.hypot,
     numpy=np.hypot,
+    dtypes=FLOATS,
+    cost=10,
 )
 
 
-@operator()
+@operator(lowering=Elementwise(lambda e, x, *, exponent: mathematics.integer_power(e, x, exponent)))
 def _integer_power(data: Array, *, exponent: int) -> Array:
     """Return the array raised to a whole number that is part of the expression."""
     if exponent == 2:

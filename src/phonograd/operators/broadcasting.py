@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import DType
+from ..dtypes import FLOAT16, FLOAT32, DType
 from ..errors import MXNetError, format_shape
-from ..kernels.lowering import Location, Reduction
+from ..kernels.lowering import Either, Expansion, Location, Reduction
 from ..node import Node, Shape
 from ..operator import Array, Spec, operator, single
 
@@ -71,7 +71,18 @@ def _axes_summed_to(data: Shape, *, shape: Shape) -> Shape:
     return (*range(added), *[axis + added for axis, extent in enumerate(shape) if extent != data[axis + added]])
 
 
-@operator(lowering=Reduction(lambda e, first, second: e.add(first, second), 0.0, _axes_summed_to))
+def _sum_of_halves(data: Node, *, shape: Shape) -> Node:
+    from .primitives import cast  # which is made of what stands here
+
+    return cast(sum_to(cast(data, FLOAT32), shape), FLOAT16)
+
+
+@operator(
+    lowering=Either(
+        Reduction(lambda e, first, second: e.add(first, second), 0.0, _axes_summed_to),
+        Expansion(_sum_of_halves, frozenset([FLOAT16])),
+    )
+)
 def _sum_to(data: Array, *, shape: Shape) -> Array:
     """Return the array summed over the axes along which ``shape`` would be repeated to give its shape."""
     axes = _axes_summed_to(data.shape, shape=shape)

@@ -9,6 +9,8 @@ import numpy as np
 
 from ..dtypes import DType, convert_scalar
 from ..errors import MXNetError
+from ..kernels.emitter import Emitter, Value
+from ..kernels.lowering import NUMBERS, Elementwise
 from ..node import Node
 from ..operator import Array, Spec, composite, operator
 from .comparison import greater, lesser
@@ -53,7 +55,16 @@ def _limit(value: float, dtype: DType) -> float | int:
     return int(min(max(value, information.min), information.max))
 
 
-@operator(method=True, numpy=np.clip)
+def _emit_clip(e: Emitter, data: Value, low: Value, high: Value) -> Value:
+    raised = e.select(e.relation("lt", data, low), low, data)
+    return e.select(e.relation("gt", data, high), high, raised)
+
+
+def _limits(dtype: DType, *, a_min: float, a_max: float) -> tuple[float | int, float | int]:
+    return _limit(a_min, dtype), _limit(a_max, dtype)
+
+
+@operator(method=True, numpy=np.clip, lowering=Elementwise(_emit_clip, NUMBERS, _limits))
 def clip(data: Array, *, a_min: float, a_max: float) -> Array:
     """Return the elements limited to the range from a_min to a_max; NaN stays NaN. The gradient is 1 at the bounds."""
     low, high = [convert_scalar(_limit(bound, data.dtype), data.dtype) for bound in (a_min, a_max)]

@@ -12,23 +12,30 @@ import numpy as np
 
 from ..dtypes import DType, convert_scalar
 from ..errors import MXNetError, format_shape
-from ..node import Node
-from ..operator import Array, Spec, nothing, operator
+from ..kernels.lowering import Coordinate, Expansion
+from ..node import Node, Shape
+from ..operator import Array, Spec, nothing, operator, single
 from ..shapes import real_axis
+from .structural import full
 
-__all__: list[str] = []
+__all__ = ["position_along"]
 
 FLOAT32 = np.dtype("float32")
+INT32 = np.dtype("int32")
 INT64 = np.dtype("int64")
 
 
-@operator(gradient=nothing, method=True)
+def _filled_like(value: float) -> Expansion:
+    return Expansion(lambda data: full(data.shape, value, data.dtype, data.context))
+
+
+@operator(gradient=nothing, method=True, lowering=_filled_like(0))
 def zeros_like(data: Array) -> Array:
     """Return zeros of the shape and dtype of an array."""
     return np.zeros(data.shape, data.dtype)
 
 
-@operator(gradient=nothing, method=True)
+@operator(gradient=nothing, method=True, lowering=_filled_like(1))
 def ones_like(data: Array) -> Array:
     """Return ones of the shape and dtype of an array."""
     return np.ones(data.shape, data.dtype)
@@ -47,6 +54,28 @@ def size_array(data: Array) -> Array:
 
 
 # -- sequences
+
+
+@operator(gradient=nothing, lowering=Coordinate(lambda *, axis: axis))
+def _position_along(*, shape: Shape, axis: int, dtype: DType) -> Array:
+    """Return for every element its position along an axis."""
+    line = np.arange(shape[axis], dtype=dtype).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+    return np.broadcast_to(line, shape)
+
+
+@_position_along.infer
+def _(*, shape: Shape, axis: int, dtype: DType) -> Spec:
+    return shape, dtype
+
+
+def position_along(shape: Shape, axis: int, dtype: DType | None = None) -> Node:
+    """Return a node of a shape whose elements are their own positions along an axis (not negative).
+
+    Without a dtype it is int32, which is enough for all but the largest arrays.
+    """
+    if dtype is None:
+        dtype = INT32 if shape[axis] <= np.iinfo(np.int32).max else INT64
+    return single(_position_along.apply((), (shape, axis, dtype)))
 
 
 def _progression(count: int, start: float, step: float, repeat: int, dtype: DType) -> Array:

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.lowering import Elementwise
+from ..kernels import mathematics
+from ..kernels.emitter import Emitter, Value
+from ..kernels.lowering import FLOATS, NUMBERS, Elementwise
 from ..node import Node
 from ..operator import Array, Operator, declare, nothing
 from .comparison import greater
@@ -24,17 +26,17 @@ def unary(
     function: Callable[[Array], Any],
     rule: Callable[[Node, Node, Node], Node | None],
     sentence: str,
+    emit: Callable[[Emitter, Value], Value],
     *,
     aliases: tuple[str, ...] = (),
     numpy: Any = None,
     exact: bool = False,
     cost: float = 1.0,
-    lowering: Elementwise | None = None,
 ) -> Operator:
     """Declare an elementwise function of one array.
 
-    ``rule(out_grad, out, data)`` gives the gradient. ``exact`` says that the function keeps integers integers;
-    otherwise it is computed in floating point and converted back.
+    ``rule(out_grad, out, data)`` gives the gradient, ``emit(emitter, data)`` the instructions of kernels. ``exact``
+    says that the function keeps integers integers; otherwise it is computed in floating point and converted back.
     """
 
     def reference(data: Array) -> Array:
@@ -52,13 +54,26 @@ def unary(
             method=True,
             numpy=numpy,
             cost=cost,
-            lowering=lowering,
+            lowering=Elementwise(emit, NUMBERS if exact else FLOATS),
         )
     )
 
 
+def _whole(function: str) -> Callable[[Emitter, Value], Value]:
+    """Return the emitter of a function of LLVM's that rounds; integers are whole already."""
+    return lambda e, x: e.call(function, x) if x.dtype.kind == "f" else x
+
+
+def _inverse(e: Emitter, x: Value) -> Value:
+    return e.divide(e.like(x, 1), x)
+
+
 def _round_half_away(x: Array) -> Array:
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+def _emit_round(e: Emitter, x: Value) -> Value:
+    return e.with_sign_of(e.call("floor", e.add(e.absolute(x), e.like(x, 0.5))), x)
 
 
 def _round_half_down(x: Array) -> Array:
@@ -70,99 +85,225 @@ def _sign(x: Array) -> Array:
     return np.subtract(x > 0, x < 0, dtype=np.int8)
 
 
+def _emit_sign(e: Emitter, x: Value) -> Value:
+    zero, one = e.like(x, 0), e.like(x, 1)
+    negative = e.select(e.relation("lt", x, zero), e.negative(one), zero)
+    return e.select(e.relation("gt", x, zero), one, negative)
+
+
 def _sigmoid(x: Array) -> Array:
     # exp only ever sees non-positive arguments, so nothing overflows
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
 
 
-identity = unary("identity", lambda x: x, lambda g, y, x: g, "the array", aliases=("_copy",), exact=True)
-negative = unary("negative", np.negative, lambda g, y, x: -g, "the negative", numpy=np.negative, exact=True)
-abs_: Operator = unary("abs", np.abs, lambda g, y, x: g * sign(x), "the absolute value", numpy=np.absolute, exact=True)
-sign: Operator = unary("sign", _sign, nothing, "the sign: -1, 0 or 1", numpy=np.sign, exact=True)
-ceil = unary("ceil", np.ceil, nothing, "the smallest whole number not below", numpy=np.ceil, exact=True)
-floor = unary("floor", np.floor, nothing, "the largest whole number not above", numpy=np.floor, exact=True)
-trunc = unary("trunc", np.trunc, nothing, "the whole number towards zero", numpy=np.trunc, exact=True)
-fix = unary("fix", np.trunc, nothing, "the whole number towards zero", exact=True)
-round_ = unary("round", _round_half_away, nothing, "the nearest whole number, halves away from zero")
-rint = unary("rint", _round_half_down, nothing, "the nearest whole number, halves downwards")
+def _emit_relu(e: Emitter, x: Value) -> Value:
+    zero = e.like(x, 0)
+    # true for NaN, which stays
+    positive = e.compare("ugt", x, zero) if x.dtype.kind == "f" else e.relation("gt", x, zero)
+    return e.select(positive, x, zero)
 
-square = unary("square", np.square, lambda g, y, x: g * (x * 2), "the square", numpy=np.square, exact=True)
-sqrt = unary("sqrt", np.sqrt, lambda g, y, x: g * (0.5 / y), "the square root", numpy=np.sqrt)
-rsqrt = unary("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: g * (y / x * -0.5), "one over the square root")
-cbrt = unary("cbrt", np.cbrt, lambda g, y, x: g / (y * y * 3), "the cube root", numpy=np.cbrt)
-rcbrt = unary("rcbrt", lambda x: 1 / np.cbrt(x), lambda g, y, x: g * (y / x * (-1 / 3)), "one over the cube root")
+
+def _emit_softsign(e: Emitter, x: Value) -> Value:
+    return e.divide(x, e.add(e.like(x, 1), e.absolute(x)))
+
+
+def _scaled(factor: float) -> Callable[[Emitter, Value], Value]:
+    return lambda e, x: e.multiply(x, e.like(x, factor))
+
+
+identity = unary(
+    "identity", lambda x: x, lambda g, y, x: g, "the array", lambda e, x: x, aliases=("_copy",), exact=True
+)
+negative = unary(
+    "negative",
+    np.negative,
+    lambda g, y, x: -g,
+    "the negative",
+    lambda e, x: e.negative(x),
+    numpy=np.negative,
+    exact=True,
+)
+abs_: Operator = unary(
+    "abs",
+    np.abs,
+    lambda g, y, x: g * sign(x),
+    "the absolute value",
+    lambda e, x: e.absolute(x),
+    numpy=np.absolute,
+    exact=True,
+)
+sign: Operator = unary("sign", _sign, nothing, "the sign: -1, 0 or 1", _emit_sign, numpy=np.sign, exact=True)
+ceil = unary("ceil", np.ceil, nothing, "the smallest whole number not below", _whole("ceil"), numpy=np.ceil, exact=True)
+floor = unary(
+    "floor", np.floor, nothing, "the largest whole number not above", _whole("floor"), numpy=np.floor, exact=True
+)
+trunc = unary("trunc", np.trunc, nothing, "the whole number towards zero", _whole("trunc"), numpy=np.trunc, exact=True)
+fix = unary("fix", np.trunc, nothing, "the whole number towards zero", _whole("trunc"), exact=True)
+round_ = unary("round", _round_half_away, nothing, "the nearest whole number, halves away from zero", _emit_round)
+rint = unary(
+    "rint",
+    _round_half_down,
+    nothing,
+    "the nearest whole number, halves downwards",
+    lambda e, x: e.call("ceil", e.subtract(x, e.like(x, 0.5))),
+)
+
+square = unary(
+    "square",
+    np.square,
+    lambda g, y, x: g * (x * 2),
+    "the square",
+    lambda e, x: e.multiply(x, x),
+    numpy=np.square,
+    exact=True,
+)
+sqrt = unary(
+    "sqrt", np.sqrt, lambda g, y, x: g * (0.5 / y), "the square root", lambda e, x: e.call("sqrt", x), numpy=np.sqrt
+)
+rsqrt = unary(
+    "rsqrt",
+    lambda x: 1 / np.sqrt(x),
+    lambda g, y, x: g * (y / x * -0.5),
+    "one over the square root",
+    lambda e, x: _inverse(e, e.call("sqrt", x)),
+)
+cbrt = unary(
+    "cbrt", np.cbrt, lambda g, y, x: g / (y * y * 3), "the cube root", mathematics.cbrt, numpy=np.cbrt, cost=10
+)
+rcbrt = unary(
+    "rcbrt",
+    lambda x: 1 / np.cbrt(x),
+    lambda g, y, x: g * (y / x * (-1 / 3)),
+    "one over the cube root",
+    lambda e, x: _inverse(e, mathematics.cbrt(e, x)),
+    cost=10,
+)
 reciprocal = unary(
-    "reciprocal", lambda x: 1 / x, lambda g, y, x: -(g * (y * y)), "one over the element", numpy=np.reciprocal
+    "reciprocal", lambda x: 1 / x, lambda g, y, x: -(g * (y * y)), "one over the element", _inverse, numpy=np.reciprocal
 )
 
-exp = unary(
-    "exp",
-    np.exp,
-    lambda g, y, x: g * y,
-    "the exponential",
-    numpy=np.exp,
-    cost=10,
-    lowering=Elementwise(lambda e, x: e.exp(x)),
-)
-expm1 = unary("expm1", np.expm1, lambda g, y, x: g * (y + 1), "exp(x) - 1", numpy=np.expm1, cost=10)
-log = unary("log", np.log, lambda g, y, x: g / x, "the natural logarithm", numpy=np.log, cost=10)
+exp = unary("exp", np.exp, lambda g, y, x: g * y, "the exponential", mathematics.exp, numpy=np.exp, cost=10)
+expm1 = unary("expm1", np.expm1, lambda g, y, x: g * (y + 1), "exp(x) - 1", mathematics.expm1, numpy=np.expm1, cost=10)
+log = unary("log", np.log, lambda g, y, x: g / x, "the natural logarithm", mathematics.log, numpy=np.log, cost=10)
 log10 = unary(
-    "log10", np.log10, lambda g, y, x: g / (x * math.log(10)), "the decimal logarithm", numpy=np.log10, cost=10
-)
-log2 = unary("log2", np.log2, lambda g, y, x: g / (x * math.log(2)), "the binary logarithm", numpy=np.log2, cost=10)
-log1p = unary("log1p", np.log1p, lambda g, y, x: g / (x + 1), "log(1 + x)", numpy=np.log1p, cost=10)
-
-sin: Operator = unary("sin", np.sin, lambda g, y, x: g * cos(x), "the sine", numpy=np.sin, cost=10)
-cos: Operator = unary("cos", np.cos, lambda g, y, x: -(g * sin(x)), "the cosine", numpy=np.cos, cost=10)
-tan = unary("tan", np.tan, lambda g, y, x: g * (y * y + 1), "the tangent", numpy=np.tan, cost=10)
-arcsin = unary("arcsin", np.arcsin, lambda g, y, x: g * rsqrt(1 - x * x), "the inverse sine", numpy=np.arcsin, cost=10)
-arccos = unary(
-    "arccos", np.arccos, lambda g, y, x: -(g * rsqrt(1 - x * x)), "the inverse cosine", numpy=np.arccos, cost=10
-)
-arctan = unary("arctan", np.arctan, lambda g, y, x: g / (x * x + 1), "the inverse tangent", numpy=np.arctan, cost=10)
-sinh: Operator = unary("sinh", np.sinh, lambda g, y, x: g * cosh(x), "the hyperbolic sine", numpy=np.sinh, cost=10)
-cosh: Operator = unary("cosh", np.cosh, lambda g, y, x: g * sinh(x), "the hyperbolic cosine", numpy=np.cosh, cost=10)
-tanh = unary(
-    "tanh",
-    np.tanh,
-    lambda g, y, x: g * (1 - y * y),
-    "the hyperbolic tangent",
-    numpy=np.tanh,
+    "log10",
+    np.log10,
+    lambda g, y, x: g / (x * math.log(10)),
+    "the decimal logarithm",
+    mathematics.log10,
+    numpy=np.log10,
     cost=10,
-    lowering=Elementwise(lambda e, x: e.tanh(x)),
+)
+log2 = unary(
+    "log2",
+    np.log2,
+    lambda g, y, x: g / (x * math.log(2)),
+    "the binary logarithm",
+    mathematics.log2,
+    numpy=np.log2,
+    cost=10,
+)
+log1p = unary("log1p", np.log1p, lambda g, y, x: g / (x + 1), "log(1 + x)", mathematics.log1p, numpy=np.log1p, cost=10)
+
+sin: Operator = unary("sin", np.sin, lambda g, y, x: g * cos(x), "the sine", mathematics.sin, numpy=np.sin, cost=20)
+cos: Operator = unary(
+    "cos", np.cos, lambda g, y, x: -(g * sin(x)), "the cosine", mathematics.cos, numpy=np.cos, cost=20
+)
+tan = unary("tan", np.tan, lambda g, y, x: g * (y * y + 1), "the tangent", mathematics.tan, numpy=np.tan, cost=20)
+arcsin = unary(
+    "arcsin",
+    np.arcsin,
+    lambda g, y, x: g * rsqrt(1 - x * x),
+    "the inverse sine",
+    mathematics.arcsin,
+    numpy=np.arcsin,
+    cost=10,
+)
+arccos = unary(
+    "arccos",
+    np.arccos,
+    lambda g, y, x: -(g * rsqrt(1 - x * x)),
+    "the inverse cosine",
+    mathematics.arccos,
+    numpy=np.arccos,
+    cost=10,
+)
+arctan = unary(
+    "arctan",
+    np.arctan,
+    lambda g, y, x: g / (x * x + 1),
+    "the inverse tangent",
+    mathematics.arctan,
+    numpy=np.arctan,
+    cost=10,
+)
+sinh: Operator = unary(
+    "sinh", np.sinh, lambda g, y, x: g * cosh(x), "the hyperbolic sine", mathematics.sinh, numpy=np.sinh, cost=10
+)
+cosh: Operator = unary(
+    "cosh", np.cosh, lambda g, y, x: g * sinh(x), "the hyperbolic cosine", mathematics.cosh, numpy=np.cosh, cost=10
+)
+tanh = unary(
+    "tanh", np.tanh, lambda g, y, x: g * (1 - y * y), "the hyperbolic tangent", mathematics.tanh, numpy=np.tanh, cost=10
 )
 arcsinh = unary(
     "arcsinh",
     np.arcsinh,
     lambda g, y, x: g * rsqrt(x * x + 1),
     "the inverse hyperbolic sine",
+    mathematics.arcsinh,
     numpy=np.arcsinh,
-    cost=10,
+    cost=20,
 )
 arccosh = unary(
     "arccosh",
     np.arccosh,
     lambda g, y, x: g * rsqrt(x * x - 1),
     "the inverse hyperbolic cosine",
+    mathematics.arccosh,
     numpy=np.arccosh,
-    cost=10,
+    cost=20,
 )
 arctanh = unary(
-    "arctanh", np.arctanh, lambda g, y, x: g / (1 - x * x), "the inverse hyperbolic tangent", numpy=np.arctanh, cost=10
+    "arctanh",
+    np.arctanh,
+    lambda g, y, x: g / (1 - x * x),
+    "the inverse hyperbolic tangent",
+    mathematics.arctanh,
+    numpy=np.arctanh,
+    cost=20,
 )
-degrees = unary("degrees", np.degrees, lambda g, y, x: g * (180 / math.pi), "radians as degrees", numpy=np.degrees)
-radians = unary("radians", np.radians, lambda g, y, x: g * (math.pi / 180), "degrees as radians", numpy=np.radians)
+degrees = unary(
+    "degrees",
+    np.degrees,
+    lambda g, y, x: g * (180 / math.pi),
+    "radians as degrees",
+    _scaled(180 / math.pi),
+    numpy=np.degrees,
+)
+radians = unary(
+    "radians",
+    np.radians,
+    lambda g, y, x: g * (math.pi / 180),
+    "degrees as radians",
+    _scaled(math.pi / 180),
+    numpy=np.radians,
+)
 
 relu = unary(
-    "relu", lambda x: np.maximum(x, x.dtype.type(0)), lambda g, y, x: g * greater(y, 0), "max(x, 0)", exact=True
+    "relu",
+    lambda x: np.maximum(x, x.dtype.type(0)),
+    lambda g, y, x: g * greater(y, 0),
+    "max(x, 0)",
+    _emit_relu,
+    exact=True,
 )
-sigmoid = unary("sigmoid", _sigmoid, lambda g, y, x: g * (y * (1 - y)), "1 / (1 + exp(-x))", cost=12)
+sigmoid = unary(
+    "sigmoid", _sigmoid, lambda g, y, x: g * (y * (1 - y)), "1 / (1 + exp(-x))", mathematics.sigmoid, cost=12
+)
 softsign = unary(
-    "softsign",
-    lambda x: x / (1 + np.abs(x)),
-    lambda g, y, x: g / ((abs_(x) + 1) ** 2),
-    "x / (1 + |x|)",
+    "softsign", lambda x: x / (1 + np.abs(x)), lambda g, y, x: g / ((abs_(x) + 1) ** 2), "x / (1 + |x|)", _emit_softsign
 )
 
 Node.arithmetic["negative"] = negative

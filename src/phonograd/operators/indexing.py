@@ -13,13 +13,17 @@ import numpy as np
 
 from ..dtypes import FLOAT32, INT32, INT64, DType, convert_scalar
 from ..errors import MXNetError, format_shape
+from ..kernels.lowering import Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, nothing, operator, single
+from .arithmetic import maximum, minimum
 from .broadcasting import same_dtype
+from .comparison import equal
+from .creation import position_along
 from .points import add_axis, assign_points, merge_points, positions, put_axis, take_along, take_axis, take_points
-from .primitives import reshape_to, select, slice_step
+from .primitives import cast, reshape_to, select, slice_step
 from .regions import assign_flat, assign_step, view_flat
-from .structural import full
+from .structural import constant, full
 
 __all__ = [
     "assign_flat",
@@ -55,7 +59,15 @@ def take(a: Node, indices: Node, *, axis: int = 0, mode: Literal["clip", "raise"
     return take_axis(a, positions(indices, a.shape[axis], mode, axis), axis)
 
 
-@operator()
+def _expand_batch_take(a: Node, indices: Node) -> Node | None:
+    if 0 in a.shape:
+        return None
+    rows = reshape_to(a, (indices.size, a.shape[-1]))
+    place = reshape_to(positions(indices, a.shape[-1], "clip"), (indices.size, 1))
+    return reshape_to(take_along(rows, place, 1), indices.shape)
+
+
+@operator(lowering=Expansion(_expand_batch_take))
 def batch_take(a: Array, indices: Array) -> Array:
     """Return one element of each row; ``pick`` does the same and has a gradient."""
     rows = a.reshape(-1, a.shape[-1])
@@ -205,7 +217,20 @@ def _contrib_index_copy(old_tensor: Node, index_vector: Node, new_tensor: Node) 
 # -- codes
 
 
-@operator(gradient=nothing, method=True)
+def _is_code(indices: Node, depth: int) -> Node:
+    """Return a node that is not 0 where the position along a new last axis is the index."""
+    shape = (*indices.shape, depth)
+    place = position_along(shape, indices.ndim)
+    # numbers out of range stay out of range when they become shorter
+    near = single(minimum(maximum(cast(indices, INT64), -1), depth))
+    return single(equal(place, cast(reshape_to(near, (*indices.shape, 1)), place.dtype)))
+
+
+def _expand_one_hot(indices: Node, *, depth: int, on_value: float, off_value: float, dtype: DType) -> Node:
+    return select(_is_code(indices, depth), constant(on_value, dtype), constant(off_value, dtype))
+
+
+@operator(gradient=nothing, method=True, lowering=Expansion(_expand_one_hot))
 def one_hot(
     indices: Array, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: DType = FLOAT32
 ) -> Array:
@@ -224,7 +249,10 @@ def _(indices: Node, *, depth: int, dtype: DType) -> Spec:
     return (*indices.shape, depth), dtype
 
 
-@operator(gradient=nothing)
+@operator(
+    gradient=nothing,
+    lowering=Expansion(lambda lhs, rhs: cast(_is_code(lhs, rhs.shape[1]), rhs.dtype)),
+)
 def _onehot_encode(lhs: Array, rhs: Array) -> Array:
     """Return the one-hot codes of the vector lhs as a matrix of the shape and dtype of rhs."""
     chosen: Array = lhs.astype(np.int64)[:, None] == np.arange(rhs.shape[1])

@@ -12,10 +12,12 @@ import numpy as np
 
 from ..dtypes import DType
 from ..errors import MXNetError, format_shape
+from ..kernels.lowering import WIDE_FLOATS, Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
 from ..shapes import real_axis, with_ones
 from .arrangement import slice_along
+from .broadcasting import sum_to
 from .elementary import relu, rsqrt, sqrt, square
 from .gradient_control import depending_on, without_gradient
 from .primitives import cast, embed, reshape_to
@@ -31,7 +33,12 @@ FLOAT32 = np.dtype("float32")
 # -- statistics
 
 
-@operator(cost=lambda node: 3.0 * node.inputs[0].size)
+def _expand_variance(data: Node, mean: Node) -> Node:
+    squares = single(square(data - mean))
+    return sum_to(squares, mean.shape) / (data.size // max(mean.size, 1))
+
+
+@operator(cost=lambda node: 3.0 * node.inputs[0].size, lowering=Expansion(_expand_variance, WIDE_FLOATS))
 def _variance(data: Array, mean: Array) -> Array:
     """Return the mean square distance to the mean, along the axes where the mean has size one."""
     axes = tuple([axis for axis, extent in enumerate(mean.shape) if extent == 1])

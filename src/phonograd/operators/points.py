@@ -22,12 +22,18 @@ from typing import Literal
 
 import numpy as np
 
+from ..dtypes import INT64, UINT8
 from ..errors import MXNetError
+from ..kernels.lowering import Expansion, Gather, Scatter, Walk
+from ..kernels.pattern import Pattern
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, nothing, operator, single
+from .arithmetic import maximum, minimum, mod
 from .broadcasting import broadcast, broadcast_shapes, sum_to
-from .primitives import permute, reshape_to, select
-from .structural import constant
+from .comparison import equal, greater_equal
+from .creation import position_along
+from .primitives import cast, gather, permute, reshape_to, scatter_add, select
+from .structural import constant, full
 
 __all__ = [
     "add_along",
@@ -44,7 +50,17 @@ __all__ = [
 Mode = Literal["clip", "wrap", "raise", "index"]
 
 
-@operator(gradient=nothing)
+def _expand_positions(index: Node, *, extent: int, mode: Mode) -> Node | None:
+    # what is refused is refused by NumPy
+    if mode not in ("clip", "wrap") or extent == 0:
+        return None
+    found = cast(index, INT64)
+    if mode == "wrap":
+        return single(mod(found, extent))
+    return single(minimum(maximum(found, 0), extent - 1))
+
+
+@operator(gradient=nothing, lowering=Expansion(_expand_positions))
 def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "raise", "index"], axis: int = 0) -> Array:
     """Return an index array as int64 positions from 0 to extent - 1; fractions are cut off.
 
@@ -86,7 +102,25 @@ def _taken_shape(shape: Shape, index: Shape, axis: int) -> Shape:
     return (*shape[:axis], *index, *shape[axis + 1 :])
 
 
-@operator()
+def _added_sizes(data: Shape, index: Shape, *, axis: int, extent: int) -> tuple[int, int, int]:
+    return math.prod(data[:axis]), math.prod(data[axis + len(index) :]), extent
+
+
+def _walk_axis(pattern: Pattern, index: Shape, *, axis: int) -> Walk:
+    """Return how slices are found: the axes of the index stand in the place of the axis."""
+    strides = (*pattern.strides[:axis], *(0,) * len(index), *pattern.strides[axis + 1 :])
+    return Walk(Pattern(_taken_shape(pattern.shape, index, axis), strides, pattern.offset), pattern.strides[axis])
+
+
+def _index_axis(pattern: Pattern, shape: Shape, *, axis: int) -> Pattern:
+    """Return how an index is read for every element that is taken by it."""
+    after = (1,) * (len(shape) - axis - len(pattern.shape))
+    found = pattern.reshape((*pattern.shape, *after))
+    assert found is not None, pattern
+    return found.broadcast(shape)
+
+
+@operator(lowering=Gather(_walk_axis, _index_axis))
 def _take_axis(data: Array, index: Array, *, axis: int) -> Array:
     """Return the slices of an array at positions of an axis."""
     return np.asarray(np.take(data, index, axis))
@@ -103,7 +137,7 @@ def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple
     return add_axis(out_grad, index, axis, data.shape[axis]), None
 
 
-@operator()
+@operator(lowering=Scatter(_added_sizes))
 def _add_axis(data: Array, index: Array, *, axis: int, extent: int) -> Array:
     """Return zeros with slices added at positions of an axis, in order."""
     outer = data.shape[:axis]
@@ -135,7 +169,18 @@ def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple
     return take_axis(out_grad, index, axis), None
 
 
-@operator()
+def _expand_put_axis(data: Node, value: Node, index: Node, *, axis: int) -> Node:
+    if index.size == 0 or data.size == 0:
+        return data
+    before, after = data.shape[:axis], data.shape[axis + 1 :]
+    slices = reshape_to(broadcast(value, (*before, *index.shape, *after)), (*before, index.size, *after))
+    last = single(_last_place(index, extent=data.shape[axis]))
+    written = take_axis(slices, single(maximum(last, 0)), axis)
+    chosen = single(greater_equal(last, constant(0, INT64)))
+    return select(reshape_to(chosen, (*last.shape, *(1,) * len(after))), written, data)
+
+
+@operator(lowering=Expansion(_expand_put_axis))
 def _put_axis(data: Array, value: Array, index: Array, *, axis: int) -> Array:
     """Return the array with its slices at positions of an axis replaced; the last of equal positions wins."""
     out = data.copy()
@@ -164,7 +209,27 @@ def _(out_grad: Node, out: Node, data: Node, value: Node, index: Node, *, axis: 
     return kept, sum_to(written, value.shape), None
 
 
-@operator(gradient=nothing)
+@operator(gradient=nothing, lowering=Scatter(lambda index, *, extent: (1, 1, extent), last=True))
+def _last_place(index: Array, *, extent: int) -> Array:
+    """Return for each position of an axis where the index names it for the last time, or -1 where it never does."""
+    last = np.full(extent, -1, np.int64)
+    last[index.reshape(-1)] = np.arange(index.size)
+    return last
+
+
+@_last_place.infer
+def _(index: Node, *, extent: int) -> Spec:
+    assert index.dtype == np.int64, index
+    return (extent,), INT64
+
+
+def _expand_is_last(index: Node, *, extent: int) -> Node:
+    line = reshape_to(index, (index.size,))
+    last = single(equal(gather(single(_last_place(index, extent=extent)), line), position_along(line.shape, 0, INT64)))
+    return reshape_to(cast(last, UINT8), index.shape)
+
+
+@operator(gradient=nothing, lowering=Expansion(_expand_is_last))
 def _is_last(index: Array, *, extent: int) -> Array:
     """Return 1 for each position that does not occur again further on, else 0."""
     place = index.reshape(-1)
@@ -198,7 +263,12 @@ def put_axis(data: Node, value: Node, index: Node, axis: int) -> Node:
 # -- an index for every element
 
 
-@operator()
+def _walk_along(pattern: Pattern, index: Shape, *, axis: int) -> Walk:
+    strides = (*pattern.strides[:axis], 0, *pattern.strides[axis + 1 :])
+    return Walk(Pattern(index, strides, pattern.offset), pattern.strides[axis])
+
+
+@operator(lowering=Gather(_walk_along, lambda pattern, shape: pattern))
 def _take_along(data: Array, index: Array, *, axis: int) -> Array:
     """Return the elements at positions of an axis, where every other axis of the index is one of the array."""
     return np.take_along_axis(data, index, axis)
@@ -216,7 +286,27 @@ def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple
     return add_along(out_grad, index, axis, data.shape[axis]), None
 
 
-@operator()
+def _expand_add_along(data: Node, index: Node, *, axis: int, extent: int) -> Node:
+    shape = (*data.shape[:axis], extent, *data.shape[axis + 1 :])
+    if 0 in shape:
+        return full(shape, 0, data.dtype, data.context)
+    if data.shape[axis] == 1:
+        # one element of each line: nothing is added up. Adding 0 makes 0 of -0, as a sum does
+        place = position_along(shape, axis)
+        one = select(equal(place, cast(index, place.dtype)), data, 0)
+        return one + 0 if data.dtype.kind == "f" else one
+    inner = math.prod(shape[axis + 1 :])
+    flat = index * inner
+    if inner > 1:
+        below = position_along((*data.shape[: axis + 1], inner), axis + 1, INT64)
+        flat = flat + reshape_to(below, data.shape)
+    if axis > 0:
+        above = position_along((math.prod(shape[:axis]), *data.shape[axis:]), 0, INT64)
+        flat = flat + reshape_to(above, data.shape) * (extent * inner)
+    return scatter_add(data, flat, shape)
+
+
+@operator(lowering=Expansion(_expand_add_along))
 def _add_along(data: Array, index: Array, *, axis: int, extent: int) -> Array:
     """Return zeros with elements added at positions of an axis, in order."""
     count = data.shape[axis]

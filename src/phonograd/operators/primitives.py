@@ -17,15 +17,19 @@ Each has a gradient made of the others, so they are closed under differentiation
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import DType
-from ..kernels.lowering import Location, Matmul
+from ..kernels import mathematics
+from ..kernels.lowering import SUPPORTED, Either, Elementwise, Expansion, Gather, Location, Matmul, Scatter, Walk
+from ..kernels.pattern import Pattern
 from ..node import Node, Shape
 from ..operator import Array, Spec, operator, single
 from .broadcasting import broadcast_shapes, sum_to
+from .structural import full
 
 __all__ = [
     "cast",
@@ -118,7 +122,7 @@ def matmul(lhs: Node, rhs: Node) -> Node:
     return single(_matmul.apply((lhs, rhs), ()))
 
 
-@operator()
+@operator(lowering=Elementwise(lambda e, condition, x, y: e.select(e.truth(condition), x, y), SUPPORTED))
 def _select(condition: Array, x: Array, y: Array) -> Array:
     """Return x where the condition is nonzero, else y, with broadcasting."""
     return np.where(condition != 0, x, y)
@@ -148,7 +152,12 @@ def select(condition: Node, x: Node | float, y: Node | float) -> Node:
     return single(_select.apply((condition, first, second), ()))
 
 
-@operator()
+def _walk_flat(pattern: Pattern, index: Shape) -> Walk | None:
+    line = pattern.reshape((math.prod(pattern.shape),))
+    return None if line is None else Walk(Pattern(index, (0,) * len(index), line.offset), line.strides[0])
+
+
+@operator(lowering=Gather(_walk_flat, lambda pattern, shape: pattern))
 def _gather(data: Array, index: Array) -> Array:
     """Return the elements at flat positions."""
     return data.reshape(-1)[index]
@@ -165,7 +174,7 @@ def _(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Node, None]:
     return scatter_add(out_grad, index, data.shape), None
 
 
-@operator()
+@operator(lowering=Scatter(lambda data, index, *, shape: (1, 1, math.prod(shape))))
 def _scatter_add(data: Array, index: Array, *, shape: Shape) -> Array:
     """Return zeros with the elements of data added at flat positions, in order."""
     size = int(np.prod(shape, dtype=np.int64))
@@ -224,7 +233,38 @@ def _(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shape, step: 
     return embed(out_grad, data.shape, begin, end, step)
 
 
-@operator()
+def _expand_embed(data: Node, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Node | None:
+    """Return the same without steps, or None if there are none."""
+    if data.size == 0:
+        return full(shape, 0, data.dtype, data.context)
+    if all([s == 1 for s in step]):
+        return None
+    counts = data.shape
+    for axis, distance in enumerate(step):
+        if distance < 0:
+            data = _along(data, axis, counts[axis] - 1, -1, -1)
+        if abs(distance) > 1:
+            # every element is followed by zeros, as many as are left out, which the last one does not need
+            before, after = data.shape[:axis], data.shape[axis + 1 :]
+            apart = reshape_to(data, (*before, counts[axis], 1, *after))
+            wide = embed(apart, (*before, counts[axis], abs(distance), *after), (0,) * apart.ndim, apart.shape)
+            line = reshape_to(wide, (*before, counts[axis] * abs(distance), *after))
+            data = _along(line, axis, 0, (counts[axis] - 1) * abs(distance) + 1)
+    first = tuple([min(b, b + (count - 1) * s) for b, count, s in zip(begin, counts, step, strict=True)])
+    return embed(data, shape, first, tuple([b + n for b, n in zip(first, data.shape, strict=True)]))
+
+
+def _along(data: Node, axis: int, begin: int, end: int, step: int = 1) -> Node:
+    """Return a part of a node along one axis."""
+    before, after = (0,) * axis, (0,) * (data.ndim - axis - 1)
+    ends = (*data.shape[:axis], end, *data.shape[axis + 1 :])
+    ones = (*(1,) * axis, step, *(1,) * len(after))
+    return slice_step(data, (*before, begin, *after), ends, ones)
+
+
+@operator(
+    lowering=Either(Expansion(_expand_embed), Location(lambda pattern, *, shape, begin: pattern.embed(shape, begin)))
+)
 def _embed(data: Array, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return zeros of a shape with data written at [begin:end:step]."""
     out = np.zeros(shape, data.dtype)
@@ -256,7 +296,7 @@ def embed(data: Node, shape: Shape, begin: Shape, end: Shape, step: Shape | None
     return single(_embed.apply((data,), (shape, begin, end, step or (1,) * len(shape))))
 
 
-@operator()
+@operator(lowering=Elementwise(lambda e, data, *, dtype: mathematics.cast(e, data, dtype), SUPPORTED))
 def _cast(data: Array, *, dtype: DType) -> Array:
     """Return the array in another dtype; floats become integers by truncation and wrap as in C."""
     if data.dtype.kind == "f" and dtype == np.uint8:

@@ -15,13 +15,16 @@ import numpy as np
 
 from ..dtypes import DType
 from ..errors import MXNetError, format_shape
+from ..kernels.emitter import Emitter, Value
+from ..kernels.lowering import FLOATS, INTEGERS, Either, Expansion, Reduction
 from ..node import Node, Shape
 from ..operator import Array, Operator, Spec, composite, declare, nothing, operator, single
 from ..parameters import Axis
 from ..shapes import real_axes, real_axis, reduction_axes, with_ones, without
 from .broadcasting import sum_to
-from .comparison import equal, not_equal
-from .elementary import abs_
+from .comparison import equal, greater, lesser, logical_and, logical_or, not_equal
+from .creation import position_along
+from .elementary import abs_, sqrt, square
 from .primitives import cast, permute, reshape_to, select, slice_step
 from .shape import concatenate, insert_axis
 from .structural import full
@@ -36,7 +39,11 @@ INT64 = np.dtype("int64")
 # -- primitives
 
 
-def _extremum(name: str, function: Any, word: str) -> Operator:
+def _axes(data: Shape, *, axes: Shape) -> Shape:
+    return axes
+
+
+def _extremum(name: str, function: Any, word: str, combine: Callable[..., Value], furthest: float) -> Operator:
     """Declare the largest or smallest element along axes; every element that equals it gets the whole gradient."""
 
     def reference(data: Array, *, axes: Shape) -> Array:
@@ -53,19 +60,30 @@ def _extremum(name: str, function: Any, word: str) -> Operator:
     def gradient(out_grad: Node, out: Node, data: Node) -> Node:
         return select(equal(data, out), out_grad, 0)
 
+    def identity(dtype: DType) -> float:
+        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+        return furthest if dtype.kind == "f" else int(limits.min if furthest < 0 else limits.max)
+
     reference.__doc__ = f"Return the {word} along axes, which are kept with size one; NaN wins."
-    return declare(Operator(reference, name=name, infer=infer, gradient=gradient, cost=_elements))
+    lowering = Reduction(combine, identity, _axes, FLOATS | INTEGERS)
+    return declare(Operator(reference, name=name, infer=infer, gradient=gradient, cost=_elements, lowering=lowering))
 
 
 def _elements(node: Node) -> float:
     return float(node.inputs[0].size)
 
 
-_largest = _extremum("_largest", np.max, "maximum")
-_smallest = _extremum("_smallest", np.min, "minimum")
+_largest = _extremum("_largest", np.max, "maximum", Emitter.maximum, -np.inf)
+_smallest = _extremum("_smallest", np.min, "minimum", Emitter.minimum, np.inf)
 
 
-@operator(cost=_elements)
+@operator(
+    cost=_elements,
+    lowering=Either(
+        Reduction(Emitter.multiply, 1.0, _axes),
+        Expansion(lambda data, *, axes: cast(prod_axes(cast(data, FLOAT32), axes, True), data.dtype)),
+    ),
+)
 def _product(data: Array, *, axes: Shape) -> Array:
     """Return the product along axes, which are kept with size one."""
     return np.asarray(np.prod(data, axis=axes, keepdims=True, dtype=data.dtype))
@@ -108,7 +126,17 @@ def _columns(data: Node, begin: int, end: int) -> Node:
     return slice_step(data, (*(0,) * (data.ndim - 1), begin), (*data.shape[:-1], end))
 
 
-@operator(cost=_elements)
+def _expand_euclidean(data: Node, *, axes: Shape) -> Node | None:
+    if 0 in data.shape:
+        return None
+    wide = cast(data, FLOAT32) if data.dtype.itemsize == 2 else data
+    scale = single(_largest(abs_(wide), axes=axes))
+    usable = select(logical_and(greater(scale, 0), lesser(scale, np.inf)), scale, 1)
+    squares = sum_to(single(square(wide / usable)), scale.shape)
+    return cast(single(sqrt(squares)) * usable, data.dtype)
+
+
+@operator(cost=_elements, lowering=Expansion(_expand_euclidean, FLOATS))
 def _euclidean(data: Array, *, axes: Shape) -> Array:
     """Return the square root of the sum of squares along axes, which are kept with size one; squares never overflow."""
     wide = data.astype(FLOAT32) if data.dtype.itemsize == 2 else data
@@ -195,10 +223,10 @@ def _never_zero_dimensional(node: Node, keepdims: bool) -> Node:
     return reshape_to(node, (1,)) if not node.shape and not keepdims else node
 
 
-Reduction = Callable[[Node, Shape, bool], Node]
+Along = Callable[[Node, Shape, bool], Node]
 
 
-def _reduction(name: str, reduce: Reduction, sentence: str, *aliases: str) -> Operator:
+def _reduction(name: str, reduce: Along, sentence: str, *aliases: str) -> Operator:
     def body(data: Node, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> Node:
         axes = reduction_axes(data.shape, axis, exclude)
         return _never_zero_dimensional(reduce(data, axes, keepdims), keepdims)
@@ -303,10 +331,15 @@ def cumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> N
 # -- positions of extrema
 
 
-def _position(name: str, function: Any, word: str) -> Operator:
+def _position(name: str, function: Any, extremum: Operator, word: str) -> Operator:
     def reference(data: Array, *, axis: int | None = None, keepdims: bool = False) -> Array:
         found = np.asarray(function(data, axis=axis, keepdims=keepdims))
         return found.reshape(found.shape or (1,) if not keepdims else found.shape).astype(data.dtype)
+
+    def expand(data: Node, *, axis: int | None, keepdims: bool) -> Node:
+        shape, _ = infer(data, axis=axis, keepdims=keepdims)
+        line = reshape_to(data, (data.size,)) if axis is None else data
+        return reshape_to(_position_of(extremum, line, 0 if axis is None else axis % data.ndim), shape)
 
     def infer(data: Node, *, axis: int | None, keepdims: bool) -> Spec:
         _numeric(name, data)
@@ -321,7 +354,19 @@ def _position(name: str, function: Any, word: str) -> Operator:
         f"Return the position of the {word} along an axis, or in the flattened array, in the dtype of the input.\n\n"
         f"The first of equal elements counts, and NaN is taken for the {word}."
     )
-    return operator(name=name, infer=infer, gradient=nothing, method=True, cost=_elements)(reference)
+    lowering = Expansion(expand, FLOATS | INTEGERS)
+    return operator(name=name, infer=infer, gradient=nothing, method=True, cost=_elements, lowering=lowering)(reference)
+
+
+def _position_of(extremum: Operator, data: Node, axis: int) -> Node:
+    """Return the first position of an extremum along an axis, which is kept, in the dtype of the data."""
+    found = single(extremum(data, axes=(axis,)))
+    here = equal(data, found)
+    if data.dtype.kind == "f":
+        # NaN is the extremum, if there is one, and equals nothing
+        here = logical_or(here, not_equal(data, data))
+    place = select(here, position_along(data.shape, axis), data.shape[axis])
+    return cast(single(_smallest(place, axes=(axis,))), data.dtype)
 
 
 def _numeric(name: str, data: Node) -> None:
@@ -329,11 +374,17 @@ def _numeric(name: str, data: Node) -> None:
         raise MXNetError(f"{name} does not take bool arrays: positions have the dtype of the input; use astype first")
 
 
-argmax = _position("argmax", np.argmax, "maximum")
-argmin = _position("argmin", np.argmin, "minimum")
+argmax = _position("argmax", np.argmax, _largest, "maximum")
+argmin = _position("argmin", np.argmin, _smallest, "minimum")
 
 
-@operator(method=True, cost=_elements)
+@operator(
+    method=True,
+    cost=_elements,
+    lowering=Expansion(
+        lambda data: reshape_to(_position_of(_largest, data, 1), without(data.shape, (1,))), FLOATS | INTEGERS
+    ),
+)
 def argmax_channel(data: Array) -> Array:
     """Return the position of the maximum along axis 1, in the dtype of the input. It has no gradient."""
     return np.asarray(np.argmax(data, axis=1)).astype(data.dtype)

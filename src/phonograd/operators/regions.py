@@ -18,10 +18,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ..kernels.lowering import Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
+from .arithmetic import mod
 from .broadcasting import broadcast, broadcast_shapes, sum_to
-from .primitives import reshape_to, slice_step
+from .comparison import equal, greater_equal, lesser_equal, logical_and
+from .creation import position_along
+from .primitives import embed, reshape_to, select, slice_step
 from .structural import constant
 
 __all__ = ["assign_flat", "assign_step", "bounds", "region_shape", "view_flat"]
@@ -53,7 +57,27 @@ def region_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
     return tuple([len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True)])
 
 
-@operator()
+def _expand_assign_step(data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
+    region = region_shape(begin, end, step)
+    if 0 in region:
+        return data
+    inside: Node | None = None
+    for axis, (first, count, distance) in enumerate(zip(begin, region, step, strict=True)):
+        if (count, distance) == (data.shape[axis], 1):
+            continue
+        place = position_along(data.shape, axis)
+        low, high = sorted((first, first + (count - 1) * distance))
+        tests = [greater_equal(place, constant(low, place.dtype)), lesser_equal(place, constant(high, place.dtype))]
+        if abs(distance) > 1:
+            tests.append(equal(mod(place - low, constant(abs(distance), place.dtype)), constant(0, place.dtype)))
+        for test in tests:
+            inside = single(test) if inside is None else single(logical_and(inside, test))
+    if inside is None:
+        return broadcast(value, data.shape)
+    return select(inside, embed(broadcast(value, region), data.shape, begin, end, step), data)
+
+
+@operator(lowering=Expansion(_expand_assign_step))
 def _assign_step(data: Array, value: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return the array with the region [begin:end:step] replaced by a value that broadcasts to it."""
     out = np.array(data)

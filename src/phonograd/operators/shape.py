@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import MXNetError, format_shape
+from ..kernels.lowering import Mosaic, Pieces
+from ..kernels.pattern import Pattern
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
 from ..parameters import Axis
@@ -35,7 +37,20 @@ __all__ = [
 # -- joining and splitting: the primitives
 
 
-@operator()
+def _begins(shapes: Sequence[Shape], *, axis: int) -> list[Shape]:
+    """Return where each of the joined arrays begins."""
+    starts = itertools.accumulate([shape[axis] for shape in shapes], initial=0)
+    return [(*(0,) * axis, start, *(0,) * (len(shape) - axis - 1)) for start, shape in zip(starts, shapes)]
+
+
+def _move_piece(pattern: Pattern, output: int, *, boundaries: Shape, axis: int) -> Pattern:
+    """Return where the elements between two boundaries lie."""
+    begin, end = [0] * len(pattern.shape), list(pattern.shape)
+    begin[axis], end[axis] = (0, *boundaries, pattern.shape[axis])[output : output + 2]
+    return pattern.slice(tuple(begin), tuple(end), (1,) * len(begin))
+
+
+@operator(lowering=Mosaic(_begins))
 def _concatenate(*data: Array, axis: int) -> Array:
     """Return arrays joined along an existing axis."""
     return np.concatenate(data, axis=axis)
@@ -51,7 +66,7 @@ def _(out_grad: Node, out: Node, *data: Node, axis: int) -> tuple[Node, ...]:
     return split_at(out_grad, tuple(np.cumsum([node.shape[axis] for node in data])[:-1].tolist()), axis)
 
 
-@operator()
+@operator(lowering=Pieces(_move_piece))
 def _split(data: Array, *, boundaries: Shape, axis: int) -> tuple[Array, ...]:
     """Return the pieces of an array between boundaries along an axis."""
     return tuple(np.split(data, boundaries, axis=axis))

@@ -6,6 +6,7 @@ import builtins
 
 from ..dtypes import DType
 from ..errors import MXNetError, format_shape
+from ..kernels.lowering import Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator
 from ..parameters import OptionalInts
@@ -89,7 +90,11 @@ def _shape_like(data: Shape, like: Shape, axes: Shape) -> Shape:
     return tuple(shape)
 
 
-@operator(method=True)
+def _expand_slice_like(data: Node, shape_like: Node, *, axes: Shape) -> Node:
+    return slice_step(data, (0,) * data.ndim, _shape_like(data.shape, shape_like.shape, axes))
+
+
+@operator(method=True, lowering=Expansion(_expand_slice_like))
 def slice_like(data: Array, shape_like: Array, *, axes: Shape = ()) -> Array:
     """Return the beginning of an array, as large as another one along the given axes (default: along all)."""
     shape = _shape_like(data.shape, shape_like.shape, axes)

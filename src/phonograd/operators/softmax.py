@@ -10,14 +10,17 @@ from typing import Literal
 
 import numpy as np
 
-from ..dtypes import DType, is_floating
+from ..dtypes import BOOL, FLOAT32, INT64, DType, is_floating
 from ..errors import MXNetError, format_shape
+from ..kernels.lowering import FLOATS, INTEGERS, Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
 from ..shapes import real_axis, with_ones, without
 from .broadcasting import sum_to
-from .elementary import exp
-from .primitives import cast, select
+from .comparison import lesser
+from .creation import position_along
+from .elementary import abs_, exp, log
+from .primitives import cast, reshape_to, select
 
 __all__ = ["demand_floating", "log_softmax_along", "log_sum_exp_along", "softmax_along"]
 
@@ -36,7 +39,49 @@ def _wide(data: Array) -> Array:
     return data.astype(np.float32) if data.dtype == np.float16 else data
 
 
-@operator(cost=14)
+def _wide_node(data: Node) -> Node:
+    return cast(data, FLOAT32) if data.dtype.itemsize == 2 else data
+
+
+def _largest_along(data: Node, axis: int) -> Node:
+    from .reduction import max_axes  # which needs what stands here
+
+    return max_axes(data, (axis,), keepdims=True)
+
+
+def _shifted_powers(data: Node, axis: int) -> tuple[Node, Node, Node]:
+    """Return the array minus its maximum along an axis, the exponentials of that, and their sums."""
+    wide = _wide_node(data)
+    shifted = wide - _largest_along(wide, axis)
+    powers = single(exp(shifted))
+    return shifted, powers, sum_to(powers, with_ones(data.shape, (axis,)))
+
+
+def _expand_softmax(data: Node, *, axis: int) -> Node:
+    if data.size == 0:
+        return data
+    _, powers, total = _shifted_powers(data, axis)
+    return cast(powers / total, data.dtype)
+
+
+def _expand_log_softmax(data: Node, *, axis: int) -> Node:
+    if data.size == 0:
+        return data
+    shifted, _, total = _shifted_powers(data, axis)
+    return cast(shifted - single(log(total)), data.dtype)
+
+
+def _expand_log_sum_exp(data: Node, *, axis: int) -> Node | None:
+    if data.shape[axis] == 0:
+        return None
+    wide = _wide_node(data)
+    largest = _largest_along(wide, axis)
+    offset = select(lesser(single(abs_(largest)), np.inf), largest, 0)
+    total = sum_to(single(exp(wide - offset)), largest.shape)
+    return cast(single(log(total)) + offset, data.dtype)
+
+
+@operator(cost=14, lowering=Expansion(_expand_softmax, FLOATS))
 def _softmax(data: Array, *, axis: int) -> Array:
     """Return exponentials divided by their sum along an axis."""
     if data.size == 0:
@@ -52,7 +97,7 @@ def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
     return inner - out * sum_to(inner, with_ones(out.shape, (axis,)))
 
 
-@operator(cost=14)
+@operator(cost=14, lowering=Expansion(_expand_log_softmax, FLOATS))
 def _log_softmax(data: Array, *, axis: int) -> Array:
     """Return the logarithm of the softmax along an axis, exact where the softmax itself would round to 0 or 1."""
     if data.size == 0:
@@ -66,7 +111,7 @@ def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
     return out_grad - single(exp(out)) * sum_to(out_grad, with_ones(out.shape, (axis,)))
 
 
-@operator(cost=lambda node: 14.0 * node.inputs[0].size)
+@operator(cost=lambda node: 14.0 * node.inputs[0].size, lowering=Expansion(_expand_log_sum_exp, FLOATS))
 def _log_sum_exp(data: Array, *, axis: int) -> Array:
     """Return the logarithm of the sum of exponentials along an axis, which is kept with size one."""
     largest = _wide(data.max(axis=axis, keepdims=True, initial=-np.inf))
@@ -100,9 +145,15 @@ def log_softmax_along(node: Node, axis: int) -> Node:
     return single(_log_softmax.apply((node,), (axis,)))
 
 
+def _expand_within_length(length: Node, *, shape: Shape, axis: int) -> Node:
+    limit = cast(reshape_to(length, with_ones(shape, (axis,))), INT64)
+    return cast(single(lesser(position_along(shape, axis, INT64), limit)), BOOL)
+
+
 @operator(
     infer=lambda length, *, shape, axis: (shape, np.dtype(np.bool_)),
     gradient=lambda out_grad, out, length: None,
+    lowering=Expansion(_expand_within_length, INTEGERS | {BOOL}),
 )
 def _within_length(length: Array, *, shape: Shape, axis: int) -> Array:
     """Return which positions along an axis lie before the length given for each of the other positions."""

@@ -14,7 +14,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..dtypes import DType
 from ..errors import MXNetError
+from ..kernels import mathematics
+from ..kernels.emitter import Emitter, Value
+from ..kernels.lowering import NUMBERS, Elementwise
 from ..node import Node
 from ..operator import Array, Operator, Spec, declare, nothing, operator, single
 from . import special_functions
@@ -26,8 +30,15 @@ from .structural import constant, full
 __all__ = ["digamma", "erf", "erfinv", "gamma", "gammaln", "polygamma"]
 
 
-def _function(name: str, function: Callable[[Array], Array], rule: Callable[..., Node], sentence: str) -> Operator:
+def _function(
+    name: str,
+    function: Callable[[Array], Array],
+    rule: Callable[..., Node],
+    sentence: str,
+    emit: Callable[[Emitter, Value], Value] | None = None,
+) -> Operator:
     """Declare an elementwise function; integers are computed in floating point and truncated."""
+    lowering = None if emit is None else Elementwise(emit)
 
     def reference(data: Array) -> Array:
         if data.dtype.kind == "f":
@@ -35,7 +46,7 @@ def _function(name: str, function: Callable[[Array], Array], rule: Callable[...,
         return function(data.astype(np.float64)).astype(data.dtype)
 
     reference.__doc__ = f"Return {sentence}, element by element."
-    return declare(Operator(reference, name=name, gradient=rule, cost=20.0))
+    return declare(Operator(reference, name=name, gradient=rule, cost=20.0, lowering=lowering))
 
 
 erf = _function(
@@ -43,12 +54,14 @@ erf = _function(
     special_functions.erf,
     lambda g, y, x: g * (exp(-(x * x)) * (2 / math.sqrt(math.pi))),
     "the error function",
+    mathematics.erf,
 )
 erfinv = _function(
     "erfinv",
     special_functions.erfinv,
     lambda g, y, x: g * (exp(y * y) * (math.sqrt(math.pi) / 2)),
     "the inverse of the error function: infinite at -1 and 1, NaN outside",
+    mathematics.erfinv,
 )
 gamma = _function(
     "gamma",
@@ -97,7 +110,20 @@ def digamma(data: Node) -> Node:
 # -- piecewise functions
 
 
-@operator()
+def _smooth_numbers(dtype: DType, *, scalar: float) -> tuple[float, ...]:
+    """Return the factor of the parabola, where it ends, how far the lines are shifted, and whether all is zero."""
+    square = scalar * scalar
+    return (0.5 * square, 1 / square, 0.5 / square, 0.0) if square else (0.0, 0.0, 0.0, 1.0)
+
+
+def _emit_smooth(e: Emitter, x: Value, factor: Value, bound: Value, shift: Value, nothing: Value) -> Value:
+    size = e.absolute(x)
+    parabola = e.multiply(e.multiply(factor, x), x)
+    value = e.select(e.relation("lt", size, bound), parabola, e.subtract(size, shift))
+    return e.select(e.truth(nothing), e.like(x, 0), value)
+
+
+@operator(lowering=Elementwise(_emit_smooth, numbers=_smooth_numbers))
 def smooth_l1(data: Array, *, scalar: float = 1.0) -> Array:
     """Return a parabola around zero that continues as the absolute value.
 
@@ -121,7 +147,12 @@ def _(out_grad: Node, out: Node, data: Node, *, scalar: float) -> Node | None:
     return out_grad * select(inside, data * square, sign(data))
 
 
-@operator()
+def _emit_hard_sigmoid(e: Emitter, x: Value, alpha: Value, beta: Value) -> Value:
+    line = e.add(e.multiply(x, alpha), beta)
+    return e.minimum(e.maximum(line, e.like(x, 0)), e.like(x, 1))
+
+
+@operator(lowering=Elementwise(_emit_hard_sigmoid, numbers=lambda dtype, *, alpha, beta: (alpha, beta)))
 def hard_sigmoid(data: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
     """Return ``alpha * x + beta``, cut off below 0 and above 1."""
     factor, shift = data.dtype.type(alpha), data.dtype.type(beta)
@@ -168,7 +199,15 @@ def _straight_through(out_grad: Node, out: Node, data: Node) -> Node:
     return out_grad
 
 
-@operator(name="_contrib_round_ste", gradient=_straight_through)
+def _emit_round(e: Emitter, data: Value) -> Value:
+    if data.dtype.kind != "f":
+        return data
+    whole = e.call("trunc", data)
+    away = e.relation("ge", e.absolute(e.subtract(data, whole)), e.like(data, 0.5))
+    return e.add(whole, e.select(away, e.with_sign_of(e.like(data, 1), data), e.like(data, 0)))
+
+
+@operator(name="_contrib_round_ste", gradient=_straight_through, lowering=Elementwise(_emit_round, NUMBERS))
 def round_ste(data: Array) -> Array:
     """Return the nearest whole number, halves away from zero; the gradient passes as if through the identity."""
     if data.dtype.kind != "f":
@@ -178,7 +217,16 @@ def round_ste(data: Array) -> Array:
     return np.asarray(whole + np.where(np.abs(data - whole) >= 0.5, np.sign(data), 0)).astype(data.dtype)
 
 
-@operator(name="_contrib_sign_ste", gradient=_straight_through)
+def _emit_sign(e: Emitter, data: Value) -> Value:
+    zero, one = e.like(data, 0), e.like(data, 1)
+    # NaN is neither, and stays
+    negative = e.select(
+        e.relation("lt", data, zero), e.negative(one), e.select(e.relation("eq", data, zero), zero, data)
+    )
+    return e.select(e.relation("gt", data, zero), one, negative)
+
+
+@operator(name="_contrib_sign_ste", gradient=_straight_through, lowering=Elementwise(_emit_sign, NUMBERS))
 def sign_ste(data: Array) -> Array:
     """Return the sign: -1, 0 or 1; the gradient passes as if through the identity."""
     return np.sign(data)

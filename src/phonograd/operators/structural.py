@@ -13,7 +13,7 @@ import numpy as np
 
 from ..context import CPU, Context
 from ..dtypes import DType, convert_scalar
-from ..kernels.lowering import Constant
+from ..kernels.lowering import SUPPORTED, Constant, Elementwise
 from ..node import Node, Shape, statistics
 from ..operator import Array, Operator, nothing, operator, single
 
@@ -87,7 +87,10 @@ def _again(data: Array, *, count: Any) -> Array:
     return data
 
 
-@operator(gradient=lambda out_grad, out, data: moved(out_grad, data.context))
+@operator(
+    gradient=lambda out_grad, out, data: moved(out_grad, data.context),
+    lowering=Elementwise(lambda e, data: data, SUPPORTED),
+)
 def _copyto(data: Array, *, context: Any) -> Array:
     """Return a copy that lives on another context."""
     return data

@@ -39,20 +39,42 @@ from ..observers import (
 )
 from .averages import Average, AverageList
 from .chrome import validate_trace
-from .events import Event, EventList
-from .scope import record_function
+from .control import (
+    dump,
+    dump_profile,
+    dumps,
+    pause,
+    profiler_set_config,
+    profiler_set_state,
+    resume,
+    scope,
+    set_config,
+    set_kvstore_handle,
+    set_state,
+    start,
+    stop,
+)
+from .events import EventList, FunctionEvent
+from .objects import Counter, Domain, Event, Frame, Marker, Task
+from .recording import record_function
 from .session import ProfilerAction, profile, schedule
 
 __all__ = [
     "Average",
     "AverageList",
+    "Counter",
     "DisableRecordFunctionGuard",
+    "Domain",
     "Event",
     "EventList",
+    "Frame",
+    "FunctionEvent",
+    "Marker",
     "ProfilerAction",
     "Range",
     "RecordFunctionGuard",
     "RecordScope",
+    "Task",
     "add_global_callback",
     "add_task_local_callback",
     "add_thread_local_callback",
@@ -63,17 +85,30 @@ __all__ = [
     "current_range",
     "current_thread_id",
     "disable_callback",
+    "dump",
+    "dump_profile",
+    "dumps",
     "enable_record_function",
     "has_callbacks",
     "has_global_callbacks",
     "has_task_local_callbacks",
     "has_thread_local_callbacks",
     "is_record_function_enabled",
+    "pause",
     "profile",
+    "profiler_set_config",
+    "profiler_set_state",
     "record_function",
     "reenable_callback",
     "remove_callback",
+    "resume",
     "schedule",
+    "scope",
+    "set_config",
+    "set_kvstore_handle",
     "set_sampling_seed",
+    "set_state",
+    "start",
+    "stop",
     "validate_trace",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
 from ..errors import nearest
-from .events import Event
+from .events import FunctionEvent
 
 __all__ = ["Average", "AverageList", "key_averages"]
 
@@ -30,14 +30,15 @@ class Average:
         self._durations: list[int] = []
         self._sorted = True
 
-    def add(self, event: Event) -> None:
+    def add(self, event: FunctionEvent) -> None:
         """Count one more event. The time of a recursive call is part of the outer call's and not added again."""
         self.count += 1
         self.self_ns += event.self_ns
         self._durations.append(event.total_ns)
         self._sorted = False
+        name, scope = event.range.name, self.scope
         around = event.parent
-        while around is not None and (around.key != self.key or around.scope != self.scope):
+        while around is not None and (around.range.name != name or around.range.scope != scope):
             around = around.parent
         if around is None:
             self.total_ns += event.total_ns
@@ -115,19 +116,29 @@ class Average:
 _NUMBERS = ("self_cpu_time_total", "cpu_time_total", "cpu_time", "min", "p50", "p95", "max", "std", "count")
 
 
-def key_averages(events: Iterable[Event], group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> AverageList:
+def key_averages(
+    events: Iterable[FunctionEvent], group_by_input_shape: bool = False, group_by_stack_n: int = 0
+) -> AverageList:
     """Return the averages of events with one name; with one shape or the same innermost calls too, if asked for."""
     groups: dict[Any, Average] = {}
+    known: dict[Any, Average] = {}
+    shapes: str | None = None
+    stack: tuple[str, ...] = ()
     for event in events:
-        if event.range.instant:
+        source = event.range
+        if source.instant:
             continue
-        key, scope = event.key, event.range.scope
-        shapes = json.dumps(event.input_shapes) if group_by_input_shape else None
-        stack = event.stack[:group_by_stack_n] if group_by_stack_n else ()
-        group = groups.get((key, scope, shapes, stack))
+        if group_by_input_shape:
+            shapes = json.dumps(event.input_shapes)
+        if group_by_stack_n:
+            stack = event.stack[:group_by_stack_n]
+        group = known.get((source.name, source.scope, shapes, stack))
         if group is None:
+            # all steps have one key
             listed = event.input_shapes if group_by_input_shape else None
-            group = groups[key, scope, shapes, stack] = Average(key, scope, listed, stack)
+            group = Average(event.key, source.scope, listed, stack)
+            group = groups.setdefault((event.key, source.scope, shapes, stack), group)
+            known[source.name, source.scope, shapes, stack] = group
         group.add(event)
     return AverageList(list(groups.values()))
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, overload
 
 from ..observers import Range, RecordScope
 
-__all__ = ["Event", "EventList", "Interval", "Slice", "build"]
+__all__ = ["EventList", "FunctionEvent", "Interval", "Slice", "build"]
 
 
 class Interval(NamedTuple):
@@ -27,12 +27,17 @@ class Interval(NamedTuple):
         return self.end - self.start
 
 
-class Event:
+_CHILDLESS: list[Any] = []
+
+
+class FunctionEvent:
     """One finished range. Times in ``_ns`` are nanoseconds since the profile began; the others are microseconds."""
 
     __slots__ = ("children", "end_ns", "id", "parent", "range", "self_ns", "start_ns", "total_ns", "unfinished")
 
-    def __init__(self, number: int, source: Range, parent: Event | None, start_ns: int, end_ns: int) -> None:
+    def __init__(
+        self, number: int, source: Range, parent: FunctionEvent | None, start_ns: int, end_ns: int, unfinished: bool
+    ) -> None:
         self.id = number
         self.range = source
         self.parent = parent
@@ -42,9 +47,9 @@ class Event:
         """The time in which it was open; for a generator or coroutine, in which it ran."""
         self.self_ns = 0
         """The part of it in which none of its children ran."""
-        self.unfinished = False
+        self.unfinished = unfinished
         """Whether it was still open when the profile ended."""
-        self.children: list[Event] = []
+        self.children: list[FunctionEvent] = _CHILDLESS
 
     @property
     def name(self) -> str:
@@ -98,6 +103,16 @@ class Event:
         return self.range.instant
 
     @property
+    def kind(self) -> str:
+        """'task', 'frame', 'event', 'counter' or 'marker' for what has MXNet's names; otherwise empty."""
+        return self.range.kind
+
+    @property
+    def domain(self) -> str:
+        """The name of the domain of a task, frame, counter or marker."""
+        return self.range.domain
+
+    @property
     def error(self) -> str | None:
         """The exception that left the scope, as ``type: message``."""
         return self.range.error
@@ -143,34 +158,31 @@ class Event:
         return self.self_ns / 1000
 
     @property
-    def cpu_parent(self) -> Event | None:
+    def cpu_parent(self) -> FunctionEvent | None:
         """The event inside which it began."""
         return self.parent
 
     @property
-    def cpu_children(self) -> list[Event]:
+    def cpu_children(self) -> list[FunctionEvent]:
         """The events that began inside it."""
         return self.children
 
     def __repr__(self) -> str:
-        return f"<Event {self.name!r} total {self.cpu_time_total:.3f} us, self {self.self_cpu_time_total:.3f} us>"
+        return (
+            f"<FunctionEvent {self.name!r} total {self.cpu_time_total:.3f} us, self {self.self_cpu_time_total:.3f} us>"
+        )
 
 
-class Slice(NamedTuple):
-    """A stretch of time in which an event occupied a thread, and the event that it returns to."""
-
-    start_ns: int
-    end_ns: int
-    event: Event
-    outer: Event | None
+#: a stretch of time in which an event occupied a thread: start, end, the event, and the one that it returns to
+Slice = tuple[int, int, FunctionEvent, FunctionEvent | None]
 
 
-class EventList(Sequence[Event]):
+class EventList(Sequence[FunctionEvent]):
     """The events of a profile, parents before children, with what a trace needs besides."""
 
     def __init__(
         self,
-        events: list[Event],
+        events: list[FunctionEvent],
         slices: dict[int, list[Slice]],
         threads: dict[int, str],
         elapsed_ns: int,
@@ -188,21 +200,21 @@ class EventList(Sequence[Event]):
         """How many events were not kept because there were too many."""
 
     @overload
-    def __getitem__(self, index: int) -> Event: ...
+    def __getitem__(self, index: int) -> FunctionEvent: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[Event]: ...
+    def __getitem__(self, index: slice) -> list[FunctionEvent]: ...
 
-    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+    def __getitem__(self, index: int | slice) -> FunctionEvent | list[FunctionEvent]:
         return self._events[index]
 
     def __len__(self) -> int:
         return len(self._events)
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[FunctionEvent]:
         return iter(self._events)
 
-    def roots(self) -> list[Event]:
+    def roots(self) -> list[FunctionEvent]:
         """Return the events that have no parent."""
         return [event for event in self._events if event.parent is None]
 
@@ -219,8 +231,8 @@ class EventList(Sequence[Event]):
         whole = sum([event.total_ns for event in self.roots()]) or 1
         lines: list[str] = []
 
-        def show(events: Iterable[Event], depth: int) -> None:
-            groups: dict[str, list[Event]] = {}
+        def show(events: Iterable[FunctionEvent], depth: int) -> None:
+            groups: dict[str, list[FunctionEvent]] = {}
             for event in events:
                 groups.setdefault(event.key, []).append(event)
             for key, members in groups.items():
@@ -242,8 +254,8 @@ def build(
     buffers: dict[int, tuple[str, list[Range]]], start_ns: int, stop_ns: int, wall_ns: int, dropped: int = 0
 ) -> EventList:
     """Return the events of the ranges that each thread began, with parents, self times and slices."""
-    found: dict[Range, Event] = {}
-    events: list[Event] = []
+    found: dict[Range, FunctionEvent] = {}
+    events: list[FunctionEvent] = []
     ranges = [source for _, (_, collected) in sorted(buffers.items()) for source in list(collected) if source.start_ns]
     if len(buffers) > 1:
         ranges.sort(key=_started)
@@ -251,14 +263,15 @@ def build(
         parent = source.parent
         while parent is not None and parent not in found:
             parent = parent.parent
+        around = None if parent is None else found[parent]
         end = source.end_ns
-        around = found[parent] if parent is not None else None
-        event = Event(number, source, around, source.start_ns - start_ns, (end or stop_ns) - start_ns)
-        if not end or end > stop_ns:
-            event.end_ns = stop_ns - start_ns
-            event.total_ns = event.end_ns - event.start_ns
-            event.unfinished = True
+        unfinished = not 0 < end <= stop_ns
+        event = FunctionEvent(
+            number, source, around, source.start_ns - start_ns, (stop_ns if unfinished else end) - start_ns, unfinished
+        )
         if around is not None:
+            if around.children is _CHILDLESS:
+                around.children = []
             around.children.append(event)
         found[source] = event
         events.append(event)
@@ -273,15 +286,21 @@ def _started(source: Range) -> int:
     return source.start_ns
 
 
-def _slices(events: list[Event], found: dict[Range, Event], start_ns: int, stop_ns: int) -> dict[int, list[Slice]]:
+def _slices(
+    events: list[FunctionEvent], found: dict[Range, FunctionEvent], start_ns: int, stop_ns: int
+) -> dict[int, list[Slice]]:
     """Return the stretches in which events occupied each thread, and set the running time of those that waited."""
     slices: dict[int, list[Slice]] = {}
     interrupted = False
     for event in events:
         source = event.range
-        own = slices.setdefault(source.thread_id, [])
+        if source.kind == "task":  # stands beside what the thread does
+            continue
+        own = slices.get(source.thread_id)
+        if own is None:
+            own = slices[source.thread_id] = []
         if source.segments is None:
-            own.append(Slice(event.start_ns, event.end_ns, event, event.parent))
+            own.append((event.start_ns, event.end_ns, event, event.parent))
             continue
         interrupted = True
         event.total_ns = 0
@@ -294,7 +313,7 @@ def _slices(events: list[Event], found: dict[Range, Event], start_ns: int, stop_
             if began <= ended:
                 while around is not None and around not in found:
                     around = around.parent
-                stretch = Slice(began - start_ns, ended - start_ns, event, found[around] if around else None)
+                stretch = (began - start_ns, ended - start_ns, event, found[around] if around else None)
                 slices.setdefault(thread, []).append(stretch)
                 event.total_ns += ended - began
     if interrupted:
@@ -304,42 +323,53 @@ def _slices(events: list[Event], found: dict[Range, Event], start_ns: int, stop_
 
 
 def _placed(stretch: Slice) -> tuple[int, int, int]:
-    return stretch.start_ns, -stretch.end_ns, stretch.event.id
+    return stretch[0], -stretch[1], stretch[2].id
 
 
 def _share(stretches: list[Slice]) -> None:
     """Give each moment of a thread to one event, as self time."""
-    running: set[Event] = set()
+    running: set[FunctionEvent] = set()
     stack: list[Slice] = []  # by falling end
-    owner: Event | None = None
+    owner: FunctionEvent | None = None
     last = 0
     for stretch in stretches:
         start, end, event, _ = stretch
-        while stack and stack[-1].end_ns <= start:
-            owner, last = _close(stack.pop(), owner, last, running)
+        while stack and stack[-1][1] <= start:
+            over = stack.pop()
+            if owner is not None:
+                owner.self_ns += over[1] - last
+            last = over[1]
+            owner = _owner_after(over, owner, running)
         if owner is not None:
             owner.self_ns += start - last
         owner, last = event, start
         running.add(event)
-        place = len(stack)
-        while place and stack[place - 1].end_ns < end:
+        if not stack or end <= stack[-1][1]:
+            stack.append(stretch)
+            continue
+        place = len(stack) - 1
+        while place and stack[place - 1][1] < end:
             place -= 1
         stack.insert(place, stretch)
     while stack:
-        owner, last = _close(stack.pop(), owner, last, running)
+        over = stack.pop()
+        if owner is not None:
+            owner.self_ns += over[1] - last
+        last = over[1]
+        owner = _owner_after(over, owner, running)
 
 
-def _close(stretch: Slice, owner: Event | None, last: int, running: set[Event]) -> tuple[Event | None, int]:
-    """Return who owns the time after a stretch is over, and when that is."""
-    if owner is not None:
-        owner.self_ns += stretch.end_ns - last
-    event = stretch.event
+def _owner_after(over: Slice, owner: FunctionEvent | None, running: set[FunctionEvent]) -> FunctionEvent | None:
+    """Return who owns the time after a stretch is over."""
+    event = over[2]
     running.discard(event)
-    inner = owner
-    while inner is not None and inner is not event:
-        inner = inner.parent
-    if inner is None or owner is event:
-        owner = stretch.outer
-        while owner is not None and owner not in running:
-            owner = owner.parent
-    return owner, stretch.end_ns
+    if owner is not event:
+        inner = owner
+        while inner is not None and inner is not event:
+            inner = inner.parent
+        if inner is not None:
+            return owner  # what began inside goes on
+    following = over[3]
+    while following is not None and following not in running:
+        following = following.parent
+    return following

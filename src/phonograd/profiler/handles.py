@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import MXNetError
@@ -28,7 +29,9 @@ class RecordFunctionHandle:
 
     def leave(self) -> None:
         """Let something else end the range: what begins here from now on is not inside it."""
-        self.record.is_async = self.record.hidden = self.record.active
+        if self.record.active:
+            self.record.is_async = True
+            self.record.step_out()
 
     def __del__(self) -> None:
         self.record.end()
@@ -46,7 +49,7 @@ def text(what: str, value: Any) -> str:
     raise ArgumentTypeError(f"Expected a value of type 'str' for argument '{what}' but instead found {value!r}")
 
 
-def begun(name: str, args: str | None, attributes: dict[str, Any] | None = None) -> Range:
+def begun(name: str, args: str | None, attributes: Mapping[str, Any] | None = None) -> Range:
     """Return a new range of a user's scope, begun if anybody observes it."""
     entry = Range(USER_SCOPE)
     if args is not None:

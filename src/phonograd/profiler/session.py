@@ -22,7 +22,7 @@ from .averages import AverageList, key_averages
 from .chrome import checked_metadata, write_chrome_trace
 from .events import EventList, Slice, build
 
-__all__ = ["ProfilerAction", "Recording", "profile", "schedule"]
+__all__ = ["ProfilerAction", "Recording", "joined", "profile", "schedule"]
 
 
 class ProfilerAction(enum.Enum):
@@ -370,7 +370,7 @@ class profile:  # noqa: N801 - PyTorch's name
         cycles = self.cycles
         if len(cycles) == 1:
             return cycles[0]
-        return _joined(cycles)
+        return joined(cycles)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> AverageList:
         """Return the averages of all events with one name; see :meth:`AverageList.table`."""
@@ -390,7 +390,7 @@ class profile:  # noqa: N801 - PyTorch's name
         self._metadata.update(checked_metadata({key: value}))
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write a trace for ``chrome://tracing`` and https://ui.perfetto.dev; ``.gz`` at the end compresses it."""
+        """Write a trace for ``chrome://tracing`` and https://ui.perfetto.dev; compressed if called ``.gz``."""
         write_chrome_trace(self.events(), path, self._metadata)
 
     def export_json(self, path: str | os.PathLike[str], sort_by: str | None = None, ascending: bool = False) -> None:
@@ -408,7 +408,7 @@ class profile:  # noqa: N801 - PyTorch's name
         return self.table()
 
 
-def _joined(cycles: list[EventList]) -> EventList:
+def joined(cycles: list[EventList]) -> EventList:
     """Return the events of several cycles of one profiler as one list."""
     events = [event for cycle in cycles for event in cycle]
     slices: dict[int, list[Slice]] = {}

@@ -28,6 +28,9 @@ ADJOINT_WORDS = (
 #: kernels up to this width are known when a routine is written, where the stride along x is 1
 _MOST_TAPS = 8
 
+#: sums that are made side by side
+_CHAINS = 3
+
 #: for each vector of a line a place and a mask
 _Shifted = list[tuple[Index, Value]]
 
@@ -160,9 +163,11 @@ class _Collect:
                 return [e.fma(weight, term, value) for value, term in zip(found, terms)]
 
             if self.x_taps:
+                found = list(partial)
                 for x, shifted in enumerate(known):
-                    partial = tap(str(x), partial, shifted)
-                return partial
+                    chain = slice(x % chains * vectors, (x % chains + 1) * vectors)
+                    found[chain] = tap(str(x), found[chain], shifted)
+                return found
 
             def one(x: Index, found: list[Value]) -> list[Value]:
                 if self.x_stride == 1:
@@ -172,7 +177,12 @@ class _Collect:
 
             return e.loop("0", number["kernel_x"], "1", partial, one)
 
-        return self._taps("z", places["z"], "%depth", [e.zeros()] * vectors, z_tap)
+        # a sum waits for the one before it, so there are several
+        chains = min(max(self.x_taps, 1), _CHAINS)
+        sums = self._taps("z", places["z"], "%depth", [e.zeros()] * (vectors * chains), z_tap)
+        for chain in range(1, chains):
+            sums[:vectors] = [e.add(a, b) for a, b in zip(sums, sums[chain * vectors : (chain + 1) * vectors])]
+        return sums[:vectors]
 
     def _shifted(self, first: Index, x: Index, vectors: int) -> _Shifted:
         """Return for each vector where it begins in a line of windows, seen by a tap, and what of it is in the line."""

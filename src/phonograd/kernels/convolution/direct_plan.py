@@ -139,6 +139,6 @@ def _frames(shape: Geometry, lanes: int, size: int) -> tuple[Values, Frame, int]
     grid = [-(-count // side) for count, side in zip(shape.counts, box)]
     for name, numbers in (("box", box), ("grid", grid)):
         values.update({f"{name}_{axis}": number for axis, number in zip("zyx", numbers)})
-    values.update(frame_values(shape, frame, box))
+    values.update(frame_values(shape, frame))
     # vectors go beyond the last line, by as much as a tap can lie to the right
     return values, frame, rounded(shape.channels * frame.channel + 2 * lanes, lanes)

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dtypes import DType
-from ...node import Shape
 from ..function import Index, Value
 from ..launch import Reference, Words
-from ..phases import inside, take
+from ..phases import inside, sort
 from ..routine import Routine
 from .geometry import Frame, Geometry
 
@@ -30,10 +29,10 @@ FRAME_WORDS = (
 )
 
 
-def frame_values(shape: Geometry, frame: Frame, box: Shape) -> dict[str, int | Reference]:
+def frame_values(shape: Geometry, frame: Frame) -> dict[str, int | Reference]:
     """Return the words that describe a frame."""
     values: dict[str, int | Reference] = {}
-    spans = [size - windows for size, windows in zip(frame.sizes, box)]
+    spans = [(width - 1) * gap // step for width, gap, step in zip(shape.kernel, shape.dilate, shape.stride)]
     for name, numbers in (("extent", shape.extent), ("stride", frame.stride), ("pad", shape.pad), ("span", spans)):
         values.update({f"{name}_{axis}": number for axis, number in zip("zyx", numbers)})
     phases = (frame.sizes[0] * frame.plane, frame.sizes[1] * frame.line, frame.sizes[2])
@@ -72,17 +71,31 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
     count = e.plus(number["span_x"], "%width")
 
     def line(frame: str, image: str, width: Index) -> None:
-        def phase(phase: Index) -> None:
-            first = e.minus(e.plus(e.times("%x", stride), phase), number["pad_x"])
+        start = e.minus(e.times("%x", stride), number["pad_x"])
+
+        def load(place: Index) -> Value:
+            return e.get_where(image, inside(e, place, width), place)
+
+        def all_phases(index: Index) -> None:
+            first = e.plus(start, e.times(index, stride))
+            vectors = [load(e.plus(first, str(n * lanes))) for n in range(x_stride)]
+            for phase, value in enumerate(sort(e, vectors)):
+                e.store(frame, e.plus(index, e.times(str(phase), number["phase_x"])), value)
+
+        def one_phase(phase: Index) -> None:
             target = e.at(frame, e.times(phase, number["phase_x"]))
 
             def vector(index: Index) -> None:
-                place = e.plus(first, e.times(index, stride))
-                e.store(target, index, _elements(e, image, place, width, x_stride, stride))
+                first = e.total(start, phase, e.times(index, stride))
+                mask = inside(e, first, width, stride)
+                e.store(target, index, e.gather(image, first, stride, dtype, mask))
 
             e.each("0", count, vector, str(lanes))
 
-        e.each("0", stride, phase)
+        if x_stride:
+            e.each("0", count, all_phases, str(lanes))
+        else:
+            e.each("0", stride, one_phase)
 
     def plane(z_place: Index, z: Index) -> None:
         z_inside = e.test("ult", z, number["extent_z"])
@@ -98,16 +111,6 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
 
     along("z", "%z", "%depth", plane)
     return e
-
-
-def _elements(e: Routine, image: str, first: Index, width: Index, x_stride: int, stride: Index) -> Value:
-    """Return the elements of a line at ``first``, ``first + stride``, ..., with zeros outside of it."""
-
-    def load(number: int) -> Value:
-        place = e.plus(first, str(number * e.lanes))
-        return e.get_where(image, inside(e, place, width), place)
-
-    return take(e, x_stride, load, lambda: e.gather(image, first, stride, e.dtype, inside(e, first, width, stride)))
 
 
 _LINES = "ptr noalias %lines, ptr noalias %seen, i64 %depth, i64 %height, i64 %width, i64 %plane, i64 %line"

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from ...node import Shape
+from ..emitter import ROW
 
 __all__ = ["Frame", "Geometry", "box_of", "evenly", "geometry", "rounded", "steps_of"]
 
@@ -121,13 +122,14 @@ class Frame:
             return Frame(shape.extent, (1, 1, 1), height * width, width, shape.pixels, _taps(shape, pitches))
         spans = [(width - 1) * gap // step for width, gap, step in zip(shape.kernel, shape.dilate, shape.stride)]
         sizes = [span + windows for span, windows in zip(spans, box)]
-        x_phase = sizes[2]
+        # phases are written side by side, in vectors that may go beyond the end of a line
+        x_phase = sizes[2] if shape.stride[2] == 1 else rounded(sizes[2], ROW)
         y = shape.stride[2] * x_phase
         y_phase = sizes[1] * y
         z = shape.stride[1] * y_phase
         z_phase = sizes[0] * z
         taps = _taps(shape, ((z_phase, z), (y_phase, y), (x_phase, 1)))
-        return Frame(tuple(sizes), shape.stride, z, y, shape.stride[0] * z_phase, taps)
+        return Frame((*sizes[:2], x_phase), shape.stride, z, y, shape.stride[0] * z_phase, taps)
 
 
 def _taps(shape: Geometry, pitches: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -151,18 +153,36 @@ def steps_of(shape: Geometry) -> list[int]:
     return words
 
 
-def box_of(counts: Shape, target: int) -> Shape:
-    """Return the box of windows that has about ``target`` of them and divides the counts evenly.
+def box_of(counts: Shape, target: int, unit: int = 1) -> Shape:
+    """Return the box of at most about ``target`` windows that wastes least if boxes are computed in whole units.
 
-    >>> box_of((1, 28, 28), 224), box_of((1, 1, 1000), 300), box_of((4, 3, 5), 400)
-    ((1, 7, 28), (1, 1, 250), (4, 3, 5))
+    >>> box_of((1, 28, 28), 224, 32), box_of((1, 1, 1000), 300), box_of((4, 3, 5), 400)
+    ((1, 8, 28), (1, 1, 250), (4, 3, 5))
     """
     depth, height, width = counts
     if depth > 1 and height * width <= target:
-        return evenly(depth, target // (height * width)), height, width
+        return _part(depth, height * width, target, unit), height, width
     if width <= target:
-        return 1, evenly(height, target // width), width
-    return 1, 1, evenly(width, target)
+        return 1, _part(height, width, target, unit), width
+    return 1, 1, _part(width, 1, target, unit)
+
+
+def _part(count: int, size: int, target: int, unit: int) -> int:
+    """Return how many things of a size should be taken at once of so many."""
+    most = min(count, target // size)
+    if size == 1 and most > unit:
+        return min(count, rounded(evenly(count, most // unit * unit), unit))
+
+    def units(part: int) -> int:
+        whole, rest = divmod(count, part)
+        return whole * -(-part * size // unit) + -(-rest * size // unit)
+
+    # the largest of the best; parts of half the target or less would be made for nothing
+    candidates = range(max(1, most // 2), most + 1)
+    least = min([units(part) for part in candidates])
+    best = max([part for part in candidates if units(part) == least])
+    even = evenly(count, best)
+    return even if units(even) == least else best
 
 
 def evenly(count: int, most: int) -> int:

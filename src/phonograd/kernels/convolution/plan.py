@@ -34,6 +34,8 @@ _DOT_LINES = 128
 _LEAST_CHANNELS = 16
 #: items that a range should have at least, for any number of threads to share
 _ITEMS = 16
+#: elements that are worth a call
+_CHUNK_ELEMENTS = 1 << 10
 #: bytes that the sums of all blocks of images may take
 _SUM_BYTES = 1 << 25
 
@@ -127,7 +129,8 @@ class Convolution:
         if dtype != FLOAT32 or min(shape.channels, shape.filters) < _LEAST_CHANNELS:
             return None
         tiling = Tiling(self.winograd - shape.kernel[2] + 1, shape.kernel[2])
-        if tiling.outputs < 2 or tiling.kernel < 2 or not winograd_plan.suits(shape, tiling):
+        # with 2 by 2 kernels there is little to save
+        if tiling.outputs < 2 or tiling.kernel < 3 or not winograd_plan.suits(shape, tiling):
             return None
         return tiling
 
@@ -136,7 +139,7 @@ class Convolution:
     def _forward(self, shape: Geometry, dtype: DType) -> Plan:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
         block = _channel_block(shape, _DEPTH)
-        box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)))
+        box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
         frame = Frame.of_box(shape, box)
         rows = evenly(shape.filters, most_rows(self.machine))
         tiles = -(-shape.filters // rows)
@@ -147,7 +150,7 @@ class Convolution:
         packed = scratch.reserve(shape.groups * tiles * depth * rows * size)
         framed = 0 if shape.plain else rounded(shape.channels * frame.channel + lanes, lanes)
         values, elements = _box_values(shape, box, block, lanes, framed)
-        values.update(frame_values(shape, frame, box))
+        values.update(frame_values(shape, frame))
         values.update(scratch.slots(elements * size), packed=packed, tiles=tiles, parts=parts)
         packing = {"blocks": 1, "tiles": tiles, "block_rows": shape.filters, "all_rows": shape.filters, "depth": depth}
         packing.update(group_stride=shape.filters * depth, block_stride=0, row_stride=depth, depth_stride=1)
@@ -165,10 +168,11 @@ class Convolution:
         block = _channel_block(shape, _DEPTH)
         # kernels depend on this, and not on the number of images
         rows = evenly(block * shape.taps, most_rows(self.machine))
-        block = evenly(block, max(1, block * images // _ITEMS)) if images < _ITEMS else block
+        few = _ITEMS // 2
+        block = evenly(block, max(1, block * images // few)) if images < few else block
         blocks = -(-shape.channels // block)
         lines = block * shape.taps
-        box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (lines * size)))
+        box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (lines * size)), WIDTH * lanes)
         if box[2] < shape.counts[2] and shape.stride[2] > 1:
             box = (1, 1, shape.counts[2])
         tiles = -(-lines // rows)
@@ -195,45 +199,42 @@ class Convolution:
         tile = dot_tile(self.machine)
         block = _channel_block(shape, _DOT_LINES)
         blocks = -(-shape.channels // block)
-        box = box_of(shape.counts, _DOT_WIDTH)
+        block_tiles, filter_tiles = -(-block * shape.taps // tile.columns), -(-shape.filters // tile.rows)
+        sums = shape.groups * blocks * block_tiles * filter_tiles * tile.stored(lanes) * size
+        # lines of small images are joined; how many does not depend on how many there are
         images = max(1, _DOT_WIDTH // shape.windows)
-        frame = Frame.of_box(shape, box)
-        tiles: Values = {
-            "block_tiles": -(-block * shape.taps // tile.columns),
-            "filter_tiles": -(-shape.filters // tile.rows),
-            "group_tiles": blocks * -(-block * shape.taps // tile.columns),
-        }
-        sums = shape.groups * blocks * -(-block * shape.taps // tile.columns) * -(-shape.filters // tile.rows)
-        sums *= tile.stored(lanes) * size
-        image_block = -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))
-        image_block = rounded(max(1, image_block), min(images, max(1, shape.batch)))
+        joined = min(images, max(1, shape.batch))
+        image_block = rounded(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
         image_blocks = max(1, -(-shape.batch // image_block))
         parts = min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))
         block_part = -(-blocks // parts) * block
         parts = -(-shape.channels // block_part)
+        box = box_of(shape.counts, _DOT_WIDTH, lanes)
+        frame = Frame.of_box(shape, box)
+        framed = 0 if shape.plain else rounded(block * frame.channel + lanes, lanes)
+        values, elements = _box_values(shape, box, block, lanes, framed, joined)
+        values.update(frame_values(shape, frame), gradients_at=elements)
+        if images > 1:
+            elements += shape.filters * _line(box, lanes, joined) + 2 * lanes
         scratch = Scratch(self.slots)
         place = scratch.reserve(sums * image_blocks)
-        together = min(images, max(1, shape.batch))
-        framed = 0 if shape.plain else rounded(block * frame.channel + lanes, lanes)
-        several = images > 1
-        values, elements = _box_values(shape, box, block, lanes, framed, together)
-        values.update(frame_values(shape, frame, box), gradients_at=elements)
-        if several:
-            elements += shape.filters * _line(box, lanes, together) + 2 * lanes
         values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, image_block=image_block)
-        values.update(tiles, images=images, block_part=block_part, parts=parts)
-        kernel = Weights(dtype, lanes, *_kind(shape), several, tile)
-        combining = {**values, "parts": image_blocks}
+        values.update(block_tiles=block_tiles, filter_tiles=filter_tiles, group_tiles=blocks * block_tiles)
+        values.update(images=images, block_part=block_part, parts=parts)
+        kernel = Weights(dtype, lanes, *_kind(shape), images > 1, tile)
+        combining: Values = {**values, "parts": image_blocks}
+        items = shape.groups * blocks * block_tiles
         launches = (
             scratch.clear(),
             Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts),
-            Launch(
-                Combine(dtype, lanes, tile),
-                COMBINE.fill(combining),
-                sums // (tile.stored(lanes) * size * -(-shape.filters // tile.rows)),
-            ),
+            Launch(Combine(dtype, lanes, tile), COMBINE.fill(combining), items, _chunk(shape.filters * image_blocks)),
         )
         return Plan(launches, scratch.size)
+
+
+def _chunk(elements: int) -> int:
+    """Return how many items of some elements are worth a call."""
+    return max(1, _CHUNK_ELEMENTS // elements)
 
 
 def _kind(shape: Geometry) -> tuple[bool, bool, int]:

@@ -12,6 +12,9 @@ from ..routine import Routine, module
 
 __all__ = ["Pack"]
 
+#: packed elements that are worth a call
+_CHUNK_ELEMENTS = 1 << 14
+
 _WORDS = Words(
     *("blocks", "tiles", "block_rows", "all_rows", "depth"),
     *("group_stride", "block_stride", "row_stride", "depth_stride"),
@@ -77,4 +80,6 @@ class Pack:
 
     def launch(self, groups: int, packed: Reference, sizes: Mapping[str, int]) -> Launch:
         """Return the launch for weights of some sizes, packed to a place in scratch memory."""
-        return Launch(self, _WORDS.fill({**sizes, "packed": packed}), groups * sizes["blocks"] * sizes["tiles"])
+        words = _WORDS.fill({**sizes, "packed": packed})
+        chunk = max(1, _CHUNK_ELEMENTS // (sizes["depth"] * self.rows))
+        return Launch(self, words, groups * sizes["blocks"] * sizes["tiles"], chunk)

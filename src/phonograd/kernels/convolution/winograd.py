@@ -469,21 +469,27 @@ class Combine:
 
             def block(filters: Index) -> None:
                 mask = e.below(e.minus(number["filters"], filters))
+                here = e.at(source, filters)
 
-                def load(row: int, column: int) -> Value:
-                    place = e.at(source, e.times(str(row * size + column), step), filters)
-                    return e.loop(
+                def add(element: Index) -> None:
+                    place = e.at(here, e.times(element, step))
+                    (total,) = e.loop(
                         "1",
                         number["parts"],
                         "1",
                         [e.get(place)],
                         lambda part, found: [e.add(found[0], e.get(place, e.times(part, part_size)))],
-                    )[0]
+                    )
+                    e.store(place, "0", total)
+
+                def load(row: int, column: int) -> Value:
+                    return e.get(here, e.times(str(row * size + column), step))
 
                 def store(row: int, column: int, value: Value) -> None:
                     place = e.at(target, e.times(filters, filter_stride), str(row * kernel + column))
                     e.scatter(place, filter_stride, value, mask)
 
+                e.each("0", str(size * size), add)
                 two_sided(e, transposed(matrices(self.tiling).kernel), load, store)
 
             e.each("0", number["filters"], block, str(self.lanes))

@@ -16,6 +16,8 @@ __all__ = ["data_grad", "forward", "saves", "suits", "weight_grad"]
 
 #: how many times fewer multiplications make up for the transforms
 _LEAST_SAVING = 2.0
+#: bytes of transformed weights that a cache holds, and the tiles that take as long as weights it does not hold
+_CACHED_BYTES, _WEIGHT_TILES = 1 << 22, 64
 _FLOAT = FLOAT32.itemsize
 #: bytes of transformed tiles of data that are made before they are used
 _TILE_BYTES = 1 << 20
@@ -40,9 +42,14 @@ def suits(shape: Geometry, tiling: Tiling) -> bool:
 
 
 def saves(shape: Geometry, outputs: Shape, tiling: Tiling) -> bool:
-    """Return whether tiles of so many outputs save enough multiplications to pay for their transforms."""
-    tiles = -(-outputs[1] // tiling.outputs) * -(-outputs[2] // tiling.outputs)
-    return tiles * tiling.size**2 * _LEAST_SAVING <= shape.windows * shape.taps
+    """Return whether tiles of so many outputs save enough multiplications to pay for the transforms.
+
+    Transformed weights that no cache holds cost as much as some tiles more.
+    """
+    tiles = shape.batch * -(-outputs[1] // tiling.outputs) * -(-outputs[2] // tiling.outputs) * _LEAST_SAVING
+    if shape.channels * shape.filters * tiling.size**2 * _FLOAT > _CACHED_BYTES:
+        tiles += _WEIGHT_TILES
+    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
 
 
 def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:

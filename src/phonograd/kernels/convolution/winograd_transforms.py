@@ -103,53 +103,46 @@ def transposed(matrix: Matrix) -> Matrix:
 # -- products with a constant matrix
 
 
-def _combination(e: Routine, row: Sequence[Fraction], values: Sequence[Value]) -> Value | None:
-    """Return the sum of values times constants; None if all are zero."""
-    total: Value | None = None
-    # the terms without a factor first: the others are one instruction each
-    for factor, value in sorted(zip(row, values), key=lambda term: abs(abs(term[0]) - 1)):
-        if not factor:
-            continue
-        if total is None:
-            total = value if factor == 1 else e.multiply(value, e.like(value, float(factor)))
-        elif abs(factor) == 1:
-            total = (e.add if factor == 1 else e.subtract)(total, value)
-        else:
-            total = e.fma(value, e.like(value, float(factor)), total)
-    return total
+class _Recipe(NamedTuple):
+    """How a constant matrix is multiplied with a column of values.
 
-
-def _apply(e: Routine, matrix: Matrix, values: Sequence[Value]) -> list[Value]:
-    """Return a constant matrix times a column of values.
-
-    Points come in pairs of opposite sign. Two rows that differ in the sign of odd powers are the sum and the difference
-    of their even and their odd part; two such columns need only the sum and the difference of their values.
+    Points come in pairs of opposite sign. Two columns that differ in the sign of odd powers need only the sum and the
+    difference of their values (``joined``); two such rows are the sum and the difference of their even and their odd
+    part (``paired``, with the even part, the odd part, and a factor of the odd part). ``single`` are all other rows.
     """
-    matrix, values = _join_columns(e, matrix, list(values))
-    found: dict[int, Value] = {}
-    for number, row in enumerate(matrix):
-        if number in found:
+
+    joined: tuple[tuple[int, int], ...]
+    paired: tuple[tuple[int, int, tuple[float, ...], tuple[float, ...], float], ...]
+    single: tuple[tuple[int, tuple[float, ...]], ...]
+
+
+@functools.cache
+def _recipe(matrix: Matrix) -> _Recipe:
+    columns, joined = list(transposed(matrix)), []
+    # with as many rows as columns, rows save more
+    for first in range(len(columns) if len(matrix) < len(columns) else 0):
+        for second in range(first + 1, len(columns)):
+            if _opposite(columns[first], columns[second]) and any(
+                a and b for a, b in zip(columns[first], columns[second])
+            ):
+                joined.append((first, second))
+                columns[first], columns[second] = _even_and_odd(columns[first], columns[second])
+    rows, paired, single = transposed(tuple(columns)), [], []
+    done: set[int] = set()
+    for number, row in enumerate(rows):
+        if number in done:
             continue
-        partner = next((other for other in range(number + 1, len(matrix)) if _opposite(row, matrix[other])), None)
+        partner = next((other for other in range(number + 1, len(rows)) if _opposite(row, rows[other])), None)
         if partner is None:
-            total = _combination(e, row, values)
-            found[number] = total if total is not None else e.zeros()
+            single.append((number, tuple(map(float, row))))
             continue
-        same = [a if a == b else Fraction(0) for a, b in zip(row, matrix[partner])]
-        other = [a if a != b else Fraction(0) for a, b in zip(row, matrix[partner])]
+        done.add(partner)
+        even, odd = _even_and_odd(row, rows[partner])
         # the odd part without the factor of its highest power, which then costs nothing
-        scale = next(a for a in reversed(other) if a)
-        even, odd = _combination(e, same, values), _combination(e, [a / scale for a in other], values)
-        assert even is not None
-        assert odd is not None
-        if abs(scale) == 1:
-            found[number], found[partner] = e.add(even, odd), e.subtract(even, odd)
-        else:
-            found[number] = e.fma(odd, e.like(odd, float(scale)), even)
-            found[partner] = e.fma(odd, e.like(odd, float(-scale)), even)
-        if scale == -1:
-            found[number], found[partner] = found[partner], found[number]
-    return [found[number] for number in range(len(matrix))]
+        scale = next(a for a in reversed(odd) if a)
+        parts = tuple(map(float, even)), tuple([float(a / scale) for a in odd])
+        paired.append((number, partner, *parts, float(scale)))
+    return _Recipe(tuple(joined), tuple(paired), tuple(single))
 
 
 def _opposite(first: Sequence[Fraction], second: Sequence[Fraction]) -> bool:
@@ -158,24 +151,47 @@ def _opposite(first: Sequence[Fraction], second: Sequence[Fraction]) -> bool:
     return all([abs(a) == abs(b) for a, b in pairs]) and len({a == b for a, b in pairs}) == 2
 
 
-def _join_columns(e: Routine, matrix: Matrix, values: list[Value]) -> tuple[Matrix, list[Value]]:
-    if len(matrix) >= len(values):
-        return matrix, values
-    columns = list(transposed(matrix))
-    for first in range(len(columns)):
-        for second in range(first + 1, len(columns)):
-            if _opposite(columns[first], columns[second]) and not _is_sum(columns[first], columns[second]):
-                total, difference = e.add(values[first], values[second]), e.subtract(values[first], values[second])
-                even = tuple([a if a == b else Fraction(0) for a, b in zip(columns[first], columns[second])])
-                odd = tuple([a if a != b else Fraction(0) for a, b in zip(columns[first], columns[second])])
-                columns[first], columns[second] = even, odd
-                values[first], values[second] = total, difference
-    return transposed(tuple(columns)), values
+def _even_and_odd(
+    first: Sequence[Fraction], second: Sequence[Fraction]
+) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
+    """Return two rows of which the first is the sum, and the second the difference."""
+    even = tuple([a if a == b else Fraction(0) for a, b in zip(first, second)])
+    return even, tuple([a if a != b else Fraction(0) for a, b in zip(first, second)])
 
 
-def _is_sum(first: Sequence[Fraction], second: Sequence[Fraction]) -> bool:
-    """Return whether two columns have been joined already: they share no row."""
-    return not any([a and b for a, b in zip(first, second)])
+def _combination(e: Routine, row: Sequence[float], values: Sequence[Value]) -> Value:
+    """Return the sum of values times constants, of which not all are zero."""
+    total: Value | None = None
+    # the terms without a factor first: the others are one instruction each
+    for factor, value in sorted(zip(row, values), key=lambda term: abs(abs(term[0]) - 1)):
+        if not factor:
+            continue
+        if total is None:
+            total = value if factor == 1 else e.multiply(value, e.like(value, factor))
+        elif abs(factor) == 1:
+            total = (e.add if factor == 1 else e.subtract)(total, value)
+        else:
+            total = e.fma(value, e.like(value, factor), total)
+    assert total is not None
+    return total
+
+
+def _apply(e: Routine, matrix: Matrix, column: Sequence[Value]) -> list[Value]:
+    """Return a constant matrix times a column of values."""
+    recipe, values = _recipe(matrix), list(column)
+    for first, second in recipe.joined:
+        values[first], values[second] = e.add(values[first], values[second]), e.subtract(values[first], values[second])
+    found: dict[int, Value] = {number: _combination(e, row, values) for number, row in recipe.single}
+    for number, partner, even_row, odd_row, scale in recipe.paired:
+        even, odd = _combination(e, even_row, values), _combination(e, odd_row, values)
+        if abs(scale) == 1:
+            total, difference = e.add(even, odd), e.subtract(even, odd)
+        else:
+            factor = abs(scale)
+            total = e.fma(odd, e.like(odd, factor), even)
+            difference = e.fma(odd, e.like(odd, -factor), even)
+        found[number], found[partner] = (total, difference) if scale > 0 else (difference, total)
+    return [found[number] for number in range(len(matrix))]
 
 
 def two_sided(

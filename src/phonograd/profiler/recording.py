@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
@@ -26,18 +27,9 @@ T = TypeVar("T")
 _NEW, _ENTERED, _ATTACHED = "new", "entered", "attached"
 
 
-class _Entries(list[Range]):
-    """The open ranges of one scope object; ended if the object is dropped while they are open."""
-
-    __slots__ = ()
-
-    def __del__(self) -> None:
-        for entry in self:
-            if not entry.attached:
-                entry.end()
-
-
-_NO_ENTRIES = _Entries()
+#: the entries of every scope that was made while nobody listened
+_NO_ENTRIES: list[Range] = []
+_creation = threading.Lock()
 
 
 class record_function:  # noqa: N801 - PyTorch's name
@@ -49,8 +41,8 @@ class record_function:  # noqa: N801 - PyTorch's name
         Any text; it is shown as it is.
     args : str, optional
         More text, which observers that ask for inputs get as the scope's only input.
-    **attributes
-        Anything else worth keeping; shown with the scope in traces.
+    attributes : mapping, optional
+        Anything else worth keeping, by name; shown with the scope in traces. :meth:`set` adds more.
 
     As a decorator it takes functions, methods, generators, coroutines and asynchronous generators. The time in which a
     generator or coroutine waits for others is not counted as its own.
@@ -65,18 +57,31 @@ class record_function:  # noqa: N801 - PyTorch's name
 
     __slots__ = ("__weakref__", "_entries", "_state", "args", "attributes", "name")
 
-    def __init__(self, name: str, args: str | None = None, **attributes: Any) -> None:
+    def __init__(self, name: str, args: str | None = None, attributes: Mapping[str, Any] | None = None) -> None:
         if name.__class__ is not str or args is not None:
             name, args = text("name", name), None if args is None else text("args", args)
         self.name = name
         self.args = args
         self.attributes = attributes
-        self._entries = _NO_ENTRIES
         self._state = _NEW
+        self._entries: list[Range] = [] if LISTENING[USER_SCOPE] else _NO_ENTRIES
 
     def __enter__(self) -> record_function:
         if LISTENING[USER_SCOPE] or self._entries:
-            self._enter()
+            entry = Range(USER_SCOPE)
+            args = self.args
+            if args is None:
+                entry.before(self.name)
+            else:
+                entry.args = args
+                entry.before(self.name, (args,))
+            if self.attributes:
+                entry.attributes = dict(self.attributes)
+            if entry.start_ns and self._entries is not _NO_ENTRIES:
+                self._entries.append(entry)
+                self.__class__ = _OpenScope
+            else:
+                self._keep(entry)
         self._state = _ENTERED
         return self
 
@@ -91,24 +96,29 @@ class record_function:  # noqa: N801 - PyTorch's name
         elif self._state is _NEW:
             raise AssertionError("Expected record to be set: the scope was never entered")
 
-    def _enter(self) -> None:
-        entry = begun(self.name, self.args, self.attributes)
+    def _keep(self, entry: Range) -> None:
+        """Remember an entry of a scope that was made when nobody listened, or one that nobody observes."""
         if not entry.start_ns:
             if not self._entries:
                 return
             # the exit that belongs to this entry must not find the one around it
             entry.mark()
-        if self._entries is _NO_ENTRIES:
-            self._entries = _Entries()
+        with _creation:
+            if self._entries is _NO_ENTRIES:
+                self._entries = []
         self._entries.append(entry)
+        self.__class__ = _OpenScope
 
     def _exit(self, error: BaseException | None) -> None:
-        entry = self.record
+        entries = self._entries
+        entry = entries[0] if len(entries) == 1 else self.record
         if entry is None:
             return
-        self._entries.remove(entry)
+        entries.remove(entry)
+        if not entries:
+            self.__class__ = record_function
         if entry.attached:
-            entry.hidden = True
+            entry.step_out()
             return
         if error is not None:
             entry.error = _described(error)
@@ -117,7 +127,7 @@ class record_function:  # noqa: N801 - PyTorch's name
     @property
     def record(self) -> Range | None:
         """The range of the innermost entry of this thread or task, if it is observed."""
-        entries: Sequence[Range] = self._entries
+        entries = list(self._entries)
         if len(entries) > 1:
             found = CURRENT.get()
             while found is not None:
@@ -248,6 +258,17 @@ class record_function:  # noqa: N801 - PyTorch's name
 
     def __repr__(self) -> str:
         return f"record_function({self.name!r})"
+
+
+class _OpenScope(record_function):
+    """A scope that is open: what an object is while somebody observes it, because a finalizer costs even if unused."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        for entry in self._entries:
+            if not entry.attached:
+                entry.end()
 
 
 class _Visit:

@@ -1,0 +1,140 @@
+"""Measure scopes and profiles beside PyTorch's: ``TORCH_PYTHON=/path/to/python python -m benchmarks.profiler``.
+
+Each library runs in its own process; rounds alternate between them and the best of all rounds counts. Costs of a scope
+are given beside an empty ``with`` block of the same process, so that a busy machine shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROUNDS = 5
+EVENTS = 20_000
+
+
+class Null:
+    """A context manager that does nothing."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
+def best(statement: str, names: dict[str, Any], number: int, prepare: Callable[[], object] = lambda: None) -> float:
+    """Return the least time of a statement in microseconds."""
+    timer = timeit.Timer(statement, globals=names)
+    times = []
+    for _ in range(7):
+        prepare()
+        times.append(timer.timeit(number) / number * 1e6)
+    return min(times)
+
+
+def measure(library: str) -> dict[str, float]:
+    """Return the figures of one library."""
+    if library == "torch":
+        import torch
+
+        profile: Any = lambda: torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])  # noqa: E731
+        record_function: Any = torch.profiler.record_function
+    else:
+        from phonograd.profiler import profile, record_function
+
+    def nothing() -> None: ...
+
+    names = {
+        "record_function": record_function,
+        "null": Null(),
+        "scope": record_function("x"),
+        "decorated": record_function("x")(nothing),
+        "nothing": nothing,
+    }
+    statements = {
+        "empty with block": "with null: pass",
+        "scope": "with record_function('x'): pass",
+        "scope, reused": "with scope: pass",
+        "decorator": "decorated()",
+        "undecorated call": "nothing()",
+    }
+    figures = {f"{label}, off [us]": best(statement, names, 5_000) for label, statement in statements.items()}
+    for label in ("scope", "scope, reused", "decorator"):
+        times = []
+        for _ in range(7):
+            with profile():
+                times.append(timeit.timeit(statements[label], globals=names, number=5_000) / 5_000 * 1e6)
+        figures[f"{label}, on [us]"] = min(times)
+    figures.update(after(profile, record_function))
+    return figures
+
+
+def after(profile: Any, record_function: Any) -> dict[str, float]:
+    """Return what events cost after the fact, each."""
+    start = time.perf_counter()
+    with profile():
+        pass
+    empty = time.perf_counter() - start
+    with profile() as prof:
+        for _ in range(EVENTS // 20):
+            with record_function("step"):
+                for _ in range(19):
+                    with record_function("layer1.forward"):
+                        pass
+    start = time.perf_counter()
+    events = prof.events()
+    built = time.perf_counter()
+    averages = prof.key_averages()
+    averaged = time.perf_counter()
+    averages.table()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        begun = time.perf_counter()
+        prof.export_chrome_trace(str(path))
+        exported = time.perf_counter()
+        size = path.stat().st_size
+    assert len(events) >= EVENTS
+    return {
+        "empty profile [us]": empty * 1e6,
+        "events, per event [us]": (built - start) / EVENTS * 1e6,
+        "averages, per event [us]": (averaged - built) / EVENTS * 1e6,
+        "export, per event [us]": (exported - begun) / EVENTS * 1e6,
+        "trace, per event [bytes]": size / EVENTS,
+    }
+
+
+def main() -> None:
+    """Measure both libraries and print the figures side by side."""
+    pythons = {"phonograd": sys.executable}
+    if os.environ.get("TORCH_PYTHON"):
+        pythons["torch"] = os.environ["TORCH_PYTHON"]
+    figures: dict[str, dict[str, float]] = {library: {} for library in pythons}
+    for _ in range(ROUNDS):
+        for library, python in pythons.items():
+            command = [python, "-W", "ignore", str(Path(__file__).resolve()), library]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            for name, value in json.loads(done.stdout.splitlines()[-1]).items():
+                figures[library][name] = min(value, figures[library].get(name, value))
+    print(
+        f"{'':32}" + "".join([f"{library:>12}" for library in pythons]) + ("       ratio" if len(pythons) > 1 else "")
+    )
+    for name, value in figures["phonograd"].items():
+        cells = [figures[library][name] for library in pythons]
+        ratio = f"{cells[1] / value:11.1f}x" if len(cells) > 1 else ""
+        print(f"{name:32}" + "".join([f"{cell:12.3f}" for cell in cells]) + ratio)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(sys.argv[1])))
+    else:
+        main()

@@ -1,0 +1,481 @@
+"""compile: functions that are traced once per structure and then repeated without running their Python code.
+
+>>> import phonograd as mx
+>>> @mx.compile
+... def step(x, w):
+...     return mx.nd.tanh(mx.nd.dot(x, w))
+>>> x, w = mx.nd.ones((2, 3)), mx.nd.ones((3, 4))
+>>> step(x, w).shape
+(2, 4)
+
+The *structure* of a call is everything about its arguments but the values in arrays: their shapes and dtypes, whether
+they are recorded, all other arguments, the recording and training flags, and the default context. The first call with a
+structure is captured (:mod:`phonograd.capture`); later ones put their arrays into the template and are done. What the
+function does to arrays is done each time: results, in-place changes, moving statistics, new random numbers, gradients
+(``record()`` and ``backward()`` may stand inside the function, or around it). What else it does, it does once.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+
+from numpy import ndarray
+
+from . import settings
+from .capture import Capture, Filled, Refusal, Template
+from .context import CPU, Context
+from .ndarray.handle import Handle, SharedMemory, enter, make, make_concrete, rebind, replace
+from .node import Node, forgetters
+from .operator import Array
+from .plans import build
+from .reference import resolve
+from .settings import active
+from .state import FLAGS, RECORDING
+from .streams import next_counter
+from .trace import LOCAL, Capturing, ready_trace
+from .variable import Variable
+
+__all__ = ["Compiled", "compile"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: structures, and sets of nodes for each, that a function remembers
+_MOST_STRUCTURES = 64
+_MOST_FILLED = 64
+
+
+class Compiled(Generic[P, R]):
+    """A function whose calls are repeated from templates. Made by :func:`compile`.
+
+    Attributes
+    ----------
+    captured
+        How often the function was run to see what it does.
+    repeated
+        How often that was repeated without running it.
+    """
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        if not callable(function):
+            raise TypeError(f"only functions can be compiled, not {function!r}")
+        functools.update_wrapper(self, function)
+        self._function: Callable[..., Any] = function
+        self._structures: OrderedDict[Any, _Repeatable | str] = OrderedDict()
+        self._has_explained = False
+        self.captured = 0
+        self.repeated = 0
+        _all.add(self)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<compiled {getattr(self._function, '__qualname__', self._function)!s}>"
+
+    def clear(self) -> None:
+        """Forget everything that was captured."""
+        self._structures.clear()
+
+    def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
+        result: R
+        if active.naive:
+            result = self._function(*arguments, **keywords)
+            return result
+        arrays: dict[int, Any] = {}
+        structure = (
+            FLAGS.get(),
+            Context._default.get(),
+            _outline(arguments, arrays),
+            _outline(keywords, arrays) if keywords else None,
+            tuple([_kind_of(array) for array in arrays.values()]),
+        )
+        try:
+            known = self._structures.get(structure)
+        except TypeError:
+            # an argument that cannot be compared with those of other calls
+            known = "an argument is neither an array nor hashable"
+            self._explain(known)
+        if known is None:
+            return self._first(structure, list(arrays.values()), arguments, keywords)  # type: ignore[no-any-return]
+        self._structures.move_to_end(structure) if not isinstance(known, str) else None
+        if isinstance(known, str) or not known.fits(arrays):
+            result = self._function(*arguments, **keywords)
+            return result
+        done = known.repeat(list(arrays.values()))
+        if done is _CHANGED:
+            del self._structures[structure]
+            return self._first(structure, list(arrays.values()), arguments, keywords)  # type: ignore[no-any-return]
+        self.repeated += 1
+        result = done
+        return result
+
+    def _first(self, structure: Any, arrays: list[Any], arguments: Any, keywords: Any) -> Any:
+        """Return the result of a call whose structure is new."""
+        self.captured += 1
+        try:
+            result, repeatable = _run(self._function, arrays, arguments, keywords)
+        except Refusal as refusal:
+            repeatable = str(refusal)
+            result = self._function(*arguments, **keywords)
+        self._structures[structure] = repeatable
+        if isinstance(repeatable, str):
+            self._explain(repeatable)
+        while len(self._structures) > _MOST_STRUCTURES:
+            self._structures.popitem(last=False)
+        return result
+
+    def _explain(self, reason: str) -> None:
+        if not self._has_explained:
+            self._has_explained = True
+            warnings.warn(
+                f"{self!r} is called each time, because {reason}; it works as if it were not compiled",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+
+def compile(function: Callable[P, R]) -> Compiled[P, R]:  # noqa: A001 - named after what it does, as elsewhere
+    """Return a function that does what another one does, running its Python code once per structure of arguments.
+
+    Arrays among the arguments (also inside of tuples, lists and dictionaries) may have other values in every call;
+    everything else about the arguments is part of the structure. Arrays that the function refers to without getting
+    them as arguments are used with the values that they have when it is called; which arrays these are is found out by
+    the first call. Numbers that change from call to call should be passed as arrays.
+
+    A function that looks at values (``asnumpy``, ``float``, ``if array:``) is called each time, and says so once.
+
+    >>> import phonograd as mx
+    >>> w = mx.nd.array([1.0, 2.0])
+    >>> w.attach_grad()
+    >>> @mx.compile
+    ... def descend(rate):
+    ...     with mx.autograd.record():
+    ...         loss = (w * w).sum()
+    ...     loss.backward()
+    ...     w[:] = w - rate * w.grad
+    >>> for _ in range(3):
+    ...     descend(mx.nd.array([0.25]))
+    >>> w.asnumpy().tolist(), descend.captured, descend.repeated
+    ([0.125, 0.25], 1, 2)
+    """
+    return Compiled(function)
+
+
+_all: weakref.WeakSet[Compiled[Any, Any]] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for compiled in list(_all):
+        compiled.clear()
+
+
+forgetters.append(_forget_all)
+
+
+# -- arguments and results
+
+
+class _Array(NamedTuple):
+    """An array among the arguments or results of a call: its number."""
+
+    number: int
+
+
+class _Argument(NamedTuple):
+    """An argument that is returned or changed: its number."""
+
+    number: int
+
+
+def _outline(value: Any, arrays: dict[int, Any]) -> Any:
+    """Return what is known of an argument before its arrays are; these are numbered in ``arrays``."""
+    if isinstance(value, Handle):
+        arrays.setdefault(id(value), value)
+        return _Array(list(arrays).index(id(value)))
+    if isinstance(value, (tuple, list)):
+        return type(value), *[_outline(part, arrays) for part in value]
+    if isinstance(value, dict):
+        return dict, *[(key, _outline(part, arrays)) for key, part in value.items()]
+    # 0.0 and -0.0, or 1 and True, are equal but not the same argument
+    return type(value), repr(value) if isinstance(value, float) else value
+
+
+def _kind_of(array: Any) -> tuple[Any, ...]:
+    """Return what the structure of a call depends on in an array."""
+    node, context, owned = array._node, array.context, array._variable is not None
+    if node is None:
+        return array.shape, array._dtype.num, owned, owned, None if context is CPU else context
+    return node.shape, node.kind, node.marked, owned, None if context is CPU else context
+
+
+def _replaced(value: Any, replace: Callable[[Any], Any]) -> Any:
+    """Return a structure of tuples, lists and dictionaries with its arrays replaced."""
+    if isinstance(value, (Handle, _Array, _Argument)):
+        return replace(value)
+    if isinstance(value, tuple):
+        parts = [_replaced(part, replace) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, list):
+        return [_replaced(part, replace) for part in value]
+    if isinstance(value, dict):
+        return {key: _replaced(part, replace) for key, part in value.items()}
+    return value
+
+
+# -- the first call
+
+
+def _run(function: Callable[..., Any], arrays: list[Any], arguments: Any, keywords: Any) -> tuple[Any, Any]:
+    """Return the result of a function, and how to repeat it, or why that is not possible."""
+    outer = ready_trace()
+    capture = Capture(outer)
+    proxies = {id(array): capture.argument(number, array) for number, array in enumerate(arrays)}
+    passed = _replaced((arguments, keywords), functools.partial(_looked_up, proxies))
+    result, error = None, None
+    LOCAL.trace = capture
+    try:
+        result = function(*passed[0], **passed[1])
+    except Refusal:
+        raise
+    except BaseException as caught:  # noqa: BLE001 - raised again when what was done so far has been done for real
+        error = caught
+    finally:
+        LOCAL.trace = outer
+    ending = _Ending(capture, arrays, list(proxies.values()))
+    # only the function and whoever it has told can refer to its arguments from now on
+    del passed, proxies
+    result, repeatable = ending.take_place(result)
+    if error is not None:
+        raise error
+    return result, repeatable
+
+
+def _looked_up(known: dict[int, Any], array: Any) -> Any:
+    return known[id(array)]
+
+
+class _Ending:
+    """What is left to do when a captured function has returned."""
+
+    def __init__(self, capture: Capture, arrays: list[Any], proxies: list[Any]) -> None:
+        self._capture = capture
+        self._arrays = arrays
+        self._numbers = {id(proxy): number for number, proxy in enumerate(proxies)}
+        self._writes: list[tuple[Any, Node]] = list(capture.writes.values())
+        for array, proxy, place in zip(arrays, proxies, capture.places):
+            if proxy._node is not place.node:
+                capture.check_write(array)
+                self._writes.append((array, proxy._node))
+        if self._writes and any([id(array) in capture.outside or id(array) in capture.writes for array in arrays]):
+            capture.refuse("it changes arrays, and refers to an argument by another name too")
+
+    def take_place(self, result: Any) -> tuple[Any, Any]:
+        """Return the result in the trace outside, and how to repeat it; do there what was done to arrays."""
+        capture, outer, writes = self._capture, self._capture.outer, self._writes
+        left = self._left()
+        template = Template(capture, [*[node for _, node in writes], *[array._node for array in left]])
+        filled = template.fill(capture.actual(), outer)
+        for array, node in zip(left, filled.nodes[len(writes) :], strict=True):
+            array._trace, array._node = outer, node
+            outer.adopt(array)
+        for (array, _), node in zip(writes, filled.nodes):
+            rebind(array, node, outer)
+        for action in capture.actions:
+            action()
+        returned: set[int] = set()
+        outline = _replaced(result, lambda array: self._outlined(array, left, returned))
+        if capture.reason is None and len(returned) < len(left):
+            capture.reason = "it keeps arrays that it has made, or arguments"
+        result = _replaced(outline, lambda part: self._found(part, left))
+        if capture.reason is not None:
+            return result, capture.reason
+        numbers = {id(array): number for number, array in enumerate(self._arrays)}
+        changed = [_Argument(numbers[id(array)]) if id(array) in numbers else array for array, _ in writes]
+        return result, _Repeatable(capture, template, outline, changed)
+
+    def _left(self) -> list[Any]:
+        """Return the arrays of the capture that somebody refers to."""
+        capture = self._capture
+        references = [weakref.ref(handle) for handle in capture.handles]
+        capture.handles = []
+        alive = {id(handle): handle for handle in (reference() for reference in references) if handle is not None}
+        return [handle for handle in alive.values() if handle._trace is capture and handle._node is not None]
+
+    def _outlined(self, array: Any, left: list[Any], returned: set[int]) -> Any:
+        """Return what stands for an array of the result in later calls."""
+        for number, other in enumerate(left):
+            if other is array:
+                returned.add(number)
+                if id(array) in self._numbers:
+                    return _Argument(self._numbers[id(array)])
+                return _Array(number)
+        return array
+
+    def _found(self, part: Any, left: list[Any]) -> Any:
+        if isinstance(part, _Argument):
+            return self._arrays[part.number]
+        return left[part.number] if isinstance(part, _Array) else part
+
+
+# -- later calls
+
+
+_CHANGED = object()
+
+
+class _Repeatable:
+    """What a function does to arrays, for one structure of its arguments."""
+
+    __slots__ = ("_actions", "_begins_record", "_changed", "_direct", "_filled", "_outside", "_result", "_template")
+
+    def __init__(self, capture: Capture, template: Template, result: Any, changed: list[Any]) -> None:
+        self._template = template
+        self._result = result
+        #: arrays that are changed; their new nodes come first in the template
+        self._changed = changed
+        self._actions = capture.actions
+        self._begins_record = capture.begins_record
+        self._outside = frozenset(capture.outside)
+        self._filled: OrderedDict[tuple[Node, ...], Filled] = OrderedDict()
+        self._direct = _Direct(template) if _Direct.is_possible(template) else None
+
+    def fits(self, arrays: dict[int, Any]) -> bool:
+        """Return whether arguments can be told from other arrays that the function changes or refers to."""
+        return not self._changed or self._outside.isdisjoint(arrays)
+
+    def repeat(self, arrays: list[Any]) -> Any:
+        """Do it to other arrays and return the result, or _CHANGED if an array it refers to is not as it was."""
+        if self._direct is not None and not FLAGS.get() & RECORDING and not isinstance(LOCAL.trace, Capturing):
+            changed = [arrays[a.number] if isinstance(a, _Argument) else a for a in self._changed]
+            if all([_is_replaceable(array) for array in changed]):
+                values = self._direct.run(arrays)
+                if values is not None:
+                    return self._finish_directly(arrays, changed, values)
+        trace = ready_trace()
+        if self._begins_record and not FLAGS.get() & RECORDING and (trace.handles or trace.leaves):
+            trace.flush(end=True)
+            trace = LOCAL.trace
+        template = self._template
+        actual = tuple(
+            [p.find(trace) if p.argument is None else enter(arrays[p.argument], trace) for p in template.places]
+        )
+        filled = self._filled.get(actual)
+        if filled is None or not trace.made.keys().isdisjoint(filled.made):
+            if not all([_is_alike(place.node, node) for place, node in zip(template.places, actual)]):
+                return _CHANGED
+            filled = template.fill(actual, trace)
+            if not filled.repeats:
+                self._filled[actual] = filled
+                while len(self._filled) > _MOST_FILLED:
+                    self._filled.popitem(last=False)
+        else:
+            trace.made.update(filled.made)
+            trace.siblings.update(filled.siblings)
+        trace.created += len(template.steps)
+        nodes, count = filled.nodes, len(self._changed)
+        made = [make(node, trace) for node in nodes[count:]]
+        for array, node in zip(self._changed, nodes):
+            rebind(arrays[array.number] if isinstance(array, _Argument) else array, node, trace)
+        return self._returned(arrays, made)
+
+    def _finish_directly(self, arrays: list[Any], changed: list[Any], values: list[Array]) -> Any:
+        nodes, count = self._template.nodes, len(changed)
+        made = [make_concrete(value, node.context) for value, node in zip(values[count:], nodes[count:])]
+        for array, value in zip(changed, values):
+            replace(array, value)
+        return self._returned(arrays, made)
+
+    def _returned(self, arrays: list[Any], made: list[Any]) -> Any:
+        for action in self._actions:
+            action()
+
+        def actual(part: Any) -> Any:
+            if isinstance(part, _Argument):
+                return arrays[part.number]
+            return made[part.number] if isinstance(part, _Array) else part
+
+        return _replaced(self._result, actual)
+
+
+class _Direct:
+    """A template as a program on memory: for calls whose arrays are all known, nothing need be pending.
+
+    Nothing is gained then by waiting to see what else will be computed, and what is not expressed costs nothing.
+    """
+
+    __slots__ = ("_places", "_programs", "_template")
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        self._programs: dict[str, tuple[Any, list[int], list[int]]] = {}
+        self._places = template.places
+
+    @staticmethod
+    def is_possible(template: Template) -> bool:
+        """Return whether neither what goes in nor what comes out is part of a record, unless it is a variable."""
+        entering = [place.node for place in template.places]
+        return not any([node.marked for node in template.nodes]) and all(
+            [not node.marked or isinstance(template.target_of(node), Variable) for node in entering]
+        )
+
+    def run(self, arrays: list[Any]) -> list[Array] | None:
+        """Return the values of the template's nodes, or None if an array that goes in is not known."""
+        inputs = []
+        for node, _, argument, handle, data in self._places:
+            if data is None:
+                if argument is not None:
+                    handle = arrays[argument]
+                if handle is None:
+                    data = next_counter()
+                else:
+                    data = handle._buffer
+                    if data is None or handle._node is not None or type(data) is not ndarray:
+                        return None
+                    if node.marked != (handle._variable is not None):
+                        return None
+            inputs.append(data)
+        executor = settings.current().executor
+        known = self._programs.get(executor)
+        if known is None:
+            known = self._programs[executor] = self._made()
+        program, order, results = known
+        found = inputs if program is None else [*inputs, *program.run([inputs[number] for number in order])]
+        return [found[number] for number in results]
+
+    def _made(self) -> tuple[Any, list[int], list[int]]:
+        """Return the program, the places of its inputs, and where each value is found after those of all places."""
+        numbers = {resolve(place.node): number for number, place in enumerate(self._places)}
+        targets = [resolve(node) for node in self._template.nodes]
+        wanted = [node for node in dict.fromkeys(targets) if node not in numbers]
+        program = build(wanted, (), False) if wanted else None
+        order = [] if program is None else [numbers[node] for node in program.inputs]
+        for number, (node, _) in enumerate([] if program is None else program.kept, len(self._places)):
+            numbers[node] = number
+        return program, order, [numbers[node] for node in targets]
+
+
+def _is_replaceable(array: Any) -> bool:
+    """Return whether an array can be given another value without anybody else being told."""
+    node = array._node
+    return (
+        array._root is None
+        and not array._views
+        and type(array._buffer) is not SharedMemory
+        and (node is None or not node.marked or array._variable is not None)
+    )
+
+
+def _is_alike(place: Node, node: Node) -> bool:
+    """Return whether a node can take a place."""
+    return (
+        place.shape == node.shape
+        and place.kind == node.kind
+        and place.marked == node.marked
+        and place.context == node.context
+    )

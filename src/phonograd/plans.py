@@ -1,0 +1,162 @@
+"""Plans: remembered evaluations, found by what was computed before and what is asked for; and how they stay bounded.
+
+A trace (:mod:`phonograd.trace`) walks a tree: each evaluation leads from one :class:`Stage` to the next. Programs stand
+on the way. When there are too many plans or nodes, the least recently used ones are forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable
+from typing import Any
+
+from . import settings
+from .node import Node, forgetters, statistics
+from .operator import REGISTRY
+from .operators.structural import LEAF
+from .reference import Program, resolve
+
+__all__ = ["PLANS", "Stage", "Step", "build", "starting_points"]
+
+
+class Stage:
+    """What a trace has computed so far, as a position in the tree of all sequences of evaluations seen.
+
+    The same sequence leads to the same stage and leaves the same values, so a plan is found by one look-up without
+    comparing sets of values.
+    """
+
+    __slots__ = ("following",)
+
+    def __init__(self) -> None:
+        self.following: dict[Any, Step] = {}
+
+
+class Step:
+    """One remembered evaluation: the program, where each target's value is found, and the stage it leads to.
+
+    ``known`` holds the nodes whose values are there at the stage where it is made.
+    """
+
+    __slots__ = ("following", "inputs", "places", "program", "sources", "used")
+
+    def __init__(self, stage: Stage, nodes: Iterable[Node], known: Container[Node], keep_all: bool) -> None:
+        statistics.plans += 1
+        self.sources = [resolve(node) for node in nodes]
+        self.places = [(_leaf_index(node), node) for node in self.sources]
+        wanted = [node for node in self.sources if node.operator is not LEAF and node not in known]
+        self.program = build(wanted, known, keep_all) if wanted else None
+        self.following = stage
+        self.inputs: list[tuple[int | None, Node]] = []
+        if self.program is not None:
+            self.following = Stage()
+            self.inputs = [(_leaf_index(node), node) for node in self.program.inputs]
+        self.used = 0
+
+
+def build(wanted: list[Node], known: Container[Node], keep_all: bool) -> Any:
+    """Return the program that computes nodes, made by the executor that the settings name."""
+    if settings.current().executor == "native":
+        from .native.program import NativeProgram
+
+        return NativeProgram(wanted, known.__contains__, keep_all)
+    return Program(wanted, known.__contains__, keep_all)
+
+
+def _leaf_index(node: Node) -> int | None:
+    """Return the number of a leaf, or None for what stands among the values: everything else, and lent leaves."""
+    return node.attributes[0] if node.operator is LEAF and node.attributes[0] >= 0 else None
+
+
+def starting_points(sources: Iterable[Node], known: Container[Node]) -> list[Node]:
+    """Return the known nodes that computing some nodes starts from."""
+    found: set[Node] = set()
+    stack = list(sources)
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            if node not in known:
+                stack.extend([resolve(source) for source in node.inputs])
+    return [node for node in found if node in known]
+
+
+class Plans:
+    """All remembered plans, and the nodes they are about; drops the least recently used ones beyond the limits."""
+
+    def __init__(self) -> None:
+        self.root = Stage()
+        self.tick = 0
+        self._count = 0
+        self._nodes_before = 0
+
+    def made(self) -> None:
+        """Count one more plan."""
+        self._count += 1
+
+    def trim(self) -> None:
+        """Called between traces: forget what has not been used for longest when there is too much.
+
+        At most half of each limit is left, so that this is rare.
+        """
+        self.tick += 1
+        limits = settings.current()
+        if self._count <= limits.plan_limit and statistics.nodes - self._nodes_before <= limits.node_limit:
+            return
+        steps = self._steps()
+        # of those used at the same time the first of a sequence, because the others are found through it
+        steps.sort(key=lambda entry: -entry[2].used)
+        keep: set[Node] = set()
+        count = 0
+        for _, _, step in steps[: limits.plan_limit // 2]:
+            below = _nodes_below(step.sources, keep)
+            if len(keep) + len(below) > limits.node_limit // 2:
+                break
+            keep |= below
+            count += 1
+        for stage, key, _ in steps[count:]:
+            stage.following.pop(key, None)
+        _forget_except(keep)
+        self._count = count
+        self._nodes_before = statistics.nodes - len(keep)
+
+    def _steps(self) -> list[tuple[Stage, Any, Step]]:
+        """Return every plan with the place where it is found, the first of each sequence first."""
+        found, queue, seen = [], deque([self.root]), {self.root}
+        while queue:
+            here = queue.popleft()
+            for key, step in list(here.following.items()):
+                found.append((here, key, step))
+                if step.following not in seen:
+                    seen.add(step.following)
+                    queue.append(step.following)
+        return found
+
+
+def _nodes_below(sources: list[Node], known: set[Node]) -> set[Node]:
+    """Return some nodes and everything they are computed from, without those that are known together with theirs."""
+    found: set[Node] = set()
+    stack = list(sources)
+    while stack:
+        node = stack.pop()
+        if node not in known and node not in found:
+            found.add(node)
+            stack.extend(node.inputs)
+    return found
+
+
+def _forget_except(keep: set[Node]) -> None:
+    """Drop every interned node, remembered call and gradient that refers to a node not in ``keep``."""
+
+    def kept(entry: Any) -> bool:
+        return all([node in keep for node in entry]) if isinstance(entry, tuple) else entry in keep
+
+    for declared in set(REGISTRY.values()):
+        declared.table = {key: entry for key, entry in list(declared.table.items()) if kept(entry)}
+        # the dictionary object is part of generated code, so it is emptied in place
+        declared.calls.clear()
+    for forget in forgetters:
+        forget()
+
+
+PLANS = Plans()

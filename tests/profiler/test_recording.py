@@ -1,0 +1,652 @@
+"""record_function: with blocks, decorators, reuse, threads, tasks, futures."""
+
+import asyncio
+import concurrent.futures
+import functools
+import gc
+import inspect
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+import phonograd as mx
+from phonograd import autograd, observers
+from phonograd.futures import Future
+from phonograd.profiler import FunctionEvent, profile, record_function, validate_trace
+
+
+def summary(prof: profile) -> list[tuple[str, str | None]]:
+    """Return (name, parent's name) of the events."""
+    return [(event.name, event.parent.name if event.parent else None) for event in prof.events()]
+
+
+def named(prof: profile, name: str) -> list[FunctionEvent]:
+    return [event for event in prof.events() if event.name == name]
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    written: list[str] = []
+    handle = observers.add_global_callback(
+        lambda fn: written.append(f"start {fn.name}"), lambda fn, context: written.append(f"end {fn.name}")
+    )
+    yield written
+    observers.remove_callback(handle)
+
+
+# -- with blocks
+
+
+def test_with_block(lines: list[str]) -> None:
+    with record_function("x") as scope:
+        assert scope.name == "x"
+        assert scope.record is not None
+        assert lines == ["start x"]
+    assert lines == ["start x", "end x"]
+    assert scope.record is None
+
+
+def test_exception_passes_and_is_noted() -> None:
+    with profile() as prof, pytest.raises(ValueError, match="no"), record_function("x"):
+        raise ValueError("no")
+    assert prof.events()[0].error == "ValueError: no"
+    assert not prof.events()[0].unfinished
+
+
+def test_exit_without_enter() -> None:
+    with pytest.raises(AssertionError, match="Expected record to be set"):
+        record_function("x").__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("name", [3, None, object(), ["x"]])
+def test_names_are_text(name: Any) -> None:
+    for expected in (TypeError, RuntimeError):
+        with pytest.raises(expected, match="type 'str'"):
+            record_function(name)
+        with pytest.raises(expected, match="type 'str'"):
+            record_function("x", name if name is not None else 3)
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", 'q"uote', "é漢\U0001f600", "\ud800", "re", "Pi", "Kf", "\\", "\x00"])
+def test_any_text_is_shown_as_it_is(name: str, tmp_path: Any) -> None:
+    with profile() as prof, record_function(name):
+        pass
+    assert prof.events()[0].name == name
+    assert prof.key_averages()[0].key == name
+    path = tmp_path / "trace.json"
+    prof.export_chrome_trace(path)
+    assert validate_trace(path) == []
+    prof.table().encode()
+
+
+def test_bytes_are_decoded() -> None:
+    assert record_function(b"x").name == "x"  # type: ignore[arg-type]
+
+
+def test_args_and_attributes_are_kept_and_can_come_late() -> None:
+    with profile() as prof, record_function("x", "text", {"batch": 32}) as scope:
+        scope.set(loss=0.5)
+        scope.event("checkpoint", step=1)
+    event, moment = prof.events()
+    assert event.attributes == {"args": "text", "batch": 32, "loss": 0.5}
+    assert moment.instant
+    assert moment.parent is event
+    assert moment.attributes == {"step": 1}
+
+
+def test_entered_before_the_profiler_starts_records_nothing() -> None:
+    scope = record_function("x")
+    with scope:
+        prof = profile().start()
+    prof.stop()
+    assert len(prof.events()) == 0
+
+
+def test_scope_left_after_the_profiler_stopped_is_closed_and_marked() -> None:
+    prof = profile().start()
+    with record_function("x"):
+        prof.stop()
+        event = prof.events()[0]
+        assert event.unfinished
+        assert event.is_async
+        end = event.end_ns
+        time.sleep(0.001)
+    assert prof.events()[0].end_ns == end
+
+
+# -- reuse
+
+
+def test_nested_reuse_of_one_object() -> None:
+    scope = record_function("x")
+    with profile() as prof, scope:
+        time.sleep(0.002)
+        with scope:
+            time.sleep(0.001)
+        time.sleep(0.001)
+    outer, inner = prof.events()
+    assert inner.parent is outer
+    assert outer.total_ns >= inner.total_ns + 3_000_000
+    assert outer.end_ns >= inner.end_ns
+
+
+def test_reuse_while_observation_is_switched_off_inside() -> None:
+    scope = record_function("x")
+    with profile() as prof, scope:
+        with observers.DisableRecordFunctionGuard(), scope:
+            pass
+        time.sleep(0.001)
+    (event,) = prof.events()
+    assert event.total_ns >= 1_000_000
+
+
+def test_reuse_after_the_last_observer_left() -> None:
+    ends: list[str] = []
+    scope = record_function("x")
+    handle = observers.add_global_callback(None, lambda fn, context: ends.append(fn.name))
+    with scope:
+        observers.remove_callback(handle)
+        with scope:
+            pass
+        assert ends == []
+    assert ends == ["x"]
+
+
+def test_one_object_in_many_threads() -> None:
+    scope = record_function("x")
+    barrier = threading.Barrier(8)
+
+    def work() -> None:
+        barrier.wait()
+        for _ in range(200):
+            with scope:
+                pass
+
+    with profile() as prof:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    events = prof.events()
+    assert len(events) == 1600
+    assert len({event.thread for event in events}) == 8
+    assert not any(event.unfinished or event.is_async or event.parent for event in events)
+
+
+def test_one_object_in_interleaved_tasks() -> None:
+    scope = record_function("x")
+
+    async def main() -> None:
+        gates = [asyncio.Event() for _ in range(3)]
+
+        async def job(number: int) -> None:
+            with scope:
+                scope.set(job=number)
+                await gates[number].wait()
+                scope.set(again=number)
+
+        jobs = [asyncio.ensure_future(job(number)) for number in range(3)]
+        for number in (1, 0, 2):
+            await asyncio.sleep(0)
+            gates[number].set()
+            await jobs[number]
+
+    with profile() as prof:
+        asyncio.run(main())
+    events = prof.events()
+    assert [event.attributes for event in events] == [{"job": number, "again": number} for number in range(3)]
+    assert events[1].end_ns <= events[0].end_ns <= events[2].end_ns
+    assert all(event.parent is None for event in events)
+
+
+def test_enter_and_exit_in_different_threads() -> None:
+    scope = record_function("x")
+    with profile() as prof:
+        scope.__enter__()
+        thread = threading.Thread(target=scope.__exit__, args=(None, None, None))
+        thread.start()
+        thread.join()
+    (event,) = prof.events()
+    assert event.is_async
+    assert not event.unfinished
+
+
+def test_dropping_an_entered_scope_ends_it(lines: list[str]) -> None:
+    scope = record_function("x")
+    scope.__enter__()
+    gc.disable()
+    try:
+        del scope
+        assert lines == ["start x", "end x"]
+    finally:
+        gc.enable()
+
+
+def test_interleaved_scopes_share_the_time() -> None:
+    first, second = record_function("first"), record_function("second")
+    with profile() as prof:
+        first.__enter__()
+        time.sleep(0.001)
+        second.__enter__()
+        time.sleep(0.001)
+        first.__exit__(None, None, None)
+        time.sleep(0.001)
+        second.__exit__(None, None, None)
+    events = prof.events()
+    wall = max(event.end_ns for event in events) - min(event.start_ns for event in events)
+    assert all(event.self_ns >= 0 for event in events)
+    assert sum(event.self_ns for event in events) == wall
+
+
+# -- decorators
+
+
+def test_function_is_recorded_and_keeps_its_face() -> None:
+    @record_function("double")
+    def double(x: int) -> int:
+        """Return twice x."""
+        return 2 * x
+
+    assert double.__name__ == "double"
+    assert double.__doc__ == "Return twice x."
+    assert double(2) == 4
+    with profile() as prof:
+        assert double(3) == 6
+    assert summary(prof) == [("double", None)]
+
+
+def test_recursion() -> None:
+    @record_function("f")
+    def f(depth: int) -> None:
+        time.sleep(0.001)
+        if depth:
+            f(depth - 1)
+
+    with profile() as prof:
+        f(2)
+    totals = [event.total_ns for event in prof.events()]
+    assert totals[0] >= totals[1] + 1_000_000 >= totals[2] + 2_000_000
+    assert summary(prof) == [("f", None), ("f", "f"), ("f", "f")]
+    (average,) = prof.key_averages()
+    assert average.total_ns == totals[0], "time of recursive calls is not counted twice"
+
+
+def test_decorated_function_in_threads() -> None:
+    @record_function("f")
+    def f(seconds: float) -> None:
+        time.sleep(seconds)
+
+    with profile() as prof, concurrent.futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(f, (0.01, 0.02, 0.03)))
+    durations = sorted(event.total_ns / 1e6 for event in prof.events())
+    assert all(found >= asked for found, asked in zip(durations, (10, 20, 30), strict=True))
+    assert not any(event.is_async for event in prof.events())
+
+
+def test_methods() -> None:
+    class Thing:
+        @record_function("method")
+        def method(self) -> str:
+            return "method"
+
+        @record_function("static")
+        @staticmethod
+        def static() -> str:
+            return "static"
+
+        @classmethod
+        @record_function("class")
+        def of_class(cls) -> str:
+            return cls.__name__
+
+        @record_function("other class")
+        @classmethod
+        def of_class_too(cls) -> str:
+            return cls.__name__
+
+    with profile() as prof:
+        thing = Thing()
+        assert [thing.method(), Thing.static(), Thing.of_class(), thing.of_class_too()] == [
+            "method",
+            "static",
+            "Thing",
+            "Thing",
+        ]
+    assert [event.name for event in prof.events()] == ["method", "static", "class", "other class"]
+
+
+def test_callables_that_are_no_functions() -> None:
+    scoped = record_function("partial")(functools.partial(int, "3"))
+    with profile() as prof:
+        assert scoped() == 3
+    assert len(prof.events()) == 1
+    with pytest.raises(TypeError, match="decorates functions"):
+        record_function("x")(3)  # type: ignore[type-var]
+
+
+def test_exception_in_a_decorated_function() -> None:
+    @record_function("f")
+    def f() -> None:
+        raise KeyError("k")
+
+    with profile() as prof, pytest.raises(KeyError):
+        f()
+    assert prof.events()[0].error == "KeyError: 'k'"
+
+
+@record_function("generator")
+def count(n: int) -> Iterator[int]:
+    for i in range(n):
+        time.sleep(0.001)
+        yield i
+
+
+def test_generator_counts_its_own_time_only() -> None:
+    assert inspect.isgeneratorfunction(count)
+    assert list(count(2)) == [0, 1]
+    with profile() as prof, record_function("loop"):
+        for _ in count(3):
+            with record_function("body"):
+                time.sleep(0.004)
+    assert summary(prof) == [("loop", None), ("generator", "loop")] + [("body", "loop")] * 3
+    loop, generator = prof.events()[:2]
+    bodies = named(prof, "body")
+    assert generator.total_ns >= 3_000_000
+    assert generator.total_ns + sum(body.total_ns for body in bodies) <= loop.total_ns
+    assert generator.self_ns == generator.total_ns
+    assert sum(event.self_ns for event in prof.events()) == loop.total_ns
+
+
+def test_scopes_inside_a_generator_wait_with_it() -> None:
+    @record_function("generator")
+    def produce() -> Iterator[int]:
+        with record_function("inside"):
+            yield 1
+            yield 2
+
+    with profile() as prof:
+        for _ in produce():
+            time.sleep(0.003)
+            with record_function("body"):
+                pass
+    assert summary(prof) == [("generator", None), ("inside", "generator"), ("body", None), ("body", None)]
+    inside = named(prof, "inside")[0]
+    assert inside.total_ns + 6_000_000 <= inside.end_ns - inside.start_ns
+
+
+def test_generator_protocol_is_complete() -> None:
+    log: list[Any] = []
+
+    @record_function("generator")
+    def talk() -> Any:
+        try:
+            got = yield "first"
+            log.append(got)
+            try:
+                yield "second"
+            except KeyError as error:
+                log.append(error)
+            yield "third"
+        finally:
+            log.append("closed")
+        return "value"
+
+    for active in (False, True):
+        log.clear()
+        prof = profile(enabled=active).start()
+        generator = talk()
+        assert next(generator) == "first"
+        assert generator.send("sent") == "second"
+        assert generator.throw(KeyError("thrown")) == "third"
+        generator.close()
+        assert [type(entry) for entry in log] == [str, KeyError, str]
+
+        def outer() -> Any:
+            return (yield from talk())
+
+        generator = outer()
+        next(generator), next(generator), next(generator)
+        with pytest.raises(StopIteration) as stop:
+            next(generator)
+        assert stop.value.value == "value"
+        prof.stop()
+        if active:
+            assert not any(event.unfinished or event.error for event in prof.events())
+
+
+def test_abandoned_generator_ends() -> None:
+    with profile() as prof:
+        generator = count(3)
+        next(generator)
+        del generator
+        gc.collect()
+        with record_function("after"):
+            pass
+    assert summary(prof) == [("generator", None), ("after", None)]
+    assert not prof.events()[0].unfinished
+
+
+def test_generator_resumed_by_another_thread() -> None:
+    with profile() as prof:
+        generator = count(2)
+        next(generator)
+        thread = threading.Thread(target=next, args=(generator,))
+        thread.start()
+        thread.join()
+        list(generator)
+    assert len({thread for thread, slices in prof.events().slices.items() if slices}) == 2
+
+
+@record_function("coroutine")
+async def wait(seconds: float) -> str:
+    time.sleep(0.001)
+    await asyncio.sleep(seconds)
+    time.sleep(0.001)
+    return "waited"
+
+
+def test_coroutine_counts_its_own_time_only() -> None:
+    assert inspect.iscoroutinefunction(wait)
+    assert asyncio.run(wait(0)) == "waited"
+    with profile() as prof:
+        assert asyncio.run(wait(0.02)) == "waited"
+    (event,) = prof.events()
+    assert event.total_ns >= 2_000_000
+    assert event.total_ns + 20_000_000 <= event.end_ns - event.start_ns
+
+
+def test_coroutine_exception_and_cancellation() -> None:
+    @record_function("failing")
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise KeyError("k")
+
+    async def main() -> None:
+        with pytest.raises(KeyError):
+            await fail()
+        task = asyncio.ensure_future(wait(10))
+        await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with profile() as prof:
+        asyncio.run(main())
+    assert [event.error for event in prof.events()] == ["KeyError: 'k'", "CancelledError: "]
+    assert not any(event.unfinished for event in prof.events())
+
+
+def test_asynchronous_generator() -> None:
+    @record_function("produce")
+    async def produce() -> AsyncIterator[int]:
+        try:
+            for i in range(3):
+                await asyncio.sleep(0.001)
+                yield i
+        finally:
+            await asyncio.sleep(0)
+
+    assert inspect.isasyncgenfunction(produce)
+
+    async def main() -> list[int]:
+        got = []
+        with record_function("loop"):
+            async for i in produce():
+                with record_function("body"):
+                    got.append(i)
+        generator: Any = produce()
+        await generator.__anext__()
+        with pytest.raises(KeyError):
+            await generator.athrow(KeyError("k"))
+        generator = produce()
+        await generator.__anext__()
+        await generator.aclose()
+        return got
+
+    assert asyncio.run(main()) == [0, 1, 2]
+    with profile() as prof:
+        assert asyncio.run(main()) == [0, 1, 2]
+    assert summary(prof) == [
+        ("loop", None),
+        ("produce", "loop"),
+        *[("body", "loop")] * 3,
+        ("produce", None),
+        ("produce", None),
+    ]
+    assert [event.error for event in named(prof, "produce")] == [None, "KeyError: 'k'", None]
+    assert all(event.self_ns >= 0 for event in prof.events())
+
+
+# -- asyncio
+
+
+def test_sibling_tasks_are_siblings() -> None:
+    async def job(number: int) -> None:
+        with record_function(f"job{number}"):
+            await asyncio.sleep(0.002 * number)
+
+    async def main() -> None:
+        with record_function("main"):
+            await asyncio.gather(job(1), job(2))
+
+    with profile() as prof:
+        asyncio.run(main())
+    assert summary(prof) == [("main", None), ("job1", "main"), ("job2", "main")]
+    assert all(event.self_ns >= 0 for event in prof.events())
+    assert sum(event.self_ns for event in prof.events()) == prof.events()[0].total_ns
+
+
+# -- futures
+
+
+@pytest.mark.parametrize("active", [False, True])
+def test_second_attach_is_refused(active: bool) -> None:
+    prof = profile(enabled=active).start()
+    future: Future[int] = Future()
+    with record_function("x") as scope:
+        assert scope.run_callbacks_on_exit
+        out = scope._call_end_callbacks_on_future(future)
+        assert not scope.run_callbacks_on_exit
+        with pytest.raises(RuntimeError, match=r"_call_end_callbacks_on_future can only be called once\."):
+            scope._call_end_callbacks_on_future(future)
+    with pytest.raises(RuntimeError, match="can only be called once"):
+        scope._call_end_callbacks_on_future(future)
+    future.set_result(1)
+    assert out.wait() == 1
+    prof.stop()
+
+
+@pytest.mark.parametrize("active", [False, True])
+@pytest.mark.parametrize("wrong", [None, 3, object()])
+def test_wrong_future_changes_nothing(active: bool, wrong: Any) -> None:
+    prof = profile(enabled=active).start()
+    with record_function("x") as scope:
+        with pytest.raises(TypeError, match="expected a future"):
+            scope._call_end_callbacks_on_future(wrong)
+        assert scope.run_callbacks_on_exit
+    prof.stop()
+    if active:
+        assert not prof.events()[0].is_async
+        assert not prof.events()[0].unfinished
+
+
+def test_attach_before_enter() -> None:
+    with pytest.raises(AssertionError, match="Expected record to be set"):
+        record_function("x")._call_end_callbacks_on_future(Future())
+
+
+def test_attached_scope_ends_with_the_future_and_is_no_parent_meanwhile(lines: list[str]) -> None:
+    future: Future[int] = Future()
+    with profile() as prof:
+        with record_function("outer"):
+            with record_function("x") as scope:
+                out = scope.end_on(future)
+            del scope
+            with record_function("sibling"):
+                pass
+        assert lines[-1] == "end outer"
+        future.set_result(4)
+        assert out.wait() == 4
+        assert lines[-1] == "end x"
+    assert summary(prof) == [("outer", None), ("x", "outer"), ("sibling", "outer")]
+    assert prof.events()[1].is_async
+
+
+def test_every_entry_can_be_attached_once() -> None:
+    futures: list[Future[int]] = [Future(), Future()]
+    scope = record_function("x")
+    outs = []
+    with profile() as prof:
+        for future in futures:
+            with scope:
+                outs.append(scope._call_end_callbacks_on_future(future))
+        with scope:
+            pass
+        for number, future in enumerate(futures):
+            future.set_result(number)
+    assert [out.wait() for out in outs] == [0, 1]
+    assert not any(event.unfinished for event in prof.events())
+
+
+def test_concurrent_and_asyncio_futures(lines: list[str]) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, record_function("pool") as scope:
+        assert scope._call_end_callbacks_on_future(pool.submit(lambda: 1)).result() == 1
+
+    async def main() -> None:
+        with record_function("loop") as scope:
+            out = scope._call_end_callbacks_on_future(asyncio.ensure_future(asyncio.sleep(0, "slept")))
+        assert await out == "slept"
+
+    asyncio.run(main())
+    assert lines == ["start pool", "end pool", "start loop", "end loop"]
+
+
+def test_flags_are_those_of_the_attach() -> None:
+    seen: list[tuple[bool, bool]] = []
+    handle = observers.add_global_callback(
+        None, lambda fn, context: seen.append((autograd.is_recording(), autograd.is_training()))
+    )
+    future: Future[int] = Future()
+    with autograd.record(), record_function("x") as scope:
+        scope._call_end_callbacks_on_future(future)
+    thread = threading.Thread(target=future.set_result, args=(1,))
+    thread.start()
+    thread.join()
+    observers.remove_callback(handle)
+    assert seen == [(True, True)]
+
+
+def test_arrays_inside_scopes() -> None:
+    x = mx.nd.array([1.0, 2.0])
+    x.attach_grad()
+    with profile(scopes=[observers.USER_SCOPE]) as prof:
+        with record_function("forward"), autograd.record():
+            y = (x * x).sum()
+        with record_function("backward"):
+            y.backward()
+    assert x.grad.asnumpy().tolist() == [2.0, 4.0]
+    assert summary(prof) == [("forward", None), ("backward", None)]
