@@ -211,9 +211,7 @@ def _erfinv_far(center: float, low: float, high: float, single: int | None, doub
         return _erfinv_ratio((u + middle) ** 2)
 
     comment = f"erfinv(x) / x, in root(-log(1 - x**2)) - {center}"
-    return Fit(
-        ratio, lambda u: 1 / ratio(u), mpf(low) - middle, mpf(high) - middle, single, double, comment, wide=True
-    )
+    return Fit(ratio, lambda u: 1 / ratio(u), mpf(low) - middle, mpf(high) - middle, single, double, comment, wide=True)
 
 
 def _remainder() -> Any:

@@ -302,7 +302,7 @@ def test_backward_inside_through_what_was_recorded_outside() -> None:
         return loss
 
     x = array(3, seed=1)
-    with pytest.warns(RuntimeWarning, match="called each time"):
+    with pytest.warns(RuntimeWarning, match="called each time"):  # noqa: PT031 - warned once over all of it
         for _ in range(3):
             with autograd.record():
                 finish(w * x)
@@ -494,7 +494,7 @@ def test_marking_variables_inside() -> None:
 def test_arguments_that_cannot_be_compared() -> None:
     function, runs = counted(lambda x, table: x * nd.array(table))
     x = array(2)
-    with pytest.warns(RuntimeWarning, match="hashable"):
+    with pytest.warns(RuntimeWarning, match="hashable"):  # noqa: PT031 - warned once over all of it
         for table in (np.array([1.0, 2.0]), np.array([3.0, 4.0])):
             assert bits(function(x, table)) == bits(x * nd.array(table))
     assert len(runs) == 2
