@@ -37,14 +37,14 @@ def test_special_arguments(name: str, function: np.ufunc, dtype: type) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("name", "function"), [("exp", np.exp), ("tanh", np.tanh)])
-def test_errors_are_as_documented(name: str, function: np.ufunc, dtype: type) -> None:
+@pytest.mark.parametrize(("name", "function", "bound"), [("exp", np.exp, 1.1), ("tanh", np.tanh, 1.5)])
+def test_errors_are_as_documented(name: str, function: np.ufunc, bound: float, dtype: type) -> None:
     # benchmarks/ulp.py measures this on many more numbers
     generator = np.random.default_rng(0)
     data = np.concatenate([generator.uniform(-20, 20, 50_000), generator.normal(size=50_000)]).astype(dtype)
     exact = function(data.astype(np.longdouble))
     error = np.abs(evaluate(name, data) - exact) / np.spacing(np.abs(exact).astype(dtype))
-    assert error.max() <= 1.1
+    assert error.max() <= bound
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

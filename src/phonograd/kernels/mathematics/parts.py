@@ -104,7 +104,7 @@ def in_parts(number: str, dtype: DType, count: int = 2) -> list[float]:
     """Return a decimal number of many digits as the sum of some numbers of a format, the largest first.
 
     >>> in_parts("0.1", FLOAT32)
-    [0.10000000149011612, -1.4901161138336505e-09]
+    [0.10000000149011612, -1.4901161415892261e-09]
     """
     parts: list[float] = []
     with localcontext() as context:
