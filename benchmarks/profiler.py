@@ -1,7 +1,8 @@
 """Measure scopes and profiles beside PyTorch's: ``TORCH_PYTHON=/path/to/python python -m benchmarks.profiler``.
 
 Each library runs in its own process; rounds alternate between them and the best of all rounds counts. Costs of a scope
-are given beside an empty ``with`` block of the same process, so that a busy machine shows.
+are given beside an empty ``with`` block of the same process, so that a busy machine shows; batches are short, so that
+some of them are not interrupted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 ROUNDS = 5
-EVENTS = 20_000
+EVENTS = 1_000
+BATCH = 500
+REPEATS = 30
 
 
 class Null:
@@ -31,13 +34,13 @@ class Null:
     def __exit__(self, *exception: object) -> None: ...
 
 
-def best(statement: str, names: dict[str, Any], number: int, prepare: Callable[[], object] = lambda: None) -> float:
+def best(statement: str, names: dict[str, Any], surrounding: Callable[[], Any] = Null) -> float:
     """Return the least time of a statement in microseconds."""
     timer = timeit.Timer(statement, globals=names)
     times = []
-    for _ in range(7):
-        prepare()
-        times.append(timer.timeit(number) / number * 1e6)
+    for _ in range(REPEATS):
+        with surrounding():
+            times.append(timer.timeit(BATCH) / BATCH * 1e6)
     return min(times)
 
 
@@ -67,14 +70,12 @@ def measure(library: str) -> dict[str, float]:
         "decorator": "decorated()",
         "undecorated call": "nothing()",
     }
-    figures = {f"{label}, off [us]": best(statement, names, 5_000) for label, statement in statements.items()}
+    figures = {f"{label}, off [us]": best(statement, names) for label, statement in statements.items()}
     for label in ("scope", "scope, reused", "decorator"):
-        times = []
-        for _ in range(7):
-            with profile():
-                times.append(timeit.timeit(statements[label], globals=names, number=5_000) / 5_000 * 1e6)
-        figures[f"{label}, on [us]"] = min(times)
-    figures.update(after(profile, record_function))
+        figures[f"{label}, on [us]"] = best(statements[label], names, profile)
+    for _ in range(5):
+        for label, value in after(profile, record_function).items():
+            figures[label] = min(value, figures.get(label, value))
     return figures
 
 

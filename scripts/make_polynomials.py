@@ -226,6 +226,9 @@ def fits() -> dict[str, Fit]:
     edge = ((root - 1) / (root + 1)) ** 2
     return {
         "EXP": Fit(exp_tail, lambda r: r * r / mp.exp(r), -remainder, remainder, 4, 10, "(exp(r) - 1 - r) / r**2"),
+        "EXP_WIDE": Fit(
+            exp_tail, lambda r: r * r / mp.exp(r), -remainder, remainder, 5, None, "(exp(r) - 1 - r) / r**2", wide=True
+        ),
         "TANH": Fit(odd_tail(mp.tanh), odd_weight(mp.tanh), 0, mpf("0.3025"), 4, 10, "(tanh(x) / x - 1) / x**2"),
         "SINH": Fit(odd_tail(mp.sinh), odd_weight(mp.sinh), 0, 1, 3, 6, "(sinh(x) / x - 1) / x**2"),
         "LOG": Fit(
@@ -238,6 +241,9 @@ def fits() -> dict[str, Fit]:
             "(log(1 + f) - f + f**2 / 2) / f**3",
         ),
         "ATANH": Fit(atanh_tail, atanh_weight(3), 0, edge, None, 6, "(2 atanh(s) - 2 s) / s**3, in s**2"),
+        "ATANH_WIDE": Fit(
+            atanh_tail, atanh_weight(3), 0, edge, 4, None, "(2 atanh(s) - 2 s) / s**3, in s**2", wide=True
+        ),
         "ATANH_SECOND": Fit(
             atanh_second_tail, atanh_weight(5), 0, edge, None, 6, "(2 atanh(s) - 2 s - 2 s**3 / 3) / s**5, in s**2"
         ),
@@ -275,7 +281,7 @@ def write() -> None:
     lines = [
         '"""Coefficients of the polynomials in the functions beside this file, constant term first.',
         "",
-        "Written by scripts/make_polynomials.py, which says how. Errors are in units of the last place of the function.",
+        "Written by scripts/make_polynomials.py, which says how. Errors are in units of the last place.",
         '"""',
         "",
         "from __future__ import annotations",

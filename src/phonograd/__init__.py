@@ -36,6 +36,7 @@ _MODULES = {
         "contrib",
         "demo",
         "engine",
+        "explain",
         "futures",
         "libinfo",
         "name",

@@ -22,7 +22,7 @@ from .ndarray.handle import Handle, SharedMemory, counter_leaf, enter, make
 from .node import Node, attributed_to
 from .operator import ABSENT, REGISTRY, Array
 from .operators.structural import AGAIN, DETACH, LEAF, VARIABLE, again, detach, leaf, moved, variable
-from .trace import Capturing, Origin, Target, Trace
+from .trace import Capturing, Target, Trace
 from .variable import Variable
 
 __all__ = ["Capture", "Filled", "Place", "Refusal", "Template"]
@@ -45,7 +45,22 @@ class Place(NamedTuple):
     handle: Handle | None = None
     """Another array from outside."""
     data: Array | None = None
-    """The value of a constant or number. Without any of the three, it is the next place in the random stream."""
+    """The value of a constant or number."""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it is the next place in the random stream."""
+        return self.argument is None and self.handle is None and self.data is None
+
+
+class _Outside(Target):
+    """Where gradients leave a function: what they continue through was recorded outside."""
+
+    __slots__ = ()
+
+    def refuse(self) -> NoReturn:
+        """Give up: a backward pass that goes on outside cannot be repeated as part of the function."""
+        raise Refusal("it differentiates what was recorded outside of it")
 
 
 class Capture(Capturing):
@@ -91,7 +106,7 @@ class Capture(Capturing):
         if owner is not None and actual.operator is VARIABLE:
             self._variables.add(owner)
             return variable(node, self.slot(owner))
-        return variable(node, self.slot(Origin(self.outer, actual)))
+        return variable(node, self.slot(_Outside()))
 
     def argument(self, number: int, handle: Handle) -> Any:
         """Return an array that stands for an argument of the function."""
@@ -148,9 +163,19 @@ class Capture(Capturing):
 
     def slot(self, target: Target) -> int:
         """Return the number of a gradient target: a variable from outside, or where an array was recorded."""
-        if not isinstance(target, (Origin, Variable)):
+        if not isinstance(target, (_Outside, Variable)):
             self.refuse("it calls an autograd.Function, a custom operator, or registers a hook")
         return super().slot(target)
+
+    def clear(self, visited: frozenset[Node]) -> None:
+        """Take nodes out of the record; arrays from outside that were changed may be among them."""
+        super().clear(visited)
+        for key, (handle, node) in list(self.writes.items()):
+            if node.marked and self._is_swept(node, visited):
+                plain = detach(node)
+                if handle._variable is not None:
+                    plain = variable(plain, self.slot(handle._variable))
+                self.writes[key] = handle, plain
 
     # -- what is done to it
 

@@ -27,7 +27,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from numpy import ndarray
 
 from . import settings
-from .capture import Capture, Filled, Refusal, Template
+from .capture import Capture, Filled, Place, Refusal, Template
 from .context import CPU, Context
 from .ndarray.handle import Handle, SharedMemory, enter, make, make_concrete, rebind, replace
 from .node import Node, forgetters
@@ -37,7 +37,7 @@ from .reference import resolve
 from .settings import active
 from .state import FLAGS, RECORDING
 from .streams import next_counter
-from .trace import LOCAL, Capturing, ready_trace
+from .trace import LOCAL, Capturing, Trace, ready_trace
 from .variable import Variable
 
 __all__ = ["Compiled", "compile"]
@@ -148,7 +148,9 @@ def compile(function: Callable[P, R]) -> Compiled[P, R]:  # noqa: A001 - named a
     them as arguments are used with the values that they have when it is called; which arrays these are is found out by
     the first call. Numbers that change from call to call should be passed as arrays.
 
-    A function that looks at values (``asnumpy``, ``float``, ``if array:``) is called each time, and says so once.
+    A function that looks at values (``asnumpy``, ``float``, ``if array:``) is called each time, and says so once. So is
+    one that does something which cannot be repeated from outside (it calls an ``autograd.Function``, or changes an
+    array that is a view of another one); its Python code may then run twice in the first call.
 
     >>> import phonograd as mx
     >>> w = mx.nd.array([1.0, 2.0])
@@ -332,7 +334,17 @@ _CHANGED = object()
 class _Repeatable:
     """What a function does to arrays, for one structure of its arguments."""
 
-    __slots__ = ("_actions", "_begins_record", "_changed", "_direct", "_filled", "_outside", "_result", "_template")
+    __slots__ = (
+        "_actions",
+        "_begins_record",
+        "_changed",
+        "_direct",
+        "_draws",
+        "_filled",
+        "_outside",
+        "_result",
+        "_template",
+    )
 
     def __init__(self, capture: Capture, template: Template, result: Any, changed: list[Any]) -> None:
         self._template = template
@@ -343,6 +355,7 @@ class _Repeatable:
         self._begins_record = capture.begins_record
         self._outside = frozenset(capture.outside)
         self._filled: OrderedDict[tuple[Node, ...], Filled] = OrderedDict()
+        self._draws = any([place.is_random for place in template.places])
         self._direct = _Direct(template) if _Direct.is_possible(template) else None
 
     def fits(self, arrays: dict[int, Any]) -> bool:
@@ -362,9 +375,9 @@ class _Repeatable:
             trace.flush(end=True)
             trace = LOCAL.trace
         template = self._template
-        actual = tuple(
-            [p.find(trace) if p.argument is None else enter(arrays[p.argument], trace) for p in template.places]
-        )
+        actual = self._actual(arrays, trace)
+        if actual is None:
+            return _CHANGED
         filled = self._filled.get(actual)
         if filled is None or not trace.made.keys().isdisjoint(filled.made):
             if not all([_is_alike(place.node, node) for place, node in zip(template.places, actual)]):
@@ -383,6 +396,15 @@ class _Repeatable:
         for array, node in zip(self._changed, nodes):
             rebind(arrays[array.number] if isinstance(array, _Argument) else array, node, trace)
         return self._returned(arrays, made)
+
+    def _actual(self, arrays: list[Any], trace: Trace) -> tuple[Node, ...] | None:
+        """Return what is in the places of this call. Random numbers are drawn only if everything else fits."""
+        places = self._template.places
+        if self._draws:
+            for place in places:
+                if not place.is_random and not _is_alike(place.node, _found_in(place, arrays, trace)):
+                    return None
+        return tuple([_found_in(place, arrays, trace) for place in places])
 
     def _finish_directly(self, arrays: list[Any], changed: list[Any], values: list[Array]) -> Any:
         nodes, count = self._template.nodes, len(changed)
@@ -426,20 +448,19 @@ class _Direct:
 
     def run(self, arrays: list[Any]) -> list[Array] | None:
         """Return the values of the template's nodes, or None if an array that goes in is not known."""
-        inputs = []
+        inputs: list[Any] = []
         for node, _, argument, handle, data in self._places:
-            if data is None:
-                if argument is not None:
-                    handle = arrays[argument]
-                if handle is None:
-                    data = next_counter()
-                else:
-                    data = handle._buffer
-                    if data is None or handle._node is not None or type(data) is not ndarray:
-                        return None
-                    if node.marked != (handle._variable is not None):
-                        return None
+            if argument is not None:
+                handle = arrays[argument]
+            if handle is not None:
+                data = handle._buffer
+                if data is None or handle._node is not None or type(data) is not ndarray:
+                    return None
+                if node.marked != (handle._variable is not None):
+                    return None
             inputs.append(data)
+        # only now is it certain that the next random numbers are drawn here
+        inputs = [next_counter() if data is None else data for data in inputs]
         executor = settings.current().executor
         known = self._programs.get(executor)
         if known is None:
@@ -469,6 +490,10 @@ def _is_replaceable(array: Any) -> bool:
         and type(array._buffer) is not SharedMemory
         and (node is None or not node.marked or array._variable is not None)
     )
+
+
+def _found_in(place: Place, arrays: list[Any], trace: Trace) -> Node:
+    return place.find(trace) if place.argument is None else enter(arrays[place.argument], trace)
 
 
 def _is_alike(place: Node, node: Node) -> bool:

@@ -7,7 +7,7 @@ on the way. When there are too many plans or nodes, the least recently used ones
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from . import settings
@@ -16,7 +16,11 @@ from .operator import REGISTRY
 from .operators.structural import LEAF
 from .reference import Program, resolve
 
-__all__ = ["PLANS", "Stage", "Step", "build", "starting_points"]
+__all__ = ["OBSERVERS", "PLANS", "Stage", "Step", "build", "starting_points"]
+
+
+#: called with every plan that is made, the stage it begins at, and whether it keeps all values
+OBSERVERS: list[Callable[[Step, Stage, bool], None]] = []
 
 
 class Stage:
@@ -52,14 +56,19 @@ class Step:
             self.following = Stage()
             self.inputs = [(_leaf_index(node), node) for node in self.program.inputs]
         self.used = 0
+        for observer in OBSERVERS:
+            observer(self, stage, keep_all)
 
 
 def build(wanted: list[Node], known: Container[Node], keep_all: bool) -> Any:
     """Return the program that computes nodes, made by the executor that the settings name."""
-    if settings.current().executor == "native":
+    executor = settings.current().executor
+    if executor != "reference":
+        from .native import jit
         from .native.program import NativeProgram
 
-        return NativeProgram(wanted, known.__contains__, keep_all)
+        if executor == "native" or jit.available():
+            return NativeProgram(wanted, known.__contains__, keep_all)
     return Program(wanted, known.__contains__, keep_all)
 
 
@@ -103,7 +112,7 @@ class Plans:
         limits = settings.current()
         if self._count <= limits.plan_limit and statistics.nodes - self._nodes_before <= limits.node_limit:
             return
-        steps = self._steps()
+        steps = self.steps()
         # of those used at the same time the first of a sequence, because the others are found through it
         steps.sort(key=lambda entry: -entry[2].used)
         keep: set[Node] = set()
@@ -120,7 +129,7 @@ class Plans:
         self._count = count
         self._nodes_before = statistics.nodes - len(keep)
 
-    def _steps(self) -> list[tuple[Stage, Any, Step]]:
+    def steps(self) -> list[tuple[Stage, Any, Step]]:
         """Return every plan with the place where it is found, the first of each sequence first."""
         found, queue, seen = [], deque([self.root]), {self.root}
         while queue:

@@ -1,11 +1,9 @@
 """Settings: one frozen record of everything that can be tuned, read from PHONOGRAD_* variables once.
 
 >>> from phonograd import settings
->>> settings.current().executor
-'reference'
->>> with settings.override(executor="native"):
+>>> with settings.override(executor="reference"):
 ...     settings.current().executor
-'native'
+'reference'
 """
 
 from __future__ import annotations
@@ -45,7 +43,8 @@ class Settings:
     """Everything that can be tuned; each field is read from ``PHONOGRAD_<FIELD>``."""
 
     executor: str = "reference"
-    """'reference' evaluates with NumPy; 'native' compiles fused kernels for the operators that have a lowering."""
+    """'reference' evaluates with NumPy; 'native' compiles fused kernels for the operators that have a lowering; 'auto'
+    does so where there is a compiler (llvmlite), and says once if there is none."""
     naive: bool = False
     """Evaluate every operator as it is called (also ``MXNET_ENGINE_TYPE=NaiveEngine``): slower, for debugging."""
     pending_limit: int = 20_000
@@ -83,8 +82,8 @@ def _from_environment() -> Settings:
 
 
 def _checked(settings: Settings) -> Settings:
-    if settings.executor not in ("reference", "native"):
-        raise ValueError(f"executor must be 'reference' or 'native', not {settings.executor!r}")
+    if settings.executor not in ("reference", "native", "auto"):
+        raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
     return settings
 
 

@@ -191,6 +191,8 @@ class _Sweep:
                 heapq.heappush(self.calls.setdefault(call.trace, []), (-call.number, call))
             if grad is not None:
                 self.outputs[call].setdefault(target.index, []).append(grad)
+        else:
+            target.refuse()
 
     def _sweep_call(self, call: FunctionCall) -> None:
         arrived = self.outputs.pop(call)

@@ -53,6 +53,10 @@ class Target:
     #: whether gradients go on from here, so that a backward pass that clears the record clears what leads here
     continues = True
 
+    def refuse(self) -> None:
+        """Raise, because gradients have arrived where nothing can be done with them."""
+        raise AssertionError(f"gradients arrived at {self!r}")
+
 
 class Origin(Target):
     """Where an array of an earlier trace was recorded: a gradient target that continues there."""

@@ -10,10 +10,25 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from phonograd.kernels.lowering import Elementwise
 from phonograd.native.program import NativeProgram
 from phonograd.node import Node
 from phonograd.operator import REGISTRY
-from phonograd.operators.primitives import matmul, permute, reshape_to, slice_step, swap_last
+from phonograd.operators.points import add_along, add_axis, put_axis, take_along, take_axis
+from phonograd.operators.primitives import (
+    cast,
+    embed,
+    gather,
+    matmul,
+    permute,
+    reshape_to,
+    scatter_add,
+    select,
+    slice_step,
+    swap_last,
+)
+from phonograd.operators.reduction import mean_axes
+from phonograd.operators.shape import concatenate, split_at
 from phonograd.operators.structural import constant, full, leaf
 from phonograd.reference import Program, resolve
 
@@ -21,6 +36,17 @@ Array = np.ndarray[Any, Any]
 
 SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -3e-39, 88.8, -103.5, 1e30)
 _LARGEST = 6000
+
+_LOWERED = sorted({o.name for o in REGISTRY.values() if isinstance(o.lowering, Elementwise) and not o.parameters})
+#: elementwise operators that kernels compute, of one array and of two
+FUNCTIONS = [name for name in _LOWERED if len(REGISTRY[name].input_names) == 1]
+PAIRS = [name for name in _LOWERED if len(REGISTRY[name].input_names) == 2]
+COMPARISONS = [f"broadcast_{word}" for word in ("equal", "not_equal", "greater", "greater_equal", "lesser")]
+#: those whose every bit is NumPy's
+EXACT_FUNCTIONS = ["negative", "abs", "sign", "ceil", "floor", "trunc", "round", "rint", "square", "sqrt", "reciprocal"]
+EXACT_FUNCTIONS += ["relu", "softsign", "identity", "logical_not"]
+EXACT_PAIRS = ["broadcast_add", "broadcast_mul"] * 3 + ["broadcast_sub", "broadcast_div", "broadcast_mod", *COMPARISONS]
+EXACT_PAIRS += [f"broadcast_{word}" for word in ("maximum", "minimum", "logical_and", "logical_or", "logical_xor")]
 
 
 def run(
@@ -120,13 +146,37 @@ class _Draft:
         return self.nodes[-1 - min(self.draw(st.integers(0, 4)), len(self.nodes) - 1)]
 
     def unary(self) -> Node:
-        return REGISTRY[self.draw(st.sampled_from(["exp", "tanh", "tanh", "negative", "sigmoid"]))](self.any())
+        return REGISTRY[self.draw(st.sampled_from(FUNCTIONS))](self.any())
 
-    def binary(self) -> Node:
+    def exact_unary(self) -> Node:
+        return REGISTRY[self.draw(st.sampled_from(EXACT_FUNCTIONS))](self.any())
+
+    def _pair(self) -> tuple[Node, Node]:
         first = self.any()
         fitting = [node for node in self.nodes if _broadcastable(first.shape, node.shape)]
-        second = self.draw(st.sampled_from([*fitting[-6:], constant(0.3, self.dtype)]))
-        return REGISTRY[self.draw(st.sampled_from(["broadcast_add", "broadcast_mul"]))](first, second)
+        return first, self.draw(st.sampled_from([*fitting[-6:], constant(0.3, self.dtype)]))
+
+    def binary(self) -> Node:
+        return REGISTRY[self.draw(st.sampled_from(EXACT_PAIRS))](*self._pair())
+
+    def inexact_binary(self) -> Node:
+        return REGISTRY[self.draw(st.sampled_from(PAIRS))](*self._pair())
+
+    def choice(self) -> Node:
+        first, second = self._pair()
+        condition = REGISTRY[self.draw(st.sampled_from(COMPARISONS))](first, second)
+        return select(condition, first, second)
+
+    def limited(self) -> Node:
+        return REGISTRY["clip"](self.any(), a_min=self.draw(st.sampled_from([-0.5, -0.1])), a_max=0.7)
+
+    def whole_power(self) -> Node:
+        return REGISTRY["_integer_power"](self.any(), exponent=self.draw(st.sampled_from([-3, -2, 0, 2, 3, 5])))
+
+    def there_and_back(self) -> Node:
+        """Return a value that was converted to another dtype on its way."""
+        through = self.draw(st.sampled_from(["int32", "int64", "uint8", "bool", "float16", "float32"]))
+        return cast(cast(self.any(), through), self.dtype)
 
     def product_and_sum(self) -> Node:
         """Return x * y + z, which a careless compiler would round once."""
@@ -187,17 +237,142 @@ class _Draft:
     def filled(self) -> Node:
         return full(self.any().shape, self.draw(st.sampled_from([0.0, -0.0, 1.5])), self.dtype)
 
+    # -- along an axis
+
+    def axis_of(self, node: Node) -> int | None:
+        """Return an axis that is not empty, if there is one."""
+        axes = [axis for axis, extent in enumerate(node.shape) if extent]
+        return self.draw(st.sampled_from(axes)) if axes else None
+
+    def extremum(self) -> Node:
+        node = self.any()
+        axes = [axis for axis, extent in enumerate(node.shape) if extent and self.draw(st.booleans())]
+        name = self.draw(st.sampled_from(["_largest", "_smallest", "_product"]))
+        return REGISTRY[name](node, axes=tuple(axes)) if axes else node
+
+    def softmax(self) -> Node:
+        node = self.any()
+        axis = self.axis_of(node)
+        if axis is None:
+            return node
+        names = ["_softmax", "_log_softmax", "_log_sum_exp", "argmax", "argmin"]
+        return REGISTRY[self.draw(st.sampled_from(names))](node, axis=axis)
+
+    def normalize(self) -> Node:
+        """Return what LayerNorm computes: two folds, and their results used in the same rows."""
+        node = self.any()
+        axis = self.axis_of(node)
+        if axis is None:
+            return node
+        mean = mean_axes(node, (axis,), True)
+        return (node - mean) * REGISTRY["rsqrt"](REGISTRY["_variance"](node, mean) + 1e-3)
+
+    def join(self) -> Node:
+        node = self.any()
+        axis = self.axis_of(node)
+        if axis is None:
+            return node
+        parts = [part for part in self.nodes[-6:] if part.shape == node.shape]
+        count = self.draw(st.integers(2, 3))
+        return concatenate([self.draw(st.sampled_from(parts)) for _ in range(count)], axis)
+
+    def split(self) -> Node:
+        node = self.any()
+        axis = self.axis_of(node)
+        if axis is None:
+            return node
+        places = self.draw(st.lists(st.integers(0, node.shape[axis]), min_size=1, max_size=2).map(sorted))
+        return self.draw(st.sampled_from(split_at(node, tuple(places), axis)))
+
+    def _region(self, node: Node) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Return a shape, and begin, end and step of a region in it that has the shape of a node."""
+        shape, begin, end, step = [], [], [], []
+        for extent in node.shape:
+            stride = self.draw(st.sampled_from([1, 1, 1, 2, -1, -3]))
+            length = (extent - 1) * abs(stride) + 1 if extent else 0
+            before, after = self.draw(st.integers(0, 3)), self.draw(st.integers(0, 3))
+            first = before if stride > 0 or not extent else before + length - 1
+            shape.append(before + length + after)
+            begin.append(first)
+            end.append(first + extent * stride if not extent or stride > 0 else before - 1)
+            step.append(stride)
+        return shape, begin, end, step
+
+    def embed(self) -> Node:
+        node = self.any()
+        shape, begin, end, step = self._region(node)
+        return (
+            embed(node, tuple(shape), tuple(begin), tuple(end), tuple(step)) if math.prod(shape) <= _LARGEST else node
+        )
+
+    def assign(self) -> Node:
+        node = self.any()
+        shape, begin, end, step = self._region(node)
+        if math.prod(shape) > _LARGEST or 0 in node.shape:
+            return node
+        base = full(tuple(shape), 2.5, self.dtype)
+        value = self.draw(st.sampled_from([node, constant(-0.0, self.dtype)]))
+        return REGISTRY["_assign_step"](base, value, begin=tuple(begin), end=tuple(end), step=tuple(step))
+
+    # -- by index
+
+    def index(self, shape: tuple[int, ...], extent: int) -> Node:
+        """Return a leaf with positions of an axis."""
+        number = 2000 + len(self.bindings)
+        node = leaf(number, shape, np.dtype("int64"))
+        self.bindings[node] = np.random.default_rng(number).integers(0, extent, shape)
+        return node
+
+    def take(self) -> Node:
+        node = self.any()
+        axis = self.axis_of(node)
+        if axis is None:
+            return node
+        way = self.draw(st.sampled_from(["axis", "along", "flat"]))
+        if way == "axis":
+            shape = self.draw(st.sampled_from([(), (1,), (5,), (2, 3), (20,)]))
+            return take_axis(node, self.index(shape, node.shape[axis]), axis)
+        if way == "flat":
+            return gather(node, self.index((3, 7), node.size)) if node.size else node
+        shape = (*node.shape[:axis], self.draw(st.sampled_from([1, 3, 18])), *node.shape[axis + 1 :])
+        return take_along(node, self.index(shape, node.shape[axis]), axis)
+
+    def add(self) -> Node:
+        node = self.any()
+        axis, extent = self.axis_of(node), self.draw(st.sampled_from([1, 4, 40]))
+        if axis is None:
+            return node
+        way = self.draw(st.sampled_from(["axis", "along", "flat", "put"]))
+        if way == "axis":
+            return add_axis(node, self.index((node.shape[axis],), extent), axis, extent)
+        if way == "along":
+            return add_along(node, self.index(node.shape, extent), axis, extent)
+        if way == "flat":
+            return scatter_add(node, self.index(node.shape, extent), (extent,))
+        return put_axis(node, self.any_number(), self.index((3,), node.shape[axis]), axis)
+
+    def any_number(self) -> Node:
+        return constant(self.draw(st.sampled_from([0.25, -7.0])), self.dtype)
+
 
 @st.composite
-def programs(draw: Callable[[Any], Any], special: bool = True, only_exact: bool = False) -> RandomProgram:
+def programs(
+    draw: Callable[[Any], Any],
+    special: bool = True,
+    only_exact: bool = False,
+    dtypes: tuple[str, ...] = ("float32", "float32", "float64"),
+) -> RandomProgram:
     """Draw a program of up to twenty operators; ``only_exact`` ones have no order of summation and no polynomials."""
-    draft = _Draft(draw, np.dtype(draw(st.sampled_from(["float32", "float32", "float64"]))))
+    draft = _Draft(draw, np.dtype(draw(st.sampled_from(dtypes))))
     for _ in range(draw(st.integers(1, 3))):
         draft.leaf(special)
     ways = [draft.binary] * 3 + [draft.product_and_sum] * 3
     ways += [draft.reshape, draft.permute, draft.slice, draft.broadcast, draft.random, draft.filled]
+    ways += [draft.exact_unary, draft.exact_unary, draft.choice, draft.choice, draft.limited, draft.there_and_back]
+    ways += [draft.join, draft.split, draft.embed, draft.assign, draft.take]
     if not only_exact:
-        ways += [draft.unary, draft.unary, draft.fold, draft.product]
+        ways += [draft.unary] * 4 + [draft.inexact_binary, draft.whole_power, draft.fold, draft.fold, draft.product]
+        ways += [draft.extremum, draft.softmax, draft.normalize, draft.add]
     for way in draw(st.lists(st.sampled_from(ways), min_size=3, max_size=20)):
         node = way()
         if node.size <= _LARGEST:

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 import phonograd as mx
 from phonograd import settings
 from phonograd.native import memory
-from phonograd.native.grouping import Call
-from phonograd.native.layout import Job
+from phonograd.native.grouping import Grouping
+from phonograd.native.layout import Job, jobs_of
 from phonograd.native.program import NativeProgram
 from phonograd.operator import REGISTRY
 from phonograd.operators.primitives import permute
 from phonograd.operators.structural import leaf
+from phonograd.reference import order
 
 from .programs import assert_same_bits, run, run_singly
 
@@ -86,7 +87,8 @@ def test_what_is_read_elsewhere_too_is_not_written_over() -> None:
     turned = REGISTRY["_permute"](total, axes=(1, 0))
     target = total * turned + total
     bindings = {x: np.random.default_rng(0).normal(size=x.shape).astype(np.float32)}
-    for job in NativeProgram([sum_to(target, shape=(64,))], lambda node: False).jobs:
+    inputs, computed = order([target], lambda node: False)
+    for job in jobs_of(Grouping(computed, inputs, [target])):
         if isinstance(job, Job):
             assert (target, total) not in job.over
     assert_same_bits(run([target], bindings), run_singly([target], bindings))
@@ -193,4 +195,4 @@ def test_a_program_says_how_much_memory_it_takes() -> None:
     assert program.memory.kept == 40_000
     assert 0 < program.memory.arena <= 40_960
     assert program.memory.other == 0
-    assert not any(isinstance(job, Call) for job in program.jobs)
+    assert all(part.kernels for part in program.parts)

@@ -35,6 +35,8 @@ class Case:
         self.data = generator.integers(-6, 6, size=shape).astype(dtype)
         self.data[generator.random(shape) < 0.05] = np.nan
         self.data[generator.random(shape) < 0.02] = -np.inf
+        # windows without any number
+        self.data[:, -1, ..., :4] = np.nan
         self.numbers = generator.normal(size=shape).astype(dtype)
         self.grad = generator.normal(size=self.out).astype(dtype)
 
@@ -109,6 +111,9 @@ def test_random_windows(case: Case, machine: Machine) -> None:
         ((2, 5, 57, 57), (28, 28), (3, 3), (2, 2), (0, 0)),
         ((2, 5, 50, 50), (50, 50), (3, 3), (1, 1), (1, 1)),
         ((2, 5, 60, 60), (20, 20), (3, 3), (3, 3), (0, 0)),
+        # the last windows are cut off, and rows between windows belong to none
+        ((2, 3, 7, 35), (4, 18), (2, 2), (2, 2), (0, 0)),
+        ((2, 3, 11, 50), (3, 17), (2, 3), (4, 3), (0, 0)),
         ((3, 7, 7, 7), (1, 1), (7, 7), (1, 1), (0, 0)),
         ((1, 2, 300), (1,), (300,), (1,), (0,)),
     ],

@@ -12,7 +12,7 @@ from ..dtypes import BOOL, INT32
 from .function import Index, Value
 from .routine import Routine
 
-__all__ = ["MOST_SORTED", "everywhere", "inside", "known_stride", "put_line", "sort", "take"]
+__all__ = ["MOST_SORTED", "everywhere", "inside", "known_stride", "put_line", "sort", "take", "unsort"]
 
 #: the largest stride that is known when a kernel is written
 MOST_SORTED = 3
@@ -49,6 +49,16 @@ def sort(e: Routine, vectors: Sequence[Value]) -> list[Value]:
     """Return the phases of consecutive elements, of which there are as many vectors as there are phases."""
     known = len(vectors)
     return [_selected(e, vectors, [lane * known + phase for lane in range(e.lanes)]) for phase in range(known)]
+
+
+def unsort(e: Routine, phases: Sequence[Value]) -> list[Value]:
+    """Return consecutive elements, of which each vector is a phase: the opposite of :func:`sort`."""
+    known, found = len(phases), []
+    for number in range(known):
+        # element a of the line is that number a // s of phase a % s
+        elements = range(number * e.lanes, (number + 1) * e.lanes)
+        found.append(_selected(e, phases, [a % known * e.lanes + a // known for a in elements]))
+    return found
 
 
 def _selected(e: Routine, vectors: Sequence[Value], wanted: Sequence[int]) -> Value:
@@ -94,12 +104,9 @@ def put_line(
         def some(index: Index) -> None:
             vectors = [e.get(e.at(buffer, e.times(str(phase), pitch)), index) for phase in range(known)]
             start = e.times(index, step)
-            for number in range(known):
-                # element a of the line is that number a // s of phase a % s
-                elements = [number * e.lanes + lane for lane in range(e.lanes)]
-                wanted = [a % known * e.lanes + a // known for a in elements]
+            for number, value in enumerate(unsort(e, vectors)):
                 place = e.minus(e.plus(start, str(number * e.lanes)), pad)
-                put(place, _selected(e, vectors, wanted), inside(e, place, width))
+                put(place, value, inside(e, place, width))
 
         first = e.quotient(pad, step)
         stop = e.plus(e.quotient(e.total(pad, width, "-1"), step), "1")

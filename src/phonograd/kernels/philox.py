@@ -7,9 +7,10 @@ There a call's words come in groups of four rows of sixteen: row *w* of group *g
 from __future__ import annotations
 
 from ..dtypes import FLOAT32, FLOAT64, INT64, UINT32, UINT64, DType
+from . import mathematics
 from .emitter import ROW, Emitter, Index, Value
 
-__all__ = ["Counter", "elements_per_group", "uniform", "words"]
+__all__ = ["Counter", "elements_per_group", "exponential", "normal", "uniform", "words"]
 
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
@@ -71,10 +72,42 @@ def uniform(e: Emitter, rows: list[Value], dtype: DType) -> list[Value]:
     if dtype == FLOAT32:
         shifted = [e.bits("lshr", row, e.constant(8, UINT32)) for row in rows]
         return [e.multiply(e.convert(row, FLOAT32), e.constant(2.0**-24, FLOAT32)) for row in shifted]
+    return [e.multiply(number, e.constant(2.0**-53, FLOAT64)) for number in _in_pairs(e, rows)]
+
+
+def _in_pairs(e: Emitter, rows: list[Value]) -> list[Value]:
+    """Return rows of whole numbers below 2**53, each from two words, in float64."""
     numbers = []
     for high, low in zip(rows[::2], rows[1::2], strict=True):
         upper = e.bits("shl", e.convert(high, UINT64), e.constant(32, UINT64))
         both = e.bits("lshr", e.bits("or", upper, e.convert(low, UINT64)), e.constant(11, UINT64))
         # below 2**53, so reading it as signed is right and a single instruction where the unsigned one is many
-        numbers.append(e.multiply(e.convert(Value(both.text, INT64), FLOAT64), e.constant(2.0**-53, FLOAT64)))
+        numbers.append(e.convert(Value(both.text, INT64), FLOAT64))
+    return numbers
+
+
+def _positive(e: Emitter, rows: list[Value], dtype: DType) -> list[Value]:
+    """Return rows of numbers in (0, 1], for logarithms."""
+    if dtype == FLOAT32:
+        scale, half = e.constant(2.0**-32, FLOAT32), e.constant(2.0**-33, FLOAT32)
+        return [e.add(e.multiply(e.convert(row, FLOAT32), scale), half) for row in rows]
+    one, scale = e.constant(1, FLOAT64), e.constant(2.0**-53, FLOAT64)
+    return [e.multiply(e.add(number, one), scale) for number in _in_pairs(e, rows)]
+
+
+def exponential(e: Emitter, rows: list[Value], dtype: DType) -> list[Value]:
+    """Return rows of exponential numbers of mean 1: ``0 - log(positive)``."""
+    return [e.subtract(e.constant(0, dtype), mathematics.log(e, number)) for number in _positive(e, rows, dtype)]
+
+
+def normal(e: Emitter, rows: list[Value], dtype: DType) -> list[Value]:
+    """Return rows of normal numbers of mean 0 and variance 1, by Box and Muller: pairs of rows give cosine and sine."""
+    words_each = 2 if dtype.itemsize == 8 else 1
+    numbers = []
+    for start in range(0, len(rows), 2 * words_each):
+        first, second = rows[start : start + words_each], rows[start + words_each : start + 2 * words_each]
+        logarithm = mathematics.log(e, _positive(e, first, dtype)[0])
+        radius = e.call("sqrt", e.multiply(logarithm, e.constant(-2, dtype)))
+        cosine, sine = mathematics.cos_sin_of_turns(e, uniform(e, second, dtype)[0])
+        numbers += [e.multiply(radius, cosine), e.multiply(radius, sine)]
     return numbers

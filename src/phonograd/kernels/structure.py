@@ -123,6 +123,8 @@ class Structure(NamedTuple):
     parted: bool = False
     tile: int | None = None
     """An axis that is walked in blocks together with the last one, because some operands lie along it."""
+    width: int = 1
+    """Vectors along the last axis that are gone through together, if it is kept and others are reduced."""
 
     def write(self, name: str) -> str:
         """Return the text of a module in which ``name`` is the kernel."""

@@ -115,7 +115,7 @@ class _Writer:
     def _lines(self, place: Place) -> None:
         """Write what is done at all positions of the last axis, if it is kept, or else for one row."""
         if self.structure.folds_rows:
-            self._row(place, None)
+            self._row(place, [])
             return
         start, stop = self._range(self.last)
         known = {} if self.reduced else self.body.line_values(self.schedule.passes[0], place)
@@ -123,16 +123,17 @@ class _Writer:
 
     def _strips(self, place: Place, start: Index, stop: Index, known: dict[int, Value]) -> None:
         """Write the loop over vectors along the last axis, which is kept."""
+        e, body, width = self.emitter, self.body, self.structure.width
 
         def vector(index: Index, _: list[Value]) -> Sequence[Value]:
-            strip = self.body.strip(index, stop)
             if self.reduced:
-                self._row(place, strip)
+                starts = [e.plus(index, str(number * e.lanes)) for number in range(width)]
+                self._row(place, [body.strip(first, stop) for first in starts])
             else:
-                self._round(self.schedule.passes[0], place, strip, known)
+                self._round(self.schedule.passes[0], place, body.strip(index, stop), known)
             return ()
 
-        self.emitter.loop(start, stop, str(self.emitter.lanes), (), vector)
+        e.loop(start, stop, str(e.lanes * (width if self.reduced else 1)), (), vector)
 
     def _tiles(self, place: Place) -> None:
         """Write loops over small blocks of two axes, so that operands that lie along either stay in a cache."""
@@ -201,23 +202,28 @@ class _Writer:
 
     # -- one row
 
-    def _row(self, place: Place, strip: Strip | None) -> None:
-        """Write everything that is done for a row, or for the rows of a strip."""
-        body, known = self.body, dict[int, Value]()
-        body.row_values(0, place, strip, known)
+    def _row(self, place: Place, strips: list[Strip]) -> None:
+        """Write everything that is done for a row, or for the rows of some strips, which are gone through together."""
+        body = self.body
+        each: list[Strip | None] = [*strips] or [None]
+        known: list[dict[int, Value]] = [{} for _ in each]
+        for strip, values in zip(each, known):
+            body.row_values(0, place, strip, values)
         for level, found in enumerate(self.schedule.passes):
             if not found.folds:
-                self._walk(self.reduced, found, place, strip, known)
+                self._walk(self.reduced, found, place, strips, known)
                 continue
-            partial = self._combined(self.reduced, found, place, strip, known)
+            partial = self._combined(self.reduced, found, place, strips, known)
             if self.part is not None:
-                self._store_partial(found, partial, place, strip)
+                self._store_partial(found, partial, place, strips)
                 return
-            for position, number in enumerate(found.folds):
-                vectors = partial[position * self.parts : (position + 1) * self.parts]
-                known[number] = vectors[0] if strip else self._joined(number, vectors)
-            body.row_values(level + 1, place, strip, known)
-        body.store_row(place, strip, known)
+            for strip, values in zip(each, known):
+                for number in found.folds:
+                    vectors, partial = partial[: self.parts], partial[self.parts :]
+                    values[number] = vectors[0] if strip else self._joined(number, vectors)
+                body.row_values(level + 1, place, strip, values)
+        for strip, values in zip(each, known):
+            body.store_row(place, strip, values)
 
     def _joined(self, number: int, vectors: list[Value]) -> Value:
         """Return the result of a fold along the last axis in every lane."""
@@ -242,25 +248,26 @@ class _Writer:
 
         return e.choose(strip.full, lambda: folded, part) if folded else []
 
-    def _walk(self, axes: list[int], found: Pass, place: Place, strip: Strip | None, known: dict[int, Value]) -> None:
+    def _walk(
+        self, axes: list[int], found: Pass, place: Place, strips: list[Strip], known: list[dict[int, Value]]
+    ) -> None:
         """Write a pass that folds nothing."""
         e, body = self.emitter, self.body
-        if strip is None and len(axes) == 1:
-            line = {**known, **body.line_values(found, place)}
+        if not axes or (not strips and len(axes) == 1):
+            line = body.line_values(found, place)
+            for strip, values in zip(strips, known):
+                self._round(found, place, strip, {**values, **line})
+            if not strips:
 
-            def vector(index: Index, _: list[Value]) -> Sequence[Value]:
-                self._round(found, place, body.strip(index, body.extents[self.last]), line)
-                return ()
+                def vector(index: Index, _: list[Value]) -> Sequence[Value]:
+                    self._round(found, place, body.strip(index, body.extents[self.last]), {**known[0], **line})
+                    return ()
 
-            e.loop("0", body.extents[self.last], str(e.lanes), (), vector)
-            return
-        if not axes:
-            assert strip is not None
-            self._round(found, place, strip, {**known, **body.line_values(found, place)})
+                e.loop("0", body.extents[self.last], str(e.lanes), (), vector)
             return
 
         def inner(index: Index, _: list[Value]) -> Sequence[Value]:
-            self._walk(axes[1:], found, body.advance(place, axes[0], index), strip, known)
+            self._walk(axes[1:], found, body.advance(place, axes[0], index), strips, known)
             return ()
 
         e.loop("0", body.extents[axes[0]], "1", (), inner)
@@ -275,10 +282,12 @@ class _Writer:
     def _identity(self, number: int, value: Value) -> float:
         return self._reduction(number).start(value.dtype)
 
-    def _identities(self, found: Pass) -> list[Value]:
+    def _identities(self, found: Pass, strips: list[Strip]) -> list[Value]:
+        """Return where partial results begin: for each strip, for each fold, for each vector of a row."""
         e, dtypes = self.emitter, self.structure.dtypes
         return [
             e.constant(self._reduction(number).start(dtypes[number]), dtypes[number])
+            for _ in range(len(strips) or 1)
             for number in found.folds
             for _ in range(self.parts)
         ]
@@ -286,39 +295,41 @@ class _Writer:
     def _join(self, found: Pass, first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
         """Return two sets of partial results combined."""
         combines = [self._reduction(number).combine for number in found.folds for _ in range(self.parts)]
+        combines *= len(first) // len(combines)
         return [combine(self.emitter, a, b) for combine, a, b in zip(combines, first, second, strict=True)]
 
     def _combined(
-        self, axes: list[int], found: Pass, place: Place, strip: Strip | None, known: dict[int, Value]
+        self, axes: list[int], found: Pass, place: Place, strips: list[Strip], known: list[dict[int, Value]]
     ) -> list[Value]:
-        """Return the partial results over some reduced axes; ``strip`` is None where vectors lie along the last."""
+        """Return the partial results over some reduced axes; without strips, vectors lie along the last one."""
         e, body, axis = self.emitter, self.body, axes[0]
         part = self.part if axis == self.reduced[0] else None
+        identities = self._identities(found, strips)
         if len(axes) > 1:
 
             def inner(index: Index) -> list[Value]:
-                return self._combined(axes[1:], found, body.advance(place, axis, index), strip, known)
+                return self._combined(axes[1:], found, body.advance(place, axis, index), strips, known)
 
             def turn(index: Index, partial: list[Value]) -> list[Value]:
                 return self._join(found, partial, inner(index))
 
-            return inner(part) if part else e.loop("0", body.extents[axis], "1", self._identities(found), turn)
+            return inner(part) if part else e.loop("0", body.extents[axis], "1", identities, turn)
         terms = body.extents[axis]
-        if strip is None:
+        if not strips:
             terms = e.shift_down(e.plus(terms, str(ROW - 1)), ROW.bit_length() - 1)
-            known = {**known, **body.line_values(found, place)}
+            known = [{**known[0], **body.line_values(found, place)}]
 
         def blocks(start: Index, stop: Index, sizes: tuple[int, ...]) -> list[Value]:
             if not sizes:
-                if strip is None:
-                    return self._row_block(start, stop, found, place, known)
-                return self._column_block(start, stop, axis, found, place, strip, known)
+                if not strips:
+                    return self._row_block(start, stop, found, place, known[0])
+                return self._column_block(start, stop, found, place, strips, known)
 
             def block(first: Index, partial: list[Value]) -> list[Value]:
                 end = e.least(e.plus(first, str(sizes[0])), stop)
                 return self._join(found, partial, blocks(first, end, sizes[1:]))
 
-            return e.loop(start, stop, str(sizes[0]), self._identities(found), block)
+            return e.loop(start, stop, str(sizes[0]), identities, block)
 
         if part:
             start = e.times(part, str(BLOCKS[0]))
@@ -326,16 +337,25 @@ class _Writer:
         return blocks("0", terms, BLOCKS)
 
     def _column_block(
-        self, start: Index, stop: Index, axis: int, found: Pass, place: Place, strip: Strip, known: dict[int, Value]
+        self,
+        start: Index,
+        stop: Index,
+        found: Pass,
+        place: Place,
+        strips: list[Strip],
+        known: list[dict[int, Value]],
     ) -> list[Value]:
-        """Return a block of terms, one after the other, for each element of a vector along the last axis."""
+        """Return a block of terms, one after the other, for each element of some vectors along the last axis."""
 
         def term(index: Index, partial: list[Value]) -> list[Value]:
-            moved = self.body.advance(place, axis, index)
-            line = {**known, **self.body.line_values(found, moved)}
-            return self._join(found, partial, self._round(found, moved, strip, line))
+            moved = self.body.advance(place, self.reduced[-1], index)
+            line = self.body.line_values(found, moved)
+            folded: list[Value] = []
+            for strip, values in zip(strips, known, strict=True):
+                folded += self._round(found, moved, strip, {**values, **line})
+            return self._join(found, partial, folded)
 
-        return self.emitter.loop(start, stop, "1", self._identities(found), term)
+        return self.emitter.loop(start, stop, "1", self._identities(found, strips), term)
 
     def _row_block(self, start: Index, stop: Index, found: Pass, place: Place, known: dict[int, Value]) -> list[Value]:
         """Return a block of rows along the last axis, the lanes of a row apart.
@@ -354,19 +374,22 @@ class _Writer:
                 passed += [*ring[1:], self._reduction(number).combine(e, ring[0], value)]
             return passed
 
-        return e.loop(e.times(start, str(parts)), e.times(stop, str(parts)), "1", self._identities(found), vector)
+        first, end = e.times(start, str(parts)), e.times(stop, str(parts))
+        return e.loop(first, end, "1", self._identities(found, []), vector)
 
-    def _store_partial(self, found: Pass, partial: list[Value], place: Place, strip: Strip | None) -> None:
+    def _store_partial(self, found: Pass, partial: list[Value], place: Place, strips: list[Strip]) -> None:
         """Write the partial results of a part: all lanes of a row, or those of a strip that are inside."""
         e, body = self.emitter, self.body
-        for position in range(len(found.folds)):
-            number = body.first_partial + position
-            pointer, offset = body.operands[number].pointer, place.offsets[number]
-            if strip is None:
+        values = iter(partial)
+        each: list[Strip | None] = [*strips] or [None]
+        for strip in each:
+            for number in range(body.first_partial, body.first_partial + len(found.folds)):
+                pointer, offset = body.operands[number].pointer, place.offsets[number]
+                if strip is not None:
+                    e.store_where(pointer, e.plus(offset, strip.first), next(values), e.below(strip.left))
+                    continue
                 for vector in range(self.parts):
-                    e.store(pointer, e.plus(offset, str(vector * e.lanes)), partial[position * self.parts + vector])
-            else:
-                e.store_where(pointer, e.plus(offset, strip.first), partial[position], e.below(strip.left))
+                    e.store(pointer, e.plus(offset, str(vector * e.lanes)), next(values))
 
 
 def fold_lanes(e: Emitter, fold: Reduction, vectors: Sequence[Value]) -> Value:

@@ -1,13 +1,22 @@
 """The native executor: plans that run fused kernels, with NumPy between them for operators without a lowering.
 
+In the order of the way from nodes to results:
+
 =============  =====================================================================================================
+``rewrite``    nodes that need not be computed, because others have their values to the last bit
+``expansion``  what is to be computed in terms of what kernels can do
+``group``      nodes that share a kernel, and what may join them
 ``grouping``   which nodes share a kernel, and in which order kernels and NumPy calls follow each other
+``again``      values that cost less to compute again than to write and read
+``products``   from where matrices lie to the launch that multiplies them
+``parting``    sums that are divided among threads
 ``assembly``   from a group of nodes to the structure of its kernel and the table it runs with
-``memory``     where intermediate values lie in one block that is used again and again
-``jit``        from text to machine code, remembered by structure
+``layout``     where every value lies: inputs, arrays, and the arena
+``memory``     how arenas are arranged, and the pool that they and results come from
+``store``      machine code on disk, shared by all processes of a user
+``jit``        from the description of a kernel to its machine code, remembered
 ``driver``     the one native call that runs a row of kernels
 ``team``       the threads that share the range of a kernel
-``products``   from where matrices lie to the launch that multiplies them
 ``program``    :class:`~phonograd.native.program.NativeProgram`: all of this behind the interface of a reference program
 =============  =====================================================================================================
 """

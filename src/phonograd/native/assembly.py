@@ -33,7 +33,7 @@ from ..kernels.structure import (
 )
 from ..node import Node, Shape
 from ..operator import Operator
-from .expansion import lowering_of, parameters
+from .expansion import parameters
 from .group import ELEMENT, FOLD, Group, Member, Read, Target
 from .parting import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, parted, parts_of
 
@@ -58,6 +58,9 @@ class Assembly(NamedTuple):
     written: list[Node]
     """The nodes whose memory is written, at least in part."""
 
+
+#: vectors side by side that are summed up together, in kernels that compute little else
+WIDTH, WIDE_STEPS = 4, 12
 
 #: a value of a kernel: its number among those of its kind, and the kind
 Code = tuple[int, int]
@@ -129,7 +132,7 @@ class _Values:
         """Take a member in."""
         expression, operands, role = member.expression, member.operands, member.role
         operator, attributes, dtype = expression.operator, expression.attributes, member.node.dtype
-        lowering = lowering_of(expression)
+        lowering = member.lowering
         if isinstance(lowering, Elementwise):
             sources = [self.code(operand) for operand in operands]
             if lowering.numbers is not None:
@@ -367,7 +370,17 @@ def _with_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> S
     chosen = kept[0]
     if extents[chosen] < ENOUGH_CHUNKS and math.prod(extents) >= 2 * CHUNK_ELEMENTS:
         chosen = max(kept, key=extents.__getitem__)
-    return structure._replace(range_axis=chosen, tile=_tile(structure, strides))
+    return structure._replace(range_axis=chosen, tile=_tile(structure, strides), width=_width(structure, extents))
+
+
+def _width(structure: Structure, extents: Shape) -> int:
+    """Return how many vectors along the last axis are gone through together, row after row.
+
+    A single one would touch one cache line of every row, and leave most of what comes with it unused.
+    """
+    if structure.axes[-1] == REDUCED or REDUCED not in structure.axes or len(structure.steps) > WIDE_STEPS:
+        return 1
+    return WIDTH if extents[-1] >= WIDTH * structure.lanes else 1
 
 
 def _tile(structure: Structure, strides: list[Shape]) -> int | None:

@@ -8,8 +8,8 @@ from typing import Any
 from ..dtypes import FLOAT16
 from ..kernels.lowering import Constant, Coordinate, Expansion, Location, Lowering, Pieces, Random, alternatives
 from ..node import Node, attributed_to
-from ..operator import ABSENT, Operator, item_operator
-from ..operators.structural import LEAF
+from ..operator import ABSENT, Operator, item_operator, single
+from ..operators.structural import DETACH, LEAF
 from ..reference import resolve
 from .machine import converts_halves
 
@@ -107,7 +107,7 @@ class Order:
     def __init__(
         self, computed: Sequence[Node], inputs: Iterable[Node], source: Callable[[Node], Node] = resolve
     ) -> None:
-        self._source = source
+        self.source = source
         self.nodes: list[Node] = []
         self.expressions: dict[Node, Node] = {}
         self.lowerings: dict[Node, Lowering | None] = {}
@@ -133,17 +133,23 @@ class Order:
         self.expressions[node] = expression
         self.lowerings[node] = lowering
         if isinstance(lowering, Location):
-            whole = expression.inputs[0] if lowering is not _SAME else expression
-            self.below[node] = self._source(whole.inputs[0] if expression.operator is _ITEM else whole)
+            self.below[node] = self.source(self._below(expression)) if lowering is not _SAME else expression
+
+    def _below(self, expression: Node) -> Node:
+        """Return the node whose elements a location has."""
+        whole = expression.inputs[0]
+        return whole.inputs[0] if expression.operator is _ITEM else whole
 
     def _expanded(self, node: Node, expansion: Expansion) -> tuple[Node, Lowering] | None:
         """Return the expression a node expands to with its lowering, after adding everything below it."""
-        sources = [self._source(source) for source in node.inputs]
+        sources = [self.source(source) for source in node.inputs]
         with attributed_to(node):
-            root = expansion.expand(*sources, **node.operator.accepted(expansion.expand, node.attributes))
+            # detached, so that no rule looks through a value that is there to those that are not
+            given = [single(DETACH.apply((source,), ())) for source in sources]
+            root = expansion.expand(*given, **node.operator.accepted(expansion.expand, node.attributes))
         if root is None:
             return None
-        root = self._source(root)
+        root = self.source(root)
         if root in self._known:
             return root, _SAME
         missing = self._missing(root, sources)
@@ -169,5 +175,5 @@ class Order:
                 continue
             assert node.operator is not LEAF, node
             found.add(node)
-            stack += [self._source(source) for source in node.inputs]
+            stack += [self.source(source) for source in node.inputs]
         return sorted(found, key=lambda node: node.serial)

@@ -13,8 +13,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..kernels.emitter import ROW
+from ..kernels.lowering import Lowering
 from ..kernels.pattern import Pattern, contiguous_strides
 from ..node import Node, Shape
+from .expansion import lowering_of
 
 __all__ = [
     "ELEMENT",
@@ -28,6 +30,7 @@ __all__ = [
     "folds_as_lines",
     "is_line",
     "squeezed",
+    "weight_of",
 ]
 
 #: work in one kernel, in units of one cheap operation: compiling takes about 0.1 ms for each
@@ -62,7 +65,7 @@ class Read(NamedTuple):
     @property
     def layout(self) -> tuple[Shape, Shape]:
         """The strides, and the axes with bounds: what decides along which axes an operand is walked in one line."""
-        return self.strides, tuple([axis for axis, _, _ in self.bounds])
+        return self.strides, tuple([axis for axis, _, _ in self.bounds]) if self.bounds else ()
 
 
 class Member:
@@ -72,7 +75,7 @@ class Member:
     is expanded. A location as a member is copied: its only operand is where it is read.
     """
 
-    __slots__ = ("expression", "index_stride", "level", "node", "operands", "role")
+    __slots__ = ("_lowering", "expression", "index_stride", "level", "node", "operands", "role", "view")
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class Member:
         role: str,
         level: int,
         index_stride: int = 0,
+        view: Read | None = None,
     ) -> None:
         self.node = node
         self.expression = expression
@@ -91,6 +95,17 @@ class Member:
         self.level = level
         #: for a gather: the distance between places whose indices differ by one
         self.index_stride = index_stride
+        #: where the value would be read, if it is not that of the node but of the elements of a view of it
+        self.view = view
+        self._lowering: Lowering | str | None = ""
+
+    @property
+    def lowering(self) -> Lowering | None:
+        """The lowering of the expression."""
+        found = self._lowering
+        if isinstance(found, str):
+            found = self._lowering = lowering_of(self.expression)
+        return found
 
     def __repr__(self) -> str:
         return f"<{self.role} {self.node}>"
@@ -105,6 +120,7 @@ class Target(NamedTuple):
     strides: Shape
 
 
+#: strides, and the axes with bounds
 Layout = tuple[Shape, Shape]
 
 
@@ -114,11 +130,13 @@ class Group:
     __slots__ = (
         "deepest",
         "draws",
+        "is_read",
         "kept_strides",
         "layouts",
         "members",
         "reduced",
         "row_space",
+        "seen",
         "sources",
         "space",
         "stage",
@@ -135,6 +153,8 @@ class Group:
         self.members: list[Member] = []
         #: members by the node they are the value of
         self.values: dict[Node, Member] = {}
+        #: members that have the elements of a view
+        self.seen: dict[Read, Member] = {}
         self.targets: list[Target] = []
         #: axes along which this group's folds combine; None while it has no fold
         self.reduced: Shape | None = None
@@ -147,6 +167,8 @@ class Group:
         self.sources: set[Node] = set()
         self.weight = 0.0
         self.deepest = 0
+        #: whether some value is read from memory by others
+        self.is_read = False
 
     # -- what may join
 
@@ -192,6 +214,8 @@ class Group:
         """Return whether a member that reads or writes memory with some layouts can join."""
         if self.weight + weight * (1 + level) > WEIGHT_LIMIT:
             return False
+        if reduced is None and self.reduced is None and not (draws or self.draws or level > PASS_LIMIT):
+            return True
         if reduced is not None and self.reduced is not None and reduced != self.reduced:
             return False
         folded = self.reduced if reduced is None else reduced
@@ -208,7 +232,10 @@ class Group:
     def join(self, member: Member, weight: float) -> Member:
         """Take a member in."""
         self.members.append(member)
-        self.values[member.node] = member
+        if member.view is None:
+            self.values[member.node] = member
+        else:
+            self.seen[member.view] = member
         for operand in member.operands:
             if isinstance(operand, Read):
                 self.layouts.add(operand.layout)
@@ -230,6 +257,12 @@ class Group:
         if isinstance(target.value, Read):
             self.layouts.add(target.value.layout)
             self.sources.add(target.value.source)
+
+
+def weight_of(expression: Node) -> float:
+    """Return what a kernel grows by when it computes a node."""
+    cost = expression.operator.cost
+    return 1.0 if callable(cost) else max(1.0, cost)
 
 
 # -- shapes

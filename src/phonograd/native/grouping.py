@@ -39,7 +39,7 @@ from ..kernels.pattern import Pattern, contiguous_strides
 from ..kernels.scatter import add_slices, last_places
 from ..node import Node, Shape
 from ..reference import resolve
-from .again import Again
+from .again import Again, Copies
 from .expansion import Order, lowering_of, parameters
 from .group import (
     ELEMENT,
@@ -53,8 +53,10 @@ from .group import (
     folds_as_lines,
     line_strides,
     squeezed,
+    weight_of,
 )
 from .products import plan_product
+from .views import Views, over
 
 __all__ = ["Alias", "Call", "Group", "Grouping", "Step", "View", "Work", "lowering_of"]
 
@@ -84,6 +86,20 @@ class Alias(NamedTuple):
 Step = Group | Work | Call | Alias
 
 
+class _Candidate(NamedTuple):
+    """A node on its way into a group."""
+
+    node: Node
+    expression: Node
+    reads: list[Read]
+    weight: float
+    index_stride: int = 0
+    in_memory: int = 0
+    """How many of the first operands are read from memory wherever they are computed."""
+    sources: Sequence[Node] = ()
+    """The nodes whose values are read, where they are read over the shape of the node."""
+
+
 class Grouping:
     """The groups, NumPy calls and views of a plan.
 
@@ -109,20 +125,21 @@ class Grouping:
         self._source = source
         self._inputs = frozenset(inputs)
         order = Order(computed, self._inputs, source)
-        self._lowerings, self._below = order.lowerings, order.below
         kept = list(kept)
-        self._views: dict[Node, View] = {}
+        self._views = Views(order, self._copy)
         self._stages: dict[Node, int] = {}
         self._homes: dict[Node, Group] = {}
         self._open: dict[tuple[int, Shape], list[Group]] = {}
         self._others: list[tuple[int, Call | Alias]] = []
         self._works: list[tuple[int, Work]] = []
+        #: by space and reduced axes, the group that folded last
+        self._folding: dict[tuple[Shape, Shape], Group] = {}
         self.groups: list[Group] = []
         #: nodes that a kernel writes to memory
         self.written: set[Node] = set()
         #: nodes that must be NumPy arrays: kept values, and what NumPy reads or makes
         self.arrays: set[Node] = set()
-        self._again = Again(order, kept, self._homes, self.written, source)
+        self._again = Again(order, kept, self._views, self._homes, self.written)
         for node in order.nodes:
             self._place(node, order.expressions[node], order.lowerings[node])
         for node in kept:
@@ -145,12 +162,14 @@ class Grouping:
     # -- placing nodes
 
     def _place(self, node: Node, expression: Node, lowering: Lowering | None) -> None:
-        if node in self._stages or isinstance(lowering, (Constant, Coordinate, Pieces)):
+        if node in self._stages:
             return
-        if isinstance(lowering, Location):
-            self._views[node] = self._moved(node, expression, lowering)
-        elif isinstance(lowering, Elementwise):
+        if isinstance(lowering, Elementwise):
             self._place_member(node, expression)
+        elif isinstance(lowering, Location):
+            self._views.add(node, expression, lowering)
+        elif isinstance(lowering, (Constant, Coordinate, Pieces)):
+            return
         elif isinstance(lowering, Reduction):
             self._place_fold(node, expression, lowering)
         elif isinstance(lowering, Gather):
@@ -201,20 +220,21 @@ class Grouping:
     def _work(self, node: Node, plan: Plan, operands: dict[str, View]) -> None:
         """Have a node computed by kernels of its own."""
         stage = max([self._ready(view.source) for view in operands.values()], default=0)
-        self.written.update([view.source for view in operands.values() if view.source in self._homes])
+        for view in operands.values():
+            self._needed_in_memory(view.source)
         self.written.add(node)
         self._stages[node] = stage
         self._works.append((stage, Work(node, plan, operands)))
 
     def _memory(self, node: Node) -> View:
         """Return how a value is read from memory, where it must lie in memory."""
-        view = self._view(node)
-        return self._in_order(node) if view.pattern.bounds or self._needs_no_memory(view.source) else view
+        view = self._views.of(node)
+        return self._in_order(node) if view.pattern.bounds or self._views.needs_no_memory(view.source) else view
 
     def _in_order(self, node: Node) -> View:
         """Return how a value is read from memory in which its elements follow each other."""
-        view = self._view(node)
-        if not view.pattern.is_contiguous or self._needs_no_memory(view.source):
+        view = self._views.of(node)
+        if not view.pattern.is_contiguous or self._views.needs_no_memory(view.source):
             self._copy(node)
             view = View(node, Pattern.contiguous(node.shape))
         return view
@@ -222,8 +242,9 @@ class Grouping:
     # -- members of groups
 
     def _place_member(self, node: Node, expression: Node) -> None:
-        reads = [self._read(self._source(source), node.shape) for source in expression.inputs]
-        self._settle(node, expression, reads, _weight(expression))
+        sources = [self._source(source) for source in expression.inputs]
+        reads = [self._views.read(source, node.shape) for source in sources]
+        self._settle(_Candidate(node, expression, reads, weight_of(expression), sources=sources))
 
     def _place_gather(self, node: Node, expression: Node, lowering: Gather) -> None:
         """Have elements taken at places that an index names."""
@@ -235,104 +256,111 @@ class Grouping:
             view = self._in_order(data)
             walk = lowering.walk(view.pattern, index.shape, **named)
             assert walk is not None, node
-        found = self._view(index)
+        found = self._views.of(index)
         pattern = lowering.index(found.pattern, node.shape, **parameters(expression, lowering.index))
-        reads = [_over(view.source, walk.pattern), _over(found.source, pattern)]
-        self._settle(node, expression, reads, 4.0, walk.index_stride)
+        reads = [over(view.source, walk.pattern), over(found.source, pattern)]
+        self._settle(_Candidate(node, expression, reads, 4.0, walk.index_stride, in_memory=1))
 
     def _copy(self, node: Node) -> None:
         """Have the value of a location or input written to memory, in order."""
         if node not in self._stages:
-            self._settle(node, node, [self._read(node, node.shape)], 1.0, stays=True)
+            self._settle(_Candidate(node, node, [self._views.read(node, node.shape)], 1.0, in_memory=1))
             self.written.add(node)
 
-    def _settle(
-        self,
-        node: Node,
-        expression: Node,
-        reads: list[Read],
-        weight: float,
-        index_stride: int | None = None,
-        stays: bool = False,
-    ) -> None:
-        """Put a node into a group of its stage, or of a later one where that is not possible.
-
-        The data of a gather, and what is copied, ``stays`` in memory: it is read from there wherever it was computed.
-        """
-        space = squeezed(node.shape)
-        fixed = 1 if index_stride is not None or stays else 0
-        stage = 0
-        near: Group | None = None
-        several = False
-        for position, read in enumerate(reads):
-            home = self._homes.get(read.source)
+    def _settle(self, candidate: _Candidate) -> None:
+        """Put a node into a group of its stage, or of a later one where that is not possible."""
+        space, stage = squeezed(candidate.node.shape), 0
+        near: list[tuple[int, Group]] = []
+        homes, stages, inputs = self._homes, self._stages, self._inputs
+        for position, read in enumerate(candidate.reads):
+            source = read.source
+            home = homes.get(source)
             if home is None:
-                needed = self._ready(read.source)
+                # what needs no memory has no stage
+                needed = 0 if source in inputs else stages.get(source, -1) + 1
             else:
-                role = None if position < fixed else home.role_over(space)
-                if role is not None and home.holds(read, role):
-                    if home.stage > stage or (home.stage == stage and near is None):
-                        stage, near, several = home.stage, home, False
-                    elif home.stage == stage and near is not home:
-                        several = True
+                role = home.role_over(space) if position >= candidate.in_memory else None
+                member = home.holds(read, role) if role is not None else None
+                if member is not None:
+                    if home.stage > stage:
+                        stage, near = home.stage, []
+                    if home.stage == stage:
+                        near.append((member.level, home))
                     continue
                 needed = home.stage + 1
             if needed > stage:
-                stage, near, several = needed, None, False
-        if near is not None and not several and self._joins(near, node, expression, reads, weight, index_stride, fixed):
-            return
-        stage = max([self._ready(read.source) for read in reads], default=0)
-        for group in reversed(self._open.get((stage, space), ())):
-            related = not group.reduced or not group.sources.isdisjoint([read.source for read in reads])
-            if related and self._joins(group, node, expression, reads, weight, index_stride, fixed):
+                stage, near = needed, []
+        if len(near) > 1:
+            # what others compute may be computed again where most is known
+            near.sort(key=lambda entry: -entry[0])
+        for _, group in dict.fromkeys(near):
+            if self._joins(group, candidate):
                 return
-        group = self._new_group(stage, space)
-        joined = self._joins(group, node, expression, reads, weight, index_stride, fixed)
-        assert joined, node
+        stage = max([self._ready(read.source) for read in candidate.reads], default=0)
+        for group in reversed(self._open.get((stage, space), ())):
+            related = not group.reduced or not group.sources.isdisjoint([read.source for read in candidate.reads])
+            if related and self._joins(group, candidate):
+                return
+        joined = self._joins(self._new_group(stage, space), candidate)
+        assert joined, candidate
 
-    def _joins(
-        self,
-        group: Group,
-        node: Node,
-        expression: Node,
-        reads: list[Read],
-        weight: float,
-        index_stride: int | None,
-        fixed: int,
-    ) -> bool:
+    def _joins(self, group: Group, candidate: _Candidate) -> bool:
         """Take a node into a group, if the group accepts it."""
-        role = group.role_over(squeezed(node.shape))
-        assert role is not None, (node, group.space)
-        operands: list[Member | Read] = []
+        role = group.role_over(squeezed(candidate.node.shape))
+        assert role is not None, (candidate, group.space)
+        operands: list[Member | Read | Copies] = []
         level = 0
         layouts: list[Layout] = []
-        for position, read in enumerate(reads):
-            member = None if position < fixed else group.holds(read, role)
-            if member is not None:
-                operands.append(member)
-                level = max(level, member.level)
-                continue
-            spread = read if role == ELEMENT else group.spread(read)
-            operands.append(spread)
-            layouts.append(spread.layout)
-        if not group.accepts(layouts, weight, level, role):
+        for position, read in enumerate(candidate.reads):
+            source = candidate.sources[position] if candidate.sources else None
+            in_memory = position < candidate.in_memory
+            operand = self._operand(group, read, role, in_memory, source, candidate.node.shape)
+            if operand is None:
+                return False
+            operands.append(operand)
+            if isinstance(operand, Read):
+                layouts.append(operand.layout)
+            else:
+                level = max(level, operand.level)
+        if not group.accepts(layouts, candidate.weight, level, role):
             return False
-        if role == ELEMENT:
-            operands = [
-                self._again.clone(operand, group) if isinstance(operand, Read) and position >= fixed else operand
-                for position, operand in enumerate(operands)
-            ]
-        self._note([operand for operand in operands if isinstance(operand, Read)])
-        group.join(Member(node, expression, tuple(operands), role, level, index_stride or 0), weight)
+        settled: list[Member | Read] = []
+        for operand in operands:
+            settled.append(operand.made(group, self._note) if isinstance(operand, Copies) else operand)
+        self._note([operand for operand in settled if isinstance(operand, Read)])
+        node, expression, _, weight, index_stride, *_ = candidate
+        group.join(Member(node, expression, tuple(settled), role, level, index_stride), weight)
         self._homes[node] = group
         self._stages[node] = group.stage
         return True
 
+    def _operand(
+        self, group: Group, read: Read, role: str, in_memory: bool, source: Node | None, shape: Shape
+    ) -> Member | Read | Copies | None:
+        """Return what an operand of a member with a role would be; None if the group cannot have it at its stage."""
+        if not in_memory:
+            member = group.holds(read, role)
+            if member is not None:
+                return member
+            copies: Member | Copies | None = self._again.plan(read, group) if role == ELEMENT else None
+            if copies is None and role == ELEMENT and source is not None and source in self._views:
+                copies = self._again.plan_through(read, source, group, shape)
+            if copies is not None:
+                return copies
+        if self._ready(read.source) > group.stage:
+            return None
+        return read if role == ELEMENT else group.spread(read)
+
     def _note(self, reads: Iterable[Read]) -> None:
         """Have what is read from memory written there."""
         for read in reads:
-            if read.source in self._homes:
-                self.written.add(read.source)
+            self._needed_in_memory(read.source)
+
+    def _needed_in_memory(self, node: Node) -> None:
+        home = self._homes.get(node)
+        if home is not None:
+            self.written.add(node)
+            home.is_read = True
 
     def _new_group(self, stage: int, space: Shape) -> Group:
         group = Group(space, stage)
@@ -344,17 +372,17 @@ class Grouping:
         """Have random numbers drawn, in a group whose space is one line."""
         counter = self._source(node.inputs[0])
         view = self._memory(counter)
-        self._note([_over(view.source, view.pattern)])
+        self._note([over(view.source, view.pattern)])
         stage, space = self._ready(view.source), squeezed(node.shape)
         for group in reversed(self._open.get((stage, space), ())):
-            if group.accepts((), _weight(node), draws=True):
+            if group.accepts((), weight_of(node), draws=True):
                 break
         else:
             group = self._new_group(stage, space)
         group.draws = True
         # the counter is read as a whole, wherever its elements are drawn
         read = Read(view.source, view.pattern.offset, line_strides(space))
-        group.join(Member(node, node, (read,), ELEMENT, 0), _weight(node))
+        group.join(Member(node, node, (read,), ELEMENT, 0), weight_of(node))
         self._homes[node] = group
         self._stages[node] = group.stage
 
@@ -363,11 +391,11 @@ class Grouping:
         axes = lowering.axes(source.shape, **parameters(expression, lowering.axes))
         if all([source.shape[axis] == 1 for axis in axes]):
             # along axes of size one there is nothing to combine
-            self._views[node] = self._reshaped(source, node.shape)
+            self._views.add_reshaped(node, source)
             return
         space = squeezed(source.shape)
         reduced = _squeezed_axes(source.shape, axes)
-        read = self._read(source, source.shape)
+        read = self._views.read(source, source.shape)
         home = self._homes.get(read.source)
         member = home.holds(read, ELEMENT) if home is not None and home.space == space else None
         if home is not None and member is not None and home.accepts((), 1.0, member.level, reduced=reduced):
@@ -376,17 +404,38 @@ class Grouping:
         if not folds_as_lines(space, read.layout, reduced):
             self._copy(source)
             read = Read(source, 0, line_strides(space))
+        group = self._group_to_fold(read, space, reduced)
+        group.reduce(reduced)
+        copies = self._again.plan(read, group)
+        if copies is None:
+            self._note([read])
+        operand = read if copies is None else copies.made(group, self._note)
+        self._fold(node, expression, group, operand, reduced)
+
+    def _group_to_fold(self, read: Read, space: Shape, reduced: Shape) -> Group:
+        """Return a group that can fold what it reads from memory."""
         stage = self._ready(read.source)
         for group in reversed(self._open.get((stage, space), ())):
             if group.accepts((read.layout,), reduced=reduced):
-                break
-        else:
-            group = self._new_group(stage, space)
-        group.reduce(reduced)
-        operand = self._again.clone(read, group)
-        if isinstance(operand, Read):
-            self._note([operand])
-        self._fold(node, expression, group, operand, reduced)
+                return group
+        before, home = self._folding.get((space, reduced)), self._homes.get(read.source)
+        if before is None or home is None or home.sources.isdisjoint(before.sources):
+            return self._new_group(stage, space)
+        # nobody has asked for what another group folds of the same memory: it can wait for this one
+        waits = before.stage < stage and not before.is_read and not before.targets
+        if waits and before.accepts((read.layout,), reduced=reduced):
+            self._delay(before, stage)
+            return before
+        return self._new_group(stage, space)
+
+    def _delay(self, group: Group, stage: int) -> None:
+        """Move a group whose values nobody has read to a later stage."""
+        self._open[group.stage, group.space].remove(group)
+        group.stage = stage
+        self._open.setdefault((stage, group.space), []).append(group)
+        for node in group.values:
+            if self._homes[node] is group:
+                self._stages[node] = stage
 
     def _fold(self, node: Node, expression: Node, group: Group, operand: Member | Read, reduced: Shape) -> None:
         group.reduce(reduced)
@@ -394,9 +443,13 @@ class Grouping:
         group.join(Member(node, expression, (operand,), FOLD, level + 1), 1.0)
         self._homes[node] = group
         self._stages[node] = group.stage
+        self._folding[group.space, reduced] = group
 
     def _place_mosaic(self, node: Node, expression: Node, lowering: Mosaic) -> None:
         """Have every input written to its place in the output."""
+        if node.size == 0:
+            self._call(node)
+            return
         sources = [self._source(source) for source in expression.inputs]
         begins = lowering.begins([source.shape for source in sources], **parameters(expression, lowering.begins))
         strides = contiguous_strides(node.shape)
@@ -405,14 +458,14 @@ class Grouping:
             if source.size == 0:
                 continue
             offset = sum([first * stride for first, stride in zip(begin, strides, strict=True)])
-            stage = max(stage, self._write_block(source, node, _over(node, Pattern(source.shape, strides, offset))))
+            stage = max(stage, self._write_block(source, node, over(node, Pattern(source.shape, strides, offset))))
         self._stages[node] = stage
         self.written.add(node)
 
     def _write_block(self, source: Node, node: Node, place: Read) -> int:
         """Have a value written to a block of another one's memory; return the stage at which that happens."""
         space = squeezed(source.shape)
-        read = self._read(source, source.shape)
+        read = self._views.read(source, source.shape)
         home = self._homes.get(read.source)
         role = None if home is None else home.role_over(space)
         if home is not None and role is not None:
@@ -431,58 +484,11 @@ class Grouping:
         group.write(Target(read, node, place.offset, place.strides))
         return stage
 
-    # -- reading values
-
-    def _read(self, node: Node, shape: Shape) -> Read:
-        """Return how a value is read over the space of a shape to which it is repeated."""
-        view = self._views.get(node)
-        if view is None:
-            if node.shape == shape and not self._needs_no_memory(node):
-                return Read(node, 0, line_strides(squeezed(shape)))
-            view = self._view(node)
-        return _over(view.source, view.pattern.broadcast(shape))
-
-    def _view(self, node: Node) -> View:
-        """Return how a value is read from memory."""
-        found = self._views.get(node)
-        if found is None:
-            lowering = self._lowerings.get(node)
-            if isinstance(lowering, Constant):
-                found = View(node, Pattern(node.shape, (0,) * node.ndim))
-            elif isinstance(lowering, Coordinate):
-                axis = lowering.axis(**parameters(node, lowering.axis))
-                found = View(node, Pattern(node.shape, tuple([int(a == axis) for a in range(node.ndim)])))
-            else:
-                found = View(node, Pattern.contiguous(node.shape))
-        return found
-
-    def _moved(self, node: Node, expression: Node, lowering: Location) -> View:
-        """Return how the value of a location is read, copying what is below it where no pattern describes it."""
-        source, named = self._below[node], parameters(expression, lowering.move)
-        view = self._view(source)
-        pattern = lowering.move(view.pattern, **named)
-        if pattern is None:
-            self._copy(source)
-            view = View(source, Pattern.contiguous(source.shape))
-            pattern = lowering.move(view.pattern, **named)
-            assert pattern is not None, node
-        return View(view.source, pattern)
-
-    def _reshaped(self, source: Node, shape: Shape) -> View:
-        """Return how a value is read in another shape."""
-        view = self._view(source)
-        pattern = view.pattern.reshape(shape)
-        if pattern is None:
-            self._copy(source)
-            view, pattern = View(source, view.pattern), Pattern.contiguous(shape)
-        return View(view.source, pattern)
-
-    def _needs_no_memory(self, node: Node) -> bool:
-        return isinstance(self._lowerings.get(node), (Constant, Coordinate))
+    # -- memory
 
     def _ready(self, source: Node) -> int:
         """Return the first stage at which memory can be read."""
-        if source in self._inputs or (source not in self._stages and self._needs_no_memory(source)):
+        if source in self._inputs or (source not in self._stages and self._views.needs_no_memory(source)):
             return 0
         return self._stages[source] + 1
 
@@ -491,19 +497,18 @@ class Grouping:
         if node in self._inputs:
             return 0
         if node not in self._stages:
-            if self._needs_no_memory(node):
+            if self._views.needs_no_memory(node):
                 self._call(node)
             else:
-                self._view_as_array(node, *self._views[node])
+                self._view_as_array(node, *self._views.of(node))
         self.arrays.add(node)
-        if node in self._homes:
-            self.written.add(node)
+        self._needed_in_memory(node)
         return self._stages[node] + 1
 
     def _view_as_array(self, node: Node, source: Node, pattern: Pattern) -> None:
         """Make the value of a location an array."""
         is_whole = not pattern.offset and node.size == source.size and pattern.is_contiguous
-        if self._needs_no_memory(source) or not is_whole:
+        if self._views.needs_no_memory(source) or not is_whole:
             self._copy(node)
         elif source in self._homes and source not in self.written:
             # whoever computes it writes it in this shape
@@ -513,29 +518,6 @@ class Grouping:
         else:
             self._stages[node] = stage = self._as_array(source)
             self._others.append((stage, Alias(node, source)))
-
-
-def _weight(expression: Node) -> float:
-    cost = expression.operator.cost
-    return 1.0 if callable(cost) else max(1.0, cost)
-
-
-def _over(source: Node, pattern: Pattern) -> Read:
-    """Return a view without axes of size one."""
-    shape, strides = pattern.shape, pattern.strides
-    bounds: list[tuple[int, int, int]] = []
-    if pattern.bounds:
-        axis = 0
-        for extent, bound in zip(shape, pattern.bounds, strict=True):
-            if bound is not None:
-                # along an axis of size one, bounds say that nothing lies in memory
-                bounds.append((axis, *bound) if extent != 1 else (0, 0, 0))
-            axis += extent != 1
-        if (0, 0, 0) in bounds:
-            bounds = [(0, 0, 0)]
-    if 1 in shape:
-        strides = tuple([stride for stride, extent in zip(strides, shape, strict=True) if extent != 1])
-    return Read(source, pattern.offset, strides, tuple(bounds))
 
 
 def _squeezed_axes(shape: Shape, axes: Iterable[int]) -> Shape:

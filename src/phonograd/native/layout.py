@@ -18,7 +18,6 @@ from ..node import Node
 from ..operator import Array
 from . import memory
 from .assembly import Assembler, Operand
-from .expansion import lowering_of
 from .group import Group, Read, squeezed
 from .grouping import Alias, Call, Grouping, Work
 
@@ -33,6 +32,8 @@ class Job(NamedTuple):
     made: list[Node]
     over: list[tuple[Node, Node]]
     """Pairs of a value that is made and one that is read, where the first can take the place of the second."""
+    nodes: tuple[Node, ...]
+    """Everything that is computed."""
 
 
 def jobs_of(grouping: Grouping) -> list[Job | Call | Alias]:
@@ -47,10 +48,11 @@ def jobs_of(grouping: Grouping) -> list[Job | Call | Alias]:
             # of several groups that write to one array, the first makes it
             made = [node for node in written if node not in begun]
             begun.update(made)
-            jobs.append(Job(plan, operands, made, _replaceable(step, own)))
+            nodes = tuple([member.expression for member in step.members])
+            jobs.append(Job(plan, operands, made, _replaceable(step, own), nodes))
         elif isinstance(step, Work):
             read = {name: Operand(view.source, view.pattern.offset) for name, view in step.operands.items()}
-            jobs.append(Job(step.plan, {**read, "out": Operand(step.node, 0)}, [step.node], []))
+            jobs.append(Job(step.plan, {**read, "out": Operand(step.node, 0)}, [step.node], [], (step.node,)))
         else:
             jobs.append(step)
     return jobs
@@ -67,7 +69,7 @@ def _replaceable(group: Group, made: list[Node]) -> list[tuple[Node, Node]]:
     plain: dict[Node, None] = {}
     other: set[Node] = {target.value.source for target in group.targets if isinstance(target.value, Read)}
     for member in group.members:
-        is_gather = isinstance(lowering_of(member.expression), Gather)
+        is_gather = isinstance(member.lowering, Gather)
         for operand in member.operands:
             if isinstance(operand, Read):
                 source, offset, strides, bounds = operand

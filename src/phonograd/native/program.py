@@ -26,7 +26,7 @@ from .grouping import Alias, Call, Grouping, lowering_of
 from .layout import Job, Layout, jobs_of
 from .rewrite import Rewriting
 
-__all__ = ["Memory", "NativeProgram"]
+__all__ = ["Memory", "NativeProgram", "Part"]
 
 #: operations per element above which a value that may be needed again is kept rather than computed again
 CHEAP = 4.0
@@ -49,6 +49,17 @@ class Memory(NamedTuple):
     """Arrays that NumPy reads or makes on the way, all of them."""
 
 
+class Part(NamedTuple):
+    """One thing that a run does, for those who want to know."""
+
+    nodes: tuple[Node, ...]
+    """What is computed."""
+    kernels: tuple[Written, ...]
+    """The kernels that do it; none if NumPy does, or where an array only gets another shape."""
+    memory: tuple[Node, ...]
+    """The nodes whose memory is read or written."""
+
+
 class NativeProgram:
     """The kernels and NumPy calls that compute some nodes from leaves and from values that are there already.
 
@@ -65,10 +76,10 @@ class NativeProgram:
         "_segments",
         "_uses_numpy",
         "inputs",
-        "jobs",
         "kept",
         "kernels",
         "memory",
+        "parts",
         "runs",
     )
 
@@ -90,27 +101,28 @@ class NativeProgram:
         asked = dict.fromkeys([node for node in wanted if node not in given])
         kept = [n for n in computed if n in asked or _worth_keeping(n)] if keep_all else list(asked)
         kept = [node for node in kept if node.outputs is None and node.operator is not ABSENT.operator]
-        #: everything that a run does, in order
-        self.jobs: list[Job | Call | Alias]
+        jobs: list[Job | Call | Alias]
         if jit.available():
             rewriting = Rewriting(computed, given, kept)
             source = rewriting.source
             made = [node for node in dict.fromkeys(map(source, kept)) if node not in given]
             grouping = Grouping(rewriting.computed, self.inputs, made, source)
             arrays = grouping.arrays
-            self.jobs = jobs_of(grouping)
+            jobs = jobs_of(grouping)
         else:
             source, made, arrays = resolve, kept, set(computed)
-            self.jobs = [Call(node, tuple(map(resolve, node.inputs))) for node in computed]
-        layout = Layout(self.jobs, self.inputs, made, arrays)
-        self.kernels = _kernels(self.jobs)
-        self._segments = _Segments(self.jobs, layout, self.kernels).all()
+            jobs = [Call(node, tuple(map(resolve, node.inputs))) for node in computed]
+        layout = Layout(jobs, self.inputs, made, arrays)
+        self.kernels = _kernels(jobs)
+        self._segments = _Segments(jobs, layout, self.kernels).all()
+        #: everything that a run does, in order
+        self.parts = [_part(job) for job in jobs]
         numbers = layout.numbers()
         # the slot of an arena that is not needed must still be something with a data address
         self._fixed = [numbers, numbers, *[None] * (layout.width - layout.number_slot - 2)]
         self._arena_slot = layout.arena_slot
         self._arena_room = memory.room_for(layout.arena_bytes) if layout.arena_bytes else 0
-        self._uses_numpy = any([isinstance(job, Call) for job in self.jobs])
+        self._uses_numpy = any([isinstance(job, Call) for job in jobs])
         self.kept = [(node, layout.slots[source(node)]) for node in kept]
         self._kept_slots = [slot for _, slot in self.kept]
         self.memory = Memory(layout.arena_bytes, _bytes(made), _bytes(arrays.difference(made, self.inputs)))
@@ -163,6 +175,15 @@ def _worth_keeping(node: Node) -> bool:
 
 def _bytes(nodes: Iterable[Node]) -> int:
     return sum([node.size * node.dtype.itemsize for node in nodes])
+
+
+def _part(job: Job | Call | Alias) -> Part:
+    if isinstance(job, Call):
+        return Part((job.node,), (), (*job.sources, job.node))
+    if isinstance(job, Alias):
+        return Part((job.node,), (), ())
+    touched = dict.fromkeys([source for source, _ in job.operands.values() if isinstance(source, Node)])
+    return Part(job.nodes, tuple([launch.structure for launch in job.plan.launches]), tuple(touched))
 
 
 def _kernels(jobs: Iterable[Job | Call | Alias]) -> dict[Written, jit.Kernel]:

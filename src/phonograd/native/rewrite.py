@@ -59,8 +59,7 @@ class Rewriting:
         for node in computed:
             rule = _rules.get(node.operator)
             if rule is not None:
-                with attributed_to(node):
-                    found = rule(node, *[self.source(source) for source in node.inputs])
+                found = rule(node, *[self.source(source) for source in node.inputs])
                 if found is not None and (found := self._usable(found, present)) is not None:
                     assert (found.shape, found.dtype) == (node.shape, node.dtype), (node, found)
                     self._same[node] = found
@@ -101,7 +100,8 @@ def _rule(name: str) -> Callable[[Rule], Rule]:
 
 def _filled(node: Node, value: Any) -> Node:
     """Return a number in every element, as a node of the shape and dtype of another one."""
-    return full(node.shape, value, node.dtype, node.context)
+    with attributed_to(node):
+        return full(node.shape, value, node.dtype, node.context)
 
 
 def _folded(function: Callable[[Any, Any], Any], node: Node, lhs: Node, rhs: Node) -> Node | None:
@@ -121,7 +121,8 @@ def _is_number(node: Node, value: float) -> bool:
 
 def _repeated(node: Node, data: Node) -> Node:
     """Return a node whose elements are those of an operand, repeated to the shape of the result."""
-    return _refilled(node, data) or broadcast(data, node.shape)
+    with attributed_to(node):
+        return _refilled(node, data) or broadcast(data, node.shape)
 
 
 @_rule("broadcast_mul")

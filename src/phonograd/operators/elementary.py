@@ -40,9 +40,11 @@ def unary(
     """
 
     def reference(data: Array) -> Array:
-        if exact or data.dtype.kind == "f":
+        if exact or (data.dtype.kind == "f" and data.dtype.itemsize > 2):
             return np.asarray(function(data)).astype(data.dtype, copy=False)
-        return np.asarray(function(data.astype(np.float64))).astype(data.dtype)
+        # halves are computed in single precision, integers in double
+        wide = np.float32 if data.dtype.kind == "f" else np.float64
+        return np.asarray(function(data.astype(wide))).astype(data.dtype)
 
     reference.__doc__ = f"Return {sentence}, element by element."
     return declare(
@@ -69,15 +71,29 @@ def _inverse(e: Emitter, x: Value) -> Value:
 
 
 def _round_half_away(x: Array) -> Array:
-    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+    # 0.5 is not added to the element itself: the largest number below 0.5 would round up
+    whole = np.trunc(x)
+    return np.copysign(np.where(np.abs(x - whole) >= 0.5, np.abs(whole) + 1, np.abs(whole)), x)
 
 
 def _emit_round(e: Emitter, x: Value) -> Value:
-    return e.with_sign_of(e.call("floor", e.add(e.absolute(x), e.like(x, 0.5))), x)
+    whole = e.call("trunc", x)
+    size = e.absolute(whole)
+    up = e.relation("ge", e.absolute(e.subtract(x, whole)), e.like(x, 0.5))
+    return e.with_sign_of(e.select(up, e.add(size, e.like(x, 1)), size), x)
 
 
 def _round_half_down(x: Array) -> Array:
-    return np.asarray(np.ceil(x - x.dtype.type(0.5)))
+    # unlike that to the floor, the distance to the whole number towards zero is exact
+    rest = x - np.trunc(x)
+    return np.where((rest > 0.5) | ((rest > -0.5) & (rest < 0)), np.ceil(x), np.floor(x))
+
+
+def _emit_rint(e: Emitter, x: Value) -> Value:
+    rest, zero, half = e.subtract(x, e.call("trunc", x)), e.like(x, 0), e.like(x, 0.5)
+    inwards = e.bits("and", e.relation("gt", rest, e.negative(half)), e.relation("lt", rest, zero))
+    up = e.bits("or", e.relation("gt", rest, half), inwards)
+    return e.select(up, e.call("ceil", x), e.call("floor", x))
 
 
 def _sign(x: Array) -> Array:
@@ -146,7 +162,7 @@ rint = unary(
     _round_half_down,
     nothing,
     "the nearest whole number, halves downwards",
-    lambda e, x: e.call("ceil", e.subtract(x, e.like(x, 0.5))),
+    _emit_rint,
 )
 
 square = unary(

@@ -59,8 +59,8 @@ def _standard(name: str, function: Callable[..., Array], sentence: str, lowering
 
 
 _uniform01 = _standard("_uniform01", uniform, "numbers uniform in [0, 1)", Random(philox.uniform))
-_normal01 = _standard("_normal01", normal, "normal numbers with mean 0 and variance 1")
-_exponential01 = _standard("_exponential01", exponential, "exponential numbers with mean 1")
+_normal01 = _standard("_normal01", normal, "normal numbers with mean 0 and variance 1", Random(philox.normal))
+_exponential01 = _standard("_exponential01", exponential, "exponential numbers with mean 1", Random(philox.exponential))
 
 
 def uniform_between(counter: Node, low: float, high: float, shape: Shape, dtype: DType) -> Node:

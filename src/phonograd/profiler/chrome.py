@@ -81,10 +81,13 @@ def _lines(events: EventList, process: int) -> Iterator[str]:
                     f'"name":{json.dumps(source.name)},"cat":"{categories[source.scope]}","pid":{process},'
                     f'"tid":{tracks[lane]}'
                 )
-            long = end - start
-            kind = _moment(event) if source.instant else f'"X","dur":{long // 1000}.{_DIGITS[long % 1000]}'
             more = _arguments(event, source)
-            yield f'{{"ph":{kind},{label},"ts":{start // 1000}.{_DIGITS[start % 1000]}{more}}}'
+            time = f"{start // 1000}.{_DIGITS[start % 1000]}"
+            if source.instant:
+                yield f'{{"ph":{_moment(event)},{label},"ts":{time}{more}}}'
+            else:
+                long = end - start
+                yield f'{{"ph":"X",{label},"ts":{time},"dur":{long // 1000}.{_DIGITS[long % 1000]}{more}}}'
     yield from _tasks(events, process)
 
 

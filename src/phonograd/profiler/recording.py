@@ -26,7 +26,6 @@ T = TypeVar("T")
 
 _NEW, _ENTERED, _ATTACHED = "new", "entered", "attached"
 
-
 #: the entries of every scope that was made while nobody listened
 _NO_ENTRIES: list[Range] = []
 _creation = threading.Lock()
@@ -69,14 +68,14 @@ class record_function:  # noqa: N801 - PyTorch's name
     def __enter__(self) -> record_function:
         if LISTENING[USER_SCOPE] or self._entries:
             entry = Range(USER_SCOPE)
+            if self.attributes:
+                entry.attributes = dict(self.attributes)
             args = self.args
             if args is None:
                 entry.before(self.name)
             else:
                 entry.args = args
                 entry.before(self.name, (args,))
-            if self.attributes:
-                entry.attributes = dict(self.attributes)
             if entry.start_ns and self._entries is not _NO_ENTRIES:
                 self._entries.append(entry)
                 self.__class__ = _OpenScope

@@ -10,7 +10,7 @@ float64. The largest errors in units of the last place are listed in docs/numeri
 ``coefficients``          the polynomials, written by scripts/make_polynomials.py
 ``exponential``           exp, expm1, sigmoid, sinh, cosh, tanh
 ``logarithm``             log, log2, log10, log1p, arcsinh, arccosh, arctanh, softplus
-``trigonometry``          sin, cos, tan
+``trigonometry``          sin, cos, tan, and both of a fraction of a turn
 ``inverse_trigonometry``  arcsin, arccos, arctan
 ``powers``                power, integer_power, cbrt, hypot
 ``error_function``        erf, erfinv
@@ -26,7 +26,7 @@ from .exponential import cosh, exp, expm1, sigmoid, sinh, tanh
 from .inverse_trigonometry import arccos, arcsin, arctan
 from .logarithm import arccosh, arcsinh, arctanh, log, log1p, log2, log10, softplus
 from .powers import cbrt, hypot, integer_power, power
-from .trigonometry import cos, sin, tan
+from .trigonometry import cos, cos_sin_of_turns, sin, tan
 
 __all__ = [
     "arccos",
@@ -38,6 +38,7 @@ __all__ = [
     "cast",
     "cbrt",
     "cos",
+    "cos_sin_of_turns",
     "cosh",
     "divide",
     "erf",

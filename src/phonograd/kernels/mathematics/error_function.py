@@ -8,13 +8,15 @@ from ...dtypes import FLOAT32, FLOAT64
 from . import coefficients
 from .exponential import exp
 from .logarithm import log
-from .parts import polynomial
+from .parts import in_parts, polynomial
 
 if TYPE_CHECKING:
     from ..emitter import Emitter
     from ..function import Value
 
 __all__ = ["erf", "erfinv"]
+
+_HALF_ROOT_PI = "0.886226925452758013649083741670572591398774728061193564106903895"
 
 
 def erf(e: Emitter, x: Value) -> Value:
@@ -32,7 +34,7 @@ def erf(e: Emitter, x: Value) -> Value:
 
 
 def erfinv(e: Emitter, x: Value) -> Value:
-    """Return the inverse error function: x times a polynomial in w = -log(1 - x**2), or in the root of w for large w.
+    """Return the inverse error function: x times a function of w = -log(1 - x**2), or of the root of w for large w.
 
     float32 is computed in double precision. Infinite at -1 and 1, NaN outside.
     """
@@ -41,13 +43,13 @@ def erfinv(e: Emitter, x: Value) -> Value:
     one = e.like(wide, 1)
     w = e.negative(log(e, e.fma(e.negative(wide), wide, one)))
     root = e.call("sqrt", w)
-    near = polynomial(e, e.subtract(w, e.like(w, 3.0)), coefficients.ERFINV_NEAR[target])
+    high, low = [e.like(w, part) for part in in_parts(_HALF_ROOT_PI, FLOAT64)]
+    slope = polynomial(e, e.subtract(w, e.like(w, 3.0)), coefficients.ERFINV_NEAR[target])
+    near = e.fma(wide, high, e.multiply(wide, e.fma(w, slope, low)))
     ratio = polynomial(e, e.subtract(root, e.like(w, 3.25)), coefficients.ERFINV_MIDDLE[target])
     if target == FLOAT64:
         far = polynomial(e, e.subtract(root, e.like(w, 5.0)), coefficients.ERFINV_FAR[target])
         ratio = e.select(e.relation("lt", root, e.like(w, 4.1)), ratio, far)
-    ratio = e.select(e.relation("lt", w, e.like(w, 6.0)), near, ratio)
-    result = e.multiply(wide, ratio)
-    edge = e.relation("eq", e.absolute(wide), one)
-    result = e.select(edge, e.with_sign_of(e.like(wide, float("inf")), wide), result)
-    return e.convert(result, target)
+    result = e.select(e.relation("lt", w, e.like(w, 6.0)), near, e.multiply(wide, ratio))
+    result = e.select(e.relation("eq", e.absolute(wide), one), e.like(wide, float("inf")), result)
+    return e.convert(e.with_sign_of(result, wide), target)

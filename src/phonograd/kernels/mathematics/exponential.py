@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from . import coefficients
 from .formats import FORMATS
-from .parts import polynomial, power_of_two
+from .parts import add_smaller, polynomial, power_of_two
 
 if TYPE_CHECKING:
     from ..emitter import Emitter
     from ..function import Value
 
-__all__ = ["cosh", "exp", "exp_of_sum", "expm1", "sigmoid", "sinh", "tanh"]
+__all__ = ["cosh", "exp", "exp_of_sum", "expm1", "reduced", "sigmoid", "sinh", "tanh"]
 
 _LOG2_E = 1.4426950408889634
 
 
-def _reduced(e: Emitter, x: Value) -> tuple[Value, Value]:
+def reduced(e: Emitter, x: Value) -> tuple[Value, Value]:
     """Return r and the integer n with x = n log 2 + r, r around zero."""
     form = FORMATS[x.dtype]
     shifted = e.fma(x, e.like(x, _LOG2_E), e.like(x, form.shifter))
@@ -62,7 +62,7 @@ def exp(e: Emitter, x: Value) -> Value:
         %v = fmul %v, 2**(n - (n >> 1))
     """
     form = FORMATS[x.dtype]
-    rest, exponent = _reduced(e, _at_least(e, _at_most(e, x, form.exp_most), form.exp_least))
+    rest, exponent = reduced(e, _at_least(e, _at_most(e, x, form.exp_most), form.exp_least))
     return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
 
 
@@ -70,8 +70,8 @@ def exp_of_sum(e: Emitter, x: Value, correction: Value) -> Value:
     """Return exp(x + correction) for a correction that is too small to be seen in x."""
     form = FORMATS[x.dtype]
     bounded = _at_least(e, _at_most(e, x, form.exp_most), form.exp_least)
-    rest, exponent = _reduced(e, bounded)
-    # beyond the bounds the correction may be anything
+    rest, exponent = reduced(e, bounded)
+    # beyond the bounds, also at infinity, the correction may be anything
     near = e.select(e.relation("eq", bounded, x), correction, e.like(x, 0))
     rest = e.add(rest, near)
     return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
@@ -80,7 +80,7 @@ def exp_of_sum(e: Emitter, x: Value, correction: Value) -> Value:
 def expm1(e: Emitter, x: Value) -> Value:
     """Return exp(x) - 1: with x = n log 2 + r, it is 2**n (exp(r) - 1 + (1 - 2**-n))."""
     form = FORMATS[x.dtype]
-    rest, exponent = _reduced(e, _at_least(e, _at_most(e, x, form.exp_most), form.expm1_least))
+    rest, exponent = reduced(e, _at_least(e, _at_most(e, x, form.exp_most), form.expm1_least))
     one = e.like(x, 1)
     # beyond this, 2**-n is too small to be seen
     most = e.like(exponent, 100)
@@ -91,12 +91,21 @@ def expm1(e: Emitter, x: Value) -> Value:
 
 
 def sigmoid(e: Emitter, x: Value) -> Value:
-    """Return 1 / (1 + exp(-x)): with s = exp(-|x|), it is 1 / (1 + s), or s / (1 + s) for negative x."""
+    """Return 1 / (1 + exp(-x)): with s = exp(-|x|), it is 1 / (1 + s), or s / (1 + s) for negative x.
+
+    What rounding s and 1 + s has lost is put back in the end: their errors would add up to more than two units.
+    """
     form = FORMATS[x.dtype]
-    rest, exponent = _reduced(e, _at_least(e, e.negative(e.absolute(x)), form.exp_least))
-    one = e.like(x, 1)
-    small = _scaled(e, e.add(_expm1_near(e, rest), one), exponent)
-    return e.divide(e.select(e.relation("lt", x, e.like(x, 0)), small, one), e.add(small, one))
+    rest, exponent = reduced(e, _at_least(e, e.negative(e.absolute(x)), form.exp_least))
+    one, zero = e.like(x, 1), e.like(x, 0)
+    near, near_lost = add_smaller(e, one, _expm1_near(e, rest))
+    small = _scaled(e, near, exponent)
+    divisor, lost = add_smaller(e, one, small)
+    negative = e.relation("lt", x, zero)
+    quotient = e.divide(e.select(negative, small, one), divisor)
+    inverse = e.select(negative, e.subtract(one, quotient), quotient)
+    missing = e.subtract(e.select(negative, near_lost, zero), lost)
+    return e.fma(e.multiply(quotient, inverse), missing, quotient)
 
 
 def tanh(e: Emitter, x: Value) -> Value:
@@ -109,7 +118,7 @@ def tanh(e: Emitter, x: Value) -> Value:
     square = e.multiply(size, size)
     small = e.fma(e.multiply(polynomial(e, square, coefficients.TANH[x.dtype]), square), size, size)
     bounded = _at_most(e, size, form.tanh_most)
-    rest, exponent = _reduced(e, e.add(bounded, bounded))
+    rest, exponent = reduced(e, e.add(bounded, bounded))
     power = e.multiply(e.add(_expm1_near(e, rest), one), power_of_two(e, exponent))
     large = e.subtract(one, e.divide(e.like(x, 2), e.add(power, one)))
     return e.with_sign_of(e.select(e.relation("lt", size, e.like(x, 0.55)), small, large), x)
@@ -118,7 +127,7 @@ def tanh(e: Emitter, x: Value) -> Value:
 def _half_exp(e: Emitter, x: Value) -> Value:
     """Return exp(x) / 2 for positive x, which overflows only where cosh does."""
     form = FORMATS[x.dtype]
-    rest, exponent = _reduced(e, _at_most(e, x, form.exp_most + 1))
+    rest, exponent = reduced(e, _at_most(e, x, form.exp_most + 1))
     return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), e.subtract(exponent, e.like(exponent, 1)))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ...dtypes import FLOAT32, FLOAT64
 from . import coefficients
-from .exponential import exp, exp_of_sum
+from .exponential import exp_of_sum, reduced
 from .formats import FORMATS
-from .logarithm import log
-from .parts import add_smaller, float_of, in_parts, multiply_exactly, polynomial, split_any
+from .parts import add_smaller, float_of, in_parts, multiply_exactly, polynomial, power_of_two, split, split_any
 
 if TYPE_CHECKING:
     from ..emitter import Emitter
@@ -28,8 +28,7 @@ def power(e: Emitter, base: Value, exponent: Value) -> Value:
     """
     size, one = e.absolute(base), e.like(base, 1)
     if base.dtype == FLOAT32:
-        wide = e.multiply(e.convert(exponent, FLOAT64), log(e, e.convert(size, FLOAT64)))
-        result = e.convert(exp(e, wide), FLOAT32)
+        result = e.convert(_power_in_double(e, e.convert(size, FLOAT64), e.convert(exponent, FLOAT64)), FLOAT32)
     else:
         result = _power_of_size(e, size, exponent)
     whole = e.call("trunc", exponent)
@@ -46,16 +45,37 @@ def power(e: Emitter, base: Value, exponent: Value) -> Value:
     return e.select(unit, one, result)
 
 
+def _power_in_double(e: Emitter, size: Value, exponent: Value) -> Value:
+    """Return size**exponent for a positive number to 28 bits."""
+    fraction, scale = split(e, size)
+    rest = e.subtract(fraction, e.like(size, 1))
+    s = e.divide(rest, e.add(rest, e.like(size, 2)))
+    square = e.multiply(s, s)
+    series = e.fma(square, polynomial(e, square, coefficients.ATANH_WIDE[FLOAT32]), e.like(s, 2))
+    logarithm = e.fma(float_of(e, scale), e.like(s, math.log(2)), e.multiply(s, series))
+    product = e.multiply(exponent, _with_edges(e, logarithm, size))
+    # beyond these the result is infinite or zero in float32
+    for bound, relation in ((-110.0, "lt"), (100.0, "gt")):
+        limit = e.like(product, bound)
+        product = e.select(e.relation(relation, product, limit), limit, product)
+    remainder, power_ = reduced(e, product)
+    near = e.fma(polynomial(e, remainder, coefficients.EXP_WIDE[FLOAT32]), e.multiply(remainder, remainder), remainder)
+    return e.multiply(e.add(near, e.like(near, 1)), power_of_two(e, power_))
+
+
+def _with_edges(e: Emitter, logarithm: Value, size: Value) -> Value:
+    """Return the logarithm of a positive number, or that of zero, infinity or NaN."""
+    zero, infinite = e.like(size, 0), e.like(size, float("inf"))
+    regular = e.bits("and", e.relation("gt", size, zero), e.relation("lt", size, infinite))
+    edge = e.select(e.relation("eq", size, zero), e.negative(infinite), size)
+    return e.select(regular, logarithm, edge)
+
+
 def _power_of_size(e: Emitter, size: Value, exponent: Value) -> Value:
     """Return size**exponent for a positive number."""
     high, low = _log_in_two_parts(e, size)
-    product, error = multiply_exactly(e, exponent, high)
-    error = e.fma(exponent, low, error)
-    zero, infinite = e.like(size, 0), e.like(size, float("inf"))
-    regular = e.bits("and", e.relation("gt", size, zero), e.relation("lt", size, infinite))
-    # the logarithm of zero, infinity or NaN
-    edge = e.multiply(exponent, e.select(e.relation("eq", size, zero), e.negative(infinite), size))
-    return exp_of_sum(e, e.select(regular, product, edge), e.select(regular, error, e.like(size, 0)))
+    product, error = multiply_exactly(e, exponent, _with_edges(e, high, size))
+    return exp_of_sum(e, product, e.fma(exponent, low, error))
 
 
 def _log_in_two_parts(e: Emitter, x: Value) -> tuple[Value, Value]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from .parts import add_smaller, in_parts, multiply_exactly, polynomial
 if TYPE_CHECKING:
     from ..emitter import Emitter
 
-__all__ = ["cos", "sin", "tan"]
+__all__ = ["cos", "cos_sin_of_turns", "sin", "tan"]
 
 _HALF_PI = "1.5707963267948966192313216916397514420985846996875529104874722961539082031431045"
 _TWO_OVER_PI = 0.6366197723675814
@@ -68,6 +69,21 @@ def tan(e: Emitter, x: Value) -> Value:
     turned = e.bits("shl", quadrant, e.like(quadrant, 8 * quadrant.dtype.itemsize - 1))
     pattern = e.bits("xor", e.reinterpret(value, quadrant.dtype), turned)
     return e.reinterpret(e.bits("xor", pattern, _sign_of(e, x)), x.dtype)
+
+
+def cos_sin_of_turns(e: Emitter, turns: Value) -> tuple[Value, Value]:
+    """Return cosine and sine of a fraction of a whole turn between 0 and 1; there is nothing to lose in reducing it."""
+    form = FORMATS[turns.dtype]
+    shifted = e.fma(turns, e.like(turns, 4), e.like(turns, form.shifter))
+    whole = e.subtract(shifted, e.like(turns, form.shifter))
+    rest = e.multiply(e.fma(turns, e.like(turns, 4), e.negative(whole)), e.like(turns, math.pi / 2))
+    quadrant = e.reinterpret(shifted, form.integer)
+    sine, cosine, odd = _sine(e, rest), _cosine(e, rest), _is_odd(e, quadrant)
+    first, second = e.select(odd, sine, cosine), e.select(odd, cosine, sine)
+    return (
+        e.reinterpret(_negated(e, first, e.add(quadrant, e.like(quadrant, 1))), turns.dtype),
+        e.reinterpret(_negated(e, second, quadrant), turns.dtype),
+    )
 
 
 def _sine(e: Emitter, rest: Value) -> Value:

@@ -1,0 +1,380 @@
+"""explain: what plans do and take, why they are made, and counts of everything that is expensive.
+
+==========================  ========================================================================================
+:func:`plan`                what computing some arrays would do: kernels with their operators, NumPy calls, memory
+:func:`plans`               the plans that a block of code makes, each with what is new about it
+:func:`statistics`          counts of this process: nodes, plans, kernels, bytes
+==========================  ========================================================================================
+
+>>> import phonograd as mx
+>>> x = mx.nd.array([[1, 2, 3], [4, 5, 6]])
+>>> with mx.settings.override(executor="reference"):
+...     print(mx.explain.plan(mx.nd.exp(x) * 2))
+1 value from 2 arrays: 2 calls of NumPy
+  NumPy: exp
+  NumPy: broadcast_mul
+  memory: 24 bytes of results
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+from . import settings
+from .errors import format_shape
+from .ndarray.array import NDArray
+from .node import Node
+from .node import statistics as node_statistics
+from .operators.structural import LEAF, VARIABLE
+from .plans import OBSERVERS, PLANS, Stage, Step, build
+from .reference import Program, resolve
+
+__all__ = ["KernelReport", "PlanLog", "PlanReport", "plan", "plans", "statistics"]
+
+#: earlier plans, and nodes of each, that a new one is compared with
+_MOST_PLANS = 50
+_MOST_NODES = 20_000
+#: operators and differences that are listed one by one
+_MOST_NAMES = 12
+_MOST_DIFFERENCES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelReport:
+    """A kernel, or a NumPy call, that a plan runs."""
+
+    operators: tuple[str, ...]
+    """What it computes, in order."""
+    shape: tuple[int, ...]
+    """The largest shape it computes."""
+    times: int
+    """How often it is launched."""
+    touched_bytes: int
+    """Memory that it reads and writes, over all launches."""
+    is_native: bool
+    """Whether it is a compiled kernel; otherwise NumPy does it."""
+    is_quick: bool = False
+    """Whether it was compiled quickly and has not been improved yet."""
+
+    def __str__(self) -> str:
+        names = [f"{name} x{count}" if count > 1 else name for name, count in Counter(self.operators).items()]
+        if len(names) > _MOST_NAMES:
+            names = [*names[:_MOST_NAMES], f"and {len(names) - _MOST_NAMES} more"]
+        what = ", ".join(names)
+        times = f" ({self.times} times)" if self.times > 1 else ""
+        if not self.is_native:
+            return f"NumPy{times}: {what}"
+        quick = ", compiled quickly" if self.is_quick else ""
+        return f"kernel{times}: {what}; over {format_shape(self.shape)}, {_size(self.touched_bytes)} of memory{quick}"
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanReport:
+    """What a plan does."""
+
+    values: int
+    """How many values it computes."""
+    inputs: int
+    """How many arrays it reads."""
+    kernels: tuple[KernelReport, ...]
+    """Everything it runs; what is run several times is listed once."""
+    result_bytes: int
+    arena_bytes: int
+    """Memory of values that only kernels see."""
+    other_bytes: int
+    """Memory of arrays that NumPy reads or makes on the way."""
+    reason: str = ""
+    """What is new about it."""
+    compiled: int = 0
+    """Kernels that were compiled for it."""
+    loaded: int = 0
+    """Kernels that were found on disk."""
+
+    @property
+    def launches(self) -> int:
+        """How many kernels are run, repetitions included."""
+        return sum([kernel.times for kernel in self.kernels if kernel.is_native])
+
+    @property
+    def numpy_calls(self) -> int:
+        """How many operators NumPy evaluates."""
+        return sum([kernel.times for kernel in self.kernels if not kernel.is_native])
+
+    def __str__(self) -> str:
+        parts = []
+        distinct = len([kernel for kernel in self.kernels if kernel.is_native])
+        if distinct:
+            parts.append(f"{_count(self.launches, 'launch', 'launches')} of {_count(distinct, 'kernel')}")
+        if self.numpy_calls:
+            parts.append(f"{_count(self.numpy_calls, 'call')} of NumPy")
+        head = f"{_count(self.values, 'value')} from {_count(self.inputs, 'array')}: "
+        lines = [head + (", ".join(parts) or "nothing to compute")]
+        if self.reason:
+            lines.append(f"  new: {self.reason}")
+        if self.compiled or self.loaded:
+            lines.append(f"  {_count(self.compiled, 'kernel')} compiled, {self.loaded} found on disk")
+        lines += [f"  {kernel}" for kernel in self.kernels]
+        sizes = [(self.result_bytes, "results"), (self.arena_bytes, "the arena"), (self.other_bytes, "other arrays")]
+        memory = [f"{_size(size)} of {what}" for size, what in sizes if size]
+        if memory:
+            lines.append(f"  memory: {', '.join(memory)}")
+        return "\n".join(lines)
+
+
+def _count(number: int, word: str, plural: str | None = None) -> str:
+    return f"{number} {word if number == 1 else plural or word + 's'}"
+
+
+def _size(size: int) -> str:
+    """Return a number of bytes as one reads it.
+
+    >>> _size(100), _size(2048), _size(5 << 20)
+    ('100 bytes', '2.0 KiB', '5.0 MiB')
+    """
+    if size < 1024:
+        return f"{size} bytes"
+    for unit in ("KiB", "MiB", "GiB"):
+        size_in_units = size / 1024
+        if size_in_units < 1024 or unit == "GiB":
+            return f"{size_in_units:.1f} {unit}"
+        size //= 1024
+    raise AssertionError("unreachable")
+
+
+# -- one plan
+
+
+def plan(*arrays: NDArray) -> PlanReport:
+    """Return what computing some arrays together would do now. Nothing is computed; kernels are compiled.
+
+    Values that are known, of these arrays or of others on the way, are not computed again.
+    """
+    nodes: list[Node] = []
+    known: dict[Node, Any] = {}
+    for array in arrays:
+        if not isinstance(array, NDArray):
+            raise TypeError(f"only arrays can be explained, not {array!r}")
+        node, trace = array._node, array._trace
+        if array._buffer is None and node is not None and trace is not None:
+            nodes.append(node)
+            known.update(trace.values)
+    keep_all = any([node.marked and node.operator is not VARIABLE for node in nodes])
+    wanted = [node for node in map(resolve, nodes) if node.operator is not LEAF and node not in known]
+    return _report(build(wanted, known, keep_all) if wanted else None)
+
+
+def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0) -> PlanReport:
+    if program is None:
+        return PlanReport(0, 0, (), 0, 0, 0, reason)
+    values, inputs = len(program.kept), len(program.inputs)
+    if isinstance(program, Program):
+        calls = [_call(step[-1]) for step in program.steps]
+        results = sum([_bytes(node) for node, _ in program.kept])
+        return PlanReport(values, inputs, _merged(calls), results, 0, 0, reason)
+    reports = []
+    for part in program.parts:
+        if part.kernels:
+            quick = any([program.kernels[structure].improvable is not None for structure in part.kernels])
+            reports.append((part.kernels, _kernel(part.nodes, part.memory, quick)))
+        elif part.memory:
+            reports.append(((part.nodes[0].operator,), _call(part.nodes[0])))
+    memory = program.memory
+    merged = _merged_by([key for key, _ in reports], [report for _, report in reports])
+    return PlanReport(values, inputs, merged, memory.kept, memory.arena, memory.other, reason, compiled, loaded)
+
+
+def _kernel(nodes: Sequence[Node], touched: Iterable[Node], is_quick: bool) -> KernelReport:
+    names = tuple([node.operator.name for node in nodes]) or ("copy",)
+    largest = max([*nodes, *touched], key=lambda node: node.size)
+    return KernelReport(names, largest.shape, 1, sum([_bytes(node) for node in touched]), True, is_quick)
+
+
+def _call(node: Node) -> KernelReport:
+    return KernelReport((node.operator.name,), node.shape, 1, 0, False)
+
+
+def _bytes(node: Node) -> int:
+    return node.size * node.dtype.itemsize
+
+
+def _merged(reports: list[KernelReport]) -> tuple[KernelReport, ...]:
+    return _merged_by([(report.operators, report.shape) for report in reports], reports)
+
+
+def _merged_by(keys: list[Any], reports: list[KernelReport]) -> tuple[KernelReport, ...]:
+    """Return reports with those of one kind as one, in the order of their first appearance."""
+    together: dict[Any, KernelReport] = {}
+    for key, report in zip(keys, reports, strict=True):
+        first = together.get((key, report.operators))
+        if first is not None:
+            touched = first.touched_bytes + report.touched_bytes
+            report = dataclasses.replace(first, times=first.times + 1, touched_bytes=touched)
+        together[key, report.operators] = report
+    return tuple(together.values())
+
+
+# -- plans that are made
+
+
+class PlanLog:
+    """The plans that were made inside a ``with`` block. Printing it shows them all.
+
+    >>> import phonograd as mx
+    >>> def double(size):
+    ...     return (mx.nd.ones((size,)) * 2).asnumpy()
+    >>> _ = double(3), double(3)
+    >>> with mx.explain.plans() as log:
+    ...     _ = double(3)
+    ...     _ = double(5)
+    >>> [report.reason for report in log.reports]
+    ['_full has shape=(5,) instead of (3,)']
+    """
+
+    def __init__(self) -> None:
+        self.reports: list[PlanReport] = []
+        self._counts = (0, 0)
+
+    def __enter__(self) -> PlanLog:
+        self._counts = _kernel_counts()
+        OBSERVERS.append(self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        OBSERVERS.remove(self._note)
+
+    def __str__(self) -> str:
+        return "\n".join([str(report) for report in self.reports]) or "no plan was made"
+
+    def _note(self, step: Step, stage: Stage, keep_all: bool) -> None:
+        if step.program is None:
+            return
+        before, now = self._counts, _kernel_counts()
+        self._counts = now
+        reason = _reason(step, stage, keep_all)
+        self.reports.append(_report(step.program, reason, now[0] - before[0], now[1] - before[1]))
+
+
+def plans() -> PlanLog:
+    """Return a scope that notes every plan that is made inside, with what distinguishes it from earlier ones."""
+    return PlanLog()
+
+
+def _kernel_counts() -> tuple[int, int]:
+    jit = sys.modules.get("phonograd.native.jit")
+    return (jit.statistics.kernels_compiled, jit.statistics.kernels_loaded) if jit is not None else (0, 0)
+
+
+def _reason(step: Step, stage: Stage, keep_all: bool) -> str:
+    """Return what is new about a plan, compared with the most similar one of those that are remembered."""
+    nodes = _below(step.sources)
+    best: tuple[int, str] | None = None
+    earlier = sorted(PLANS.steps(), key=lambda entry: -entry[2].used)[:_MOST_PLANS]
+    for where, key, other in earlier:
+        if other is step or other.program is None:
+            continue
+        distance, text = _difference(step.sources, nodes, other.sources, _below(other.sources))
+        if distance == 0 and not text:
+            text = _circumstances(where is stage, keep_all, key)
+        if best is None or distance < best[0]:
+            best = distance, text
+    return best[1] if best is not None else "it is the first one"
+
+
+def _circumstances(same_stage: bool, keep_all: bool, key: Any) -> str:
+    _, kept, executor = key if len(key) == 3 else (None, False, "")
+    if executor != settings.current().executor:
+        return f"the executor is {settings.current().executor!r} instead of {executor!r}"
+    if kept != keep_all:
+        return "values are kept because they are recorded" if keep_all else "values are not kept any more"
+    return "it asks for values in another order" if same_stage else "other values were known already"
+
+
+def _below(sources: Iterable[Node]) -> list[Node]:
+    found: set[Node] = set()
+    stack = list(sources)
+    while stack and len(found) < _MOST_NODES:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(node.inputs)
+    return sorted(found, key=lambda node: node.serial)
+
+
+def _difference(sources: list[Node], nodes: list[Node], others: list[Node], below: list[Node]) -> tuple[int, str]:
+    """Return how many operators two plans do not have in common, and in words what distinguishes the first."""
+    names, other_names = Counter([n.operator.name for n in nodes]), Counter([n.operator.name for n in below])
+    more, less = names - other_names, other_names - names
+    distance = more.total() + less.total() if hasattr(more, "total") else sum(more.values()) + sum(less.values())
+    if distance:
+        parts = [f"{sign} {name} x{count}" for sign, c in (("+", more), ("-", less)) for name, count in c.items()]
+        shown = ", ".join(parts[:_MOST_DIFFERENCES]) + (", ..." if len(parts) > _MOST_DIFFERENCES else "")
+        return distance, f"other operators than in the nearest plan ({shown})"
+    changes: list[str] = []
+    for node, other in zip(_in_order(nodes), _in_order(below)):
+        changes += _changes(node, other)
+    if changes:
+        distinct = list(dict.fromkeys(changes))
+        more_text = f" and {len(distinct) - _MOST_DIFFERENCES} more" if len(distinct) > _MOST_DIFFERENCES else ""
+        return 0, "; ".join(distinct[:_MOST_DIFFERENCES]) + more_text
+    if len(sources) != len(others):
+        return 0, f"{_count(len(sources), 'array')} alive instead of {len(others)}"
+    if [node for node in nodes if node.operator is LEAF] != [node for node in below if node.operator is LEAF]:
+        return 0, "inputs come in another order, because other arrays were used before them"
+    return 0, "" if set(sources) == set(others) else "other values of the same expressions are asked for"
+
+
+def _in_order(nodes: list[Node]) -> list[Node]:
+    """Return nodes so that those of equal expressions stand at equal places: by operator, then by age."""
+    return sorted(nodes, key=lambda node: (node.operator.name, node.serial))
+
+
+def _changes(node: Node, other: Node) -> list[str]:
+    if node is other:
+        return []
+    if node.operator is LEAF:
+        if (node.shape, node.dtype) == (other.shape, other.dtype):
+            return []
+        here, there = [f"{n.dtype}{format_shape(n.shape)}" for n in (node, other)]
+        return [f"an input is {here} instead of {there}"]
+    names = node.operator.parameter_names
+    if node.operator.name == "_composite" or len(node.attributes) != len(other.attributes):
+        return []
+    return [
+        f"{node.operator.name} has {name}={value!r} instead of {before!r}"
+        for name, value, before in zip(names, node.attributes, other.attributes)
+        if value != before
+    ]
+
+
+# -- counts
+
+
+def statistics() -> dict[str, float]:
+    """Return counts of this process.
+
+    ====================  ==========================================================================================
+    nodes, ...            expressions made, gradient rules run, gradients derived, plans made, evaluations
+    kernels_compiled      kernels compiled while somebody waited; ``seconds`` is for how long, loading included
+    kernels_loaded        kernels found on disk
+    kernels_found         kernels found in memory
+    kernels_improved      kernels compiled again in full by another thread
+    native_calls          rows of kernels that were run
+    used_bytes, ...       memory of larger arrays and arenas: in use, at most ever, waiting to be used again
+    blocks_made           times that such memory was asked from the system
+    ====================  ==========================================================================================
+    """
+    counts: dict[str, float] = dict(node_statistics.snapshot())
+    jit, memory = sys.modules.get("phonograd.native.jit"), sys.modules.get("phonograd.native.memory")
+    if jit is not None and memory is not None:
+        counts.update(jit.statistics.snapshot())
+        pool = memory.pool
+        counts.update(used_bytes=pool.used_bytes, peak_bytes=pool.peak_bytes, spare_bytes=pool.spare_bytes)
+        counts["blocks_made"] = pool.blocks_made
+    return counts
