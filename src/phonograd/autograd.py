@@ -110,30 +110,36 @@ class _RecordingStateScope:
         self._times_open = 0
 
     def __enter__(self) -> None:
-        recording = None if self._enter_is_record is None else _truth(self._enter_is_record)
-        training = None if self._enter_train_mode is None else _truth(self._enter_train_mode)
-        if recording:
-            _before_recording()
-        _open_scopes.set((self, FLAGS.get(), _open_scopes.get()))
-        self._times_open += 1
+        flags = before = FLAGS.get()
+        recording, training = self._enter_is_record, self._enter_train_mode
         if recording is not None:
-            set_flag(RECORDING, recording)
+            flags = flags | RECORDING if recording is True or _truth(recording) else flags & ~RECORDING
         if training is not None:
-            set_flag(TRAINING, training)
+            flags = flags | TRAINING if training is True or _truth(training) else flags & ~TRAINING
+        if flags & RECORDING and not before & RECORDING:
+            _before_recording()
+        _open_scopes.set((self, before, _open_scopes.get()))
+        self._times_open += 1
+        FLAGS.set(flags)
 
     def __exit__(self, *exception: object) -> None:
         if self._times_open == 0:
             raise TypeError("the scope was left without having been entered")
         self._times_open -= 1
-        flags, remaining = _without(_open_scopes.get(), self)
+        scopes = _open_scopes.get()
+        flags: int | None
+        if scopes is not None and scopes[0] is self:
+            _, flags, remaining = scopes
+        else:
+            flags, remaining = _without(scopes, self)
         if flags is None:
             # a generator that was entered in another task is closed by this one: these flags are not its business
             return
         _open_scopes.set(remaining)
-        if self._enter_is_record is not None:
-            set_flag(RECORDING, bool(flags & RECORDING))
+        changed = 0 if self._enter_is_record is None else RECORDING
         if self._enter_train_mode is not None:
-            set_flag(TRAINING, bool(flags & TRAINING))
+            changed |= TRAINING
+        FLAGS.set((FLAGS.get() & ~changed) | (flags & changed))
 
     def __call__(self, function: Callee) -> Callee:
         """Return the function run inside this scope."""

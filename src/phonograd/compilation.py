@@ -240,6 +240,7 @@ def _run(function: Callable[..., Any], arrays: list[Any], arguments: Any, keywor
     proxies = {id(array): capture.argument(number, array) for number, array in enumerate(arrays)}
     passed = _replaced((arguments, keywords), functools.partial(_looked_up, proxies))
     result, error = None, None
+    outer.thread, number = None, outer.thread
     LOCAL.trace = capture
     try:
         result = function(*passed[0], **passed[1])
@@ -249,6 +250,7 @@ def _run(function: Callable[..., Any], arrays: list[Any], arguments: Any, keywor
         error = caught
     finally:
         LOCAL.trace = outer
+        outer.thread = number
     ending = _Ending(capture, arrays, list(proxies.values()))
     # only the function and whoever it has told can refer to its arguments from now on
     del passed, proxies

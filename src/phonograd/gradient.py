@@ -14,7 +14,7 @@ from .errors import MXNetError
 from .node import Node, attributed_to, forgetters, statistics
 from .operator import item_operator
 from .operators.arithmetic import add
-from .operators.structural import AGAIN, VARIABLE, full
+from .operators.structural import AGAIN, VARIABLE, detach, full
 
 __all__ = ["NOTHING", "Gradient", "Nothing", "differentiate"]
 
@@ -33,12 +33,17 @@ HeadGrads = tuple[Node | Nothing | None, ...]
 class Gradient:
     """What a reverse pass found: the gradient of every variable node it reached, and every node it visited."""
 
-    __slots__ = ("targets", "visited")
+    __slots__ = ("plain", "targets", "visited")
 
     def __init__(self, targets: dict[Node, Node | None], visited: frozenset[Node]) -> None:
         self.targets = targets
         """Gradient by variable node; None where the variable is an ancestor but nothing flows to it."""
         self.visited = visited
+        slots = {node.attributes[0]: grad for node, grad in targets.items() if grad is not None}
+        self.plain: list[tuple[int, Node]] | None = None
+        """The unrecorded gradient by slot, where there is exactly one for each target."""
+        if len(slots) == len(targets):
+            self.plain = [(slot, detach(grad)) for slot, grad in slots.items()]
 
 
 _memory: dict[Any, Gradient] = {}

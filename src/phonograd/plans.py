@@ -16,11 +16,13 @@ from .operator import REGISTRY
 from .operators.structural import LEAF
 from .reference import Program, resolve
 
-__all__ = ["OBSERVERS", "PLANS", "Stage", "Step", "build", "starting_points"]
+__all__ = ["OBSERVERS", "PLANS", "WHEN_COMPILING", "Stage", "Step", "build", "starting_points"]
 
 
 #: called with every plan that is made, the stage it begins at, and whether it keeps all values
 OBSERVERS: list[Callable[[Step, Stage, bool], None]] = []
+#: called once, when the first plan with kernels is made: what else can be compiled then
+WHEN_COMPILING: list[Callable[[], None]] = []
 
 
 class Stage:
@@ -42,7 +44,7 @@ class Step:
     ``known`` holds the nodes whose values are there at the stage where it is made.
     """
 
-    __slots__ = ("following", "inputs", "places", "program", "sources", "used")
+    __slots__ = ("following", "inputs", "kept", "places", "program", "sources", "spendable", "used")
 
     def __init__(self, stage: Stage, nodes: Iterable[Node], known: Container[Node], keep_all: bool) -> None:
         statistics.plans += 1
@@ -52,9 +54,13 @@ class Step:
         self.program = build(wanted, known, keep_all) if wanted else None
         self.following = stage
         self.inputs: list[tuple[int | None, Node]] = []
+        self.kept: list[Node] = []
         if self.program is not None:
             self.following = Stage()
+            self.kept = [node for node, _ in self.program.kept]
             self.inputs = [(_leaf_index(node), node) for node in self.program.inputs]
+        #: numbers of the inputs whose arrays the program can write over
+        self.spendable: tuple[int, ...] = getattr(self.program, "spendable", ())
         self.used = 0
         for observer in OBSERVERS:
             observer(self, stage, keep_all)
@@ -68,6 +74,8 @@ def build(wanted: list[Node], known: Container[Node], keep_all: bool) -> Any:
         from .native.program import NativeProgram
 
         if executor == "native" or jit.available():
+            while WHEN_COMPILING and jit.available():
+                WHEN_COMPILING.pop()()
             return NativeProgram(wanted, known.__contains__, keep_all)
     return Program(wanted, known.__contains__, keep_all)
 
@@ -98,6 +106,7 @@ class Plans:
         self.tick = 0
         self._count = 0
         self._nodes_before = 0
+        self._nodes_kept = 0
 
     def made(self) -> None:
         """Count one more plan."""
@@ -106,11 +115,13 @@ class Plans:
     def trim(self) -> None:
         """Called between traces: forget what has not been used for longest when there is too much.
 
-        At most half of each limit is left, so that this is rare.
+        At most half of each limit is left, so that this is rare. What was used last stays, however large it is: the
+        next turn of a loop will ask for it. The limit of nodes is then twice its size.
         """
         self.tick += 1
         limits = settings.current()
-        if self._count <= limits.plan_limit and statistics.nodes - self._nodes_before <= limits.node_limit:
+        most_nodes = max(limits.node_limit, 2 * self._nodes_kept)
+        if self._count <= limits.plan_limit and statistics.nodes - self._nodes_before <= most_nodes:
             return
         steps = self.steps()
         # of those used at the same time the first of a sequence, because the others are found through it
@@ -119,7 +130,7 @@ class Plans:
         count = 0
         for _, _, step in steps[: limits.plan_limit // 2]:
             below = _nodes_below(step.sources, keep)
-            if len(keep) + len(below) > limits.node_limit // 2:
+            if len(keep) + len(below) > limits.node_limit // 2 and step.used < self.tick - 1:
                 break
             keep |= below
             count += 1
@@ -127,6 +138,7 @@ class Plans:
             stage.following.pop(key, None)
         _forget_except(keep)
         self._count = count
+        self._nodes_kept = len(keep)
         self._nodes_before = statistics.nodes - len(keep)
 
     def steps(self) -> list[tuple[Stage, Any, Step]]:

@@ -20,8 +20,8 @@ from .context import Context
 from .dtypes import DType
 from .errors import MXNetError, format_shape
 from .gradient import NOTHING, Gradient, Nothing, differentiate
-from .ndarray.array import NDArray
-from .ndarray.handle import enter, make, make_concrete, read
+from .ndarray.array import NDArray, use_backward
+from .ndarray.handle import enter, make, make_concrete, read, rebind
 from .node import Node, Shape
 from .operator import Array
 from .operators.structural import detach, full, recorded, variable
@@ -274,6 +274,37 @@ def backward_pass(heads: list[NDArray], head_grads: list[NDArray | None], retain
             owner.take(grad)
         if not retain_graph:
             sweep.clear()
+
+
+def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
+    """Run a backward pass that stays in the current trace and only writes gradients; return whether it is one.
+
+    What :class:`_Sweep` would do, without looking for what is not there. No code of the user runs in it.
+    """
+    trace, node = LOCAL.trace, head._node
+    if head._trace is not trace or node is None or not node.marked or type(trace) is not Trace:
+        return False
+    result = differentiate((node,), (None,))
+    if not result.plain:
+        return False
+    owners = []
+    for slot, _ in result.plain:
+        owner = trace.targets[slot]
+        if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions:
+            return False
+        before = owner.grad._node
+        if owner.grad._rare is not None or (before is not None and before.marked):
+            return False
+        owners.append(owner)
+    for owner, (_, grad) in zip(owners, result.plain, strict=True):
+        rebind(owner.grad, grad, trace)
+        owner.fresh = 1
+    if not retain_graph:
+        trace.clear(result.visited)
+    return True
+
+
+use_backward(_write_at_once)
 
 
 def grad_pass(

@@ -24,17 +24,19 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from . import settings
-from .context import Context
+from .context import CPU, Context
 from .dtypes import DType, convert_scalar
-from .node import Node, statistics
+from .node import Node, forgetters, statistics
 from .operator import Array
 from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, variable
 from .plans import PLANS, Stage, Step, starting_points
 from .reference import resolve
 from .state import is_recording
 
-__all__ = ["HANDOVER", "LOCAL", "Capturing", "Origin", "Target", "Trace", "ready_trace", "waitall"]
+__all__ = ["HANDOVER", "LOCAL", "Capturing", "Origin", "Target", "Trace", "number_threads", "ready_trace", "waitall"]
 
 _PRUNE_AT = 4096
 _FLUSHES_WITH_RECORD = 8
@@ -68,6 +70,27 @@ class Origin(Target):
         self.node = node
 
 
+#: the leaf that was made last under each of the first numbers: most often the next one is the same
+_latest: list[Node | None] = [None] * 256
+
+
+def _leaf_like(number: int, data: Array, context: Context) -> Node:
+    """Return the leaf of a number for some memory."""
+    if number >= len(_latest):
+        return leaf(number, data.shape, data.dtype, context)
+    found = _latest[number]
+    if found is None or found.dtype is not data.dtype or found.context is not context or found.shape != data.shape:
+        found = _latest[number] = leaf(number, data.shape, data.dtype, context)
+    return found
+
+
+def _forget_leaves() -> None:
+    _latest[:] = [None] * len(_latest)
+
+
+forgetters.append(_forget_leaves)
+
+
 def _recorded_as(node: Node) -> Node:
     """Return the node by which the record knows an array: the one before it was overwritten outside of recording."""
     return node.inputs[1] if node.operator is OVERWRITTEN else node
@@ -91,16 +114,20 @@ class Trace:
         "made",
         "number",
         "prune_at",
+        "repeats",
         "scalars",
         "siblings",
         "slots",
         "stage",
         "survivors",
         "targets",
+        "thread",
         "values",
     )
 
     def __init__(self) -> None:
+        #: the number of the thread whose current trace this is, for calls that are machine code; None keeps them out
+        self.thread: int | None = None
         self.number = next(_numbers)
         self.handles: list[Any] = []
         self.survivors: list[weakref.ref[Any]] = []
@@ -121,15 +148,18 @@ class Trace:
         self.flushes = 0
         self.created = 0
         self.prune_at = _PRUNE_AT
+        #: whether a handle may stand twice among the handles: it has left the trace and come back
+        self.repeats = False
 
     # -- leaves
 
     def bind(self, data: Array, context: Context) -> Node:
         """Return the leaf node of some memory; the same memory is the same leaf."""
         found = self.bound.get(id(data))
-        if found is None or found.context != context:
-            found = leaf(len(self.leaves), data.shape, data.dtype, context)
-            self.leaves.append(data)
+        if found is None or (found.context is not context and found.context != context):
+            leaves = self.leaves
+            found = _leaf_like(len(leaves), data, context)
+            leaves.append(data)
             self.bound[id(data)] = found
         return found
 
@@ -192,27 +222,29 @@ class Trace:
 
     # -- evaluation
 
-    def evaluate(self, nodes: tuple[Node, ...], lent: Mapping[Node, Array] | None = None) -> list[Array]:
+    def evaluate(
+        self, nodes: tuple[Node, ...], lent: Mapping[Node, Array] | None = None, last: bool = False
+    ) -> list[Array]:
         """Return the values of nodes, computing what is not there yet. What a record may need again is kept.
 
-        What is computed from ``lent`` leaves is not kept: they stand for something else the next time.
+        What is computed from ``lent`` leaves is not kept: they stand for something else the next time. With ``last``
+        nothing more will be asked of this trace, so memory that only it refers to may be written over.
         """
         with self.lock:
-            keep_all = lent is None and any([node.marked and node.operator is not VARIABLE for node in nodes])
-            key = (nodes, keep_all, settings.current().executor)
+            key = (nodes, settings.active.executor) if lent is None else (nodes, settings.active.executor, "lent")
             step = self.stage.following.get(key)
             if step is None:
+                keep_all = lent is None and any([node.marked and node.operator is not VARIABLE for node in nodes])
                 step = self.stage.following.setdefault(key, Step(self.stage, nodes, self.values, keep_all))
                 PLANS.made()
             step.used = PLANS.tick
             values: Any = self.values if lent is None else ChainMap(dict(lent), self.values)
-            leaves = self.leaves
-            if step.program is not None:
+            leaves, program = self.leaves, step.program
+            if program is not None:
                 statistics.evaluations += 1
+                spent = _spent(leaves, step) if last and step.spendable else None
                 inputs = [values[node] if index is None else leaves[index] for index, node in step.inputs]
-                results = step.program.run(inputs)
-                for (node, _), value in zip(step.program.kept, results, strict=True):
-                    values[node] = value
+                values.update(zip(step.kept, program.run(inputs, spent) if spent else program.run(inputs)))
                 if lent is None:
                     self.stage = step.following
             return [values[node] if index is None else leaves[index] for index, node in step.places]
@@ -233,21 +265,35 @@ class Trace:
             live = self.live()
             nodes = tuple([node for _, node in live])
             try:
-                values: list[Any] = self.evaluate(nodes)
+                values: list[Any] = self.evaluate(nodes, None, self._is_over(nodes, end)) if nodes else []
             except Exception:  # noqa: BLE001 - each error is raised where its value is asked for
                 values = [self._attempt(node) for node in nodes]
             self.flushes += 1
             if not end and not self.ended:
-                waiting = any([node.marked and node.operator is not VARIABLE for node in nodes])
-                end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not is_recording())
+                end = self.flushes >= _FLUSHES_WITH_RECORD and not is_recording()
+                if not end:
+                    for node in nodes:
+                        if node.marked and node.operator is not VARIABLE:
+                            break
+                    else:
+                        end = True
             with HANDOVER:
-                for (handle, node), value in zip(live, values, strict=True):
+                for (handle, node), value in zip(live, values):
                     if handle._node is node and handle._trace is self:
                         handle._buffer = value
                 if end and not self.ended:
                     self._end(live)
             if end:
                 PLANS.trim()
+
+    def _is_over(self, nodes: tuple[Node, ...], end: bool) -> bool:
+        """Return whether a trace ends with the values of some nodes, and nobody can ask for those of others."""
+        if self.ended or type(self) is not Trace or (self.flushes and not end):
+            return False
+        for node in nodes:
+            if node.marked and node.operator is not VARIABLE:
+                return False
+        return True
 
     def _attempt(self, node: Node) -> Array | None:
         try:
@@ -262,15 +308,12 @@ class Trace:
         Another thread that uses the same array may take a handle over at any moment, so handle and node are read
         together and the pair is used from then on.
         """
-        alive = [
-            (handle, node)
-            for handle in _referenced(self.handles)
-            if (node := handle._node) is not None and handle._trace is self
-        ]
-        # a handle that other threads use, or a view that was looked at again, enters the list a second time
-        pairs = list({id(handle): (handle, node) for handle, node in alive}.values())
+        pairs = _referenced(self, self.handles)
+        if self.repeats and len(pairs) > 1:
+            pairs = list({id(pair[0]): pair for pair in pairs}.values())
         if LOCAL.trace is self or self.ended:
-            self.handles = [handle for handle, _ in pairs]
+            self.handles = [pair[0] for pair in pairs]
+            self.repeats = False
         return pairs
 
     def prune(self) -> None:
@@ -282,11 +325,16 @@ class Trace:
         self.ended = True
         if getattr(LOCAL, "trace", None) is self:
             LOCAL.trace = Trace()
+            LOCAL.trace.thread, self.thread = self.thread, None
+        failed = self.failed
         for handle, node in live:
-            if node in self.failed or handle._trace is not self:
+            if handle._trace is not self or (failed and node in failed):
                 continue
             if not node.marked:
-                handle._settle()
+                if node.context is CPU:
+                    handle._trace = handle._node = None
+                else:
+                    handle._settle()
             elif node.operator is VARIABLE:
                 target = self.targets[node.attributes[0]]
                 if isinstance(target, Origin):
@@ -297,7 +345,7 @@ class Trace:
                     self.survivors.append(weakref.ref(handle))
             else:
                 self.survivors.append(weakref.ref(handle))
-        self.handles = [handle for handle, node in live if node in self.failed]
+        self.handles = [handle for handle, node in live if node in failed] if failed else []
         self.bound.clear()
         self.scalars.clear()
 
@@ -317,15 +365,24 @@ class Trace:
         with self.lock:
             known = self._known_handles()
             for handle, node in known:
-                if self._is_swept(_recorded_as(node), visited):
+                # most are swept themselves
+                if node.marked and (
+                    (node in visited and node.operator is not VARIABLE) or self._is_swept(_recorded_as(node), visited)
+                ):
                     self._cut(handle, node)
             if self.ended:
                 self._release([handle for handle, _ in known])
-            self._free([node for handle, _ in known if (node := handle._node) is not None and handle._trace is self])
-        for follower in list(self.followers or ()):
-            follower._lose_origins(self, visited)
+            if self.values:
+                self._free(
+                    [node for handle, _ in known if (node := handle._node) is not None and handle._trace is self]
+                )
+        if self.followers:
+            for follower in list(self.followers):
+                follower._lose_origins(self, visited)
 
     def _known_handles(self) -> list[tuple[Any, Node]]:
+        if not self.survivors:
+            return self.live()
         survivors = [handle for reference in self.survivors if (handle := reference()) is not None]
         return self.live() + [(h, node) for h in survivors if (node := h._node) is not None and h._trace is self]
 
@@ -335,19 +392,21 @@ class Trace:
             return False
         if node in visited:
             return True
+        if not self.siblings:
+            return False
         call, count = (node.inputs[0], node.attributes[0]) if node.operator is AGAIN else (node, 0)
         return any([again(sibling, count) in visited for sibling in self.siblings.get(call, ())])
 
     def _cut(self, handle: Any, node: Node) -> None:
         """Make a handle on a node of this trace a plain array, or a variable again if it is one."""
-        plain = detach(node)
-        if handle._variable is not None:
-            plain = variable(plain, self.slot(handle._variable))
+        plain, rare = node.detached or detach(node), handle._rare
+        if rare is not None and rare.variable is not None:
+            plain = variable(plain, self.slot(rare.variable))
         with HANDOVER:
             if handle._node is node and handle._trace is self:
                 handle._node = plain
-                if handle._region is not None:
-                    handle._region = (*handle._region[:2], False)
+                if rare is not None and rare.region is not None:
+                    rare.region = (*rare.region[:2], False)
 
     def _lose_origins(self, origin: Trace, visited: frozenset[Node]) -> None:
         """Cut what was recorded in an earlier trace, entered this one, and has been cleared there."""
@@ -360,8 +419,6 @@ class Trace:
 
     def _free(self, nodes: list[Node]) -> None:
         """Forget all values but those of some nodes and those they will be computed from."""
-        if not self.values:
-            return
         sources = tuple(dict.fromkeys([resolve(node) for node in nodes]))
         key = ("cleared", sources)
         step = self.stage.following.get(key)
@@ -430,10 +487,20 @@ class _Local(threading.local):
 
 LOCAL = _Local()
 
+_thread_number: Callable[[], int] | None = None
+
+
+def number_threads(number: Callable[[], int]) -> None:
+    """Have traces know the threads they belong to by numbers."""
+    global _thread_number
+    _thread_number = number
+
 
 def ready_trace() -> Trace:
     """Return the current trace to add a new node to; evaluates first when very many are pending and none recorded."""
     trace = LOCAL.trace
+    if trace.thread is None and _thread_number is not None and type(trace) is Trace:
+        trace.thread = _thread_number()
     trace.created += 1
     if trace.created > settings.current().pending_limit and not is_recording():
         trace.flush(end=True)
@@ -446,29 +513,69 @@ def waitall() -> None:
     LOCAL.trace.flush()
 
 
+# -- which arrays only a trace refers to
+
+
+def _spent(leaves: list[Array], step: Step) -> list[int]:
+    """Return the numbers of those inputs of a plan that it can write over, because nobody else refers to them."""
+    found: list[int] = []
+    if _referenced is _all:
+        # references are not counted on this interpreter
+        return found
+    for number in step.spendable:
+        index, _ = step.inputs[number]
+        # one reference is that of the list, the other one that of the call
+        if index is not None and sys.getrefcount(leaves[index]) == 2 and _is_own(leaves[index]):
+            found.append(number)
+    return found
+
+
+def _is_own(array: Array) -> bool:
+    """Return whether nobody but an array refers to the memory it lies in, which is that of arrays all the way down."""
+    if not array.flags.writeable:
+        return False
+    while not array.flags.owndata:
+        if not isinstance(array.base, np.ndarray) or sys.getrefcount(array.base) > 2:
+            return False
+        array = array.base
+    return True
+
+
 # -- which handles are alive: those with more references than the list itself holds
 
 
-def _counted(handles: list[Any]) -> list[Any]:
-    limit = _baseline
-    count = sys.getrefcount
-    return [handle for handle in handles if count(handle) > limit]
+def _counted(trace: Trace, handles: list[Any]) -> list[tuple[Any, Node]]:
+    """Return the handles of a trace that somebody refers to, with their nodes."""
+    limit, count, pairs = _baseline, sys.getrefcount, []
+    for handle in handles:
+        if count(handle) > limit:
+            node = handle._node
+            if node is not None and handle._trace is trace:
+                pairs.append((handle, node))
+    return pairs
 
 
-def _all(handles: list[Any]) -> list[Any]:
-    return handles
+def _all(trace: Trace, handles: list[Any]) -> list[tuple[Any, Node]]:
+    return [(handle, node) for handle in handles if (node := handle._node) is not None and handle._trace is trace]
 
 
 class _Probe:
-    __slots__ = ()
+    __slots__ = ("_node", "_trace")
+
+    _node: Any
+    _trace: Trace
+
+    def __init__(self, trace: Trace) -> None:
+        self._node = self._trace = trace
 
 
 def _calibrate() -> int:
     """Return the count that ``getrefcount`` gives inside ``_counted`` for an object only the list refers to."""
     global _baseline
+    trace = Trace()
     for guess in range(1, 8):
         _baseline = guess
-        if not _counted([_Probe()]):
+        if not _counted(trace, [_Probe(trace)]):
             return guess
     raise RuntimeError("cannot calibrate reference counts on this interpreter")
 

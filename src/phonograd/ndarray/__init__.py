@@ -8,6 +8,7 @@ from typing import Any
 from ..context import Context, cpu, cpu_pinned, current_context, gpu
 from ..dtypes import CODES
 from ..errors import nearest
+from ..plans import WHEN_COMPILING
 from ..trace import waitall
 from . import control, random
 from .array import NDArray
@@ -34,6 +35,15 @@ op = Namespace("phonograd.ndarray.op", "", "All operators by their plain names."
 _internal = Namespace("phonograd.ndarray._internal", "_", "Operators whose names begin with an underscore.")
 for _module in (contrib, linalg, op, _internal):
     sys.modules[_module.__name__] = _module
+
+
+def _install_native_calls() -> None:
+    from .native_install import install
+
+    install(NDArray, (sys.modules[__name__], contrib, linalg, op, _internal))
+
+
+WHEN_COMPILING.append(_install_native_calls)
 
 # tables that scripts take from mxnet.ndarray.ndarray
 _DTYPE_NP_TO_MX: dict[Any, int] = {None: -1, **{dtype.type: code for dtype, code in CODES.items()}}

@@ -9,22 +9,22 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..context import Context, as_context
 from ..dtypes import as_dtype
-from ..errors import MXNetError, nearest
-from ..operator import REGISTRY
+from ..errors import MXNetError
+from ..operator import REGISTRY, Operator
 from ..operators.primitives import cast
 from ..operators.structural import detach, moved
 from ..shapes import infer_reshape
 from ..trace import LOCAL, ready_trace
 from . import indexing, protocols
-from .call import binary, finish, function_of, inplace, write
-from .handle import DEFAULTS, Handle, computed, enter, make_concrete, make_result, make_view, read, rebind, settled
+from .call import binary, finish, function_of, inplace, method_of, write
+from .handle import Handle, computed, enter, make_concrete, make_result, make_view, read, rebind, settled
 from .values import values_of
 
 __all__ = ["NDArray"]
@@ -50,26 +50,14 @@ class NDArray(Handle):
             raise TypeError("make arrays with mx.nd.array(values), mx.nd.zeros(shape) and so on, not with NDArray(...)")
         # without a value yet: a pickle made by MXNet calls NDArray(None) and then __setstate__
         made = object.__new__(cls)
-        made._trace = made._node = made._buffer = None
+        made._trace = made._node = made._buffer = made._rare = None
         if not writable:
             made._readonly = True
         return made
 
-    def __getattr__(self, name: str) -> Any:
-        # most often asked for slots that were never set, so that comes first
-        if name in DEFAULTS:
-            return DEFAULTS[name]
-        if name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        declared = REGISTRY.get(name)
-        if declared is None or not declared.method:
-            methods = [key for key, value in REGISTRY.items() if value.method] + dir(type(self))
-            raise AttributeError(f"'NDArray' object has no attribute {name!r}{nearest(name, methods)}")
-        setattr(NDArray, name, function_of(declared, name))
-        return getattr(self, name)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self), *[key for key, value in REGISTRY.items() if value.method]})
+    if TYPE_CHECKING:
+        # methods that are operators are set on the class below
+        def __getattr__(self, name: str) -> Any: ...
 
     # -- facts
 
@@ -415,6 +403,8 @@ class NDArray(Handle):
 
     def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
         """Compute the gradients of all variables this array was computed from."""
+        if out_grad is None and _backward_alone is not None and _backward_alone(self, bool(retain_graph)):
+            return
         from ..autograd import backward
 
         backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
@@ -447,7 +437,33 @@ class NDArray(Handle):
         rebind(self, trace.bind(values, self.context), trace)
 
 
+_backward_alone: Callable[[NDArray, bool], bool] | None = None
+
+
+def use_backward(function: Callable[[NDArray, bool], bool]) -> None:
+    """Set the function that differentiates one array where that is simple, and returns whether it was."""
+    global _backward_alone
+    _backward_alone = function
+
+
+class _Method:
+    """An operator as a method of arrays: made when it is first asked for, because there are hundreds."""
+
+    __slots__ = ("_declared", "_name")
+
+    def __init__(self, declared: Operator, name: str) -> None:
+        self._declared = declared
+        self._name = name
+
+    def __get__(self, array: NDArray | None, owner: type[NDArray]) -> Any:
+        setattr(NDArray, self._name, method_of(self._declared, self._name))
+        return getattr(owner if array is None else array, self._name)
+
+
 finish(NDArray)
+for _name, _declared in REGISTRY.items():
+    if _declared.method and not hasattr(NDArray, _name):
+        setattr(NDArray, _name, _Method(_declared, _name))
 
 
 def concrete(data: np.ndarray[Any, Any], context: Context) -> NDArray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import keyword
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ..settings import active
 from ..state import FLAGS, RECORDING, TRAINING
 from ..trace import LOCAL, ready_trace
 from . import handle as _handle
-from .handle import Handle, apply, computed, enter, make, make_result, read, rebind, settled
+from .handle import Handle, apply, computed, enter, make, make_result, rebind, settled
 
 __all__ = ["binary", "function_of", "inplace", "invoke", "write"]
 
@@ -76,7 +76,7 @@ def invoke(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], 
             _unknown(declared, name)
     parameters = {
         p.name: value
-        for p, value in zip(_visible(declared), given, strict=True)
+        for p, value in zip(visible(declared), given, strict=True)
         if value is not NULL and value is not REQUIRED
     }
     if declared.training:
@@ -96,7 +96,7 @@ def _remember(declared: Operator, nodes: tuple[Node | None, ...], given: tuple[A
     if not _repeatable(declared) or not isinstance(result, Node):
         return
     try:
-        declared.calls[(*nodes, *[_keyed(p, v) for p, v in zip(_visible(declared), given, strict=True)])] = result
+        declared.calls[(*nodes, *[keyed(p, v) for p, v in zip(visible(declared), given, strict=True)])] = result
     except TypeError:  # a list among the arguments: such calls are converted every time
         return
 
@@ -106,11 +106,12 @@ def _repeatable(declared: Operator) -> bool:
     return not (declared.random or declared.training or declared.effects)
 
 
-def _visible(declared: Operator) -> list[Parameter]:
+def visible(declared: Operator) -> list[Parameter]:
+    """Return the parameters that a user gives."""
     return [parameter for parameter in declared.parameters if parameter.name != "training"]
 
 
-def _keyed(parameter: Parameter, value: Any) -> Any:
+def keyed(parameter: Parameter, value: Any) -> Any:
     """Return a parameter's value as it stands in the key of a remembered call, like the code of ``_key_source``."""
     if parameter.kind == "float":
         return value or repr(value)
@@ -196,7 +197,7 @@ def _checked(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None
 
 
 def _unknown(declared: Operator, name: str) -> None:
-    known = [p.name for p in _visible(declared)]
+    known = [p.name for p in visible(declared)]
     raise MXNetError(
         f"Cannot find argument '{name}', Possible Arguments: {', '.join(known) or 'none'}, "
         f'in operator {declared.name}(name=""){nearest(name, known)}'
@@ -255,6 +256,10 @@ _METHOD_WORDS = {
 }
 
 
+#: the methods of operators of two operands, with the calls they remember, and whether they exchange the operands
+BINARY: list[tuple[Any, dict[Any, Any], bool]] = []
+
+
 def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     """Return the method of a binary operator (``__add__``; reflected: ``__radd__``)."""
     declared = REGISTRY[name]
@@ -266,7 +271,7 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
         node = None
         # nodes are read before traces, because another thread may take an array over in between (trace.HANDOVER)
         own = self._node
-        if self._trace is trace:
+        if self._trace is trace and not active.attentive:
             kind = type(other)
             if kind is array_class:
                 operand = other._node
@@ -278,8 +283,8 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
                     node = calls.get((scalar, own) if reflected else (own, scalar))
         if node is None:
             node = operate(declared, other, self) if reflected else operate(declared, self, other)
-            trace = local.trace
-        elif node.marked:
+            return make_result(node, local.trace)
+        if node.marked:
             if not flags.get() & RECORDING:
                 node = node.detached or detach(node)
             elif node in trace.made:
@@ -289,13 +294,11 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
         result = new(array_class)
         result._trace = trace
         result._node = node
-        result._buffer = None
+        result._buffer = result._rare = None
         handles = trace.handles
         handles.append(result)
         if len(handles) > trace.prune_at:
             trace.prune()
-        if active.naive:
-            read(result)
         return result
 
     array_class: Any = _handle._class
@@ -304,6 +307,7 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     method.__name__ = method.__qualname__ = f"__{'r' if reflected else ''}{word}__"
     method.__doc__ = declared.__doc__
     _late.append(lambda cls: _rebind_class(method, cls))
+    BINARY.append((method, calls, reflected))
     return method
 
 
@@ -358,7 +362,7 @@ def inplace(name: str) -> Callable[[Any, Any], Any]:
 
 _TEMPLATE = """\
 def {name}({signature}):
-    if out is None and not kwargs:
+    if out is None and not kwargs and not active.attentive:
         trace = LOCAL.trace
         if {known}:
             try:
@@ -376,13 +380,11 @@ def {name}({signature}):
                 result = new(array_class)
                 result._trace = trace
                 result._node = node
-                result._buffer = None
+                result._buffer = result._rare = None
                 handles = trace.handles
                 handles.append(result)
                 if len(handles) > trace.prune_at:
                     trace.prune()
-                if active.naive:
-                    read(result)
                 return result
     return invoke(declared, ({inputs}), ({given}), out, kwargs)
 """
@@ -393,11 +395,46 @@ def {name}({signature}):
 """
 
 
-@functools.cache
+class Faster(Protocol):
+    """What makes calls faster than Python functions can (:mod:`.native_install`)."""
+
+    def function(self, declared: Operator, name: str, function: Any) -> Any:
+        """Return a function that does what the Python function of an operator does."""
+
+    def method(self, function: Any) -> Any:
+        """Return such a function as a method."""
+
+
+#: what makes functions faster, once there is such a thing
+FASTER: list[Faster] = []
+
+
+#: the Python functions of operators, each with the operator and the name it was made for
+MADE: dict[Any, tuple[Operator, str]] = {}
+
+
 def function_of(declared: Operator, name: str) -> Callable[..., Any]:
     """Return the public function of an operator: MXNet's signature, then ``out`` and ``name``."""
+    function = python_function_of(declared, name)
+    return FASTER[0].function(declared, name, function) if FASTER and remembers(declared) else function
+
+
+def method_of(declared: Operator, name: str) -> Any:
+    """Return the function of an operator in a form that can be a method."""
+    function = function_of(declared, name)
+    return FASTER[0].method(function) if function not in MADE else function
+
+
+def remembers(declared: Operator) -> bool:
+    """Return whether the function of an operator looks for calls made before."""
+    return not declared.variadic and declared.required_inputs > 0 and _repeatable(declared)
+
+
+@functools.cache
+def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
+    """Return the public function of an operator as a Python function."""
     inputs = [i for i in declared.input_names if i != "counter"]
-    parameters = _visible(declared)
+    parameters = visible(declared)
     scope: dict[str, Any] = {
         "LOCAL": LOCAL,
         "FLAGS": FLAGS,
@@ -407,7 +444,6 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
         "invoke": invoke,
         "active": active,
         "new": object.__new__,
-        "read": read,
     }
     defaults = []
     for parameter in parameters:
@@ -423,7 +459,7 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
     names = [f"*{inputs[0]}"] if declared.variadic else [f"{i}=None" for i in inputs]
     signature = ", ".join([*names, *defaults, "out=None", "name=None", "**kwargs"])
     together = "".join(f"{i}, " for i in inputs)
-    if not declared.variadic and declared.required_inputs and _repeatable(declared):
+    if remembers(declared):
         scope["array_class"] = _handle._class
         required, optional = inputs[: declared.required_inputs], inputs[declared.required_inputs :]
 
@@ -435,7 +471,7 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
         source = _TEMPLATE.format(
             name=safe,
             signature=signature,
-            known=each("{0}.__class__ is array_class"),
+            known=each("type({0}) is array_class"),
             inside=each("{0}._trace is trace"),
             key=", ".join([*nodes, *[_key_source(p) for p in parameters]]),
             inputs=together,
@@ -448,4 +484,5 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
     function: Callable[..., Any] = scope[safe]
     function.__doc__ = declared.__doc__
     function.__module__ = "phonograd.ndarray"
+    MADE[function] = declared, name
     return function

@@ -9,8 +9,9 @@ its base: writing to one makes the other look again. Only memory that another li
 from __future__ import annotations
 
 import math
+import operator
 import weakref
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -54,8 +55,42 @@ class SharedMemory(np.ndarray[Any, Any]):
     __slots__ = ()
 
 
-#: what slots read as that were never set
-DEFAULTS = {"_variable": None, "_root": None, "_views": None, "_region": None, "_context": CPU, "_readonly": False}
+Kind = TypeVar("Kind")
+
+
+class _Rare:
+    """What only some arrays have."""
+
+    __slots__ = ("context", "readonly", "region", "root", "variable", "views")
+
+    def __init__(self) -> None:
+        self.variable: Any = None
+        self.root: Any = None
+        self.region: tuple[int, Shape, bool] | None = None
+        self.views: list[weakref.ref[Any]] | None = None
+        self.context = CPU
+        self.readonly = False
+
+
+class _Seldom(Generic[Kind]):
+    """An attribute of an array that stands in its ``_rare``, which is made when something is set."""
+
+    __slots__ = ("_default", "_name", "_read")
+
+    def __init__(self, name: str, default: Kind) -> None:
+        self._name = name
+        self._default = default
+        self._read = operator.attrgetter(name)
+
+    def __get__(self, handle: Handle, owner: type[Handle]) -> Kind:
+        rare = handle._rare
+        return self._default if rare is None else self._read(rare)
+
+    def __set__(self, handle: Handle, value: Kind) -> None:
+        rare = handle._rare
+        if rare is None:
+            rare = handle._rare = _Rare()
+        setattr(rare, self._name, value)
 
 
 class Handle:
@@ -65,6 +100,7 @@ class Handle:
     _trace     the trace that ``_node`` belongs to, or None
     _node      the expression of the current value
     _buffer    the current value, once it is known
+    _rare      the others, which few arrays have; they are in one place so that making an array is quick
     _variable  gradient buffer and request, if the array was marked for gradients
     _root      for a view: the array it is a piece of
     _region    for a view: (first element, shape, whether gradients pass between the two)
@@ -73,37 +109,21 @@ class Handle:
     _readonly  whether in-place operations are refused
     ========== =====================================================================================
 
-    Only the first three are set on every array; the rest read as their defaults.
+    Neither this class nor a subclass may define ``__getattr__``: the interpreter then reads every attribute slowly.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_buffer",
-        "_context",
-        "_node",
-        "_readonly",
-        "_region",
-        "_root",
-        "_trace",
-        "_variable",
-        "_views",
-    )
+    __slots__ = ("__weakref__", "_buffer", "_node", "_rare", "_trace")
 
     _trace: Trace | None
     _node: Node | None
     _buffer: Array | None
-    _variable: Any
-    _root: Any
-    _region: tuple[int, Shape, bool] | None
-    _views: list[weakref.ref[Any]] | None
-    _context: Context
-    _readonly: bool
-
-    def __getattr__(self, name: str) -> Any:
-        # reached only when a slot was never set, or for a name that does not exist
-        if name in DEFAULTS:
-            return DEFAULTS[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    _rare: _Rare | None
+    _variable = _Seldom[Any]("variable", None)
+    _root = _Seldom[Any]("root", None)
+    _region = _Seldom["tuple[int, Shape, bool] | None"]("region", None)
+    _views = _Seldom["list[weakref.ref[Any]] | None"]("views", None)
+    _context = _Seldom[Context]("context", CPU)
+    _readonly = _Seldom[bool]("readonly", False)
 
     def _settle(self) -> None:
         """Leave the trace: the value is known and nothing recorded leads here."""
@@ -163,7 +183,7 @@ def make(node: Node, trace: Trace) -> Any:
     handle = _new(_class)
     handle._trace = trace
     handle._node = node
-    handle._buffer = None
+    handle._buffer = handle._rare = None
     trace.adopt(handle)
     return handle
 
@@ -186,8 +206,7 @@ def make_concrete(data: Array, context: Context = CPU) -> Any:
     if isinstance(trace, Capturing):
         return make(trace.bind(data, context), trace)
     handle = _new(_class)
-    handle._trace = None
-    handle._node = None
+    handle._trace = handle._node = handle._rare = None
     handle._buffer = data
     if context is not CPU:
         handle._context = context
@@ -197,31 +216,40 @@ def make_concrete(data: Array, context: Context = CPU) -> Any:
 def enter(handle: Handle, trace: Trace) -> Node:
     """Return the node of an array in a trace, binding its memory as a leaf if it comes from outside."""
     node = handle._node
-    if node is not None and handle._trace is trace:
+    home = handle._trace
+    if node is not None and home is trace:
         return node
-    if isinstance(trace, Capturing) and _is_outside(handle, trace):
+    if type(trace) is not Trace and isinstance(trace, Capturing) and _is_outside(handle, trace):
         return trace.enter(handle)
-    home, node, buffer = _place(handle)
-    if buffer is None:
-        if node is None or home is None:
-            return _look_again(handle, trace)
-        buffer = home.value(node)
+    buffer = handle._buffer
+    if node is not None or buffer is None:
+        home, node, buffer = _place(handle)
+        if buffer is None:
+            if node is None or home is None:
+                return _look_again(handle, trace)
+            buffer = home.value(node)
+    rare = handle._rare
+    owner = None if rare is None else rare.variable
     if type(buffer) is SharedMemory:
         # looked at anew by every use: the array does not keep the node
         entered = trace.bind(np.array(buffer), handle.context)
-        return entered if handle._variable is None else variable(entered, trace.slot(handle._variable))
-    entered = trace.bind(buffer, handle.context)
+        return entered if owner is None else variable(entered, trace.slot(owner))
+    entered = trace.bind(buffer, CPU if rare is None and node is None else handle.context)
     if node is not None and home is not None and node.marked:
         # recorded in an earlier trace or another thread's: gradients continue there
         entered = variable(entered, trace.slot(home.target_of(node)))
-    elif handle._variable is not None:
-        entered = variable(entered, trace.slot(handle._variable))
+    elif owner is not None:
+        entered = variable(entered, trace.slot(owner))
     with HANDOVER:
         # if another thread has changed the array meanwhile, this is still the value it had when it was asked for
         if handle._node is node and handle._trace is home and (node is not None or handle._buffer is buffer):
             handle._buffer = buffer
-            _name(handle, entered, trace)
+            # in the order that readers in other threads rely on
+            handle._trace = trace
+            handle._node = entered
             trace.handles.append(handle)
+            if home is not None:
+                trace.repeats = True
     return entered
 
 
@@ -261,14 +289,18 @@ def _look_again(view: Handle, trace: Trace) -> Node:
     with HANDOVER:
         _name(view, node, trace)
         trace.handles.append(view)
+        trace.repeats = True
     return node
 
 
 def read(handle: Handle) -> Array:
     """Return the value of an array, computing it first if it is pending; nobody may write to it."""
-    if isinstance(LOCAL.trace, Capturing):
-        LOCAL.trace.note_read()
-    trace, node, value = _place(handle)
+    current = LOCAL.trace
+    if type(current) is not Trace and isinstance(current, Capturing):
+        current.note_read()
+    value, trace, node = handle._buffer, None, None
+    if value is None:
+        trace, node, value = _place(handle)
     if value is not None:
         return np.array(value) if type(value) is SharedMemory else value
     if node is None or trace is None:
@@ -306,8 +338,19 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
     While recording, the array is then part of the record exactly if the value is. Otherwise only the value changes: a
     variable stays a variable, and what was recorded stays recorded.
     """
-    if isinstance(trace, Capturing) and _is_outside(handle, trace):
+    if type(trace) is not Trace and isinstance(trace, Capturing) and _is_outside(handle, trace):
         trace.write(handle, node)
+        return
+    before = handle._node
+    if (
+        handle._rare is None
+        and not node.marked
+        and (before is None or not before.marked)
+        and node.context is (CPU if before is None else before.context)
+        and type(handle._buffer) is not SharedMemory
+    ):
+        # by far the most: nothing looks at the array, and nothing was recorded
+        _hold(handle, node, trace)
         return
     recording = FLAGS.get() & RECORDING
     root = handle._root
@@ -338,17 +381,27 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
             node = variable(node, trace.slot(handle._variable))
         elif not recording and handle._node is not None and handle._node.marked:
             node = overwritten(node, enter(handle, trace))
+    _hold(handle, node, trace)
+
+
+def _hold(handle: Handle, node: Node, trace: Trace) -> None:
+    """Make an array name a value that is not known yet."""
     with HANDOVER:
-        inside = handle._trace is trace
-        _name(handle, node, trace)
+        home = handle._trace
+        handle._trace = trace
+        handle._node = node
         handle._buffer = None
-        if not inside:
+        if home is not trace:
             trace.handles.append(handle)
+            if home is not None:
+                trace.repeats = True
 
 
 def replace(handle: Handle, value: Array) -> None:
     """Make an array hold another value of the same shape and dtype: one that is no view, has none, and is no record."""
     with HANDOVER:
+        if handle._trace is not None:
+            handle._trace.repeats = True
         _name(handle, None, None)
         handle._buffer = value
 

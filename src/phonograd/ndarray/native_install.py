@@ -1,0 +1,82 @@
+"""Puts operator calls of machine code (:mod:`.native_call`) in the place of the Python functions that do the same.
+
+That happens when the first kernel is compiled. Functions that somebody has kept in variables of their own before
+(``tanh = mx.nd.tanh``) stay Python functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from ..dtypes import FLOAT32
+from ..operator import Operator
+from ..operators.structural import leaf
+from ..trace import LOCAL, number_threads
+from . import call
+from .native_call import BinaryCall, Calls, KeyForm, as_method, possible, thread_number
+
+__all__ = ["install"]
+
+
+def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
+    """Replace the methods of arrays, and the functions in some modules, where this interpreter allows it."""
+    if not possible():
+        return
+    methods = [BinaryCall(f.__name__, calls, f, exchanged) for f, calls, exchanged in call.BINARY]
+    own = [entry for entry in methods if vars(array_class).get(entry.name) is entry.function]
+    calls = Calls(array_class, array_class(), leaf(0, (1,), FLOAT32), own)
+    for name, method in calls.methods.items():
+        setattr(array_class, name, method)
+    call.FASTER.append(_Functions(calls))
+    for module in modules:
+        for name, value in _functions(vars(module)):
+            setattr(module, name, value)
+    for name, value in _functions(vars(array_class)):
+        setattr(array_class, name, as_method(value))
+    number_threads(thread_number)
+    LOCAL.trace.thread = thread_number()
+
+
+class _Functions:
+    """The functions made so far."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._made: dict[tuple[Operator, str], Any] = {}
+
+    def function(self, declared: Operator, name: str, function: Any) -> Any:
+        """Return a function that does what the Python function of an operator does."""
+        found = self._made.get((declared, name))
+        if found is None:
+            found = self._calls.function(name, function, declared.calls, _form(declared))
+            found = self._made.setdefault((declared, name), found)
+        return found
+
+    def method(self, function: Any) -> Any:
+        """Return such a function as a method."""
+        return as_method(function)
+
+
+def _functions(names: Any) -> list[tuple[str, Any]]:
+    """Return what the functions of operators among some names are replaced by."""
+    known = [(name, call.MADE.get(value)) for name, value in list(names.items()) if callable(value)]
+    return [(name, call.function_of(*made)) for name, made in known if made is not None and call.remembers(made[0])]
+
+
+def _form(declared: Operator) -> KeyForm:
+    """Return how keys of remembered calls are made: as in the code of :func:`.call.python_function_of`."""
+    inputs = [name for name in declared.input_names if name != "counter"]
+    parameters = call.visible(declared)
+    missing = object()
+    required = declared.required_inputs
+    template = [missing] * required + [None] * (len(inputs) - required)
+    template += [call.keyed(parameter, parameter.default) for parameter in parameters]
+    places = {name: place for place, name in enumerate(inputs)}
+    for place, parameter in enumerate(parameters, len(inputs)):
+        if parameter.kind == "float":
+            places[parameter.name] = -1 - place
+        elif parameter.kind != "Floats":
+            places[parameter.name] = place
+    return KeyForm(len(inputs), tuple(template), places)
