@@ -44,13 +44,25 @@ import numpy as np
 
 from .dtypes import DType
 from .errors import MXNetError, format_shape, nearest
+from .interface import Interface
 from .node import Node, Shape, statistics
 from .parameters import REQUIRED, Parameter
 
 if TYPE_CHECKING:
     from .kernels.lowering import Lowering
 
-__all__ = ["REGISTRY", "Array", "Operator", "Spec", "composite", "declare", "nothing", "operator", "single"]
+__all__ = [
+    "REGISTRY",
+    "WHEN_DECLARED",
+    "Array",
+    "Operator",
+    "Spec",
+    "composite",
+    "declare",
+    "nothing",
+    "operator",
+    "single",
+]
 
 Array = np.ndarray[Any, Any]
 Spec = tuple[Shape, DType]
@@ -58,6 +70,8 @@ Nodes = tuple[Node, ...]
 
 #: every operator by each of its names
 REGISTRY: dict[str, Operator] = {}
+#: called with the name and the declaration of every operator that is declared from now on
+WHEN_DECLARED: list[Callable[[str, Operator], None]] = []
 
 
 class Operator:
@@ -82,6 +96,7 @@ class Operator:
         with_scalars: str | None = None,
         direct: Callable[..., Any] | None = None,
         lowering: Lowering | None = None,
+        interface: Interface | None = None,
     ) -> None:
         self.name = name or function.__name__
         self.aliases = aliases
@@ -100,6 +115,8 @@ class Operator:
         #: a NumPy function that equals the reference for the dtypes it takes, without the cost of another call
         self.direct = direct
         self.visible = visible
+        #: how it appears in symbols
+        self.interface = interface or Interface()
         #: name of the function of two operands, either of which may be a number (``nd.add`` for ``broadcast_add``)
         self.with_scalars = with_scalars
         self.__doc__ = inspect.cleandoc(function.__doc__ or "")
@@ -109,6 +126,7 @@ class Operator:
         self.table: dict[Any, Node | Nodes] = {}
         #: results by the arguments exactly as users passed them: one look-up per repeated call
         self.calls: dict[Any, Any] = {}
+        self.several: dict[Any, Any] = {}
 
     def _read_signature(self, function: Callable[..., Any]) -> None:
         names: list[str] = []
@@ -324,6 +342,8 @@ def declare(declared: Operator) -> Operator:
         if name in REGISTRY:
             raise ValueError(f"two operators are called {name!r}")
         REGISTRY[name] = declared
+        for callback in WHEN_DECLARED:
+            callback(name, declared)
     return declared
 
 

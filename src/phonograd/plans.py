@@ -176,6 +176,7 @@ def _forget_except(keep: set[Node]) -> None:
         declared.table = {key: entry for key, entry in list(declared.table.items()) if kept(entry)}
         # the dictionary object is part of generated code, so it is emptied in place
         declared.calls.clear()
+        declared.several.clear()
     for forget in forgetters:
         forget()
 

@@ -36,7 +36,19 @@ from .plans import PLANS, Stage, Step, starting_points
 from .reference import resolve
 from .state import is_recording
 
-__all__ = ["HANDOVER", "LOCAL", "Capturing", "Origin", "Target", "Trace", "number_threads", "ready_trace", "waitall"]
+__all__ = [
+    "HANDOVER",
+    "LOCAL",
+    "Capturing",
+    "Origin",
+    "Target",
+    "Trace",
+    "count_references",
+    "living",
+    "number_threads",
+    "ready_trace",
+    "waitall",
+]
 
 _PRUNE_AT = 4096
 _FLUSHES_WITH_RECORD = 8
@@ -490,6 +502,12 @@ LOCAL = _Local()
 _thread_number: Callable[[], int] | None = None
 
 
+def count_references(function: Callable[[Trace, list[Any]], list[tuple[Any, Node]]]) -> None:
+    """Use another function in the place of :func:`living`."""
+    global _referenced
+    _referenced = function
+
+
 def number_threads(number: Callable[[], int]) -> None:
     """Have traces know the threads they belong to by numbers."""
     global _thread_number
@@ -544,7 +562,7 @@ def _is_own(array: Array) -> bool:
 # -- which handles are alive: those with more references than the list itself holds
 
 
-def _counted(trace: Trace, handles: list[Any]) -> list[tuple[Any, Node]]:
+def living(trace: Trace, handles: list[Any]) -> list[tuple[Any, Node]]:
     """Return the handles of a trace that somebody refers to, with their nodes."""
     limit, count, pairs = _baseline, sys.getrefcount, []
     for handle in handles:
@@ -575,12 +593,12 @@ def _calibrate() -> int:
     trace = Trace()
     for guess in range(1, 8):
         _baseline = guess
-        if not _counted(trace, [_Probe(trace)]):
+        if not living(trace, [_Probe(trace)]):
             return guess
     raise RuntimeError("cannot calibrate reference counts on this interpreter")
 
 
 _baseline = 0
 # without the GIL counts are split between threads and say nothing: there every handle counts as alive
-_referenced = _all if not getattr(sys, "_is_gil_enabled", lambda: True)() else _counted
+_referenced = _all if not getattr(sys, "_is_gil_enabled", lambda: True)() else living
 _calibrate()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from phonograd import autograd, nd, settings
+from phonograd import trace as trace_module
 from phonograd.errors import MXNetError
 from phonograd.native import jit
 from phonograd.ndarray import call
@@ -209,6 +210,14 @@ def test_arrays_die(x):
     del y
     LOCAL.trace.live()
     assert len(LOCAL.trace.handles) < before + 1
+
+
+def test_the_living_are_found(x):
+    arrays = [x * 2, x * 3, x * 4, nd.ones((2,)).detach()]
+    trace, kept = LOCAL.trace, arrays[2]
+    found = [trace_module._referenced(trace, arrays), trace_module.living(trace, arrays)]
+    assert trace_module._referenced is not trace_module.living
+    assert found[0] == found[1] == [(kept, kept._node)]
 
 
 def test_long_loops_are_pruned(x):

@@ -17,7 +17,7 @@ import numpy as np
 from ..context import Context, as_context
 from ..dtypes import as_dtype
 from ..errors import MXNetError
-from ..operator import REGISTRY, Operator
+from ..operator import REGISTRY, WHEN_DECLARED, Operator
 from ..operators.primitives import cast
 from ..operators.structural import detach, moved
 from ..shapes import infer_reshape
@@ -460,10 +460,16 @@ class _Method:
         return getattr(owner if array is None else array, self._name)
 
 
+def _offer(name: str, declared: Operator) -> None:
+    """Make an operator a method of arrays if it is declared as one."""
+    if declared.method and not hasattr(NDArray, name):
+        setattr(NDArray, name, _Method(declared, name))
+
+
 finish(NDArray)
 for _name, _declared in REGISTRY.items():
-    if _declared.method and not hasattr(NDArray, _name):
-        setattr(NDArray, _name, _Method(_declared, _name))
+    _offer(_name, _declared)
+WHEN_DECLARED.append(_offer)
 
 
 def concrete(data: np.ndarray[Any, Any], context: Context) -> NDArray:

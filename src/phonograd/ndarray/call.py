@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import keyword
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from ..operators.structural import detach, moved
 from ..parameters import REQUIRED, Parameter
 from ..settings import active
 from ..state import FLAGS, RECORDING, TRAINING
-from ..trace import LOCAL, ready_trace
+from ..trace import LOCAL, Trace, ready_trace
 from . import handle as _handle
 from .handle import Handle, apply, computed, enter, make, make_result, rebind, settled
 
@@ -88,17 +88,49 @@ def invoke(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], 
         result = _at_home(result, handles)
     elif context is not None:
         result = _moved(result, as_context(context))
-    _remember(declared, nodes + (None,) * (len(inputs) - len(nodes)), given, result)
+    _remember(declared, nodes + (None,) * (len(inputs) - len(nodes)), given, attributes, result)
     return _returned(declared, result, attributes, out)
 
 
-def _remember(declared: Operator, nodes: tuple[Node | None, ...], given: tuple[Any, ...], result: Any) -> None:
-    if not _repeatable(declared) or not isinstance(result, Node):
+def _remember(
+    declared: Operator, nodes: tuple[Node | None, ...], given: tuple[Any, ...], attributes: tuple[Any, ...], result: Any
+) -> None:
+    if not _repeatable(declared):
         return
+    key = (*nodes, *[keyed(p, v) for p, v in zip(visible(declared), given, strict=True)])
     try:
-        declared.calls[(*nodes, *[keyed(p, v) for p, v in zip(visible(declared), given, strict=True)])] = result
+        if isinstance(result, Node):
+            declared.calls[key] = result
+        else:
+            declared.several[key] = _Several(result, _shown(declared, len(result), attributes), declared.visible)
     except TypeError:  # a list among the arguments: such calls are converted every time
         return
+
+
+class _Several(NamedTuple):
+    """The outputs of a remembered call, how many of them a user sees, and what was declared about that."""
+
+    nodes: tuple[Node, ...]
+    shown: int
+    declared: Any
+
+
+def _make_several(call: _Several, trace: Trace) -> Any:
+    """Return the arrays of a remembered call."""
+    if FLAGS.get() & RECORDING:
+        for node in call.nodes:
+            trace.siblings[node] = call.nodes
+    made = [make(settled(node), trace) for node in call.nodes[: call.shown]]
+    return made[0] if len(made) == 1 and call.declared is not None else made
+
+
+def _shown(declared: Operator, outputs: int, attributes: tuple[Any, ...]) -> int:
+    """Return how many of the outputs of a call a user sees."""
+    rule = declared.visible
+    if rule is None or isinstance(rule, int):
+        return outputs if rule is None else rule
+    count: int = rule(**declared.accepted(rule, attributes))
+    return count
 
 
 def _repeatable(declared: Operator) -> bool:
@@ -131,11 +163,7 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
             return make_result(node, LOCAL.trace)
         computed(write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, node))
         return out
-    nodes = [settled(node) for node in result]
-    visible = declared.visible
-    if visible is not None:
-        count = visible if isinstance(visible, int) else visible(**declared.accepted(visible, attributes))
-        nodes = nodes[:count]
+    nodes = [settled(node) for node in result[: _shown(declared, len(result), attributes)]]
     if out is not None:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         if len(outs) != len(nodes):
@@ -147,7 +175,7 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
             computed(target)
         return out
     made = [computed(handle) for handle in [make(node, LOCAL.trace) for node in nodes]]
-    return made[0] if len(made) == 1 and visible is not None else made
+    return made[0] if len(made) == 1 and declared.visible is not None else made
 
 
 def _moved(result: Any, context: Any) -> Any:
@@ -227,8 +255,10 @@ def operate(declared: Operator, lhs: Any, rhs: Any) -> Node:
         if second.dtype.kind == "b":
             second = REGISTRY["_cast"](second, dtype=np.int64)
         first = trace.bind_scalar(number, second.dtype, second.kind, second.context)
-    node: Node = declared.apply((first, second), ())
-    declared.calls[first, second] = node
+    key = first, second
+    node: Node | None = declared.calls.get(key)
+    if node is None:
+        node = declared.calls[key] = declared.apply(key, ())
     return settled(node)
 
 
@@ -362,30 +392,32 @@ def inplace(name: str) -> Callable[[Any, Any], Any]:
 
 _TEMPLATE = """\
 def {name}({signature}):
-    if out is None and not kwargs and not active.attentive:
+    if out is None and not kwargs and not active.attentive and {known}:
         trace = LOCAL.trace
-        if {known}:
-            try:
-                node = calls.get(({key},))
-            except (TypeError, ValueError):
-                node = None
-            if node is not None and {inside}:
-                if node.marked:
-                    if not FLAGS.get() & 1:
-                        node = node.detached or detach(node)
-                    elif node in trace.made:
-                        node = trace.distinct(node)
-                    else:
-                        trace.made[node] = 1
-                result = new(array_class)
-                result._trace = trace
-                result._node = node
-                result._buffer = result._rare = None
-                handles = trace.handles
-                handles.append(result)
-                if len(handles) > trace.prune_at:
-                    trace.prune()
-                return result
+        try:
+            key = ({key},)
+            node = calls.get(key)
+        except (TypeError, ValueError):
+            key = node = None
+        if node is not None:
+            if node.marked:
+                if not FLAGS.get() & 1:
+                    node = node.detached or detach(node)
+                elif node in trace.made:
+                    node = trace.distinct(node)
+                else:
+                    trace.made[node] = 1
+            result = new(array_class)
+            result._trace = trace
+            result._node = node
+            result._buffer = result._rare = None
+            handles = trace.handles
+            handles.append(result)
+            if len(handles) > trace.prune_at:
+                trace.prune()
+            return result
+        if key in several:
+            return make_several(several[key], trace)
     return invoke(declared, ({inputs}), ({given}), out, kwargs)
 """
 
@@ -441,7 +473,10 @@ def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
         "calls": declared.calls,
         "declared": declared,
         "detach": detach,
+        "enter": enter,
         "invoke": invoke,
+        "make_several": _make_several,
+        "several": declared.several,
         "active": active,
         "new": object.__new__,
     }
@@ -467,12 +502,14 @@ def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
             tests = [test.format(i) for i in required] + [f"({i} is None or {test.format(i)})" for i in optional]
             return " and ".join(tests)
 
-        nodes = [f"{i}._node" for i in required] + [f"None if {i} is None else {i}._node" for i in optional]
+        # the node is read before the trace (trace.HANDOVER)
+        entered = "node if (node := {0}._node) is not None and {0}._trace is trace else enter({0}, trace)"
+        nodes = [entered.format(i) for i in required]
+        nodes += [f"None if {i} is None else {entered.format(i)}" for i in optional]
         source = _TEMPLATE.format(
             name=safe,
             signature=signature,
             known=each("type({0}) is array_class"),
-            inside=each("{0}._trace is trace"),
             key=", ".join([*nodes, *[_key_source(p) for p in parameters]]),
             inputs=together,
             given=given,

@@ -7,7 +7,7 @@ text, compiled with the kernels, and does in C what the functions of :mod:`.call
     binary(entry, self, other):                    # y * w, 2 - y
         trace = self._trace
         operand = other._node, or the leaf of the number
-        node = entry.calls.get((self._node, operand))
+        node = recall(entry, self._node, operand) or entry.calls.get((self._node, operand))
         return finish(trace, node)
 
     call(entry, arguments...):                     # nd.tanh(y), nd.sum(y, axis=1)
@@ -21,6 +21,8 @@ text, compiled with the kernels, and does in C what the functions of :mod:`.call
 Whatever is not as expected (an array of another trace or thread, a list among the arguments, a call never made
 before, an observer) goes to the Python function, which does the same and more. Reference counts and attributes are
 handled by Python's own functions, found by address; where an attribute lies in an object is measured, not assumed.
+Calls made lately stand in a small table as well (``recall``), which is found without making a key.
+
 Nothing is installed without the GIL, on other interpreters, or with ``PHONOGRAD_NATIVE_CALLS=0``.
 """
 
@@ -53,6 +55,8 @@ _API = (
     "PyDict_SetItem",
     "PyList_Append",
     "PyList_Size",
+    "PyList_GetItem",
+    "PyList_New",
     "PyLong_AsLongLong",
     "PyContextVar_Get",
     "PyThreadState_Get",
@@ -71,10 +75,12 @@ _OBJECTS = ("none", "true", "false", "one", "flags", "active", "array", "float",
 
 #: words of an entry of a binary operator
 _ENTRY = 3
+#: entries of the table of recent calls, each of the words (what is called, first node, second node, result)
+_RECENT = 4096
 #: functions with any number of arguments: the types of those that are always there
 _VARIADIC = {"PyTuple_Pack": "(i64, ...) ", "PyObject_CallFunctionObjArgs": "(ptr, ...) "}
 _CALL_WITH = "PyObject_CallFunctionObjArgs"
-_METH_O, _METH_FASTCALL_WITH_KEYWORDS = 0x8, 0x80 | 0x2
+_METH_O, _METH_FASTCALL, _METH_FASTCALL_WITH_KEYWORDS = 0x8, 0x80, 0x80 | 0x2
 
 
 class _Definition(ctypes.Structure):
@@ -207,15 +213,20 @@ class _Code(Function):
 def _module(offsets: dict[str, int], entries: int) -> str:
     """Return the text of all functions; ``native_calls`` returns the address of a directory of what Python needs."""
     words = len(_OBJECTS) + len(_API)
-    names = ["state", "entries", "call", *[f"binary{k}" for k in range(entries)]]
+    names = ["state", "entries", "call", "forget", "living", *[f"binary{k}" for k in range(entries)]]
     pointers = ", ".join([f"ptr @{name}" for name in names])
     parts = [
         f"@state = internal global [{words} x ptr] zeroinitializer, align 8",
         f"@entries = internal global [{_ENTRY * entries} x ptr] zeroinitializer, align 8",
+        f"@recent = internal global [{4 * _RECENT} x ptr] zeroinitializer, align 64",
         f"@directory = internal constant [{len(names)} x ptr] [{pointers}], align 8",
         "define ptr @native_calls() nounwind {\n  ret ptr @directory\n}",
         _place(offsets),
         _finish(offsets),
+        _recall(offsets),
+        _note(offsets),
+        _forget(offsets),
+        _living(offsets),
         _binary(offsets),
         _call(offsets),
         *[_binary_number(k) for k in range(entries)],
@@ -291,6 +302,107 @@ def _finish(offsets: dict[str, int]) -> str:
     return f.text()
 
 
+def _recent(f: _Code, what: str, first: str, second: str) -> str:
+    """Return the address of the only entry of the table of recent calls in which a call can stand."""
+    mixed = "0"
+    for value, factor in ((what, 0x9E3779B97F4A7C15), (first, 0xC2B2AE3D27D4EB4F), (second, 0x165667B19E3779F9)):
+        number = f.assign(f"ptrtoint ptr {value} to i64")
+        # as LLVM reads it: a number with a sign
+        product = f.times(number, str(factor - (1 << 64) if factor >> 63 else factor))
+        mixed = product if mixed == "0" else f.assign(f"xor i64 {mixed}, {product}")
+    index = f.assign(f"lshr i64 {mixed}, {64 - (_RECENT.bit_length() - 1)}")
+    return f.address("@recent", f.times(index, "4"), "ptr")
+
+
+_CALL_ARGUMENTS = "ptr %what, ptr %first, ptr %second"
+
+
+def _recall(offsets: dict[str, int]) -> str:
+    """Return the function that gives the result of a recent call, or null."""
+    f = _Code("recall", _CALL_ARGUMENTS, offsets)
+    entry = _recent(f, "%what", "%first", "%second")
+    for index, value in enumerate(("%what", "%first", "%second")):
+        f.leave_unless(f.assign(f"icmp eq ptr {f.load_word(entry, str(index), 'ptr')}, {value}"), "other")
+    f.line(f"ret ptr {f.load_word(entry, '3', 'ptr')}")
+    f.end("other", "null")
+    return f.text()
+
+
+def _note(offsets: dict[str, int]) -> str:
+    """Return the function that notes a call as recent. Its nodes stay alive until another one takes its place."""
+    f = _Code("note", f"{_CALL_ARGUMENTS}, ptr %result", offsets)
+    entry = _recent(f, "%what", "%first", "%second")
+    before = [f.load_word(entry, str(index), "ptr") for index in (1, 2, 3)]
+    f.store_word(entry, "0", "%what", "ptr")
+    for index, value in enumerate(("%first", "%second", "%result"), 1):
+        f.api("void", "Py_IncRef", f"ptr {value}")
+        f.store_word(entry, str(index), value, "ptr")
+    for value in before:
+        # nothing happens for null
+        f.api("void", "Py_DecRef", f"ptr {value}")
+    f.line("ret ptr null")
+    return f.text()
+
+
+def _forget(offsets: dict[str, int]) -> str:
+    """Return the function that empties the table of recent calls."""
+    f = _Code("forget", "", offsets)
+
+    def empty(index: Index, _: list[Value]) -> tuple[()]:
+        entry = f.address("@recent", f.times(index, "4"), "ptr")
+        before = [f.load_word(entry, str(word), "ptr") for word in (1, 2, 3)]
+        for word in range(4):
+            f.store_word(entry, str(word), "null", "ptr")
+        for value in before:
+            f.api("void", "Py_DecRef", f"ptr {value}")
+        return ()
+
+    f.loop("0", str(_RECENT), "1", (), empty)
+    f.line("ret ptr null")
+    return f.text()
+
+
+def _living(offsets: dict[str, int]) -> str:
+    """Return the function of a trace and a list of arrays that finds those that something else refers to, too.
+
+    It returns a list of (array, node) of those that belong to the trace, as :func:`phonograd.trace.living` does.
+    """
+    f = _Code("living", "ptr %self, ptr %arguments, i64 %count", offsets)
+    trace, handles = f.load_word("%arguments", "0", "ptr"), f.load_word("%arguments", "1", "ptr")
+    pairs = f.api("ptr", "PyList_New", "i64 0")
+    f.leave_if_null(pairs, "error")
+
+    def look(index: Index, _: list[Value]) -> tuple[()]:
+        handle = f.api("ptr", "PyList_GetItem", f"ptr {handles}, i64 {index}")
+        # whatever the interpreter keeps beside it, the count is the lower half of the first word
+        count = f.assign(f"load i32, ptr {handle}, align 8")
+        f.choose(f.assign(f"icmp ugt i32 {count}, 1"), lambda: alive(handle), tuple)
+        return ()
+
+    def alive(handle: str) -> tuple[()]:
+        node = f.field(handle, "node")
+        here = f.assign(f"icmp eq ptr {f.field(handle, 'trace')}, {trace}")
+        there = f.assign(f"xor i1 {f.same(node, 'none')}, true")
+        f.choose(f.assign(f"and i1 {here}, {there}"), lambda: append(handle, node), tuple)
+        return ()
+
+    def append(handle: str, node: str) -> tuple[()]:
+        pair = f.api("ptr", "PyTuple_Pack", f"i64 2, ptr {handle}, ptr {node}")
+        f.leave_if_null(pair, "drop")
+        status = f.api("i32", "PyList_Append", f"ptr {pairs}, ptr {pair}")
+        f.api("void", "Py_DecRef", f"ptr {pair}")
+        f.leave_unless(f.assign(f"icmp eq i32 {status}, 0"), "drop")
+        return ()
+
+    f.loop("0", f.api("i64", "PyList_Size", f"ptr {handles}"), "1", (), look)
+    f.line(f"ret ptr {pairs}")
+    f.label("drop")
+    f.api("void", "Py_DecRef", f"ptr {pairs}")
+    f.line("br label %error")
+    f.end("error", "null")
+    return f.text()
+
+
 def _binary(offsets: dict[str, int]) -> str:
     """Return the function of an operator of two operands: an array, and an array or a number.
 
@@ -322,13 +434,23 @@ def _binary(offsets: dict[str, int]) -> str:
     second = f.assign(f"load ptr, ptr {operand}, align 8")
     exchanged = f.assign(f"icmp ne i64 {f.load_word('%record', '2')}, 0")
     pair = [f.assign(f"select i1 {exchanged}, ptr {a}, ptr {b}") for a, b in ((second, own), (own, second))]
+    words = f"ptr %record, ptr {pair[0]}, ptr {pair[1]}"
+    recent = f.assign(f"call ptr @recall({words})")
+    f.line(f"store ptr {recent}, ptr {operand}, align 8")
+    f.line(f"br i1 {f.assign(f'icmp eq ptr {recent}, null')}, label %look, label %found")
+    f.label("look")
     key = f.api("ptr", "PyTuple_Pack", f"i64 2, ptr {pair[0]}, ptr {pair[1]}")
     f.leave_if_null(key, "error")
     calls = f.load_word("%record", "0", "ptr")
     node = f.api("ptr", "PyDict_GetItemWithError", f"ptr {calls}, ptr {key}")
     f.api("void", "Py_DecRef", f"ptr {key}")
     f.leave_if_null(node, "slow")
-    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {node})")
+    f.assign(f"call ptr @note({words}, ptr {node})")
+    f.line(f"store ptr {node}, ptr {operand}, align 8")
+    f.line("br label %found")
+    f.label("found")
+    known = f.assign(f"load ptr, ptr {operand}, align 8")
+    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {known})")
     f.leave_if_null(result, "slow")
     f.line(f"ret ptr {result}")
     f.label("slow")
@@ -425,6 +547,16 @@ def _call(offsets: dict[str, int]) -> str:
     f.leave_if(f.assign(f"icmp eq i64 {f.plus('%count', named)}, 0"), "slow")
     trace = f.assign(f"call ptr @place(ptr {f.load_word('%arguments', '0', 'ptr')})")
     f.leave_if_null(trace, "slow")
+    alone = f.assign(f"and i1 {f.assign('icmp eq i64 %count, 1')}, {f.assign(f'icmp eq i64 {named}, 0')}")
+    node = f.field(f.load_word("%arguments", "0", "ptr"), "node")
+    f.line(f"br i1 {alone}, label %recent, label %look")
+    f.label("recent")
+    recent = f.assign(f"call ptr @recall(ptr %self, ptr {node}, ptr {node})")
+    f.leave_if_null(recent, "look")
+    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {recent})")
+    f.leave_if_null(result, "slow")
+    f.line(f"ret ptr {result}")
+    f.label("look")
     key = f.api("ptr", "PyTuple_New", f"i64 {length}")
     f.leave_if_null(key, "error")
     filling = _Key(f, key, trace, most, template, places)
@@ -432,10 +564,15 @@ def _call(offsets: dict[str, int]) -> str:
     f.loop("0", length, "1", (), filling.default)
     f.loop("0", "%count", "1", (), filling.positional)
     f.loop("0", named, "1", (), filling.keyword)
-    node = f.api("ptr", "PyDict_GetItemWithError", f"ptr {calls}, ptr {key}")
-    f.leave_if_null(node, "drop")
+    found = f.api("ptr", "PyDict_GetItemWithError", f"ptr {calls}, ptr {key}")
+    f.leave_if_null(found, "drop")
     f.api("void", "Py_DecRef", f"ptr {key}")
-    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {node})")
+    f.line(f"br i1 {alone}, label %new, label %old")
+    f.label("new")
+    f.assign(f"call ptr @note(ptr %self, ptr {node}, ptr {node}, ptr {found})")
+    f.line("br label %old")
+    f.label("old")
+    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {found})")
     f.leave_if_null(result, "slow")
     f.line(f"ret ptr {result}")
     f.label("drop")
@@ -461,14 +598,19 @@ class Calls:
         text = _module(_offsets(array, node, LOCAL.trace, active), len(methods))
         self._kernel = jit.compile_text(text, "native_calls")
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
-        addresses = (ctypes.c_void_p * (3 + len(methods))).from_address(directory)
-        state, entries, self._function, *numbered = [int(address or 0) for address in addresses]
+        addresses = (ctypes.c_void_p * (5 + len(methods))).from_address(directory)
+        state, entries, self._function, forget, living, *numbered = [int(address or 0) for address in addresses]
+        #: forgets the calls made lately; nodes they refer to can then be dropped
+        self.forget: Callable[[], None] = ctypes.PYFUNCTYPE(None)(forget)
         objects = (None, True, False, 1, FLAGS, active, array_class, float, int, Trace.prune)
         #: everything the code refers to; it lives as long as the process, because arrays and modules refer to the code
         self._kept: list[Any] = [objects, methods]
         words: list[Any] = [id(value) for value in objects]
         words += [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in _API]
         (ctypes.c_size_t * len(words)).from_address(state)[:] = words
+        definition = self._definition("living", living, _METH_FASTCALL, "living(trace, handles)\n--\n\n")
+        #: finds the arrays of a trace that are alive
+        self.living = _new_function(ctypes.byref(definition), None, __name__)
         table = (ctypes.c_size_t * (_ENTRY * len(methods))).from_address(entries)
         self.methods: dict[str, Any] = {}
         for number, (name, calls, function, exchanged) in enumerate(methods):

@@ -11,9 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from ..dtypes import FLOAT32
+from ..node import forgetters
 from ..operator import Operator
 from ..operators.structural import leaf
-from ..trace import LOCAL, number_threads
+from ..trace import LOCAL, count_references, number_threads
 from . import call
 from .native_call import BinaryCall, Calls, KeyForm, as_method, possible, thread_number
 
@@ -27,6 +28,7 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
     methods = [BinaryCall(f.__name__, calls, f, exchanged) for f, calls, exchanged in call.BINARY]
     own = [entry for entry in methods if vars(array_class).get(entry.name) is entry.function]
     calls = Calls(array_class, array_class(), leaf(0, (1,), FLOAT32), own)
+    forgetters.append(calls.forget)
     for name, method in calls.methods.items():
         setattr(array_class, name, method)
     call.FASTER.append(_Functions(calls))
@@ -35,8 +37,21 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
             setattr(module, name, value)
     for name, value in _functions(vars(array_class)):
         setattr(array_class, name, as_method(value))
+    if _finds_the_living(calls, array_class):
+        count_references(calls.living)
     number_threads(thread_number)
     LOCAL.trace.thread = thread_number()
+
+
+def _finds_the_living(calls: Calls, array_class: type[Any]) -> bool:
+    """Return whether counts of references lie where the code looks for them."""
+    trace, node = LOCAL.trace, leaf(0, (1,), FLOAT32)
+    handles = [array_class() for _ in range(3)]
+    for handle in handles:
+        handle._trace, handle._node = trace, node
+    del handle
+    kept = handles[1]
+    return bool(calls.living(trace, handles) == [(kept, node)])
 
 
 class _Functions:
