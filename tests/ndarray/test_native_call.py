@@ -213,11 +213,16 @@ def test_arrays_die(x):
 
 
 def test_the_living_are_found(x):
-    arrays = [x * 2, x * 3, x * 4, nd.ones((2,)).detach()]
-    trace, kept = LOCAL.trace, arrays[2]
-    found = [trace_module._referenced(trace, arrays), trace_module.living(trace, arrays)]
+    LOCAL.trace.flush(end=True)
+    _, kept, _ = [x * factor for factor in (2, 3, 4)]
+    del _
+    trace = LOCAL.trace
     assert trace_module._referenced is not trace_module.living
-    assert found[0] == found[1] == [(kept, kept._node)]
+    for function in (trace_module._referenced, trace_module.living):
+        found = function(trace, trace.handles)
+        assert [id(handle) for handle, _ in found] == [id(x), id(kept)]
+        assert found[1][1] is kept._node
+        del found
 
 
 def test_long_loops_are_pruned(x):
