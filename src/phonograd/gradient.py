@@ -33,9 +33,16 @@ HeadGrads = tuple[Node | Nothing | None, ...]
 class Gradient:
     """What a reverse pass found: the gradient of every variable node it reached, and every node it visited."""
 
-    __slots__ = ("plain", "targets", "visited")
+    __slots__ = ("plain", "rules", "targets", "visited")
 
-    def __init__(self, targets: dict[Node, Node | None], visited: frozenset[Node]) -> None:
+    def __init__(
+        self,
+        targets: dict[Node, Node | None],
+        visited: frozenset[Node],
+        rules: list[tuple[Node, tuple[Node | None, ...]]],
+    ) -> None:
+        self.rules = rules
+        """What each operator passed on to its inputs, in the order of the pass."""
         self.targets = targets
         """Gradient by variable node; None where the variable is an ancestor but nothing flows to it."""
         self.visited = visited
@@ -75,7 +82,7 @@ def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
             pass_.arrive(head, grad)
     while pass_.queue:
         pass_.visit(pass_.nodes[-heapq.heappop(pass_.queue)])
-    return Gradient(pass_.targets, frozenset(pass_.nodes.values()))
+    return Gradient(pass_.targets, frozenset(pass_.nodes.values()), pass_.rules)
 
 
 class _Pass:
@@ -87,6 +94,7 @@ class _Pass:
         self.grads: dict[Node, Node] = {}
         self.items: dict[Node, dict[int, Node]] = {}
         self.targets: dict[Node, Node | None] = {}
+        self.rules: list[tuple[Node, tuple[Node | None, ...]]] = []
 
     def reach(self, node: Node) -> None:
         if node.serial not in self.nodes:
@@ -128,6 +136,7 @@ class _Pass:
                 if node.origin:
                     raise MXNetError(f"{error} The operator was called at {node.where()}") from None
                 raise
+            self.rules.append((node, grads))
             for source, source_grad in zip(node.inputs, grads, strict=True):
                 if source.marked:
                     self.arrive(source, source_grad)

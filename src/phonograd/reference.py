@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from operator import attrgetter
-from typing import Any
+from time import perf_counter_ns
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,10 +14,27 @@ from .node import Node
 from .operator import ABSENT, Array
 from .operators.structural import LEAF
 
-__all__ = ["Program", "evaluate", "located", "order", "resolve"]
+__all__ = ["Note", "Part", "Program", "evaluate", "located", "order", "resolve"]
 
 #: compiling takes about 15 us a step, so very long programs are interpreted
 _LONGEST_STRAIGHT_LINE = 5000
+
+
+class Part(NamedTuple):
+    """One thing that a run does, for those who want to know."""
+
+    nodes: tuple[Node, ...]
+    """What is computed."""
+    kernels: tuple[Any, ...]
+    """The kernels that do it; none if NumPy does, or where an array only gets another shape."""
+    memory: tuple[Node, ...]
+    """The nodes whose memory is read or written."""
+    written: tuple[Node, ...]
+    """Those of them of whose memory some part is written."""
+
+
+#: called with a part of a program and the times at which it began and ended
+Note = Callable[[Any, int, int], None]
 
 
 class Program:
@@ -26,7 +44,7 @@ class Program:
     except those that are kept.
     """
 
-    __slots__ = ("compiled", "inputs", "kept", "runs", "steps", "width")
+    __slots__ = ("compiled", "inputs", "kept", "parts", "runs", "steps", "width")
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
         wanted = [resolve(node) for node in targets]
@@ -41,12 +59,22 @@ class Program:
         self.width = len(slots)
         self.runs = 0
         self.compiled: Callable[..., Any] | None = None
+        #: the steps, for those who want to know; made when somebody does
+        self.parts: list[Part] = []
         self.steps = _steps(computed, slots, {node for node, _ in self.kept})
 
-    def run(self, inputs: list[Any]) -> list[Array]:
-        """Return the kept values, computed from the values of ``inputs``."""
+    def run(self, inputs: list[Any], spent: Container[int] = (), note: Note | None = None) -> list[Array]:
+        """Return the kept values, computed from the values of ``inputs``.
+
+        Nothing is written over, whatever is ``spent``. ``note`` is called after every step.
+        """
         self.runs += 1
         with np.errstate(all="ignore"):
+            if note is not None:
+                if not self.parts:
+                    nodes = [step[-1] for step in self.steps]
+                    self.parts = [Part((n,), (), (*map(resolve, n.inputs), n), (n,)) for n in nodes]
+                return self._step_by_step(inputs, note)
             if self.runs == 2 and len(self.steps) <= _LONGEST_STRAIGHT_LINE:
                 self.compiled = self._straight_line()
             if self.compiled is not None:
@@ -56,13 +84,16 @@ class Program:
                     return self._step_by_step(inputs)
             return self._step_by_step(inputs)
 
-    def _step_by_step(self, inputs: list[Any]) -> list[Array]:
+    def _step_by_step(self, inputs: list[Any], note: Note | None = None) -> list[Array]:
         values: list[Any] = inputs + [None] * (self.width - len(inputs))
-        for function, sources, slot, done, node in self.steps:
+        for number, (function, sources, slot, done, node) in enumerate(self.steps):
+            start = perf_counter_ns()
             try:
                 values[slot] = function(*[values[source] for source in sources])
             except Exception as error:
                 raise located(error, node) from error
+            if note is not None:
+                note(self.parts[number], start, perf_counter_ns())
             for last in done:
                 values[last] = None
         return [_array(values[slot]) for _, slot in self.kept]

@@ -25,6 +25,7 @@ from .ndarray.handle import enter, make, make_concrete, read, rebind
 from .node import Node, Shape
 from .operator import Array
 from .operators.structural import detach, full, recorded, variable
+from .settings import active
 from .state import RECORDING, TRAINING, flags_set_to
 from .trace import HANDOVER, LOCAL, Origin, Target, Trace
 from .variable import Variable
@@ -126,6 +127,8 @@ class _Sweep:
         heads = tuple([node for node, _ in waiting])
         grads = [grad for _, grad in waiting]
         result, arrays = (self._here if trace is LOCAL.trace else self._elsewhere)(trace, heads, grads)
+        if active.watched:
+            trace.attributed().derived(result)
         self.visited.setdefault(trace, []).append(result.visited)
         for node, array in zip(result.targets, arrays, strict=True):
             self._deliver(trace.targets[node.attributes[0]], array)
@@ -285,7 +288,7 @@ def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
     if head._trace is not trace or node is None or not node.marked or type(trace) is not Trace:
         return False
     result = differentiate((node,), (None,))
-    if not result.plain:
+    if not result.plain or active.watched:
         return False
     owners = []
     for slot, _ in result.plain:

@@ -15,21 +15,24 @@ in ``trace.handles``; ``_buffer`` is its value once that is known.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import sys
 import threading
 import weakref
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import numpy as np
 
 from . import settings
+from .attribution import Attribution
 from .context import CPU, Context
 from .dtypes import DType, convert_scalar
 from .node import Node, forgetters, statistics
+from .observers import COMPILATION, EVALUATION, LISTENING, begin
 from .operator import Array
 from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, variable
 from .plans import PLANS, Stage, Step, starting_points
@@ -50,6 +53,7 @@ __all__ = [
     "waitall",
 ]
 
+_UNWATCHED = contextlib.nullcontext()
 _PRUNE_AT = 4096
 _FLUSHES_WITH_RECORD = 8
 _numbers = itertools.count()
@@ -113,6 +117,7 @@ class Trace:
 
     __slots__ = (
         "__weakref__",
+        "attribution",
         "bound",
         "created",
         "ended",
@@ -138,6 +143,8 @@ class Trace:
     )
 
     def __init__(self) -> None:
+        #: the ranges in which operators were called, while somebody observes them
+        self.attribution: Attribution | None = None
         #: the number of the thread whose current trace this is, for calls that are machine code; None keeps them out
         self.thread: int | None = None
         self.number = next(_numbers)
@@ -247,7 +254,8 @@ class Trace:
             step = self.stage.following.get(key)
             if step is None:
                 keep_all = lent is None and any([node.marked and node.operator is not VARIABLE for node in nodes])
-                step = self.stage.following.setdefault(key, Step(self.stage, nodes, self.values, keep_all))
+                with begin(COMPILATION, "compilation") if LISTENING[COMPILATION] else _UNWATCHED:
+                    step = self.stage.following.setdefault(key, Step(self.stage, nodes, self.values, keep_all))
                 PLANS.made()
             step.used = PLANS.tick
             values: Any = self.values if lent is None else ChainMap(dict(lent), self.values)
@@ -256,10 +264,28 @@ class Trace:
                 statistics.evaluations += 1
                 spent = _spent(leaves, step) if last and step.spendable else None
                 inputs = [values[node] if index is None else leaves[index] for index, node in step.inputs]
-                values.update(zip(step.kept, program.run(inputs, spent) if spent else program.run(inputs)))
+                if settings.active.watched:
+                    results = self._run_watched(step, program, inputs, spent or ())
+                else:
+                    results = program.run(inputs, spent) if spent else program.run(inputs)
+                values.update(zip(step.kept, results))
                 if lent is None:
                     self.stage = step.following
             return [values[node] if index is None else leaves[index] for index, node in step.places]
+
+    def _run_watched(self, step: Step, program: Any, inputs: list[Any], spent: Container[int]) -> list[Array]:
+        """Return what a program computes, while observers are told of each of its kernels."""
+        attribution = self.attributed()
+        with begin(EVALUATION, "evaluation"):
+            results: list[Array] = program.run(inputs, spent, attribution.ran)
+            attribution.made(step.kept, results)
+            return results
+
+    def attributed(self) -> Attribution:
+        """Return what is known about the ranges of this trace's expressions."""
+        if self.attribution is None:
+            self.attribution = Attribution()
+        return self.attribution
 
     def value(self, node: Node) -> Array:
         """Return the value of one node; an error of an earlier attempt is raised again."""
@@ -302,10 +328,7 @@ class Trace:
         """Return whether a trace ends with the values of some nodes, and nobody can ask for those of others."""
         if self.ended or type(self) is not Trace or (self.flushes and not end):
             return False
-        for node in nodes:
-            if node.marked and node.operator is not VARIABLE:
-                return False
-        return True
+        return not any([node.marked and node.operator is not VARIABLE for node in nodes])
 
     def _attempt(self, node: Node) -> Array | None:
         try:

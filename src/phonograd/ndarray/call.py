@@ -25,6 +25,7 @@ from ..state import FLAGS, RECORDING, TRAINING
 from ..trace import LOCAL, Trace, ready_trace
 from . import handle as _handle
 from .handle import Handle, apply, computed, enter, make, make_result, rebind, settled
+from .watching import LISTENERS, watched
 
 __all__ = ["binary", "function_of", "inplace", "invoke", "write"]
 
@@ -70,6 +71,16 @@ def invoke(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], 
 
     ``given`` holds the values of the visible parameters in order, ``extra`` whatever other keywords were passed.
     """
+    if LISTENERS:
+        names = [p.name for p in visible(declared)]
+        parameters = {name: value for name, value in zip(names, given, strict=True) if value is not NULL}
+        return watched(declared, inputs, parameters, lambda: _invoke(declared, inputs, given, out, extra))
+    return _invoke(declared, inputs, given, out, extra)
+
+
+def _invoke(
+    declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], out: Any, extra: dict[str, Any]
+) -> Any:
     context = extra.pop("ctx", None)
     for name in extra:
         if name not in _IGNORED:
@@ -312,8 +323,10 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
                 if scalar is not None:
                     node = calls.get((scalar, own) if reflected else (own, scalar))
         if node is None:
-            node = operate(declared, other, self) if reflected else operate(declared, self, other)
-            return make_result(node, local.trace)
+            operands = (other, self) if reflected else (self, other)
+            if LISTENERS:
+                return watched(declared, operands, {}, lambda: make_result(operate(declared, *operands), local.trace))
+            return make_result(operate(declared, *operands), local.trace)
         if node.marked:
             if not flags.get() & RECORDING:
                 node = node.detached or detach(node)
@@ -372,6 +385,11 @@ def inplace(name: str) -> Callable[[Any, Any], Any]:
     word = _INPLACE_WORDS[name]
 
     def method(self: Any, other: Any) -> Any:
+        if LISTENERS:
+            return watched(declared, (self, other), {}, lambda: change(self, other))
+        return change(self, other)
+
+    def change(self: Any, other: Any) -> Any:
         if self._readonly:
             raise ValueError(f"trying to {word} a readonly NDArray")
         node = operate(declared, self, other)

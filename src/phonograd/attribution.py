@@ -1,0 +1,140 @@
+"""Attribution: which range each expression of a trace was called in, so that kernels can be credited to it.
+
+Expressions are one object however often they are called, so what they are called for is kept beside the trace, and
+only while somebody observes: an operator's range for the nodes that its call means (a composite operator means
+several), and for the nodes of a gradient the range of the operator that it is the gradient of.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from .costs import flops_of
+from .gradient import Gradient
+from .node import Node, forgetters
+from .observers import (
+    BACKWARD_FUNCTION,
+    KERNEL,
+    LISTENING,
+    MEMORY,
+    Range,
+    allocated,
+    begin,
+    record,
+    released,
+)
+from .operator import Array
+from .operators.structural import LEAF
+
+__all__ = ["Attribution"]
+
+#: names of operators that the name of a kernel shows
+_SHOWN = 6
+
+
+class Attribution:
+    """The ranges of the expressions of one trace."""
+
+    __slots__ = ("_backward", "_forward")
+
+    def __init__(self) -> None:
+        self._forward: dict[Node, Range] = {}
+        self._backward: dict[Node, Range] = {}
+
+    def called(self, entry: Range, sources: Iterable[Node], results: Iterable[Node]) -> None:
+        """Note which nodes a call of an operator means: those between its inputs and its results."""
+        self._spread(self._forward, entry, results, set(sources))
+
+    def _spread(self, known: dict[Node, Range], entry: Range, results: Iterable[Node], stop: set[Node]) -> None:
+        stack = list(results)
+        while stack:
+            node = stack.pop()
+            if node in stop or node.operator is LEAF or node in self._forward or node in self._backward:
+                continue
+            known[node] = entry
+            stack.extend(node.inputs)
+
+    def derived(self, gradient: Gradient) -> None:
+        """Tell observers of the gradients of all operators that a backward pass went through, and note their nodes.
+
+        What a composite operator means is one of them, although its nodes have gradients of their own.
+        """
+        by_range = itertools.groupby(gradient.rules, key=lambda rule: self._forward.get(rule[0]))
+        for forward, rules in by_range:
+            if forward is None:
+                for node, grads in rules:
+                    origin = self._backward.get(node)
+                    self._tell(node.operator.name.lstrip("_") if origin is None else origin.name, origin, [grads])
+            else:
+                self._tell(forward.name, forward, [grads for _, grads in rules])
+
+    def _tell(self, name: str, forward: Range | None, derived: Iterable[tuple[Node | None, ...]]) -> None:
+        if LISTENING[BACKWARD_FUNCTION]:
+            with begin(BACKWARD_FUNCTION, f"_backward_{name}", forward=forward):
+                pass
+        if forward is not None:
+            for grads in derived:
+                self._spread(self._backward, forward, [grad for grad in grads if grad is not None], set())
+
+    def ran(self, part: Any, start_ns: int, end_ns: int) -> None:
+        """Tell observers of a kernel, or of what NumPy did in the place of one."""
+        facts = _facts_of(part)
+        serves = [self._forward.get(node) or self._backward.get(node) for node in part.nodes]
+        backward = sum([node in self._backward for node in part.nodes])
+        record(
+            facts.name,
+            KERNEL,
+            start_ns,
+            end_ns,
+            operators=facts.operators,
+            serves=tuple([entry for entry in serves if entry is not None]),
+            flops=facts.flops,
+            moved_bytes=facts.moved_bytes,
+            phase="backward" if 2 * backward > len(part.nodes) else "forward",
+            launches=len(part.kernels),
+        )
+
+    def made(self, nodes: Sequence[Node], values: Sequence[Array]) -> None:
+        """Tell observers of memory that holds values from now on, and later that it does not any more."""
+        for node, value in zip(nodes, values, strict=True):
+            gradient = node in self._backward and node not in self._forward
+            keep_track(value, "gradient" if gradient else "activation")
+
+
+def keep_track(value: Array, category: str) -> None:
+    """Tell observers of memory that was taken, and when it is given back."""
+    if not LISTENING[MEMORY]:
+        return
+    identity, size = id(value), value.nbytes
+    allocated(size, category, identity)
+    weakref.finalize(value, released, size, category, identity).atexit = False
+
+
+class _Facts(NamedTuple):
+    """What is always the same about a part of a program. It is kept with the part, so that this stays alive."""
+
+    part: Any
+    name: str
+    operators: tuple[str, ...]
+    flops: float
+    moved_bytes: int
+
+
+_known: dict[int, _Facts] = {}
+forgetters.append(_known.clear)
+
+
+def _facts_of(part: Any) -> _Facts:
+    found = _known.get(id(part))
+    if found is None:
+        operators = tuple([node.operator.name.lstrip("_") for node in part.nodes])
+        names = list(dict.fromkeys(operators))
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        name = ", ".join(names[:_SHOWN]) + more
+        flops = sum([flops_of(node) for node in part.nodes])
+        moved = sum([node.size * node.dtype.itemsize for node in dict.fromkeys(part.memory)])
+        found = _known.setdefault(id(part), _Facts(part, name, operators, flops, moved))
+    return found
