@@ -20,20 +20,21 @@ LAYERS: list[tuple[str, str]] = [
     (
         "base",
         "errors settings dtypes context files util base libinfo runtime engine attribute name observers futures "
-        "_version",
+        "registry _version",
     ),
     (
         "1 expressions",
-        "node parameters operator shapes philox variates operators gradient "
+        "node parameters interface operator shapes philox variates operators gradient "
         # what the lowerings of operators are made of: text only, no compiler
-        "kernels.function kernels.emitter kernels.lowering kernels.mathematics kernels.pattern kernels.philox",
+        "kernels.function kernels.emitter kernels.lowering kernels.mathematics kernels.pattern kernels.philox "
+        "costs",
     ),
-    ("2 execution", "state streams reference kernels native plans trace"),
+    ("2 execution", "attribution anomaly state streams reference kernels native plans trace"),
     ("3 arrays", "ndarray"),
     ("4 differentiation", "variable sweep function custom symbol record_reader autograd executor capture compilation"),
     ("5 observation", "profiler ops debug explain visualization"),
-    ("6 learning", "gluon optimizer initializer lr_scheduler metric random testing"),
-    ("7 persistence and scale", "io recordio kvstore contrib compat mxnet_path test_utils __main__ demo"),
+    ("6 learning", "gluon optimizer initializer kvstore lr_scheduler metric random testing"),
+    ("7 persistence and scale", "io recordio contrib compat mxnet_path test_utils __main__ demo"),
 ]
 
 # Imports against the order, each inside a function and for a reason. A method of NDArray that MXNet defines there but

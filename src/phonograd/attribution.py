@@ -38,11 +38,20 @@ _SHOWN = 6
 class Attribution:
     """The ranges of the expressions of one trace."""
 
-    __slots__ = ("_backward", "_forward")
+    __slots__ = ("_backward", "_forward", "_scopes")
 
     def __init__(self) -> None:
         self._forward: dict[Node, Range] = {}
         self._backward: dict[Node, Range] = {}
+        self._scopes: list[tuple[int, str]] = []
+
+    def enter_scope(self, calls: int, name: str) -> None:
+        """Note the scope in which all calls from now on are, after so many recorded ones."""
+        self._scopes.append((calls, name))
+
+    def scope_at(self, call: int) -> str:
+        """Return the scope of a recorded call, known by its number."""
+        return next((name for calls, name in reversed(self._scopes) if calls <= call), "")
 
     def called(self, entry: Range, sources: Iterable[Node], results: Iterable[Node]) -> None:
         """Note which nodes a call of an operator means: those between its inputs and its results."""

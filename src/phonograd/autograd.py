@@ -29,8 +29,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .anomaly import detection
 from .function import Function, register_hook
 from .ndarray.array import NDArray
+from .observers import Range, RecordScope, add_global_callback, remove_callback
 from .record_reader import get_symbol
 from .state import FLAGS, RECORDING, TRAINING, is_recording, is_training, set_flag
 from .sweep import backward_pass, grad_pass
@@ -44,8 +46,10 @@ __all__ = [
     "NDArray",
     "Symbol",
     "backward",
+    "detect_anomaly",
     "get_symbol",
     "grad",
+    "is_anomaly_enabled",
     "is_recording",
     "is_training",
     "mark_variables",
@@ -53,6 +57,7 @@ __all__ = [
     "predict_mode",
     "record",
     "register_hook",
+    "set_detect_anomaly",
     "set_recording",
     "set_training",
     "train_mode",
@@ -224,6 +229,66 @@ def train_mode() -> _RecordingStateScope:
 def predict_mode() -> _RecordingStateScope:
     """Return a scope in prediction mode; whether operators are recorded stays as it is."""
     return _RecordingStateScope(None, False)
+
+
+class detect_anomaly:  # noqa: N801 - a scope, used like a function
+    """A scope in which NaN and infinities are reported: the operator that made the first one, and where it was called.
+
+    The error is raised when the value of an array is asked for in which there is one. Results are looked at once more
+    after they have been computed, which is nearly free; everything is evaluated again, operator by operator, only when
+    something is found.
+
+    >>> import phonograd as mx
+    >>> x = mx.nd.array([1.0, 0.0])
+    >>> with mx.autograd.detect_anomaly():
+    ...     y = mx.nd.log(x) * 2
+    ...     try:
+    ...         y.asnumpy()
+    ...     except mx.MXNetError as error:
+    ...         print(str(error).partition(",")[0])
+    infinity in the result of operator log
+    """
+
+    def __init__(self, check_nan: bool = True, check_inf: bool = True) -> None:
+        self._wanted = bool(check_nan), bool(check_inf)
+        self._previous: list[tuple[bool, bool, bool]] = []
+
+    def __enter__(self) -> None:
+        self._previous.append(_switch_detection(True, *self._wanted))
+
+    def __exit__(self, *exception: object) -> None:
+        _switch_detection(*self._previous.pop())
+
+
+def set_detect_anomaly(mode: bool, check_nan: bool = True, check_inf: bool = True) -> None:
+    """Switch the report of NaN and infinities on or off; see :class:`detect_anomaly`."""
+    _switch_detection(_truth(mode), bool(check_nan), bool(check_inf))
+
+
+def is_anomaly_enabled() -> bool:
+    """Return whether NaN and infinities are reported."""
+    return detection.on
+
+
+_scope_observer: list[int] = []
+
+
+def _switch_detection(on: bool, nan: bool, infinity: bool) -> tuple[bool, bool, bool]:
+    if on and not _scope_observer:
+        _scope_observer.append(add_global_callback(_note_scope, _leave_scope, scopes=[RecordScope.USER_SCOPE]))
+    elif not on and _scope_observer:
+        remove_callback(_scope_observer.pop())
+    return detection.switch(on, nan, infinity)
+
+
+def _note_scope(entry: Range) -> None:
+    trace = LOCAL.trace
+    trace.attributed().enter_scope(len(trace.made), entry.name)
+
+
+def _leave_scope(entry: Range, context: object) -> None:
+    trace = LOCAL.trace
+    trace.attributed().enter_scope(len(trace.made), "" if entry.parent is None else entry.parent.name)
 
 
 def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> None:

@@ -37,6 +37,7 @@ class _Source(threading.local):
 
     def __init__(self) -> None:
         self.line: tuple[str, int] | None = None
+        self.node: Node | None = None
 
 
 _source = _Source()
@@ -44,12 +45,13 @@ _source = _Source()
 
 @contextlib.contextmanager
 def attributed_to(node: Node) -> Iterator[None]:
-    """Give the nodes made inside this scope the source line of another node."""
-    previous, _source.line = _source.line, node.origin
+    """Let the nodes made inside this scope be the gradient of another node, and have its source line."""
+    previous = _source.line, _source.node
+    _source.line, _source.node = node.origin, node
     try:
         yield
     finally:
-        _source.line = previous
+        _source.line, _source.node = previous
 
 
 class Node:
@@ -61,6 +63,7 @@ class Node:
         "context",
         "detached",
         "dtype",
+        "gradient_of",
         "inputs",
         "kind",
         "marked",
@@ -89,6 +92,8 @@ class Node:
     outputs: tuple[tuple[Shape, DType], ...] | None
     call: tuple[Operator, tuple[Node, ...], tuple[Any, ...]] | None
     """For the result of a composite operator: the call that made it, as the user wrote it."""
+    gradient_of: Node | None
+    """The node whose gradient rule made this one first, if one did."""
     detached: Node | None
     """The node to use for this value while recording is off, once it has been asked for."""
 
@@ -113,6 +118,7 @@ class Node:
         self.serial = next(_serials)
         self.marked = operator.marks if operator.marks is not None else any([i.marked for i in inputs])
         self.origin = _source.line or user_line()
+        self.gradient_of = _source.node
         self.call = None
         self.detached = None
 

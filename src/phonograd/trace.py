@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from . import settings
+from .anomaly import check, detection
 from .attribution import Attribution
 from .context import CPU, Context
 from .dtypes import DType, convert_scalar
@@ -35,7 +36,7 @@ from .node import Node, forgetters, statistics
 from .observers import COMPILATION, EVALUATION, LISTENING, begin
 from .operator import Array
 from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, variable
-from .plans import PLANS, Stage, Step, starting_points
+from .plans import PLANS, Stage, Step, build, starting_points
 from .reference import resolve
 from .state import is_recording
 
@@ -268,6 +269,8 @@ class Trace:
                     results = self._run_watched(step, program, inputs, spent or ())
                 else:
                     results = program.run(inputs, spent) if spent else program.run(inputs)
+                if detection.on:
+                    check(step.kept, results, zip(program.inputs, inputs, strict=True), build, self._scope_of)
                 values.update(zip(step.kept, results))
                 if lent is None:
                     self.stage = step.following
@@ -280,6 +283,12 @@ class Trace:
             results: list[Array] = program.run(inputs, spent, attribution.ran)
             attribution.made(step.kept, results)
             return results
+
+    def _scope_of(self, node: Node) -> str:
+        """Return the scope of the user's in which a recorded node was called, as far as that was noted."""
+        if self.attribution is None or node not in self.made:
+            return ""
+        return self.attribution.scope_at(list(self.made).index(node))
 
     def attributed(self) -> Attribution:
         """Return what is known about the ranges of this trace's expressions."""

@@ -163,7 +163,7 @@ def test_compilation_is_seen_once():
 
 
 def test_memory_comes_and_goes():
-    x, w = arrays()
+    _x, _w = arrays()
     with Seen(MEMORY) as seen:
         y = nd.exp(nd.ones((100, 10)) * 2)
         y.wait_to_read()
@@ -204,7 +204,7 @@ def test_naive_engine():
 
 
 def test_other_threads_are_not_seen_by_observers_of_this_one():
-    x, w = arrays()
+    x, _w = arrays()
     with Seen(FUNCTION) as seen:
         thread = threading.Thread(target=lambda: step(*arrays()).wait_to_read())
         thread.start()
@@ -217,9 +217,8 @@ def test_a_profile_credits_kernels_to_scopes():
     x, w = arrays()
     with profiler.profile() as profile:
         for _ in range(2):
-            with profiler.record_function("layer"):
-                with autograd.record():
-                    y = nd.tanh(nd.dot(x, w))
+            with profiler.record_function("layer"), autograd.record():
+                y = nd.tanh(nd.dot(x, w))
             y.backward()
             w.grad.wait_to_read()
     (layer,) = [row for row in profile.key_averages() if row.key == "layer"]
