@@ -384,7 +384,16 @@ def inplace(name: str) -> Callable[[Any, Any], Any]:
     declared = REGISTRY[name]
     word = _INPLACE_WORDS[name]
 
+    calls = declared.calls
+
     def method(self: Any, other: Any) -> Any:
+        own, trace = self._node, LOCAL.trace
+        if type(self) is type(other) and self._trace is trace and not active.attentive:
+            operand = other._node
+            node = calls.get((own, operand)) if other._trace is trace else None
+            if node is not None and node.shape == own.shape and node.dtype is own.dtype and not self._readonly:
+                rebind(self, settled(node) if node.marked else node, trace)
+                return self
         if LISTENERS:
             return watched(declared, (self, other), {}, lambda: change(self, other))
         return change(self, other)

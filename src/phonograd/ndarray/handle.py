@@ -1,7 +1,7 @@
 """Handle: the mechanics under NDArray. A handle names a node of a trace, or memory; it can be made to name another one.
 
-Everything that changes an array in place goes through :func:`rebind`: the memory of the old value is never written, so
-whoever recorded it, or still has it pending, sees what it saw. A view (:func:`make_view`) names a contiguous piece of
+Everything that changes an array in place goes through :func:`rebind`: the memory of the old value is not written while
+anybody refers to it, so whoever recorded it, or still has it pending, sees what it saw. A view (:func:`make_view`) names a contiguous piece of
 its base: writing to one makes the other look again. Only memory that another library uses too
 (:class:`SharedMemory`) is really written to, and copied when it is read.
 """
@@ -341,17 +341,20 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
     if type(trace) is not Trace and isinstance(trace, Capturing) and _is_outside(handle, trace):
         trace.write(handle, node)
         return
-    before = handle._node
+    before, rare = handle._node, handle._rare
     if (
-        handle._rare is None
+        (rare is None or (rare.root is None and not rare.views))
         and not node.marked
-        and (before is None or not before.marked)
-        and node.context is (CPU if before is None else before.context)
+        and node.context is (handle.context if before is None else before.context)
         and type(handle._buffer) is not SharedMemory
     ):
-        # by far the most: nothing looks at the array, and nothing was recorded
-        _hold(handle, node, trace)
-        return
+        # by far the most: nothing looks at the array, and what is written is not recorded
+        if rare is not None and rare.variable is not None:
+            _hold(handle, variable(node, trace.slot(rare.variable)), trace)
+            return
+        if before is None or not before.marked:
+            _hold(handle, node, trace)
+            return
     recording = FLAGS.get() & RECORDING
     root = handle._root
     context = handle.context
@@ -360,7 +363,7 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
     if root is not None:
         start, shape, linked = _region_of(handle)
         changed = assign_flat(enter(root, trace), node, start)
-        rebind(root, changed if recording else detach(changed), trace)
+        rebind(root, settled(changed), trace)
         if recording and not linked:
             handle._region = (start, shape, True)
         if handle._variable is None:
