@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from . import autograd, context, ndarray, settings
@@ -34,23 +35,32 @@ _MODULES = {
         "base",
         "compat",
         "contrib",
+        "debug",
         "demo",
         "engine",
+        "executor",
         "explain",
         "futures",
+        "gluon",
+        "initializer",
+        "kvstore",
         "libinfo",
+        "lr_scheduler",
+        "metric",
         "name",
         "operator",
         "ops",
+        "optimizer",
         "profiler",
         "random",
+        "registry",
         "runtime",
         "symbol",
         "test_utils",
         "testing",
         "util",
     )
-} | {"rnd": "random", "sym": "symbol"}
+} | {"init": "initializer", "kv": "kvstore", "rnd": "random", "sym": "symbol"}
 _NAMES = {
     "AttrScope": "attribute",
     "compile": "compilation",
@@ -99,6 +109,15 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted({*__all__, *_MODULES, *_NAMES})
 
+
+def _announce_plans() -> None:
+    """Have plans printed when they are made, where the settings ask for it."""
+    if settings.current().explain or f"{__name__}.explain" in sys.modules:
+        __getattr__("explain").announce(settings.current().explain)
+
+
+settings.watch(_announce_plans)
+_announce_plans()
 
 # MXNet calls custom operators through the namespace of arrays, which knows nothing of differentiation.
 setattr(ndarray, "Custom", _Custom)  # noqa: B010

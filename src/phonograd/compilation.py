@@ -27,10 +27,12 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from numpy import ndarray
 
 from . import settings
+from .anomaly import detection
 from .capture import Capture, Filled, Place, Refusal, Template
 from .context import CPU, Context
 from .ndarray.handle import Handle, SharedMemory, enter, make, make_concrete, rebind, replace
 from .node import Node, forgetters
+from .observers import FUNCTION, begin
 from .operator import Array
 from .plans import build
 from .reference import resolve
@@ -87,6 +89,21 @@ class Compiled(Generic[P, R]):
         if active.naive:
             result = self._function(*arguments, **keywords)
             return result
+        if not active.watched:
+            result = self._call(*arguments, **keywords)
+            return result
+        arrays: dict[int, Any] = {}
+        _outline(arguments, arrays)
+        with begin(FUNCTION, getattr(self, "__qualname__", "compiled"), tuple(arrays.values())) as entry:
+            result = self._call(*arguments, **keywords)
+            if entry.active:
+                made: dict[int, Any] = {}
+                _outline(result, made)
+                nodes = [array._node for array in made.values() if array._node is not None]
+                LOCAL.trace.attributed().called(entry, (), nodes)
+        return result
+
+    def _call(self, *arguments: Any, **keywords: Any) -> Any:
         arrays: dict[int, Any] = {}
         structure = (
             FLAGS.get(),
@@ -102,18 +119,16 @@ class Compiled(Generic[P, R]):
             known = "an argument is neither an array nor hashable"
             self._explain(known)
         if known is None:
-            return self._first(structure, list(arrays.values()), arguments, keywords)  # type: ignore[no-any-return]
+            return self._first(structure, list(arrays.values()), arguments, keywords)
         self._structures.move_to_end(structure) if not isinstance(known, str) else None
         if isinstance(known, str) or not known.fits(arrays):
-            result = self._function(*arguments, **keywords)
-            return result
+            return self._function(*arguments, **keywords)
         done = known.repeat(list(arrays.values()))
         if done is _CHANGED:
             del self._structures[structure]
-            return self._first(structure, list(arrays.values()), arguments, keywords)  # type: ignore[no-any-return]
+            return self._first(structure, list(arrays.values()), arguments, keywords)
         self.repeated += 1
-        result = done
-        return result
+        return done
 
     def _first(self, structure: Any, arrays: list[Any], arguments: Any, keywords: Any) -> Any:
         """Return the result of a call whose structure is new."""
@@ -450,6 +465,9 @@ class _Direct:
 
     def run(self, arrays: list[Any]) -> list[Array] | None:
         """Return the values of the template's nodes, or None if an array that goes in is not known."""
+        if active.watched or detection.on:
+            # what happens in a trace can be looked at
+            return None
         inputs: list[Any] = []
         for node, _, argument, handle, data in self._places:
             if argument is not None:

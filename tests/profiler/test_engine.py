@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 
+import phonograd as mx
 from phonograd import autograd, nd, observers, profiler, settings
 from phonograd.observers import BACKWARD_FUNCTION, COMPILATION, EVALUATION, FUNCTION, KERNEL, MEMORY, RecordScope
 
@@ -193,6 +194,17 @@ def test_nothing_is_left_when_nobody_listens():
     assert not settings.active.attentive
     assert len(step(x, w).asnumpy()) == 1
     assert step(x, w)._trace.attribution is None
+
+
+def test_compiled_functions():
+    x, w = arrays()
+    compiled = mx.compile(lambda a, b: nd.tanh(nd.dot(a, b)))
+    expected = [compiled(x, w).asnumpy() for _ in range(3)][-1]
+    with Seen(FUNCTION, KERNEL) as seen:
+        assert np.array_equal(compiled(x, w).asnumpy(), expected)
+    assert len(seen.names(FUNCTION)) == 1
+    served = {who.name for entry in seen.ranges if entry.scope == KERNEL for who in entry.serves}
+    assert served == set(seen.names(FUNCTION))
 
 
 def test_naive_engine():
