@@ -213,8 +213,9 @@ class _Argument(NamedTuple):
 def _outline(value: Any, arrays: dict[int, Any]) -> Any:
     """Return what is known of an argument before its arrays are; these are numbered in ``arrays``."""
     if isinstance(value, Handle):
+        count = len(arrays)
         arrays.setdefault(id(value), value)
-        return _Array(list(arrays).index(id(value)))
+        return _Array(count if len(arrays) > count else list(arrays).index(id(value)))
     if isinstance(value, (tuple, list)):
         return type(value), *[_outline(part, arrays) for part in value]
     if isinstance(value, dict):
@@ -227,8 +228,8 @@ def _kind_of(array: Any) -> tuple[Any, ...]:
     """Return what the structure of a call depends on in an array."""
     node, context, owned = array._node, array.context, array._variable is not None
     if node is None:
-        return array.shape, array._dtype.num, owned, owned, None if context is CPU else context
-    return node.shape, node.kind, node.marked, owned, None if context is CPU else context
+        return array.shape, array._dtype.num, owned, owned, None if context is CPU or context == CPU else context
+    return node.shape, node.kind, node.marked, owned, None if context is CPU or context == CPU else context
 
 
 def _replaced(value: Any, replace: Callable[[Any], Any]) -> Any:

@@ -127,6 +127,10 @@ class Operator:
         #: results by the arguments exactly as users passed them: one look-up per repeated call
         self.calls: dict[Any, Any] = {}
         self.several: dict[Any, Any] = {}
+        #: attributes by parameters as users passed them
+        self.arguments: dict[Any, tuple[Any, ...]] = {}
+        #: what calls change in their arguments, by (inputs, attributes)
+        self.consequences: dict[Any, Any] = {}
 
     def _read_signature(self, function: Callable[..., Any]) -> None:
         names: list[str] = []

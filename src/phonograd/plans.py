@@ -177,6 +177,7 @@ def _forget_except(keep: set[Node]) -> None:
         # the dictionary object is part of generated code, so it is emptied in place
         declared.calls.clear()
         declared.several.clear()
+        declared.consequences.clear()
     for forget in forgetters:
         forget()
 

@@ -85,14 +85,7 @@ def _invoke(
     for name in extra:
         if name not in _IGNORED:
             _unknown(declared, name)
-    parameters = {
-        p.name: value
-        for p, value in zip(visible(declared), given, strict=True)
-        if value is not NULL and value is not REQUIRED
-    }
-    if declared.training:
-        parameters["training"] = bool(FLAGS.get() & TRAINING)
-    attributes = declared.attributes_of(parameters)
+    attributes = _attributes(declared, given)
     handles = _checked(declared, inputs)
     result, nodes = apply(declared, handles, attributes)
     if handles:
@@ -101,6 +94,30 @@ def _invoke(
         result = _moved(result, as_context(context))
     _remember(declared, nodes + (None,) * (len(inputs) - len(nodes)), given, attributes, result)
     return _returned(declared, result, attributes, out)
+
+
+#: ways of calling an operator that are remembered
+_MOST_ARGUMENTS = 1000
+
+
+def _attributes(declared: Operator, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the attributes of a node, made from the visible parameters."""
+    known = visible(declared)
+    training = bool(FLAGS.get() & TRAINING)
+    key = (training, *[keyed(p, v) for p, v in zip(known, given, strict=True)])
+    try:
+        found = declared.arguments.get(key)
+    except TypeError:  # a list among the parameters
+        found = key = None
+    if found is None:
+        pairs = zip(known, given, strict=True)
+        parameters = {p.name: value for p, value in pairs if value is not NULL and value is not REQUIRED}
+        if declared.training:
+            parameters["training"] = training
+        found = declared.attributes_of(parameters)
+        if key is not None and len(declared.arguments) < _MOST_ARGUMENTS:
+            declared.arguments[key] = found
+    return found
 
 
 def _remember(

@@ -531,9 +531,13 @@ def _take_effect(
     trace: Trace,
 ) -> None:
     """Write back what an operator changes in its arguments (the moving statistics of BatchNorm), unrecorded."""
-    outputs = result if isinstance(result, tuple) else (result,)
     assert declared.effects is not None
-    changed = declared.effects(nodes, outputs, **declared.accepted(declared.effects, attributes))
+    key = nodes, attributes
+    changed = declared.consequences.get(key)
+    if changed is None:
+        outputs = result if isinstance(result, tuple) else (result,)
+        changed = declared.effects(nodes, outputs, **declared.accepted(declared.effects, attributes))
+        declared.consequences[key] = changed
     for index, node in changed.items():
         handle = inputs[index]
         if handle is not None:
