@@ -1,0 +1,74 @@
+"""What a call of an operator costs, as machine code and as a Python function: ``python -m benchmarks.calls``.
+
+Each line is one kind of call in the second and later turns of a loop, when everything is known: nanoseconds of one
+call, the best of many rounds of processor time. Both columns come from fresh processes that alternate.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+CALLS = 40
+ROUNDS = 400
+PROCESSES = 3
+
+
+def measure() -> dict[str, float]:
+    """Return nanoseconds by kind of call, in this process."""
+    from phonograd import autograd, nd
+
+    x, w = nd.ones((10,)), nd.ones((10,))
+    w.attach_grad()
+    kinds: dict[str, Callable[[object], object]] = {
+        "y * w": lambda y: y * w,
+        "y * 2.0": lambda y: y * 2.0,
+        "nd.tanh(y)": lambda y: nd.tanh(y),
+        "nd.clip(y, a_min=-1, a_max=1)": lambda y: nd.clip(y, a_min=-1, a_max=1),
+        "y.exp()": lambda y: y.exp(),
+    }
+    return {
+        f"{name}, {'recorded' if recorded else 'not recorded'}": _best(call, x, w, recorded, autograd)
+        for name, call in kinds.items()
+        for recorded in (True, False)
+    }
+
+
+def _best(call: Callable[[object], object], x: object, w: object, recorded: bool, autograd: object) -> float:
+    best = float("inf")
+    for _ in range(ROUNDS):
+        with autograd.record() if recorded else autograd.pause():  # type: ignore[attr-defined]
+            y = x * w  # type: ignore[operator]
+            start = time.thread_time_ns()
+            for _ in range(CALLS):
+                y = call(y)
+            best = min(best, (time.thread_time_ns() - start) / CALLS)
+        y.wait_to_read()  # type: ignore[attr-defined]
+    return best
+
+
+def main() -> None:
+    """Print the table."""
+    found: dict[str, dict[str, float]] = {}
+    for _ in range(PROCESSES):
+        for way in ("1", "0"):
+            environment = {**os.environ, "PHONOGRAD_NATIVE_CALLS": way, "PHONOGRAD_EXECUTOR": "native"}
+            command = [sys.executable, "-m", "benchmarks.calls", "--here"]
+            output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+            for name, value in json.loads(output).items():
+                entry = found.setdefault(name, {})
+                entry[way] = min(value, entry.get(way, value))
+    print(f"{'ns per call':48}{'machine code':>14}{'Python':>10}")
+    for name, entry in found.items():
+        print(f"{name:48}{entry['1']:14.0f}{entry['0']:10.0f}")
+
+
+if __name__ == "__main__":
+    if "--here" in sys.argv:
+        print(json.dumps(measure()))
+    else:
+        main()
