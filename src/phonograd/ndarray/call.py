@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import keyword
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -72,10 +72,13 @@ def invoke(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], 
     ``given`` holds the values of the visible parameters in order, ``extra`` whatever other keywords were passed.
     """
     if LISTENERS:
-        names = [p.name for p in visible(declared)]
-        parameters = {name: value for name, value in zip(names, given, strict=True) if value is not NULL}
-        return watched(declared, inputs, parameters, lambda: _invoke(declared, inputs, given, out, extra))
+        return watched(declared, inputs, _named, given, _invoke, (declared, inputs, given, out, extra))
     return _invoke(declared, inputs, given, out, extra)
+
+
+def _named(declared: Operator, given: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the parameters that were given, by name."""
+    return {p.name: value for p, value in zip(visible(declared), given, strict=True) if value is not NULL}
 
 
 def _invoke(
@@ -104,7 +107,7 @@ def _attributes(declared: Operator, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the attributes of a node, made from the visible parameters."""
     known = visible(declared)
     training = bool(FLAGS.get() & TRAINING)
-    key = (training, *[keyed(p, v) for p, v in zip(known, given, strict=True)])
+    key: tuple[Any, ...] | None = (training, *[keyed(p, v) for p, v in zip(known, given, strict=True)])
     try:
         found = declared.arguments.get(key)
     except TypeError:  # a list among the parameters
@@ -324,45 +327,52 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     calls = declared.calls
     local, flags = LOCAL, FLAGS
 
-    def method(self: Any, other: Any) -> Any:
-        trace = local.trace
-        node = None
-        # nodes are read before traces, because another thread may take an array over in between (trace.HANDOVER)
-        own = self._node
-        if self._trace is trace and not active.attentive:
-            kind = type(other)
-            if kind is array_class:
-                operand = other._node
-                if other._trace is trace:
-                    node = calls.get((own, operand))
-            elif kind is float or kind is int:
-                scalar = trace.scalars.get((other, own.kind)) if own is not None else None
-                if scalar is not None:
-                    node = calls.get((scalar, own) if reflected else (own, scalar))
-        if node is None:
-            operands = (other, self) if reflected else (self, other)
-            if LISTENERS:
-                return watched(declared, operands, {}, lambda: make_result(operate(declared, *operands), local.trace))
-            return make_result(operate(declared, *operands), local.trace)
-        if node.marked:
-            if not flags.get() & RECORDING:
-                node = node.detached or detach(node)
-            elif node in trace.made:
-                node = trace.distinct(node)
-            else:
-                trace.made[node] = 1
-        result = new(array_class)
-        result._trace = trace
-        result._node = node
-        result._buffer = result._rare = None
-        handles = trace.handles
-        handles.append(result)
-        if len(handles) > trace.prune_at:
-            trace.prune()
-        return result
+    def observable(listeners: Sequence[int]) -> Callable[[Any, Any], Any]:
+        """Return the method; without listeners, what it does beside telling observers."""
+
+        def method(self: Any, other: Any) -> Any:
+            if listeners:
+                operands = (other, self) if reflected else (self, other)
+                return watched(declared, operands, None, (), deaf, (self, other))
+            trace = local.trace
+            node = None
+            # nodes are read before traces, because another thread may take an array over in between (trace.HANDOVER)
+            own = self._node
+            if self._trace is trace and not active.naive:
+                kind = type(other)
+                if kind is array_class:
+                    operand = other._node
+                    if other._trace is trace:
+                        node = calls.get((own, operand))
+                elif kind is float or kind is int:
+                    scalar = trace.scalars.get((other, own.kind)) if own is not None else None
+                    if scalar is not None:
+                        node = calls.get((scalar, own) if reflected else (own, scalar))
+            if node is None:
+                operands = (other, self) if reflected else (self, other)
+                return make_result(operate(declared, *operands), local.trace)
+            if node.marked:
+                if not flags.get() & RECORDING:
+                    node = node.detached or detach(node)
+                elif node in trace.made:
+                    node = trace.distinct(node)
+                else:
+                    trace.made[node] = 1
+            result = new(array_class)
+            result._trace = trace
+            result._node = node
+            result._buffer = result._rare = None
+            handles = trace.handles
+            handles.append(result)
+            if len(handles) > trace.prune_at:
+                trace.prune()
+            return result
+
+        return method
 
     array_class: Any = _handle._class
     new = object.__new__
+    deaf, method = observable(()), observable(LISTENERS)
     word = _METHOD_WORDS.get(declared.with_scalars or "", declared.with_scalars)
     method.__name__ = method.__qualname__ = f"__{'r' if reflected else ''}{word}__"
     method.__doc__ = declared.__doc__
@@ -404,15 +414,19 @@ def inplace(name: str) -> Callable[[Any, Any], Any]:
     calls = declared.calls
 
     def method(self: Any, other: Any) -> Any:
+        if LISTENERS:
+            before = self._node, getattr(other, "_node", None)
+            return watched(declared, (self, other), None, (), deaf, (self, other), before=before)
+        return deaf(self, other)
+
+    def deaf(self: Any, other: Any) -> Any:
         own, trace = self._node, LOCAL.trace
-        if type(self) is type(other) and self._trace is trace and not active.attentive:
+        if type(self) is type(other) and self._trace is trace and not active.naive:
             operand = other._node
             node = calls.get((own, operand)) if other._trace is trace else None
             if node is not None and node.shape == own.shape and node.dtype is own.dtype and not self._readonly:
                 rebind(self, settled(node) if node.marked else node, trace)
                 return self
-        if LISTENERS:
-            return watched(declared, (self, other), {}, lambda: change(self, other))
         return change(self, other)
 
     def change(self: Any, other: Any) -> Any:
@@ -436,7 +450,9 @@ def inplace(name: str) -> Callable[[Any, Any], Any]:
 
 _TEMPLATE = """\
 def {name}({signature}):
-    if out is None and not kwargs and not active.attentive and {known}:
+    if listeners:
+        return watched(declared, ({inputs}), named, ({given}), deaf, ({inputs}{given}out, name), kwargs)
+    if out is None and not kwargs and not active.naive and {known}:
         trace = LOCAL.trace
         try:
             key = ({key},)
@@ -519,10 +535,13 @@ def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
         "detach": detach,
         "enter": enter,
         "invoke": invoke,
+        "listeners": LISTENERS,
         "make_several": _make_several,
         "several": declared.several,
         "active": active,
+        "named": _named,
         "new": object.__new__,
+        "watched": watched,
     }
     defaults = []
     for parameter in parameters:
@@ -561,7 +580,12 @@ def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
     else:
         arrays = inputs[0] if declared.variadic else f"({together})"
         source = _SLOW_TEMPLATE.format(name=safe, signature=signature, inputs=arrays, given=given, options=options)
-    exec(compile(source, f"<phonograd {name}>", "exec"), scope)
+    code = compile(source, f"<phonograd {name}>", "exec")
+    # the same once more, for those who have told observers of the call
+    unheard = {**scope, "listeners": (), "invoke": _invoke}
+    exec(code, unheard)
+    scope["deaf"] = unheard[safe]
+    exec(code, scope)
     function: Callable[..., Any] = scope[safe]
     function.__doc__ = declared.__doc__
     function.__module__ = "phonograd.ndarray"

@@ -23,7 +23,7 @@ before, an observer) goes to the Python function, which does the same and more. 
 handled by Python's own functions, found by address; where an attribute lies in an object is measured, not assumed.
 Calls made lately stand in a small table as well (``recall``), which is found without making a key.
 
-Nothing is installed without the GIL, on other interpreters, or with ``PHONOGRAD_NATIVE_CALLS=0``.
+Nothing is installed without the GIL, before Python 3.11, on other interpreters, or with ``PHONOGRAD_NATIVE_CALLS=0``.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ def possible() -> bool:
         and isinstance(FLAGS, ContextVar)
         and not hasattr(sys, "gettotalrefcount")
         and settings.current().native_calls
+        # Python 3.10 does not offer all of them
+        and all([hasattr(ctypes.pythonapi, name) for name in API])
     )
 
 

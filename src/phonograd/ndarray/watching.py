@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter_ns
 from typing import Any
 
-from ..observers import BACKWARD_FUNCTION, EVALUATION, FUNCTION, KERNEL, LISTENING, MEMORY, WHEN_CHANGED, begin
+from ..node import Node
+from ..observers import BACKWARD_FUNCTION, EVALUATION, FUNCTION, KERNEL, LISTENING, MEMORY, WHEN_CHANGED, Range
+from ..observers.range import OVER, started
 from ..operator import Operator
 from ..settings import active
 from ..state import FLAGS, RECORDING
@@ -21,18 +24,60 @@ _WATCHED = (FUNCTION, BACKWARD_FUNCTION, EVALUATION, KERNEL, MEMORY)
 _numbers = itertools.count()
 
 
-def watched(declared: Operator, inputs: Iterable[Any], parameters: Mapping[str, Any], call: Callable[[], Any]) -> Any:
-    """Return the result of a call that observers are told of."""
-    arrays = tuple([value for value in inputs if isinstance(value, Handle)])
+def watched(
+    declared: Operator,
+    inputs: Sequence[Any],
+    named: Callable[[Operator, tuple[Any, ...]], Mapping[str, Any]] | None,
+    given: tuple[Any, ...],
+    call: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    keywords: Mapping[str, Any] | None = None,
+    before: tuple[Node | None, ...] | None = None,
+) -> Any:
+    """Return the result of a call that observers are told of: ``call(*arguments)``.
+
+    ``named`` returns the parameters ``given`` by name, for observers that ask for them. ``before`` are the nodes of the
+    inputs of a call that changes them.
+    """
     number = next(_numbers) if FLAGS.get() & RECORDING else -1
-    with begin(FUNCTION, declared.name, arrays, parameters=parameters, sequence_nr=number) as entry:
-        result = call()
-        if entry.active:
-            results = result if isinstance(result, (list, tuple)) else (result,)
-            entry.set_outputs(*results)
-            sources = [array._node for array in arrays if array._node is not None]
-            LOCAL.trace.attributed().called(entry, sources, [made._node for made in results if made._node is not None])
+    entry = started(FUNCTION, declared.name, number, _describe, declared, inputs, named, given)
+    try:
+        result = call(*arguments, **keywords) if keywords else call(*arguments)
+    except BaseException as error:
+        entry.error = f"{type(error).__name__}: {error}"
+        entry.end()
+        raise
+    if entry.start_ns:
+        trace = LOCAL.trace
+        attribution = trace.attribution or trace.attributed()
+        kind = type(result)
+        node = None if kind is list or kind is tuple else result._node
+        if node is not None and node.operator is declared:
+            attribution.called(entry, None, (node,))
+        else:
+            results = result if node is None and kind in (list, tuple) else (result,)
+            nodes = before or [value._node for value in inputs if isinstance(value, Handle)]
+            sources = [source for source in nodes if source is not None]
+            attribution.called(entry, sources, [made._node for made in results if made._node is not None])
+        if entry._snapshot.observers:
+            entry.set_outputs(*(result if kind in (list, tuple) else (result,)))
+            entry.end()
+        else:  # the same without a call
+            entry.end_ns = perf_counter_ns()
+            entry._snapshot = OVER
     return result
+
+
+def _describe(
+    entry: Range,
+    declared: Operator,
+    inputs: Sequence[Any],
+    named: Callable[[Operator, tuple[Any, ...]], Mapping[str, Any]] | None,
+    given: tuple[Any, ...],
+) -> tuple[Any, ...]:
+    """Note the parameters of a call, and return its arrays."""
+    entry.parameters = {} if named is None else dict(named(declared, given))
+    return tuple([value for value in inputs if isinstance(value, Handle)])
 
 
 def _attend() -> None:
