@@ -6,17 +6,22 @@ READY := $(VENV)/.ready
 # Two workers: the machines this must not crowd have two cores.
 WORKERS ?= 2
 
-.PHONY: help demo test lint format bench oracle fuzz clean
+# Where the libraries that phonograd is compared with are installed.
+export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
+
+.PHONY: help demo test test-reference lint format bench peers oracle fuzz clean
 
 help:
-	@echo "make demo    train on handwritten digits, print derivatives, show a picture (under 30 s)"
-	@echo "make test    lint, then every test that is not slow"
-	@echo "make lint    ruff (lint and format) and mypy --strict"
-	@echo "make format  rewrite the code in the house format"
-	@echo "make fuzz    the slow tests"
-	@echo "make bench   the benchmarks; MXNET_PYTHON=/path/to/python adds real MXNet to the table"
-	@echo "make oracle  record the values of real MXNet again; needs MXNET_PYTHON=/path/to/python"
-	@echo "make clean   remove what was made here, the virtual environment included"
+	@echo "make demo            train on handwritten digits, print derivatives, show a picture (under 30 s)"
+	@echo "make test            lint, then every test that is not slow"
+	@echo "make test-reference  the same tests without llvmlite: NumPy evaluates everything"
+	@echo "make lint            ruff (lint and format) and mypy --strict"
+	@echo "make format          rewrite the code in the house format"
+	@echo "make fuzz            the slow tests"
+	@echo "make bench           the benchmarks, and the figures of README.md and docs/performance.md"
+	@echo "make peers           install what they compare with: MXNet 1.9.1, PyTorch and JAX, in $(PEERS_HOME)"
+	@echo "make oracle          record the values of real MXNet again; needs MXNET_PYTHON=/path/to/python"
+	@echo "make clean           remove what was made here, the virtual environment included"
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "phonograd needs Python >= 3.10, this is " + sys.version)'
@@ -29,6 +34,10 @@ demo: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+# llvmlite.py in that directory hides the installed one
+test-reference: $(READY)
+	PYTHONPATH=tests/without_llvmlite PHONOGRAD_EXECUTOR=reference $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -43,7 +52,23 @@ fuzz: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 bench: $(READY)
-	MXNET_PYTHON='$(MXNET_PYTHON)' $(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.first
+	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m benchmarks --write
+
+# MXNet 1.9.1 needs Python 3.11 or older, and NumPy as it was then
+peers: $(PEERS_HOME)/mxnet/.ready $(PEERS_HOME)/torch/.ready
+
+$(PEERS_HOME)/mxnet/.ready:
+	python3.11 -m venv $(@D)
+	$(@D)/bin/pip install --quiet numpy==1.23.5 scipy==1.10.1 mxnet==1.9.1
+	@touch $@
+
+$(PEERS_HOME)/torch/.ready:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet torch jax
+	@touch $@
 
 oracle:
 	@test -n '$(MXNET_PYTHON)' || { \

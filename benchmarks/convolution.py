@@ -34,6 +34,15 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], int, int, int]] = {
     "3x3 stride 2, 64 -> 128, 16 x 56 x 56": ((16, 64, 56, 56), (128, 64, 3, 3), 2, 1, 1),
     "1x1, 256 -> 64, 16 x 28 x 28": ((16, 256, 28, 28), (64, 256, 1, 1), 1, 0, 1),
     "depthwise 3x3, 128, 16 x 28 x 28": ((16, 128, 28, 28), (128, 1, 3, 3), 1, 1, 128),
+    "depthwise 3x3 stride 2, 96, 16 x 56 x 56": ((16, 96, 56, 56), (96, 1, 3, 3), 2, 1, 96),
+    "7x7 stride 2, 3 -> 64, 8 x 112 x 112": ((8, 3, 112, 112), (64, 3, 7, 7), 2, 3, 1),
+    "3x3, 3 -> 32, 32 x 32 x 32": ((32, 3, 32, 32), (32, 3, 3, 3), 1, 1, 1),
+    "3x3, 256 -> 256, 8 x 14 x 14": ((8, 256, 14, 14), (256, 256, 3, 3), 1, 1, 1),
+    "3x3, 512 -> 512, 8 x 7 x 7": ((8, 512, 7, 7), (512, 512, 3, 3), 1, 1, 1),
+    "3x3, 64 -> 64, 1 x 56 x 56": ((1, 64, 56, 56), (64, 64, 3, 3), 1, 1, 1),
+    "5x5, 32 -> 64, 16 x 16 x 16": ((16, 32, 16, 16), (64, 32, 5, 5), 1, 2, 1),
+    "1x1 stride 2, 128 -> 256, 16 x 28 x 28": ((16, 128, 28, 28), (256, 128, 1, 1), 2, 0, 1),
+    "3x3, 16 -> 16, 128 x 32 x 32": ((128, 16, 32, 32), (16, 16, 3, 3), 1, 1, 1),
 }
 PASSES = ("forward", "data", "weight")
 SECONDS_PER_ASK = 0.25
@@ -277,10 +286,10 @@ def main() -> int:
     for worker in workers.values():
         worker.close()
     if not options.cases:
-        from benchmarks.__main__ import machine
+        from benchmarks.machine import description
 
         (HERE / "results").mkdir(exist_ok=True)
-        results = {"machine": machine(), "results": entries}
+        results = {"machine": description(), "results": entries}
         (HERE / "results" / "convolution.json").write_text(json.dumps(results, indent=2) + "\n")
     return 0
 

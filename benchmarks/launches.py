@@ -1,8 +1,9 @@
 """Where the time of a workload goes, launch by launch: ``python -m benchmarks.launches mlp``.
 
-Every launch of a plan runs as a native call of its own and is timed; the price of an empty call is taken off. Launches
-of one kernel on one range are added up. The last lines compare the sum with what the whole step takes: the difference
-is Python.
+Between the launches of a row stand others that only write down the time, so each is measured where it runs, with the
+caches and the threads as they are there (but launches that could run at the same time run one after the other). Times
+are medians over many rounds; launches of one kernel on one range are added up. The last line compares the sum with
+what the rows take as they are, and the whole step: the difference is Python.
 """
 
 from __future__ import annotations
@@ -21,35 +22,51 @@ from phonograd.kernels.gemm import Gemm
 from phonograd.kernels.structure import Structure
 from phonograd.native import driver, jit, program
 
-NOTHING = "define void @nothing(ptr %table, ptr %bases, i64 %lo, i64 %hi) { ret void }"
+#: writes the processor's clock to the address that its table holds
+CLOCK = """
+declare i64 @llvm.readcyclecounter()
+define void @clock(ptr %table, ptr %bases, i64 %lo, i64 %hi) {
+  %now = call i64 @llvm.readcyclecounter()
+  %place = load ptr, ptr %table, align 8
+  store i64 %now, ptr %place, align 8
+  ret void
+}
+"""
 
 
 class TimedRow:
-    """A row of launches that run one by one; the best time of each is kept."""
+    """A row of launches with a look at the clock after each."""
 
     rows: list[TimedRow] = []
+    clock: jit.Kernel | None = None
 
-    def __init__(self, launches: list[tuple[jit.Kernel, list[int], int, int]], arrays: int) -> None:
+    def __init__(
+        self, launches: list[tuple[jit.Kernel, list[int], int, int]], arrays: int, regions: list[int] | None = None
+    ) -> None:
+        if TimedRow.clock is None:
+            TimedRow.clock = jit.compile_text(CLOCK, "clock")
         self.launches = launches
-        self.rows_of_one = [driver.Row([launch], arrays) for launch in launches]
-        self.whole = driver.Row(launches, arrays)
-        self.best = [float("inf")] * len(launches)
-        self.best_whole = float("inf")
-        self.turn = 0
+        self.clocks = np.zeros(len(launches) + 1, np.int64)
+        row = [(TimedRow.clock, [self.clocks.ctypes.data], 1, 1)]
+        for number, launch in enumerate(launches, 1):
+            row += [launch, (TimedRow.clock, [self.clocks.ctypes.data + 8 * number], 1, 1)]
+        self._timed = driver.Row(row, arrays)
+        self._plain = driver.Row(launches, arrays, regions)
+        self._turn = 0
+        self.found: list[Any] = []
+        self.seconds: list[float] = []
         TimedRow.rows.append(self)
 
     def run(self, arrays: tuple[Any, ...]) -> None:
-        """Run the launches, every other time one by one."""
-        self.turn += 1
-        if self.turn % 2:
-            start = time.perf_counter()
-            self.whole.run(arrays)
-            self.best_whole = min(self.best_whole, time.perf_counter() - start)
-            return
-        for number, row in enumerate(self.rows_of_one):
-            start = time.perf_counter()
-            row.run(arrays)
-            self.best[number] = min(self.best[number], time.perf_counter() - start)
+        """Run the launches, every other time as they are."""
+        self._turn += 1
+        start = time.perf_counter()
+        if self._turn % 2:
+            self._plain.run(arrays)
+            self.seconds.append(time.perf_counter() - start)
+        else:
+            self._timed.run(arrays)
+            self.found.append(np.diff(self.clocks))
 
 
 def label(structure: Any, words: list[int]) -> str:
@@ -63,9 +80,20 @@ def label(structure: Any, words: list[int]) -> str:
     return type(structure).__name__
 
 
+def ticks_per_second() -> float:
+    """Return how fast the processor's clock goes."""
+    row = TimedRow([], 1)
+    array = (np.zeros(1),)
+    row._timed.run(array)
+    first, start = int(row.clocks[0]), time.perf_counter()
+    time.sleep(0.1)
+    row._timed.run(array)
+    return (int(row.clocks[0]) - first) / (time.perf_counter() - start)
+
+
 def main() -> None:
     """Print the table of a workload."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.launches", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.launches", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("workload", choices=list(WORKLOADS))
     parser.add_argument("--threads", type=int, default=settings.current().num_threads)
     parser.add_argument("--seconds", type=float, default=2.0)
@@ -77,42 +105,35 @@ def main() -> None:
     for _ in range(5):
         step()
     jit.finish()
-    best = float("inf")
+    steps = []
     for row in TimedRow.rows:
-        row.turn = 0
+        row.found, row.seconds = [], []
     end = time.perf_counter() + arguments.seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
         step()
-        best = min(best, time.perf_counter() - start)
+        steps.append(time.perf_counter() - start)
     program.Row = original  # type: ignore[misc]
-    empty = driver.Row([(jit.compile_text(NOTHING, "nothing"), [0], 1, 1)], 1)
-    array = (np.zeros(1),)
-    calls = []
-    for _ in range(10_000):
-        start = time.perf_counter()
-        empty.run(array)
-        calls.append(time.perf_counter() - start)
-    report(best, min(calls))
+    report(float(np.median(steps)), min(steps), ticks_per_second())
 
 
-def report(best: float, call: float) -> None:
+def report(median: float, best: float, rate: float) -> None:
     """Print what was measured."""
-    compiler = jit._started()
-    structures = {id(kernel): structure for structure, kernel in compiler._kernels.items()}
+    structures = {id(kernel): structure for structure, kernel in jit._started()._kernels.items()}
     total: dict[tuple[str, int, int], list[float]] = {}
-    for row in TimedRow.rows:
-        if row.turn < 4:
-            continue
-        for (kernel, words, extent, chunk), seconds in zip(row.launches, row.best, strict=True):
+    rows = [row for row in TimedRow.rows if len(row.found) > 1]
+    for row in rows:
+        times = np.median(row.found, axis=0) / rate
+        for (kernel, words, extent, chunk), seconds in zip(row.launches, times, strict=True):
             key = label(structures.get(id(kernel)), words), extent, chunk
-            total.setdefault(key, []).append(seconds - call)
+            total.setdefault(key, []).append(float(seconds))
     for (name, extent, chunk), found in sorted(total.items(), key=lambda entry: -sum(entry[1])):
         print(f"{sum(found) * 1e6:9.1f} us  {len(found):4d} x {min(found) * 1e6:8.2f}  {extent:6d}/{chunk:<6d} {name}")
     apart = sum([sum(found) for found in total.values()])
-    native = sum([row.best_whole for row in TimedRow.rows if row.turn >= 4])
+    native, quickest = [sum([float(function(row.seconds)) for row in rows]) for function in (np.median, np.min)]
     launches = sum([len(found) for found in total.values()])
-    print(f"launches {launches}, apart {apart * 1e6:.1f} us; in rows {native * 1e6:.1f} us; step {best * 1e6:.1f} us")
+    print(f"{launches} launches {apart * 1e6:.1f} us; rows {native * 1e6:.1f} us (best {quickest * 1e6:.1f}); ", end="")
+    print(f"step {median * 1e6:.1f} us (best {best * 1e6:.1f})")
 
 
 if __name__ == "__main__":

@@ -48,8 +48,10 @@ over:
 Case = Callable[[], object]
 
 
-def rounds(cases: dict[str, Case], seconds: float = SECONDS, pause: float = 0.0) -> dict[str, list[float]]:
-    """Return the times of each case in microseconds, sorted."""
+def rounds(
+    cases: dict[str, Case], seconds: float = SECONDS, pause: float = 0.0, before: Case | None = None
+) -> dict[str, list[float]]:
+    """Return the times of each case in microseconds, sorted; before each time there is a pause, or something is run."""
     times: dict[str, list[float]] = {name: [] for name in cases}
     for case in cases.values():
         case()
@@ -58,6 +60,8 @@ def rounds(cases: dict[str, Case], seconds: float = SECONDS, pause: float = 0.0)
         for name, case in cases.items():
             if pause:
                 time.sleep(pause)
+            if before is not None:
+                before()
             start = time.perf_counter()
             case()
             times[name].append((time.perf_counter() - start) * 1e6)
@@ -112,11 +116,12 @@ def regions() -> None:
     show("empty launch", rounds(cases), per=launches)
     probe = Row([(wait, [10_000], 1, 1)], 1)
     turns = round(10_000 * 10 / min(rounds({"probe": lambda: probe.run(data)}, 0.2)["probe"]))
+    summon = partial(Row([(nothing, [0], 100, 1)], 1).run, data)
     for items in (2, 4, 20):
         alone = Row([(wait, [turns], items, items)], 1)
         shared = Row([(wait, [turns], items, 1)], 1)
         both: dict[str, Case] = {"alone": partial(alone.run, data), "shared": partial(shared.run, data)}
-        show(f"{items} chunks of 10 us, workers awake", rounds(both))
+        show(f"{items} chunks of 10 us, workers awake", rounds(both, before=summon))
         show(f"{items} chunks of 10 us, workers asleep", rounds(both, pause=0.003))
     time.sleep(0.1)
     start = time.process_time()

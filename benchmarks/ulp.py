@@ -231,7 +231,9 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="functions, by operator name; default: all")
-    parser.add_argument("--step", type=int, default=61, help="take every n-th float32 (an odd step, or low bits are always zero)")
+    parser.add_argument(
+        "--step", type=int, default=61, help="take every n-th float32 (an odd step, or low bits are always zero)"
+    )
     parser.add_argument("--count", type=int, default=_BLOCK, help="float64 numbers of each sort")
     parser.add_argument("--write", action="store_true", help=f"put the table into {_DOCUMENT.name}")
     options = parser.parse_args()

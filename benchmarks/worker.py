@@ -1,70 +1,102 @@
 """Time workloads in one library, in a process of its own.
 
-Run by ``python -m benchmarks``, not by hand: ``python worker.py LIBRARY`` reads questions from standard input, one a
-line, and answers each with one line of JSON. A question is ``import`` (seconds it took), ``memory`` (growth over 10,000
-iterations in KiB), ``first NAME`` (seconds of the first iteration) or the name of a workload (best seconds of some
-repetitions). The library is phonograd, mxnet, torch or jax.
+Run by ``python -m benchmarks``, not by hand: ``python worker.py LIBRARY THREADS`` reads questions from standard input,
+one a line, and answers each with one line of JSON. The library is phonograd, mxnet, torch or jax. On one thread the
+processor time of the process is measured, which others on the machine disturb least; on several the time on the clock.
+
+==================  ==================================================================================================
+``version``         the version of the library
+``names``           the workloads that the library has
+``memory``          by how many KiB the process grows over 10,000 iterations of ``small50``
+``time NAME``       best seconds of some iterations of a workload
+``work NAME``       operations, bytes that must move, bytes that launches move (phonograd only)
+``peaks``           operations and bytes per second of this machine (phonograd only)
+==================  ==================================================================================================
 """
 
 import importlib
 import json
-import resource
+import os
 import sys
 import time
 
 SECONDS_PER_ROUND = 0.4
+WARM_UPS = 5
 
 
-def timed(step):
-    """Return the best time of a step, repeated for a while."""
-    best, end = float("inf"), time.perf_counter() + SECONDS_PER_ROUND
-    while True:
-        start = time.perf_counter()
+def resident():
+    """Return how many KiB of memory the process has now (Linux)."""
+    with open("/proc/self/status", encoding="utf-8") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
+
+
+class Library:
+    """A library and the steps of its workloads."""
+
+    def __init__(self, name, threads):
+        self.clock = time.process_time if threads == 1 else time.perf_counter
+        self.module = importlib.import_module(name)
+        self.is_ours = name == "phonograd"
+        tables = importlib.import_module("workloads_" + ("nd" if name in ("phonograd", "mxnet") else name))
+        missing = tables.ONLY_PHONOGRAD if name == "mxnet" else ()
+        self.workloads = {workload: make for workload, make in tables.WORKLOADS.items() if workload not in missing}
+        self.steps = {}
+
+    def step(self, name):
+        """Return the step of a workload that has been run a few times."""
+        if name not in self.steps:
+            step = self.steps[name] = self.workloads[name](self.module)
+            for _ in range(WARM_UPS):
+                step()
+            if self.is_ours and "phonograd.native.jit" in sys.modules:
+                sys.modules["phonograd.native.jit"].finish()
+        return self.steps[name]
+
+    def time(self, name):
+        """Return the best time of a step, repeated for a while."""
+        step, clock = self.step(name), self.clock
         step()
-        now = time.perf_counter()
-        best = min(best, now - start)
-        if now > end:
-            return best
+        best, end = float("inf"), time.perf_counter() + SECONDS_PER_ROUND
+        while True:
+            start = clock()
+            step()
+            best = min(best, clock() - start)
+            if time.perf_counter() > end:
+                return best
+
+    def growth(self):
+        """Return how many KiB the process grows by over 10,000 iterations, after 1,000 to warm up."""
+        step = self.step("small50")
+        for _ in range(1000):
+            step()
+        before = resident()
+        for _ in range(10_000):
+            step()
+        return resident() - before
+
+    def answer(self, question, name):
+        """Return the answer to a question."""
+        if question == "version":
+            return self.module.__version__
+        if question == "names":
+            return list(self.workloads)
+        if question == "memory":
+            return self.growth()
+        if question == "time":
+            return self.time(name)
+        roofline = importlib.import_module("roofline")
+        return roofline.measured_peaks(self.clock) if question == "peaks" else roofline.work_of_step(self.step(name))
 
 
-def growth(step):
-    """Return how many KiB the process grows by over 10,000 iterations, after 1,000 to warm up."""
-    for _ in range(1000):
-        step()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(10_000):
-        step()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-
-
-def main() -> None:
+def main():
     """Answer questions until there are no more."""
-    library = sys.argv[1]
-    started = time.perf_counter()
-    module = importlib.import_module(library)
-    imported = time.perf_counter() - started
-    family = "nd" if library in ("phonograd", "mxnet") else library
-    workloads = importlib.import_module(f"workloads_{family}").WORKLOADS
-    steps = {}
+    name, threads = sys.argv[1], int(sys.argv[2])
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    library = Library(name, threads)
     for line in sys.stdin:
-        question = line.strip()
-        name = question.rpartition(" ")[2]
-        if question == "import":
-            answer = imported
-        elif question == "memory":
-            answer = growth(workloads["small50"](module))
-        else:
-            fresh = name not in steps
-            if fresh:
-                steps[name] = workloads[name](module)
-            start = time.perf_counter()
-            steps[name]()
-            answer = time.perf_counter() - start
-            if question == name:
-                for _ in range(4 if fresh else 0):
-                    steps[name]()
-                answer = timed(steps[name])
-        print(json.dumps(answer), flush=True)
+        question, _, workload = line.strip().partition(" ")
+        print(json.dumps(library.answer(question, workload)), flush=True)
 
 
 if __name__ == "__main__":

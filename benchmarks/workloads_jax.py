@@ -89,8 +89,8 @@ def elem4m(jax, size=4_000_000):
     return _stepper(loss, [_normal((size,), 1.0), _normal((size,), 1.0)])
 
 
-def _convolution(h, w, padding):
-    return lax.conv_general_dilated(h, w, (1, 1), padding, dimension_numbers=("NCHW", "OIHW", "NCHW"))
+def _convolution(h, w, padding, stride=1):
+    return lax.conv_general_dilated(h, w, (stride, stride), padding, dimension_numbers=("NCHW", "OIHW", "NCHW"))
 
 
 def _pool(h):
@@ -111,6 +111,12 @@ def lenet(jax, batch=64):
     return _stepper(loss, [_normal(shape) for shape in shapes], 0.01 / batch)
 
 
+def _normalized(h, gamma, beta):
+    mean = h.mean((0, 2, 3), keepdims=True)
+    variance = ((h - mean) ** 2).mean((0, 2, 3), keepdims=True)
+    return (h - mean) * lax.rsqrt(variance + 1e-3) * gamma[None, :, None, None] + beta[None, :, None, None]
+
+
 def convbn(jax):
     data = _normal((16, 64, 28, 28), 1.0)
 
@@ -118,11 +124,7 @@ def convbn(jax):
         h = data
         for k in range(2):
             w, gamma, beta = parameters[3 * k : 3 * k + 3]
-            h = _convolution(h, w, "SAME")
-            mean = h.mean((0, 2, 3), keepdims=True)
-            variance = ((h - mean) ** 2).mean((0, 2, 3), keepdims=True)
-            h = (h - mean) * lax.rsqrt(variance + 1e-3) * gamma[None, :, None, None] + beta[None, :, None, None]
-            h = jax.nn.relu(h)
+            h = jax.nn.relu(_normalized(_convolution(h, w, "SAME"), gamma, beta))
         return h.sum()
 
     return _stepper(loss, [_normal(s) for _ in range(2) for s in [(64, 64, 3, 3), (64,), (64,)]])
@@ -138,8 +140,147 @@ def matmul(jax, size=1024):
     return step
 
 
+def cross_entropy(jax, batch=256, classes=4096):
+    label = jnp.arange(batch)
+    return _stepper(lambda p: _cross_entropy(p[0], label) / batch, [_normal((batch, classes), 1.0)])
+
+
+def batchnorm(jax):
+    weight = _normal((32, 64, 28, 28), 1.0)
+    arguments = [_normal((32, 64, 28, 28), 1.0), _normal((64,)), _normal((64,))]
+    return _stepper(lambda p: (_normalized(*p) * weight).sum(), arguments)
+
+
+def gru(jax, lengths=(8, 13, 21, 34), batch=32, hidden=128):
+    xs = [_normal((batch, hidden), 1.0) for _ in range(max(lengths))]
+    shapes = [(hidden, 2 * hidden), (hidden, 2 * hidden), (2 * hidden,), (hidden, hidden), (hidden, hidden), (hidden,)]
+
+    def loss_of(length):
+        def loss(parameters):
+            wx, wh, b, vx, vh, c = parameters
+            h = jnp.zeros((batch, hidden))
+            for x in xs[:length]:
+                reset, update = jnp.split(jax.nn.sigmoid(x @ wx + h @ wh + b), 2, axis=1)
+                candidate = jnp.tanh(x @ vx + reset * (h @ vh) + c)
+                h = update * h + (1 - update) * candidate
+            return h.sum()
+
+        return loss
+
+    parts = [_stepper(loss_of(length), [_normal(shape, 0.1) for shape in shapes]) for length in lengths]
+
+    def step():
+        for part in parts:
+            part()
+
+    return step
+
+
+def attention(jax, batch=8, length=64, width=256, heads=4):
+    data, target = _normal((batch, length, width), 1.0), _normal((batch, length, width), 1.0)
+    each = width // heads
+
+    def loss(parameters):
+        inner, outer, gamma, beta = parameters
+        mixed = (data @ inner).reshape(batch, length, 3 * heads, each).transpose(0, 2, 1, 3)
+        q, k, v = (part.reshape(batch * heads, length, each) for part in jnp.split(mixed, 3, axis=1))
+        share = jax.nn.softmax(q @ k.transpose(0, 2, 1) * each**-0.5)
+        h = (share @ v).reshape(batch, heads, length, each).transpose(0, 2, 1, 3)
+        h = data + h.reshape(batch, length, width) @ outer
+        mean = h.mean(-1, keepdims=True)
+        variance = ((h - mean) ** 2).mean(-1, keepdims=True)
+        return (((h - mean) * lax.rsqrt(variance + 1e-5) * gamma + beta) * target).sum()
+
+    return _stepper(loss, [_normal((width, 3 * width)), _normal((width, width)), _normal((width,)), _normal((width,))])
+
+
+def embedding(jax, words=10_000, width=128, batch=64, length=32):
+    indices = jnp.arange(batch * length).reshape(batch, length) * 7 % words
+    return _stepper(lambda p: jnp.square(p[0][indices]).sum(), [_normal((words, width))])
+
+
+def dropout(jax, shape=(1024, 1024)):
+    w = _normal(shape, 1.0)
+
+    def loss(x, key):
+        return (jnp.where(jax.random.bernoulli(key, 0.5, shape), x * 2, 0) * w).sum()
+
+    @jax.jit
+    def compiled(x, key):
+        key, used = jax.random.split(key)
+        return jax.grad(loss)(x, used), key
+
+    x, key = _normal(shape, 1.0), [jax.random.key(0)]
+
+    def step():
+        _, key[0] = jax.block_until_ready(compiled(x, key[0]))
+
+    return step
+
+
+#: filters, size of the kernel, stride
+DEEP_LAYERS = [(32, 3, 1), (32, 3, 1), (64, 3, 2), (64, 1, 1), (64, 3, 1), (128, 3, 2), (128, 1, 1), (128, 3, 1)]
+
+
+def deep(jax, batch=16):
+    data, label = _normal((batch, 3, 32, 32), 1.0), jnp.arange(batch) % 10
+    shapes, channels = [], 3
+    for filters, size, _ in DEEP_LAYERS:
+        shapes += [(filters, channels, size, size), (filters,)]
+        channels = filters
+    shapes += [(10, channels), (10,)]
+
+    def loss(parameters):
+        h = data
+        for k, (_, size, stride) in enumerate(DEEP_LAYERS):
+            padding = [(size // 2, size // 2)] * 2
+            h = _convolution(h, parameters[2 * k], padding, stride) + parameters[2 * k + 1][None, :, None, None]
+            h = jax.nn.relu(h)
+        return _cross_entropy(h.mean((2, 3)) @ parameters[-2].T + parameters[-1], label)
+
+    return _stepper(loss, [_normal(shape) for shape in shapes], 0.01 / batch)
+
+
+def adam(jax, count=20, size=256):
+    grads = [_normal((size, size), 1.0) for _ in range(count)]
+
+    @jax.jit
+    def compiled(grads, weights, means, squares):
+        means = [0.9 * mean + 0.1 * grad for mean, grad in zip(means, grads, strict=True)]
+        squares = [0.999 * square + 0.001 * grad * grad for square, grad in zip(squares, grads, strict=True)]
+        weights = [
+            weight - 0.001 * mean / (jnp.sqrt(square) + 1e-8)
+            for weight, mean, square in zip(weights, means, squares, strict=True)
+        ]
+        return weights, means, squares
+
+    zeros = [jnp.zeros((size, size)) for _ in range(count)]
+    state = [([_normal((size, size), 1.0) for _ in range(count)], zeros, zeros)]
+
+    def step():
+        state[0] = jax.block_until_ready(compiled(grads, *state[0]))
+
+    return step
+
+
+def slices(jax, steps=50, size=1000):
+    @jax.jit
+    def compiled(out, x):
+        for t in range(1, steps):
+            out = out.at[t].set(0.9 * out[t - 1] + x[t])
+        return out.at[:, 0:10].set(0)
+
+    x, state = _normal((steps, size), 1.0), [jnp.zeros((steps, size))]
+
+    def step():
+        state[0] = compiled(state[0], x).block_until_ready()
+
+    return step
+
+
 WORKLOADS = {
     "small50": small50,
+    "small50-compiled": small50,
     "regression": regression,
     "mlp": mlp,
     "lstm": lstm,
@@ -147,4 +288,13 @@ WORKLOADS = {
     "lenet": lenet,
     "convbn": convbn,
     "matmul1024": matmul,
+    "cross-entropy": cross_entropy,
+    "batchnorm": batchnorm,
+    "gru": gru,
+    "attention": attention,
+    "embedding": embedding,
+    "dropout": dropout,
+    "deep-convnet": deep,
+    "adam": adam,
+    "slices": slices,
 }

@@ -1,6 +1,7 @@
 """The workloads in MXNet's interface: run with phonograd and with MXNet itself.
 
-Each function returns a step: one iteration that ends when its results are in memory.
+Each function returns a step: one iteration that ends when its results are in memory. The docstrings
+stand beside the figures in README.md.
 """
 
 import itertools
@@ -14,6 +15,7 @@ def _parameters(mx, shapes, scale=0.05):
 
 
 def small50(mx, size=10):
+    """25 times `tanh(y * w)` on 10 numbers, and backward"""
     nd, autograd = mx.nd, mx.autograd
     x = nd.ones((size,))
     w = nd.ones((size,)) * 0.5
@@ -31,6 +33,7 @@ def small50(mx, size=10):
 
 
 def regression(mx, rows=64, columns=32):
+    """linear regression, 64 x 32, one step of descent"""
     nd, autograd = mx.nd, mx.autograd
     x, y = nd.ones((rows, columns)), nd.ones((rows, 1))
     w, b = nd.zeros((columns, 1)), nd.zeros((1,))
@@ -54,6 +57,7 @@ def _descend(parameters, rate):
 
 
 def mlp(mx, batch=64):
+    """784-256-128-10 perceptron, batch 64, one step of descent"""
     nd, autograd = mx.nd, mx.autograd
     data, label = nd.random.uniform(shape=(batch, 784)), nd.arange(batch) % 10
     sizes = (784, 256, 128, 10)
@@ -77,6 +81,7 @@ def mlp(mx, batch=64):
 
 
 def lstm(mx, steps=35, batch=32, hidden=128):
+    """LSTM cells over 35 steps, batch 32, 128 units, and backward"""
     nd, autograd = mx.nd, mx.autograd
     xs = [nd.random.normal(shape=(batch, hidden)) for _ in range(steps)]
     wx, wh, b = _parameters(mx, [(hidden, 4 * hidden), (hidden, 4 * hidden), (4 * hidden,)], 0.1)
@@ -98,6 +103,7 @@ def lstm(mx, steps=35, batch=32, hidden=128):
 
 
 def elem4m(mx, size=4_000_000):
+    """`sigmoid(x * w + 1) * tanh(x) + exp(-x * x)` on 4 million numbers, and backward"""
     nd, autograd = mx.nd, mx.autograd
     x, w = nd.random.normal(shape=(size,)), nd.random.normal(shape=(size,))
     x.attach_grad()
@@ -114,6 +120,7 @@ def elem4m(mx, size=4_000_000):
 
 
 def lenet(mx, batch=64):
+    """LeNet, batch 64, one step of descent"""
     nd, autograd = mx.nd, mx.autograd
     data, label = nd.random.normal(shape=(batch, 1, 28, 28)), nd.arange(batch) % 10
     shapes = [(20, 1, 5, 5), (20,), (50, 20, 5, 5), (50,), (500, 800), (500,), (10, 500), (10,)]
@@ -138,6 +145,7 @@ def lenet(mx, batch=64):
 
 
 def convbn(mx):
+    """two 3x3 convolutions of 64 channels with BatchNorm, 16 x 28 x 28, and backward"""
     nd, autograd = mx.nd, mx.autograd
     data = nd.random.normal(shape=(16, 64, 28, 28))
     weights = _parameters(mx, [(64, 64, 3, 3)] * 2)
@@ -160,6 +168,7 @@ def convbn(mx):
 
 
 def matmul(mx, size=1024):
+    """product of two 1024 x 1024 matrices"""
     nd = mx.nd
     a, b = nd.random.normal(shape=(size, size)), nd.random.normal(shape=(size, size))
 
@@ -169,8 +178,199 @@ def matmul(mx, size=1024):
     return step
 
 
+def small50_compiled(mx, size=10):
+    """the same inside `mx.compile`, against `jax.jit`"""
+    nd, autograd = mx.nd, mx.autograd
+    x, w = nd.ones((size,)), nd.ones((size,)) * 0.5
+    w.attach_grad()
+
+    @mx.compile
+    def train(x, w):
+        with autograd.record():
+            y = x
+            for _ in range(25):
+                y = nd.tanh(y * w)
+        y.backward()
+
+    def step():
+        train(x, w)
+        w.grad.wait_to_read()
+
+    return step
+
+
+def cross_entropy(mx, batch=256, classes=4096):
+    """softmax cross-entropy over 256 x 4096, and backward"""
+    nd, autograd = mx.nd, mx.autograd
+    scores, label = nd.random.normal(shape=(batch, classes)), nd.arange(batch)
+    scores.attach_grad()
+
+    def step():
+        with autograd.record():
+            loss = -nd.pick(nd.log_softmax(scores), label).mean()
+        loss.backward()
+        scores.grad.wait_to_read()
+
+    return step
+
+
+def batchnorm(mx):
+    """BatchNorm over 32 x 64 x 28 x 28, and backward"""
+    nd, autograd = mx.nd, mx.autograd
+    data, weight = nd.random.normal(shape=(32, 64, 28, 28)), nd.random.normal(shape=(32, 64, 28, 28))
+    data.attach_grad()
+    gamma, beta = _parameters(mx, [(64,)] * 2)
+    mean, variance = nd.zeros((64,)), nd.ones((64,))
+
+    def step():
+        with autograd.record():
+            loss = (nd.BatchNorm(data, gamma, beta, mean, variance, fix_gamma=False) * weight).sum()
+        loss.backward()
+        nd.waitall()
+
+    return step
+
+
+def gru(mx, lengths=(8, 13, 21, 34), batch=32, hidden=128):
+    """GRU cells over 8, 13, 21 and 34 steps in turn, and backward"""
+    nd, autograd = mx.nd, mx.autograd
+    xs = [nd.random.normal(shape=(batch, hidden)) for _ in range(max(lengths))]
+    shapes = [(hidden, 2 * hidden), (hidden, 2 * hidden), (2 * hidden,), (hidden, hidden), (hidden, hidden), (hidden,)]
+    parameters = _parameters(mx, shapes, 0.1)
+
+    def sequence(length):
+        wx, wh, b, vx, vh, c = parameters
+        with autograd.record():
+            h = nd.zeros((batch, hidden))
+            for x in xs[:length]:
+                reset, update = nd.split(nd.sigmoid(nd.dot(x, wx) + nd.dot(h, wh) + b), num_outputs=2, axis=1)
+                candidate = nd.tanh(nd.dot(x, vx) + reset * nd.dot(h, vh) + c)
+                h = update * h + (1 - update) * candidate
+            loss = h.sum()
+        loss.backward()
+        nd.waitall()
+
+    def step():
+        for length in lengths:
+            sequence(length)
+
+    return step
+
+
+def attention(mx, batch=8, length=64, width=256, heads=4):
+    """self-attention of 4 heads with LayerNorm, 8 x 64 x 256, and backward"""
+    nd, autograd = mx.nd, mx.autograd
+    data, target = (nd.random.normal(shape=(batch, length, width)) for _ in range(2))
+    each = width // heads
+    weights = _parameters(mx, [(width, 3 * width), (width, width)])
+    gamma, beta = _parameters(mx, [(width,)] * 2, 1.0)
+
+    def step():
+        with autograd.record():
+            mixed = nd.dot(data, weights[0]).reshape((batch, length, 3 * heads, each)).transpose((0, 2, 1, 3))
+            q, k, v = (part.reshape((batch * heads, length, each)) for part in nd.split(mixed, num_outputs=3, axis=1))
+            share = nd.softmax(nd.batch_dot(q, k, transpose_b=True) * each**-0.5)
+            h = nd.batch_dot(share, v).reshape((batch, heads, length, each)).transpose((0, 2, 1, 3))
+            h = nd.dot(h.reshape((batch, length, width)), weights[1])
+            loss = (nd.LayerNorm(data + h, gamma, beta) * target).sum()
+        loss.backward()
+        nd.waitall()
+
+    return step
+
+
+def embedding(mx, words=10_000, width=128, batch=64, length=32):
+    """2048 rows of a table of 10,000 x 128, and backward"""
+    nd, autograd = mx.nd, mx.autograd
+    indices = nd.arange(batch * length).reshape((batch, length)) * 7 % words
+    (table,) = _parameters(mx, [(words, width)])
+
+    def step():
+        with autograd.record():
+            loss = nd.square(nd.Embedding(indices, table, input_dim=words, output_dim=width)).sum()
+        loss.backward()
+        table.grad.wait_to_read()
+
+    return step
+
+
+def dropout(mx, shape=(1024, 1024)):
+    """dropout of a million numbers, and backward"""
+    nd, autograd = mx.nd, mx.autograd
+    x, w = nd.random.normal(shape=shape), nd.random.normal(shape=shape)
+    x.attach_grad()
+
+    def step():
+        with autograd.record():
+            loss = (nd.Dropout(x, p=0.5) * w).sum()
+        loss.backward()
+        x.grad.wait_to_read()
+
+    return step
+
+
+#: filters, size of the kernel, stride
+DEEP_LAYERS = [(32, 3, 1), (32, 3, 1), (64, 3, 2), (64, 1, 1), (64, 3, 1), (128, 3, 2), (128, 1, 1), (128, 3, 1)]
+
+
+def deep(mx, batch=16):
+    """eight convolutions, 3x3 and 1x1, strides 1 and 2, batch 16, one step of descent"""
+    nd, autograd = mx.nd, mx.autograd
+    data, label = nd.random.normal(shape=(batch, 3, 32, 32)), nd.arange(batch) % 10
+    shapes, channels = [], 3
+    for filters, size, _ in DEEP_LAYERS:
+        shapes += [(filters, channels, size, size), (filters,)]
+        channels = filters
+    parameters = _parameters(mx, [*shapes, (10, channels), (10,)])
+
+    def step():
+        with autograd.record():
+            h = data
+            for k, (filters, size, stride) in enumerate(DEEP_LAYERS):
+                window = {"kernel": (size,) * 2, "stride": (stride,) * 2, "pad": (size // 2,) * 2}
+                h = nd.relu(nd.Convolution(h, parameters[2 * k], parameters[2 * k + 1], num_filter=filters, **window))
+            h = nd.FullyConnected(h.mean(axis=(2, 3)), parameters[-2], parameters[-1], num_hidden=10)
+            loss = -nd.pick(nd.log_softmax(h), label)
+        loss.backward()
+        _descend(parameters, 0.01 / batch)
+        nd.waitall()
+
+    return step
+
+
+def adam(mx, count=20, size=256):
+    """Adam in array arithmetic, 20 matrices of 256 x 256"""
+    nd = mx.nd
+    weights, grads = ([nd.random.normal(shape=(size, size)) for _ in range(count)] for _ in range(2))
+    means, squares = ([nd.zeros((size, size)) for _ in range(count)] for _ in range(2))
+
+    def step():
+        for weight, grad, mean, square in zip(weights, grads, means, squares):
+            mean[:] = 0.9 * mean + 0.1 * grad
+            square[:] = 0.999 * square + 0.001 * grad * grad
+            weight -= 0.001 * mean / (nd.sqrt(square) + 1e-8)
+        nd.waitall()
+
+    return step
+
+
+def slices(mx, steps=50, size=1000):
+    """50 rows of 1000 numbers, each written in place from the one before"""
+    nd = mx.nd
+    x, out = nd.random.normal(shape=(steps, size)), nd.zeros((steps, size))
+
+    def step():
+        for t in range(1, steps):
+            out[t] = 0.9 * out[t - 1] + x[t]
+        out[:, 0:10] = 0
+        out.wait_to_read()
+
+    return step
+
+
 WORKLOADS = {
     "small50": small50,
+    "small50-compiled": small50_compiled,
     "regression": regression,
     "mlp": mlp,
     "lstm": lstm,
@@ -178,4 +378,15 @@ WORKLOADS = {
     "lenet": lenet,
     "convbn": convbn,
     "matmul1024": matmul,
+    "cross-entropy": cross_entropy,
+    "batchnorm": batchnorm,
+    "gru": gru,
+    "attention": attention,
+    "embedding": embedding,
+    "dropout": dropout,
+    "deep-convnet": deep,
+    "adam": adam,
+    "slices": slices,
 }
+#: workloads that MXNet cannot run
+ONLY_PHONOGRAD = {"small50-compiled"}

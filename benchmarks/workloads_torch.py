@@ -135,6 +135,137 @@ def matmul(torch, size=1024):
     return step
 
 
+def cross_entropy(torch, batch=256, classes=4096):
+    scores, label = torch.randn(batch, classes, requires_grad=True), torch.arange(batch)
+
+    def step():
+        _clear([scores])
+        F.cross_entropy(scores, label).backward()
+
+    return step
+
+
+def batchnorm(torch):
+    data, weight = torch.randn(32, 64, 28, 28, requires_grad=True), torch.randn(32, 64, 28, 28)
+    gamma, beta = _parameters([(64,)] * 2)
+    mean, variance = torch.zeros(64), torch.ones(64)
+
+    def step():
+        _clear([data, gamma, beta])
+        (F.batch_norm(data, mean, variance, gamma, beta, training=True) * weight).sum().backward()
+
+    return step
+
+
+def gru(torch, lengths=(8, 13, 21, 34), batch=32, hidden=128):
+    xs = [torch.randn(batch, hidden) for _ in range(max(lengths))]
+    shapes = [(hidden, 2 * hidden), (hidden, 2 * hidden), (2 * hidden,), (hidden, hidden), (hidden, hidden), (hidden,)]
+    parameters = _parameters(shapes, 0.1)
+
+    def sequence(length):
+        _clear(parameters)
+        wx, wh, b, vx, vh, c = parameters
+        h = torch.zeros(batch, hidden)
+        for x in xs[:length]:
+            reset, update = torch.chunk(torch.sigmoid(x @ wx + h @ wh + b), 2, 1)
+            candidate = torch.tanh(x @ vx + reset * (h @ vh) + c)
+            h = update * h + (1 - update) * candidate
+        h.sum().backward()
+
+    def step():
+        for length in lengths:
+            sequence(length)
+
+    return step
+
+
+def attention(torch, batch=8, length=64, width=256, heads=4):
+    data, target = torch.randn(batch, length, width), torch.randn(batch, length, width)
+    each = width // heads
+    weights = _parameters([(width, 3 * width), (width, width)])
+    scales = _parameters([(width,)] * 2, 1.0)
+
+    def step():
+        _clear(weights + scales)
+        mixed = (data @ weights[0]).reshape(batch, length, 3 * heads, each).transpose(1, 2)
+        q, k, v = (part.reshape(batch * heads, length, each) for part in torch.chunk(mixed, 3, 1))
+        share = torch.softmax(torch.bmm(q, k.transpose(1, 2)) * each**-0.5, -1)
+        h = torch.bmm(share, v).reshape(batch, heads, length, each).transpose(1, 2)
+        h = h.reshape(batch, length, width) @ weights[1]
+        (F.layer_norm(data + h, (width,), *scales) * target).sum().backward()
+
+    return step
+
+
+def embedding(torch, words=10_000, width=128, batch=64, length=32):
+    indices = torch.arange(batch * length).reshape(batch, length) * 7 % words
+    parameters = _parameters([(words, width)])
+
+    def step():
+        _clear(parameters)
+        F.embedding(indices, parameters[0]).square().sum().backward()
+
+    return step
+
+
+def dropout(torch, shape=(1024, 1024)):
+    x, w = torch.randn(shape, requires_grad=True), torch.randn(shape)
+
+    def step():
+        _clear([x])
+        (F.dropout(x, 0.5) * w).sum().backward()
+
+    return step
+
+
+#: filters, size of the kernel, stride
+DEEP_LAYERS = [(32, 3, 1), (32, 3, 1), (64, 3, 2), (64, 1, 1), (64, 3, 1), (128, 3, 2), (128, 1, 1), (128, 3, 1)]
+
+
+def deep(torch, batch=16):
+    data, label = torch.randn(batch, 3, 32, 32), torch.arange(batch) % 10
+    shapes, channels = [], 3
+    for filters, size, _ in DEEP_LAYERS:
+        shapes += [(filters, channels, size, size), (filters,)]
+        channels = filters
+    parameters = _parameters([*shapes, (10, channels), (10,)])
+
+    def step():
+        _clear(parameters)
+        h = data
+        for k, (_, size, stride) in enumerate(DEEP_LAYERS):
+            h = torch.relu(F.conv2d(h, parameters[2 * k], parameters[2 * k + 1], stride=stride, padding=size // 2))
+        h = F.linear(h.mean((2, 3)), parameters[-2], parameters[-1])
+        F.cross_entropy(h, label, reduction="sum").backward()
+        _descend(parameters, 0.01 / batch)
+
+    return step
+
+
+def adam(torch, count=20, size=256):
+    weights, grads = ([torch.randn(size, size) for _ in range(count)] for _ in range(2))
+    means, squares = ([torch.zeros(size, size) for _ in range(count)] for _ in range(2))
+
+    def step():
+        for weight, grad, mean, square in zip(weights, grads, means, squares, strict=True):
+            mean[:] = 0.9 * mean + 0.1 * grad
+            square[:] = 0.999 * square + 0.001 * grad * grad
+            weight -= 0.001 * mean / (torch.sqrt(square) + 1e-8)
+
+    return step
+
+
+def slices(torch, steps=50, size=1000):
+    x, out = torch.randn(steps, size), torch.zeros(steps, size)
+
+    def step():
+        for t in range(1, steps):
+            out[t] = 0.9 * out[t - 1] + x[t]
+        out[:, 0:10] = 0
+
+    return step
+
+
 WORKLOADS = {
     "small50": small50,
     "regression": regression,
@@ -144,4 +275,13 @@ WORKLOADS = {
     "lenet": lenet,
     "convbn": convbn,
     "matmul1024": matmul,
+    "cross-entropy": cross_entropy,
+    "batchnorm": batchnorm,
+    "gru": gru,
+    "attention": attention,
+    "embedding": embedding,
+    "dropout": dropout,
+    "deep-convnet": deep,
+    "adam": adam,
+    "slices": slices,
 }

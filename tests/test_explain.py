@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -175,3 +178,70 @@ def test_only_arrays() -> None:
 
 def test_the_module_is_found() -> None:
     assert mx.explain is explain
+
+
+def test_why_values_go_through_memory() -> None:
+    x, w = nd.array(np.ones((16, 8))), nd.array(np.ones((8, 4)))
+    report = explain.plan(nd.linalg.inverse(nd.dot(nd.tanh(x), w)[:4] * 2) + 1)
+    reasons_by_operator = {value.operator: value.reason for value in report.stored}
+    assert "read by _matmul, which has kernels of its own" in reasons_by_operator["tanh"]
+    assert "computed by _matmul" in reasons_by_operator["_matmul"]
+    assert "NumPy reads it in _linalg_inverse: it has no kernel" in reasons_by_operator["broadcast_mul"]
+    assert "NumPy computes _linalg_inverse" in reasons_by_operator["_linalg_inverse"]
+    assert "through memory: tanh [16,8]; it is read by _matmul" in str(report)
+
+
+def test_what_one_kernel_computes_is_not_in_memory() -> None:
+    x = nd.array(np.ones((4, 5)))
+    assert explain.plan(nd.tanh(x * 2) + x).stored == ()
+
+
+def test_long_chains_are_divided() -> None:
+    x = y = nd.array(np.ones((4, 5)))
+    for _ in range(200):
+        y = nd.tanh(y * x)
+    report = explain.plan(y)
+    assert report.launches > 1
+    assert any("not made larger" in value.reason for value in report.stored)
+
+
+def test_many_kinds_of_values_are_shortened() -> None:
+    values = tuple(explain.ValueReport("tanh", (size,), "why", size) for size in range(1, 13))
+    text = str(explain.PlanReport(1, 1, (), 0, 0, 0, stored=values))
+    assert "through memory (2 times): tanh [2]; why" in text
+    assert "4 more kinds of values" in text
+
+
+def test_the_time_of_the_compiler() -> None:
+    x = nd.array(np.ones((3, 4)))
+    with settings.override(cache_directory=""), explain.plans() as log:
+        (nd.erf(x) * nd.erf(x * 3) * nd.erfinv(x * 5) + 17.5).wait_to_read()
+    (report,) = log.reports
+    assert report.compiled == 1
+    assert report.seconds > 0
+    assert "1 kernel compiled, 0 found on disk, in " in str(report)
+
+
+def test_plans_are_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    x = nd.array(np.ones((3, 17)))
+    with settings.override(explain=True):
+        (x * 2 + 5).wait_to_read()
+        assert "phonograd: 1 value from" in capsys.readouterr().err
+        (x * 2 + 5).wait_to_read()
+        (x * 2 + 5).wait_to_read()
+    capsys.readouterr()
+    (x * 2 + 6 + x).wait_to_read()
+    assert capsys.readouterr().err == ""
+    explain.announce()
+    explain.announce()
+    (x * 3 - 5 + x).wait_to_read()
+    assert capsys.readouterr().err.count("phonograd:") == 1
+    explain.announce(False)
+
+
+def test_the_environment_has_plans_announced() -> None:
+    code = "import phonograd as mx; (mx.nd.array([1.0, 2.0]) * 2).wait_to_read()"
+    environment = {**os.environ, "PHONOGRAD_EXPLAIN": "1", "PHONOGRAD_EXECUTOR": "native"}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert "phonograd: 1 value from" in found.stderr
+    assert "new: it is the first one" in found.stderr

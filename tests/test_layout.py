@@ -29,12 +29,16 @@ LAYERS: list[tuple[str, str]] = [
         "kernels.function kernels.emitter kernels.lowering kernels.mathematics kernels.pattern kernels.philox "
         "costs",
     ),
-    ("2 execution", "attribution anomaly state streams reference kernels native plans trace"),
+    ("2 execution", "attribution anomaly state streams reference kernels native plans spending trace"),
     ("3 arrays", "ndarray"),
     ("4 differentiation", "variable sweep function custom symbol record_reader autograd executor capture compilation"),
     ("5 observation", "profiler ops debug explain visualization"),
-    ("6 learning", "gluon optimizer initializer kvstore lr_scheduler metric random testing"),
-    ("7 persistence and scale", "io recordio contrib compat mxnet_path test_utils __main__ demo"),
+    (
+        "6 learning",
+        "gluon optimizer initializer kvstore lr_scheduler metric random testing io recordio image callback "
+        "progress_bar curves model",
+    ),
+    ("7 persistence and scale", "contrib compat mxnet_path test_utils __main__ demo"),
 ]
 
 # Imports against the order, each inside a function and for a reason. A method of NDArray that MXNet defines there but

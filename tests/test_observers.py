@@ -76,8 +76,8 @@ def test_scope_numbers_are_pytorchs() -> None:
 def test_only_the_scopes_asked_for_are_seen_and_listened_to() -> None:
     seen: list[str] = []
     handle = observers.add_global_callback(lambda fn: seen.append(fn.name), scopes={RecordScope.FUNCTION})
-    assert LISTENING[RecordScope.FUNCTION] == (handle,)
-    assert LISTENING[RecordScope.USER_SCOPE] == ()
+    assert LISTENING[RecordScope.FUNCTION] == [handle]
+    assert LISTENING[RecordScope.USER_SCOPE] == []
     run("operator", RecordScope.FUNCTION)
     run("scope", RecordScope.USER_SCOPE)
     assert seen == ["operator"]

@@ -316,7 +316,9 @@ def test_state_of_the_attaching_thread_is_restored_in_the_completing_one(kind: s
         )
 
     seen: list[Any] = []
-    handle = observers.add_thread_local_callback(None, lambda fn, context: seen.append(state()))
+    handle = observers.add_thread_local_callback(
+        None, lambda fn, context: seen.append(state()), scopes={observers.USER_SCOPE}
+    )
     future = futures()[library]()
     record = enter(kind, "attached")
     with autograd.record(train_mode=False):

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -33,8 +34,10 @@ _MODULES = {
     for name in (
         "attribute",
         "base",
+        "callback",
         "compat",
         "contrib",
+        "curves",
         "debug",
         "demo",
         "engine",
@@ -42,25 +45,38 @@ _MODULES = {
         "explain",
         "futures",
         "gluon",
+        "image",
         "initializer",
+        "io",
         "kvstore",
         "libinfo",
         "lr_scheduler",
         "metric",
+        "model",
         "name",
         "operator",
         "ops",
         "optimizer",
         "profiler",
         "random",
+        "recordio",
         "registry",
         "runtime",
         "symbol",
         "test_utils",
         "testing",
         "util",
+        "visualization",
     )
-} | {"init": "initializer", "kv": "kvstore", "rnd": "random", "sym": "symbol"}
+} | {
+    "img": "image",
+    "init": "initializer",
+    "kv": "kvstore",
+    "onnx": "contrib.onnx",
+    "rnd": "random",
+    "sym": "symbol",
+    "viz": "visualization",
+}
 _NAMES = {
     "AttrScope": "attribute",
     "compile": "compilation",
@@ -68,6 +84,7 @@ _NAMES = {
     "is_np_array": "util",
     "is_np_shape": "util",
     "np_shape": "util",
+    "progress": "progress_bar",
     "set_np": "util",
     "set_np_shape": "util",
     "use_np": "util",
@@ -118,6 +135,9 @@ def _announce_plans() -> None:
 
 settings.watch(_announce_plans)
 _announce_plans()
+
+if os.environ.get("MXNET_PROFILER_AUTOSTART") == "1":
+    __getattr__("profiler")  # starts by itself
 
 # MXNet calls custom operators through the namespace of arrays, which knows nothing of differentiation.
 setattr(ndarray, "Custom", _Custom)  # noqa: B010

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from .observers import (
 )
 from .operator import Array
 from .operators.structural import LEAF
+from .reference import Part
 
 __all__ = ["Attribution"]
 
@@ -38,9 +40,10 @@ _SHOWN = 6
 class Attribution:
     """The ranges of the expressions of one trace."""
 
-    __slots__ = ("_backward", "_forward", "_scopes")
+    __slots__ = ("_backward", "_calls", "_forward", "_scopes")
 
     def __init__(self) -> None:
+        self._calls: deque[tuple[Range, Iterable[Node] | None, Iterable[Node]]] = deque()
         self._forward: dict[Node, Range] = {}
         self._backward: dict[Node, Range] = {}
         self._scopes: list[tuple[int, str]] = []
@@ -53,9 +56,27 @@ class Attribution:
         """Return the scope of a recorded call, known by its number."""
         return next((name for calls, name in reversed(self._scopes) if calls <= call), "")
 
-    def called(self, entry: Range, sources: Iterable[Node], results: Iterable[Node]) -> None:
-        """Note which nodes a call of an operator means: those between its inputs and its results."""
-        self._spread(self._forward, entry, results, set(sources))
+    def called(self, entry: Range, sources: Iterable[Node] | None, results: Iterable[Node]) -> None:
+        """Note a call of an operator: it means the nodes between its inputs and its results.
+
+        Without ``sources`` it means no others than the results. Which ones those are is found out when somebody asks.
+        """
+        self._calls.append((entry, sources, results))
+
+    def _look_through(self) -> None:
+        """Find the nodes that the calls since the last time mean."""
+        calls, forward, backward = self._calls, self._forward, self._backward
+        while calls:
+            try:
+                entry, sources, results = calls.popleft()
+            except IndexError:  # another thread looks through them too
+                return
+            if sources is not None:
+                self._spread(forward, entry, results, set(sources))
+                continue
+            for node in results:
+                if node not in backward:
+                    forward.setdefault(node, entry)
 
     def _spread(self, known: dict[Node, Range], entry: Range, results: Iterable[Node], stop: set[Node]) -> None:
         stack = list(results)
@@ -71,6 +92,7 @@ class Attribution:
 
         What a composite operator means is one of them, although its nodes have gradients of their own.
         """
+        self._look_through()
         by_range = itertools.groupby(gradient.rules, key=lambda rule: self._forward.get(rule[0]))
         for forward, rules in by_range:
             if forward is None:
@@ -82,14 +104,17 @@ class Attribution:
 
     def _tell(self, name: str, forward: Range | None, derived: Iterable[tuple[Node | None, ...]]) -> None:
         if LISTENING[BACKWARD_FUNCTION]:
-            with begin(BACKWARD_FUNCTION, f"_backward_{name}", forward=forward):
+            number = -1 if forward is None else forward.sequence_nr
+            with begin(BACKWARD_FUNCTION, f"_backward_{name}", forward=forward, sequence_nr=number):
                 pass
         if forward is not None:
             for grads in derived:
                 self._spread(self._backward, forward, [grad for grad in grads if grad is not None], set())
 
-    def ran(self, part: Any, start_ns: int, end_ns: int) -> None:
+    def ran(self, part: Part, start_ns: int, end_ns: int) -> None:
         """Tell observers of a kernel, or of what NumPy did in the place of one."""
+        if self._calls:
+            self._look_through()
         facts = _facts_of(part)
         serves = [self._forward.get(node) or self._backward.get(node) for node in part.nodes]
         backward = sum([node in self._backward for node in part.nodes])
@@ -108,6 +133,7 @@ class Attribution:
 
     def made(self, nodes: Sequence[Node], values: Sequence[Array]) -> None:
         """Tell observers of memory that holds values from now on, and later that it does not any more."""
+        self._look_through()
         for node, value in zip(nodes, values, strict=True):
             gradient = node in self._backward and node not in self._forward
             keep_track(value, "gradient" if gradient else "activation")
@@ -125,7 +151,7 @@ def keep_track(value: Array, category: str) -> None:
 class _Facts(NamedTuple):
     """What is always the same about a part of a program. It is kept with the part, so that this stays alive."""
 
-    part: Any
+    part: Part
     name: str
     operators: tuple[str, ...]
     flops: float
@@ -136,7 +162,7 @@ _known: dict[int, _Facts] = {}
 forgetters.append(_known.clear)
 
 
-def _facts_of(part: Any) -> _Facts:
+def _facts_of(part: Part) -> _Facts:
     found = _known.get(id(part))
     if found is None:
         operators = tuple([node.operator.name.lstrip("_") for node in part.nodes])

@@ -25,7 +25,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -33,13 +33,14 @@ from .anomaly import detection
 from .function import Function, register_hook
 from .ndarray.array import NDArray
 from .observers import Range, RecordScope, add_global_callback, remove_callback
-from .record_reader import get_symbol
 from .state import FLAGS, RECORDING, TRAINING, is_recording, is_training, set_flag
 from .sweep import backward_pass, grad_pass
-from .symbol import Symbol
 from .trace import LOCAL
 from .variable import attach as attach
 from .variable import mark
+
+if TYPE_CHECKING:
+    from .symbol import Symbol
 
 __all__ = [
     "Function",
@@ -64,6 +65,22 @@ __all__ = [
 ]
 
 Callee = TypeVar("Callee", bound=Callable[..., Any])
+
+
+def get_symbol(x: NDArray) -> Symbol:
+    """Return the recorded computation of an array as a Symbol; see :mod:`phonograd.record_reader`."""
+    # symbols are loaded when they are first used
+    from .record_reader import get_symbol as read_record
+
+    return read_record(x)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Symbol":
+        from .symbol import Symbol
+
+        return Symbol
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def set_recording(is_record: bool) -> bool:

@@ -219,7 +219,7 @@ class Capture(Capturing):
         """Return the value of one node."""
         return self.evaluate((node,))[0]
 
-    def evaluate(self, nodes: tuple[Node, ...], lent: Any = None) -> list[Array]:
+    def evaluate(self, nodes: tuple[Node, ...], lent: Any = None, last: bool = False) -> list[Array]:
         """Return the values of nodes, computed in the trace outside."""
         if lent:
             self.refuse("it differentiates what another thread has recorded")

@@ -18,7 +18,7 @@ from .ndarray.array import NDArray
 from .ndarray.creation import zeros
 from .state import FLAGS, RECORDING, TRAINING, flags_set_to
 
-__all__ = ["Custom", "CustomOp", "CustomOpProp", "get_all_registered_operators", "register"]
+__all__ = ["Custom", "CustomOp", "CustomOpProp", "get_all_registered_operators", "register", "registered_class"]
 
 _registered: dict[str, type[CustomOpProp]] = {}
 
@@ -100,15 +100,20 @@ def get_all_registered_operators() -> list[str]:
     return sorted(_registered)
 
 
-def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - MXNet's name
-    """Return the outputs of a registered custom operator; keywords are arrays by name or parameters, as strings."""
+def registered_class(op_type: str) -> type[CustomOpProp]:
+    """Return the class that is registered under a name."""
     if op_type not in _registered:
         raise MXNetError(f"Cannot find custom operator {op_type}{nearest(op_type, list(_registered))}")
+    return _registered[op_type]
+
+
+def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - MXNet's name
+    """Return the outputs of a registered custom operator; keywords are arrays by name or parameters, as strings."""
+    make_prop: Callable[..., CustomOpProp] = registered_class(op_type)
     named = {key: value for key, value in kwargs.items() if isinstance(value, NDArray)}
     parameters = {
         key: str(value) for key, value in kwargs.items() if key not in named and key not in ("name", "ctx", "out")
     }
-    make_prop: Callable[..., CustomOpProp] = _registered[op_type]
     prop = make_prop(**parameters)
     arguments, states = list(prop.list_arguments()), list(prop.list_auxiliary_states())
     arrays = _inputs(op_type, list(data), named, [*arguments, *states])
@@ -118,7 +123,7 @@ def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - 
     context = inputs[0].context if inputs else current_context()
     outputs = [zeros(tuple(shape), context, np.dtype(kind)) for shape, kind in zip(shapes[1], types[1], strict=True)]
     op = prop.create_operator(context, [list(a.shape) for a in inputs], [a.dtype for a in inputs])
-    call = _Call(op, op_type, inputs, outputs, aux)
+    call = _Call(op, {**parameters, "op_type": op_type}, inputs, outputs, aux)
     call.forward()
     return _returned(outputs, kwargs.get("out"))
 
@@ -151,10 +156,16 @@ class _Call:
     """One call of a custom operator. What it saw stays as it was, whatever is written to the arrays afterwards."""
 
     def __init__(
-        self, op: CustomOp, name: str, inputs: list[NDArray], outputs: list[NDArray], aux: list[NDArray]
+        self,
+        op: CustomOp,
+        attributes: dict[str, str],
+        inputs: list[NDArray],
+        outputs: list[NDArray],
+        aux: list[NDArray],
     ) -> None:
         self.op = op
-        self.name = name
+        self.attributes = attributes
+        self.name = attributes["op_type"]
         self.inputs = inputs
         self.outputs = outputs
         self.aux = aux
@@ -167,7 +178,7 @@ class _Call:
         seen = [array.detach() for array in self.inputs]
         with flags_set_to(flags & ~RECORDING):
             self.op.forward(int(bool(flags & TRAINING)), ["write"] * len(self.outputs), seen, self.outputs, self.aux)
-        if record_call(self.name, self.backward, sources, self.outputs):
+        if record_call(self.name, self.backward, sources, self.outputs, self.attributes):
             self.requests = ["write" if node.marked else "null" for _, node in sources]
             self.inputs = [as_recorded(array) for array in self.inputs]
             self.outputs = [as_recorded(array) for array in self.outputs]

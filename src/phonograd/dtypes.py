@@ -56,7 +56,7 @@ def as_dtype(value: Any) -> DType:
         pass
     try:
         dtype: DType = np.dtype(value).newbyteorder("=")
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):
         raise TypeError(f"data type {value!r} not understood; use one of {', '.join(_NAMES)}") from None
     if dtype not in CODES:
         raise KeyError(f"{value!r} is not a data type of arrays here; use one of {', '.join(_NAMES)}")

@@ -4,6 +4,8 @@
 
     RuntimeError
       MXNetError              every failed check (the name old scripts catch)
+    RuntimeWarning
+      NoCompilerWarning       kernels cannot be compiled, so NumPy evaluates everything
 
 Errors that Python has a better name for (``ValueError``, ``TypeError``, ``IndexError``,
 ``AssertionError``) are raised under that name, exactly where MXNet did so.
@@ -16,7 +18,7 @@ import sys
 import types
 from typing import Any
 
-__all__ = ["MXNetError", "format_shape", "nearest", "user_line"]
+__all__ = ["MXNetError", "NoCompilerWarning", "format_shape", "nearest", "user_line"]
 
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -28,6 +30,10 @@ _MOST_CODES = 10_000
 
 class MXNetError(RuntimeError):
     """A check of the library failed; the text says which one and what to do."""
+
+
+class NoCompilerWarning(RuntimeWarning):
+    """Kernels cannot be compiled here, so NumPy evaluates everything. Warned once, when a value is first asked for."""
 
 
 def format_shape(shape: tuple[int, ...] | None) -> str:

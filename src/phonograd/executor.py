@@ -2,41 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import autograd
-from .errors import MXNetError
-from .ndarray.array import NDArray
-from .symbol import Symbol
+import numpy as np
 
-__all__ = ["Executor"]
+from . import autograd
+from .context import Context, as_context
+from .errors import MXNetError, nearest
+from .interface import is_known
+from .ndarray.array import NDArray
+from .ndarray.creation import zeros
+from .ndarray.handle import enter, make, rebind
+from .node import Node
+from .operators.structural import detach
+from .symbol.graph import Symbol
+from .trace import LOCAL
+
+__all__ = ["Executor", "bound_to_new_arrays"]
+
+_FLOAT32 = np.dtype("float32")
+
+_CHANGED = (
+    "Shape of unspecified array arg:{} changed. This can cause the new executor to not share parameters with the old "
+    "one. Please check for error in network. If this is intended, set partial_shaping=True to suppress this warning."
+)
+_LARGER = (
+    "New shape of arg:{} larger than original. First making a big executor and then down sizing it is more efficient "
+    "than the reverse. If you really want to up size, set allow_up_sizing=True to enable allocation of new arrays."
+)
 
 
 class Executor:
     """A symbol with an array for each argument and, where gradients are wanted, a buffer for its gradient.
 
     >>> import phonograd as mx
-    >>> x = mx.nd.array([3.0])
-    >>> x.attach_grad()
-    >>> with mx.autograd.record():
-    ...     y = x * x
-    >>> symbol = mx.autograd.get_symbol(y)
-    >>> executor = symbol.bind(mx.cpu(), [mx.nd.array([5.0])], [mx.nd.zeros((1,))])
+    >>> x = mx.sym.var("x")
+    >>> executor = (x * x).bind(mx.cpu(), [mx.nd.array([5.0])], [mx.nd.zeros((1,))])
     >>> float(executor.forward(is_train=True)[0])
     25.0
     >>> executor.backward(mx.nd.ones((1,)))
-    >>> float(executor.grad_arrays[0])
+    >>> float(executor.grad_dict["x"])
     10.0
     """
 
-    def __init__(self, symbol: Symbol, args: Any, args_grad: Any, grad_req: Any) -> None:
+    def __init__(
+        self, symbol: Symbol, args: Any, args_grad: Any, grad_req: Any, aux_states: Any = None, ctx: Any = None
+    ) -> None:
         names = symbol.list_arguments()
         self._symbol = symbol
-        self.arg_dict: dict[str, NDArray] = _by_name(names, args, "args")
-        for name in names:
-            if name not in self.arg_dict:
-                raise ValueError(f"key `{name}` is missing in `args`")
+        self._ctx: Context | None = None if ctx is None else as_context(ctx)
+        self.arg_dict: dict[str, NDArray] = _complete(names, args, "args")
         self.grad_dict: dict[str, NDArray | None] = dict.fromkeys(names)
         self.grad_dict.update(_by_name(names, args_grad or {}, "args_grad"))
         if isinstance(grad_req, str):
@@ -45,8 +62,14 @@ class Executor:
         self._requests = {
             name: requests.get(name, "null") if self.grad_dict[name] is not None else "null" for name in names
         }
-        self.aux_dict: dict[str, NDArray] = {}
-        self.outputs: list[NDArray] = []
+        for name, request in self._requests.items():
+            if request not in ("write", "add", "null"):
+                raise ValueError(f"the request of {name} is {request!r}; requests are 'write', 'add' and 'null'")
+        self.aux_dict: dict[str, NDArray] = _complete(symbol.list_auxiliary_states(), aux_states or {}, "aux_states")
+        self._outputs: list[NDArray] | None = None
+        self._recorded: list[NDArray] | None = None
+        self._monitor: Callable[[str, NDArray], Any] | None = None
+        self._monitor_all = False
 
     @property
     def arg_arrays(self) -> list[NDArray]:
@@ -60,39 +83,214 @@ class Executor:
 
     @property
     def aux_arrays(self) -> list[NDArray]:
-        """The auxiliary states: none."""
-        return []
+        """The auxiliary states in order."""
+        return [self.aux_dict[name] for name in self._symbol.list_auxiliary_states()]
+
+    @property
+    def outputs(self) -> list[NDArray]:
+        """The outputs of the last forward pass; zeros before the first one."""
+        if self._outputs is None:
+            arrays = {**self.arg_dict, **self.aux_dict}
+            inferred = self._symbol._inferred(
+                {name: array.shape for name, array in arrays.items()},
+                {name: array._dtype for name, array in arrays.items()},
+            )
+            specs = [inferred.of(head) for head in self._symbol._heads]
+            self._outputs = [zeros(shape or (), self._ctx, dtype or _FLOAT32) for shape, dtype in specs]
+        return self._outputs
 
     @property
     def output_dict(self) -> dict[str, NDArray]:
         """The outputs of the last forward pass by name."""
-        return dict(zip(self._symbol.list_outputs(), self.outputs))
+        return dict(zip(self._symbol.list_outputs(), self.outputs, strict=True))
 
     def forward(self, is_train: bool = False, **kwargs: Any) -> list[NDArray]:
-        """Return the outputs; arrays given by name are written into the arguments first."""
+        """Return the outputs; arrays given by name are written into the arguments first.
+
+        The arrays are those of every call: each forward pass writes into them.
+        """
         for name, value in kwargs.items():
-            if name not in self.arg_dict:
-                raise TypeError(f"Unknown argument {name}; arguments are {', '.join(self.arg_dict)}")
-            self.arg_dict[name][:] = value
-        # arrays of its own on the same memory, so that the arguments' own gradients are left alone
+            self._feed(name, value)
+        # arrays of its own on the same memory: what operators change in them (the gamma of BatchNorm) is changed there,
+        # and the gradients that the arguments have themselves are left alone
         arguments = {name: array.detach() for name, array in self.arg_dict.items()}
         for name, request in self._requests.items():
-            if request != "null":
+            if is_train and request != "null":
                 autograd.mark_variables(arguments[name], self.grad_dict[name], request)
+        seen: list[tuple[str, NDArray]] = []
+        monitor = None
+        if self._monitor is not None:
+            seen = [*self.arg_dict.items(), *self.aux_dict.items()] if self._monitor_all else []
+            monitor = functools.partial(_note, seen)
         with autograd.record() if is_train else autograd.pause():
-            self.outputs = self._symbol.eval(None, **arguments)
+            found = self._symbol._run({**arguments, **self.aux_dict}, self._ctx, monitor)
+            nodes = [enter(array, LOCAL.trace) for array in found]
+        self._recorded = found if is_train else None
+        self._keep([detach(node) for node in nodes])
+        for name, array in seen:
+            # only now, because a callback may look at values
+            assert self._monitor is not None
+            self._monitor(name, array)
         return self.outputs
 
+    def _feed(self, name: str, value: Any) -> None:
+        target = self.arg_dict.get(name)
+        if target is None:
+            raise TypeError(
+                f"Unknown argument {name}{nearest(name, list(self.arg_dict))}; arguments are {', '.join(self.arg_dict)}"
+            )
+        if tuple(value.shape) != target.shape:
+            raise ValueError(f"Shape not match! Argument {name}, need: {target.shape}, received: {tuple(value.shape)}")
+        target[:] = value
+
+    def _keep(self, nodes: list[Node]) -> None:
+        """Make the outputs hold new values; they stay the same arrays as long as their shapes do."""
+        trace = LOCAL.trace
+        kept = self._outputs
+        if kept is None or [(a.shape, a._dtype) for a in kept] != [(node.shape, node.dtype) for node in nodes]:
+            self._outputs = [make(node, trace) for node in nodes]
+            return
+        for array, node in zip(kept, nodes, strict=True):
+            rebind(array, node, trace)
+
     def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
-        """Compute the gradients of the last forward pass, which must have been one for training."""
-        if not self.outputs:
+        """Compute the gradients of the last forward pass, which must have been one for training.
+
+        ``out_grads`` are the gradients of the outputs: one array, a list, or a dictionary by output name; ones by
+        default.
+        """
+        if self._recorded is None:
             raise MXNetError("call forward(is_train=True) before backward()")
-        autograd.backward(self.outputs, out_grads, retain_graph=True, train_mode=is_train)
+        if isinstance(out_grads, Mapping):
+            out_grads = [out_grads[name] for name in self._symbol.list_outputs()]
+        elif isinstance(out_grads, NDArray):
+            out_grads = [out_grads]
+        if out_grads is not None:
+            if len(out_grads) != len(self._recorded):
+                raise ValueError(f"there are {len(self._recorded)} outputs, but {len(out_grads)} gradients were given")
+            for grad in out_grads:
+                if not isinstance(grad, NDArray):
+                    raise TypeError("inputs must be NDArray")
+        grads = [None] * len(self._recorded) if out_grads is None else list(out_grads)
+        pairs = [
+            (head, grad)
+            for head, grad in zip(self._recorded, grads, strict=True)
+            if head._node is not None and head._node.marked
+        ]
+        if pairs:
+            heads, wanted = [head for head, _ in pairs], [grad for _, grad in pairs]
+            autograd.backward(heads, None if out_grads is None else wanted, retain_graph=True, train_mode=is_train)
+
+    def set_monitor_callback(self, callback: Callable[[str, NDArray], Any], monitor_all: bool = False) -> None:
+        """Have ``callback(name, array)`` called for every output of every operator, and if asked for inputs too."""
+        self._monitor = callback
+        self._monitor_all = monitor_all
+
+    def copy_params_from(
+        self,
+        arg_params: Mapping[str, NDArray],
+        aux_params: Mapping[str, NDArray] | None = None,
+        allow_extra_params: bool = False,
+    ) -> None:
+        """Write arrays into arguments and auxiliary states of the same names."""
+        for given, own, what in (
+            (arg_params, self.arg_dict, "arguments"),
+            (aux_params or {}, self.aux_dict, "auxiliary states"),
+        ):
+            for name, array in given.items():
+                if name in own:
+                    own[name][:] = array.astype(own[name].dtype)
+                elif not allow_extra_params:
+                    raise ValueError(f'Find name "{name}" that is not in the {what}{nearest(name, list(own))}')
+
+    def reshape(self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Any) -> Executor:
+        """Return an executor for other shapes, given by name, which shares the arrays whose shapes stay the same."""
+        arguments, _, states = self._symbol.infer_shape(**kwargs)
+        if arguments is None:
+            raise ValueError("Insufficient argument shapes provided.")
+        new_args: dict[str, NDArray] = {}
+        new_grads: dict[str, NDArray] = {}
+        for name, shape in zip(self._symbol.list_arguments(), arguments, strict=True):
+            old, grad = self.arg_dict[name], self.grad_dict[name]
+            named = partial_shaping or name in kwargs
+            new_args[name] = _reshaped(name, old, shape, named, allow_up_sizing)
+            if grad is not None:
+                new_grads[name] = _reshaped(name, grad, shape, named, allow_up_sizing)
+        new_states = {
+            name: _reshaped(name, self.aux_dict[name], shape, partial_shaping, allow_up_sizing)
+            for name, shape in zip(self._symbol.list_auxiliary_states(), states, strict=True)
+        }
+        return Executor(self._symbol, new_args, new_grads, dict(self._requests), new_states, self._ctx)
+
+    def debug_str(self) -> str:
+        """Return a text that lists all operators with their inputs and attributes."""
+        return self._symbol.debug_str()
+
+
+def _note(seen: list[tuple[str, NDArray]], name: str, node: Node) -> None:
+    seen.append((name, make(detach(node), LOCAL.trace)))
+
+
+def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], named: bool, allow_up_sizing: bool) -> NDArray:
+    if old.shape == shape:
+        return old
+    if not named:
+        raise AssertionError(_CHANGED.format(name))
+    if int(np.prod(shape)) > old.size and not allow_up_sizing:
+        raise AssertionError(_LARGER.format(name))
+    new: NDArray = zeros(shape, old.context, old._dtype)
+    return new
 
 
 def _by_name(names: list[str], given: Any, what: str) -> dict[str, Any]:
     if isinstance(given, Mapping):
-        return dict(given)
+        return {name: value for name, value in given.items() if name in names}
+    if len(set(names)) < len(names):
+        raise ValueError(f"Duplicate names detected, {', '.join(names)}: give {what} by name")
     if len(given) != len(names):
-        raise ValueError(f"Length of {what} do not match arguments: {len(given)} for {', '.join(names)}")
-    return dict(zip(names, given))
+        raise ValueError(
+            f"Length of {what} does not match the number of arguments: {len(given)} for {', '.join(names) or 'none'}"
+        )
+    return dict(zip(names, given, strict=True))
+
+
+def _complete(names: list[str], given: Any, what: str) -> dict[str, Any]:
+    """Return arrays by name, in the order of the names; none may be missing."""
+    found = _by_name(names, given, what)
+    for name in names:
+        if name not in found:
+            raise ValueError(f"key `{name}` is missing in `{what}`")
+        if not isinstance(found[name], NDArray):
+            raise TypeError(f"Only accept list of NDArrays or dict of str to NDArray: {name} is {type(found[name])}")
+    return {name: found[name] for name in names}
+
+
+def bound_to_new_arrays(
+    symbol: Symbol, ctx: Any, grad_req: Any, types: Mapping[str, Any], shapes: Mapping[str, Any]
+) -> Executor:
+    """Return an executor with new arrays of zeros, whose shapes and dtypes follow from those given by name."""
+    symbol._check_names({**shapes, **types}, "simple_bind")
+    inferred = symbol._inferred(shapes, types, _FLOAT32)
+    arguments, _, states = symbol._sorted(inferred)
+    names, state_names = symbol.list_arguments(), symbol.list_auxiliary_states()
+    unknown = [
+        f"{name}: {shape}"
+        for name, (shape, _) in zip([*names, *state_names], [*arguments, *states], strict=True)
+        if not is_known(shape)
+    ]
+    if unknown:
+        raise MXNetError(
+            "simple_bind error: InferShape pass cannot decide shapes for the following arguments (0 means unknown "
+            f"dimensions). Please consider providing them as inputs: {', '.join(unknown)}"
+        )
+
+    def made(keys: list[str], specs: Any) -> dict[str, NDArray]:
+        return {name: zeros(shape, ctx, dtype) for name, (shape, dtype) in zip(keys, specs, strict=True)}
+
+    if isinstance(grad_req, str):
+        requests = dict.fromkeys(names, grad_req)
+    else:
+        requests = _by_name(names, grad_req, "grad_req")
+    wanted = [name for name in names if requests.get(name, "null") != "null"]
+    grads = made(wanted, [spec for name, spec in zip(names, arguments, strict=True) if name in wanted])
+    return Executor(symbol, made(names, arguments), grads, requests, made(state_names, states), ctx)

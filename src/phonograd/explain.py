@@ -1,8 +1,10 @@
 """explain: what plans do and take, why they are made, and counts of everything that is expensive.
 
 ==========================  ========================================================================================
-:func:`plan`                what computing some arrays would do: kernels with their operators, NumPy calls, memory
-:func:`plans`               the plans that a block of code makes, each with what is new about it
+:func:`plan`                what computing some arrays would do: kernels with their operators, NumPy calls, memory, and
+                            which values could not stay in registers, and why
+:func:`plans`               the plans that a block of code makes, each with what is new about it and what was compiled
+:func:`announce`            prints every plan when it is made; ``PHONOGRAD_EXPLAIN=1`` does it from the beginning
 :func:`statistics`          counts of this process: nodes, plans, kernels, bytes
 ==========================  ========================================================================================
 
@@ -19,6 +21,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -34,7 +37,7 @@ from .operators.structural import LEAF, VARIABLE
 from .plans import OBSERVERS, PLANS, Stage, Step, build
 from .reference import Program, resolve
 
-__all__ = ["KernelReport", "PlanLog", "PlanReport", "plan", "plans", "statistics"]
+__all__ = ["KernelReport", "PlanLog", "PlanReport", "ValueReport", "announce", "plan", "plans", "statistics"]
 
 #: earlier plans, and nodes of each, that a new one is compared with
 _MOST_PLANS = 50
@@ -42,6 +45,7 @@ _MOST_NODES = 20_000
 #: operators and differences that are listed one by one
 _MOST_NAMES = 12
 _MOST_DIFFERENCES = 4
+_MOST_VALUES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +78,22 @@ class KernelReport:
 
 
 @dataclasses.dataclass(frozen=True)
+class ValueReport:
+    """A value that one kernel writes to memory and another one reads."""
+
+    operator: str
+    shape: tuple[int, ...]
+    reason: str
+    """Why it does not stay in a register."""
+    times: int = 1
+    """How many such values there are."""
+
+    def __str__(self) -> str:
+        times = f" ({self.times} times)" if self.times > 1 else ""
+        return f"through memory{times}: {self.operator} {format_shape(self.shape)}; {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True)
 class PlanReport:
     """What a plan does."""
 
@@ -94,6 +114,10 @@ class PlanReport:
     """Kernels that were compiled for it."""
     loaded: int = 0
     """Kernels that were found on disk."""
+    seconds: float = 0.0
+    """How long it took to compile and load them."""
+    stored: tuple[ValueReport, ...] = ()
+    """Values that kernels pass on through memory; results are not among them."""
 
     @property
     def launches(self) -> int:
@@ -117,8 +141,12 @@ class PlanReport:
         if self.reason:
             lines.append(f"  new: {self.reason}")
         if self.compiled or self.loaded:
-            lines.append(f"  {_count(self.compiled, 'kernel')} compiled, {self.loaded} found on disk")
+            kernels = f"{_count(self.compiled, 'kernel')} compiled, {self.loaded} found on disk"
+            lines.append(f"  {kernels}, in {self.seconds * 1e3:.0f} ms")
         lines += [f"  {kernel}" for kernel in self.kernels]
+        lines += [f"  {value}" for value in self.stored[:_MOST_VALUES]]
+        if len(self.stored) > _MOST_VALUES:
+            lines.append(f"  through memory: {len(self.stored) - _MOST_VALUES} more kinds of values")
         sizes = [(self.result_bytes, "results"), (self.arena_bytes, "the arena"), (self.other_bytes, "other arrays")]
         memory = [f"{_size(size)} of {what}" for size, what in sizes if size]
         if memory:
@@ -168,7 +196,7 @@ def plan(*arrays: NDArray) -> PlanReport:
     return _report(build(wanted, known, keep_all) if wanted else None)
 
 
-def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0) -> PlanReport:
+def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0, seconds: float = 0.0) -> PlanReport:
     if program is None:
         return PlanReport(0, 0, (), 0, 0, 0, reason)
     values, inputs = len(program.kept), len(program.inputs)
@@ -185,7 +213,29 @@ def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0) 
             reports.append(((part.nodes[0].operator,), _call(part.nodes[0])))
     memory = program.memory
     merged = _merged_by([key for key, _ in reports], [report for _, report in reports])
-    return PlanReport(values, inputs, merged, memory.kept, memory.arena, memory.other, reason, compiled, loaded)
+    return PlanReport(
+        values,
+        inputs,
+        merged,
+        memory.kept,
+        memory.arena,
+        memory.other,
+        reason,
+        compiled,
+        loaded,
+        seconds,
+        _stored(program),
+    )
+
+
+def _stored(program: Any) -> tuple[ValueReport, ...]:
+    """Return the values that go through memory, those of one kind as one, the largest first."""
+    from .native.boundaries import boundaries
+
+    passed_on = boundaries(program.parts, [node for node, _ in program.kept])
+    found = Counter([(node.operator.name, node.shape, reason) for node, reason in passed_on])
+    reports = [ValueReport(*what, times) for what, times in found.items()]
+    return tuple(sorted(reports, key=lambda report: -report.times * math.prod(report.shape)))
 
 
 def _kernel(nodes: Sequence[Node], touched: Iterable[Node], is_quick: bool) -> KernelReport:
@@ -237,7 +287,7 @@ class PlanLog:
 
     def __init__(self) -> None:
         self.reports: list[PlanReport] = []
-        self._counts = (0, 0)
+        self._counts = (0, 0, 0.0)
 
     def __enter__(self) -> PlanLog:
         self._counts = _kernel_counts()
@@ -258,7 +308,18 @@ class PlanLog:
         before, now = self._counts, _kernel_counts()
         self._counts = now
         reason = _reason(step, stage, keep_all)
-        self.reports.append(_report(step.program, reason, now[0] - before[0], now[1] - before[1]))
+        self._add(_report(step.program, reason, now[0] - before[0], now[1] - before[1], now[2] - before[2]))
+
+    def _add(self, report: PlanReport) -> None:
+        self.reports.append(report)
+
+
+class _Announcer(PlanLog):
+    """Prints plans instead of noting them."""
+
+    def _add(self, report: PlanReport) -> None:
+        sys.stderr.write(f"phonograd: {report}\n")
+        sys.stderr.flush()
 
 
 def plans() -> PlanLog:
@@ -266,9 +327,25 @@ def plans() -> PlanLog:
     return PlanLog()
 
 
-def _kernel_counts() -> tuple[int, int]:
+_announcer: _Announcer | None = None
+
+
+def announce(on: bool = True) -> None:
+    """Print every plan to standard error when it is made, or stop doing so. The setting ``explain`` does the same."""
+    global _announcer
+    if on and _announcer is None:
+        _announcer = _Announcer()
+        _announcer.__enter__()
+    elif not on and _announcer is not None:
+        _announcer.__exit__(None, None, None)
+        _announcer = None
+
+
+def _kernel_counts() -> tuple[int, int, float]:
     jit = sys.modules.get("phonograd.native.jit")
-    return (jit.statistics.kernels_compiled, jit.statistics.kernels_loaded) if jit is not None else (0, 0)
+    if jit is None:
+        return 0, 0, 0.0
+    return jit.statistics.kernels_compiled, jit.statistics.kernels_loaded, jit.statistics.seconds
 
 
 def _reason(step: Step, stage: Stage, keep_all: bool) -> str:
@@ -288,7 +365,8 @@ def _reason(step: Step, stage: Stage, keep_all: bool) -> str:
 
 
 def _circumstances(same_stage: bool, keep_all: bool, key: Any) -> str:
-    _, kept, executor = key if len(key) == 3 else (None, False, "")
+    nodes, executor, *lent = key
+    kept = not lent and any([node.marked and node.operator is not VARIABLE for node in nodes])
     if executor != settings.current().executor:
         return f"the executor is {settings.current().executor!r} instead of {executor!r}"
     if kept != keep_all:
@@ -331,8 +409,11 @@ def _difference(sources: list[Node], nodes: list[Node], others: list[Node], belo
 
 
 def _in_order(nodes: list[Node]) -> list[Node]:
-    """Return nodes so that those of equal expressions stand at equal places: by operator, then by age."""
-    return sorted(nodes, key=lambda node: (node.operator.name, node.serial))
+    """Return nodes so that those of equal expressions stand at equal places: by operator, then by age.
+
+    Leaves are used again by other expressions, so their age says nothing, but they have numbers.
+    """
+    return sorted(nodes, key=lambda n: (n.operator.name, n.attributes[0] if n.operator is LEAF else n.serial))
 
 
 def _changes(node: Node, other: Node) -> list[str]:

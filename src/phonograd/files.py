@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterable
+from types import TracebackType
 
-__all__ = ["write_atomically"]
+__all__ = ["AtomicFile", "write_atomically"]
 
 
 def write_atomically(path: str | os.PathLike[str], chunks: Iterable[bytes | memoryview], durable: bool = True) -> None:
@@ -64,11 +64,87 @@ def write_atomically(path: str | os.PathLike[str], chunks: Iterable[bytes | memo
         _flush_directory(directory)
 
 
+class AtomicFile:
+    """A file that is written piece by piece and takes its name when it is closed; until then the old one is there.
+
+    In a ``with`` statement, an exception discards what was written. What is not a regular file is written directly.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = pathlib.Path(directory, "letters")
+    ...     with AtomicFile(path) as file:
+    ...         written = file.write(b"abc")
+    ...         early = path.exists()
+    ...     early, path.read_bytes()
+    (False, b'abc')
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._target = os.path.realpath(path)
+        self._temporary: str | None = None
+        try:
+            self._mode: int | None = os.stat(self._target).st_mode
+        except FileNotFoundError:
+            self._mode = None
+        if self._mode is not None and stat.S_ISDIR(self._mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        if self._mode is not None and not stat.S_ISREG(self._mode):
+            self._file = open(self._target, "wb")  # noqa: SIM115
+            return
+        descriptor, self._temporary = _new_file(os.path.dirname(self._target))
+        self._file = os.fdopen(descriptor, "wb")
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Return how many bytes were written: all of them."""
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        """Return how many bytes were written so far."""
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Finish the file and give it its name. Closing it again does nothing."""
+        if self._file.closed:
+            return
+        if self._temporary is None:
+            self._file.close()
+            return
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            if self._mode is not None:
+                os.chmod(self._temporary, stat.S_IMODE(self._mode))
+            os.replace(self._temporary, self._target)
+        except BaseException:
+            self.discard()
+            raise
+        _flush_directory(os.path.dirname(self._target))
+
+    def discard(self) -> None:
+        """Forget what was written; the old file stays."""
+        self._file.close()
+        if self._temporary is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary)
+
+    def __enter__(self) -> AtomicFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        elif not self._file.closed:
+            self.discard()
+
+
 def _new_file(directory: str) -> tuple[int, str]:
     """Return (descriptor, path) of a file that did not exist, with the permissions a new file gets here."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     while True:
-        path = os.path.join(directory, f".phonograd-{secrets.token_hex(8)}.tmp")
+        path = os.path.join(directory, f".phonograd-{os.urandom(8).hex()}.tmp")
         with contextlib.suppress(FileExistsError):
             # Not the tempfile module: it makes private files, and the umask cannot be read without changing it.
             return os.open(path, flags, 0o666), path

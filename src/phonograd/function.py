@@ -129,7 +129,13 @@ def sources_of(inputs: Sequence[NDArray]) -> Sources:
     return [(trace, enter(array, trace)) for array in inputs]
 
 
-def record_call(name: str, backward: Callable[..., Any], sources: Sources, results: Sequence[NDArray]) -> bool:
+def record_call(
+    name: str,
+    backward: Callable[..., Any],
+    sources: Sources,
+    results: Sequence[NDArray],
+    attributes: dict[str, str] | None = None,
+) -> bool:
     """Record that arrays were computed from sources in a way only ``backward`` can differentiate.
 
     ``backward`` takes one gradient per result and returns one per source. Returns whether there was something to
@@ -139,6 +145,7 @@ def record_call(name: str, backward: Callable[..., Any], sources: Sources, resul
         return False
     trace = LOCAL.trace
     call = FunctionCall(name, trace, sources, _input_grads(name, backward, sources))
+    call.attributes = attributes
     outputs = []
     for result in results:
         outputs.append(_stand_for(result, call))

@@ -224,6 +224,7 @@ def _legacy_handle(record: Range) -> NDArray:
     handle = RecordFunctionHandle(record)
     with DisableRecordFunctionGuard():
         owner = array(np.frombuffer(id(record).to_bytes(8, "little"), np.uint8), dtype=np.uint8)
+        owner.wait_to_read()  # so that nothing is left to be computed where it would be observed
     _legacy[id(owner)] = handle
     weakref.finalize(owner, _drop, id(owner)).atexit = False
     return owner

@@ -50,7 +50,8 @@ REQUIRED: Any = _Required()
 def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        # the last two for text that is nested very deep
         raise ValueError(text) from None
 
 

@@ -3,6 +3,10 @@
 Variables are called ``var<k>``, arrays that were not recorded ``null<k>``, operators ``node_<n>``, each by the same
 name however often it is read. Operators appear as MXNet knows them: a number beside an array (``x * 2``) is an
 attribute, and what indexing and reshaping are made of here are MXNet's ``slice`` and ``Reshape``.
+
+What the user's calls were given and that was not recorded is an argument. What gradients were made of (``grad`` with
+``create_graph``) is not: constants that appear in them, and whatever they compute from arguments, are part of the
+graph, so that it can be computed again.
 """
 
 from __future__ import annotations
@@ -10,16 +14,18 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .errors import MXNetError
 from .ndarray.array import NDArray
 from .node import Node, Shape
-from .operator import Operator
-from .operators.structural import LEAF, VARIABLE, constant_value
-from .sweep import FunctionOutput, place_in_record
-from .symbol import Entry, Symbol
+from .operator import ABSENT, Operator
+from .operators.structural import AGAIN, LEAF, VARIABLE, constant_value
+from .sweep import FunctionOutput, gradient_nodes, place_in_record
+from .symbol.customs import CustomCall
+from .symbol.entry import Entry, text_of
+from .symbol.graph import Symbol
 from .trace import Origin, Target, Trace
 from .variable import Variable
 
@@ -45,6 +51,9 @@ _SCALAR_FORMS = {
     "broadcast_lesser": ("_lesser_scalar", "_greater_scalar"),
     "broadcast_lesser_equal": ("_lesser_equal_scalar", "_greater_equal_scalar"),
 }
+
+#: operators whose nodes only stand for other ones
+_STAND_INS = frozenset(("_composite", "_detach", "_graph", "_overwritten", "_variable"))
 
 Output = tuple[Entry, int]
 
@@ -85,9 +94,12 @@ class _Reader:
 
     def __init__(self) -> None:
         self.found: dict[Any, Output] = {}
+        #: nodes that were not recorded and that the user's calls were given
+        self.given: set[tuple[Trace, Node]] = set()
 
     def read(self, trace: Trace, node: Node) -> Output:
         """Return the output of an entry that stands for a node of a trace."""
+        self._collect(trace, node)
         stack = [(trace, node)]
         while stack:
             here = stack[-1]
@@ -100,10 +112,30 @@ class _Reader:
                 self.found[here] = self._translate(*here)
         return self.found[trace, node]
 
+    def _collect(self, trace: Trace, node: Node) -> None:
+        """Find what the user's calls were given."""
+        stack = [(trace, node)]
+        seen = set(stack)
+        while stack:
+            home, here = stack.pop()
+            needs = self._recorded_needs(home, here)
+            base = here.inputs[0] if here.operator is AGAIN else here
+            if base in home.made and base not in gradient_nodes.get(home, ()) and not _passes_on(base):
+                self.given.update([need for need in needs if not need[1].marked])
+            for need in needs:
+                if need[1].marked and need not in seen:
+                    seen.add(need)
+                    stack.append(need)
+
     def _needs(self, trace: Trace, node: Node) -> list[tuple[Trace, Node]]:
         """Return what must be translated before a node."""
-        if not node.marked:
+        if node.marked:
+            return self._recorded_needs(trace, node)
+        if (trace, node) in self.given or node.operator is LEAF or constant_value(node) is not None:
             return []
+        return self._recorded_needs(trace, node)
+
+    def _recorded_needs(self, trace: Trace, node: Node) -> list[tuple[Trace, Node]]:
         if node.operator is VARIABLE:
             target = trace.targets[node.attributes[0]]
             if isinstance(target, Origin):
@@ -111,21 +143,31 @@ class _Reader:
             return target.call.sources() if isinstance(target, FunctionOutput) else []
         if _passes_on(node):
             return [(trace, node.inputs[-1])]
-        declared, sources, _ = _call_of(node)
+        declared, sources, _ = _call_of(node.inputs[0] if node.operator is AGAIN else node)
         return [(trace, source) for source in _arrays(trace, declared, sources)]
 
     def _translate(self, trace: Trace, node: Node) -> Output:
         if not node.marked:
-            return Entry("null", f"null{_number(trace, node, _argument_numbers)}", {}, []), 0
+            if (trace, node) in self.given or node.operator is LEAF:
+                return Entry("null", f"null{_number(trace, node, _argument_numbers)}", {}, []), 0
+            value = constant_value(node)
+            if value is not None:
+                return self._constant(trace, node, value), 0
         if node.operator is VARIABLE:
             return self._target(trace.targets[node.attributes[0]])
         if _passes_on(node):
             return self.found[trace, node.inputs[-1]]
-        place, index, outputs = _output_of(trace, node)
-        key = (trace, place, "call")
+        base, count = (node.inputs[0], node.attributes[0]) if node.operator is AGAIN else (node, 0)
+        place, index, outputs = _output_of(trace, base)
+        key = (trace, place, count)
         if key not in self.found:
-            self.found[key] = self._operator(trace, *_call_of(node), outputs), 0
+            self.found[key] = self._operator(trace, *_call_of(base), outputs, count), 0
         return self.found[key][0], index
+
+    def _constant(self, trace: Trace, node: Node, value: Any) -> Entry:
+        name = f"node_{_number(trace, node, _operator_numbers)}"
+        shown = {"shape": text_of(node.shape), "value": repr(value.item() + 0), "dtype": str(node.dtype)}
+        return Entry("_full", name, shown, [])
 
     def _target(self, target: Target) -> Output:
         if isinstance(target, Origin):
@@ -141,50 +183,78 @@ class _Reader:
             return inputs[0]
         if call not in self.found:
             name = f"node_{_number(call.trace, call, _operator_numbers)}"
-            self.found[call] = Entry("_CustomFunction", name, {}, inputs, len(call.outputs)), 0
+            if call.attributes is None:
+                entry = Entry("_CustomFunction", name, {}, inputs, len(call.outputs))
+            else:
+                entry = Entry("Custom", name, dict(call.attributes), inputs + _states(name, call.attributes))
+            self.found[call] = entry, 0
         return self.found[call][0], target.index
 
     def _operator(
-        self, trace: Trace, declared: Operator, sources: tuple[Node, ...], attributes: tuple[Any, ...], outputs: int
+        self,
+        trace: Trace,
+        declared: Operator,
+        sources: tuple[Node, ...],
+        attributes: tuple[Any, ...],
+        outputs: int,
+        count: int,
     ) -> Entry:
+        """Return the entry of a call that was made ``count`` times before."""
         inputs = [self.found[trace, source] for source in _arrays(trace, declared, sources)]
         steps = itertools.count()
 
         def entry(operator: str, inputs: list[Output], **shown: Any) -> Entry:
-            number = _number(trace, (declared, sources, attributes, next(steps)), _operator_numbers)
+            number = _number(trace, (declared, sources, attributes, next(steps), count), _operator_numbers)
             return Entry(operator, f"node_{number}", {k: _text(v) for k, v in shown.items()}, inputs, outputs)
 
         if declared.name == "_view_flat":
             return _view_entry(entry, inputs[0], sources[0].shape, *attributes)
-        if declared.name == "_reshape":
+        if declared.name == "_reshape" and 0 not in attributes[0]:
             return entry("Reshape", inputs, shape=list(attributes[0]))
         if declared.name == "_slice_step":
-            begin, end, step = attributes
-            end = tuple([None if e < 0 else e for e in end])
-            return entry("slice", inputs, begin=begin, end=end, **({} if set(step) == {1} else {"step": step}))
+            return entry("slice", inputs, **_slice_bounds(sources[0].shape, *attributes))
         if declared.name == "_integer_power":
             return entry("_power_scalar", inputs, scalar=float(attributes[0]))
+        if declared.name == "negative" and sources[0].dtype.kind in "fi":
+            return entry("_mul_scalar", inputs, scalar=-1.0)
         if declared.name in ("identity", "_copyto"):
             return entry("_copyto", inputs)
         name = {"_cast": "Cast"}.get(declared.name, declared.name)
         shown = {
             parameter.name: value
             for parameter, value in zip(declared.parameters, attributes, strict=True)
-            if value is not None and value != parameter.default and parameter.name != "training"
+            if parameter.name != "training" and not _is_default(value, parameter.default)
         }
         numbers = [_value_of(trace, source) for source in sources]
-        if name in _SCALAR_FORMS and len(sources) == 2 and numbers != [None, None]:
+        if _has_number(trace, declared, sources):
             first = numbers[0] is not None
-            shown["scalar"] = float(numbers[0] if first else numbers[1])
+            # the shortest text that is this number in its dtype: 0.1, as the user wrote it
+            shown["scalar"] = float(str(numbers[0] if first else numbers[1]))
             name = _SCALAR_FORMS[name][first]
         if declared.variadic and not name.startswith("_"):
             shown["num_args"] = len(inputs)
         return entry(name, inputs, **shown)
 
 
+def _states(name: str, attributes: Mapping[str, str]) -> list[Output]:
+    """Return arguments for the auxiliary states of a custom operator."""
+    states = CustomCall(attributes, (), 0)
+    return [
+        (Entry("null", f"{name}_{states.argument_names[position]}", {}, []), 0) for position in sorted(states.auxiliary)
+    ]
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    # NumPy takes None for float64 where dtypes are compared
+    return value is default or (value is not None and default is not None and bool(value == default))
+
+
 def _passes_on(node: Node) -> bool:
     """Return whether a node only stands for another one."""
-    return node.call is None and node.operator.is_view
+    if node.operator is AGAIN:
+        # one more record of what is no call: an array that passes a variable on
+        return _passes_on(node.inputs[0])
+    return node.call is None and node.operator.name in _STAND_INS
 
 
 def _call_of(node: Node) -> tuple[Operator, tuple[Node, ...], tuple[Any, ...]]:
@@ -207,20 +277,40 @@ def _output_of(trace: Trace, node: Node) -> tuple[Node, int, int]:
 
 
 def _arrays(trace: Trace, declared: Operator, sources: tuple[Node, ...]) -> list[Node]:
-    """Return those inputs of a call that are arrays: no numbers, no places in a random stream, nothing left out."""
+    """Return those inputs of a call that are arrays: no number that is an attribute, nothing left out."""
     if declared.random:
         sources = sources[:-1]
-    return [s for s in sources if s.operator.name != "_absent" and _value_of(trace, s) is None]
+    if _has_number(trace, declared, sources):
+        return [source for source in sources if _value_of(trace, source) is None]
+    count = len(sources)
+    while count > declared.required_inputs and sources[count - 1].operator is ABSENT.operator:
+        count -= 1
+    return list(sources[:count])
+
+
+def _has_number(trace: Trace, declared: Operator, sources: tuple[Node, ...]) -> bool:
+    """Return whether exactly one of two operands is a number, which MXNet writes as an attribute."""
+    return declared.name in _SCALAR_FORMS and [_value_of(trace, source) is None for source in sources].count(False) == 1
 
 
 def _value_of(trace: Trace, node: Node) -> Any:
-    """Return the value of a number used beside arrays, or None for an array."""
+    """Return the value of a number used beside arrays, as a NumPy scalar, or None for an array."""
     if node.marked or node.shape:
         return None
     if node.operator is LEAF and node.attributes[0] >= 0:
-        return trace.leaves[node.attributes[0]].item()
-    value = constant_value(node)
-    return None if value is None else value.item()
+        return trace.leaves[node.attributes[0]][()]
+    return constant_value(node)
+
+
+def _slice_bounds(shape: Shape, begin: Shape, end: Shape, step: Shape) -> dict[str, Any]:
+    """Return the attributes of a slice; where it takes a whole axis it says so, whatever the extent will be."""
+    starts: list[int | None] = list(begin)
+    ends: list[int | None] = [None if bound < 0 else bound for bound in end]
+    for axis, (extent, first, last, stride) in enumerate(zip(shape, begin, end, step, strict=False)):
+        if (first, last) == (0, extent) if stride > 0 else (first, last) == (extent - 1, -1):
+            starts[axis] = ends[axis] = None
+    bounds = {"begin": tuple(starts), "end": tuple(ends)}
+    return bounds if set(step) == {1} else {**bounds, "step": step}
 
 
 def _view_entry(entry: Callable[..., Entry], source: Output, whole: Shape, start: int, shape: Shape) -> Entry:

@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 #: called with a part of a program and the times at which it began and ended
-Note = Callable[[Any, int, int], None]
+Note = Callable[[Part, int, int], None]
 
 
 class Program:

@@ -42,10 +42,10 @@ class Feature:
 
 def _processor_features() -> dict[str, bool]:
     """Return what the processor can do, by LLVM's names; nothing where llvmlite is not installed."""
-    if importlib.util.find_spec("llvmlite") is None:
+    try:
+        from llvmlite import binding
+    except ImportError:
         return {}
-    from llvmlite import binding
-
     return dict(binding.get_host_cpu_features())
 
 

@@ -42,11 +42,14 @@ def _cache_directory() -> str:
 class Settings:
     """Everything that can be tuned; each field is read from ``PHONOGRAD_<FIELD>``."""
 
-    executor: str = "reference"
-    """'reference' evaluates with NumPy; 'native' compiles fused kernels for the operators that have a lowering; 'auto'
-    does so where there is a compiler (llvmlite), and says once if there is none."""
+    executor: str = "auto"
+    """'reference' has NumPy evaluate everything; 'native' and 'auto' compile fused kernels for the operators that have
+    a lowering. Where there is no compiler (llvmlite) they say so once, when a value is first asked for, and NumPy does.
+    """
     naive: bool = False
     """Evaluate every operator as it is called (also ``MXNET_ENGINE_TYPE=NaiveEngine``): slower, for debugging."""
+    explain: bool = False
+    """Print every plan to standard error when it is made: what it does, why it is made, what is compiled for it."""
     pending_limit: int = 20_000
     """New expressions a thread may have pending outside of recording before they are evaluated."""
     node_limit: int = 400_000
@@ -57,6 +60,11 @@ class Settings:
     """Threads that share the work of a kernel, the calling one included; the default is the cores of this process."""
     quick_kernels: bool = True
     """Compile kernels quickly first, and those that are used again in full, by another thread; else in full at once."""
+    native_calls: bool = True
+    """Let operator calls run as machine code where that is possible; else Python functions do the same."""
+    winograd: int = 6
+    """Tiles of Winograd's algorithm in convolutions of float32 with small kernels: 6 is fastest, 4 has smaller rounding
+    errors, and 0 never uses it (see docs/numerics.md). Plans that exist already stay as they are."""
     cache_directory: str = _cache_directory()
     """Where compiled kernels are kept between runs; '' keeps none. The default is the platform's place for caches."""
     cache_bytes: int = 256 << 20
@@ -84,6 +92,8 @@ def _from_environment() -> Settings:
 def _checked(settings: Settings) -> Settings:
     if settings.executor not in ("reference", "native", "auto"):
         raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
+    if settings.winograd not in (0, 4, 6):
+        raise ValueError(f"winograd must be 0, 4 or 6, not {settings.winograd!r}")
     return settings
 
 
@@ -91,15 +101,31 @@ _current = _from_environment()
 
 
 class _Active:
-    """The one setting that every operator call looks at, where a look costs least."""
+    """What every operator call looks at, where a look costs least."""
 
-    __slots__ = ("naive",)
+    __slots__ = ("attentive", "executor", "naive", "watched")
 
-    def __init__(self, naive: bool) -> None:
-        self.naive = naive
+    def __init__(self) -> None:
+        self.watched = False
+        self.update(_current)
+
+    def update(self, settings: Settings) -> None:
+        """Take over what the settings say."""
+        self.naive = settings.naive
+        self.executor = settings.executor
+        self._attend()
+
+    def watch(self, watched: bool) -> None:
+        """Take over whether anybody observes operators."""
+        self.watched = watched
+        self._attend()
+
+    def _attend(self) -> None:
+        #: whether calls must not take the shortest way, because something follows each of them
+        self.attentive = self.naive or self.watched
 
 
-active = _Active(_current.naive)
+active = _Active()
 
 _watchers: list[Callable[[], None]] = []
 
@@ -112,7 +138,7 @@ def watch(callback: Callable[[], None]) -> None:
 def _install(settings: Settings) -> None:
     global _current
     _current = settings
-    active.naive = settings.naive
+    active.update(settings)
     for callback in _watchers:
         callback()
 

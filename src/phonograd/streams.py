@@ -6,8 +6,10 @@ function of them alone (:mod:`phonograd.philox`), so it does not matter what els
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,19 @@ import numpy as np
 from .context import Context
 from .operator import Array
 
-__all__ = ["next_counter", "seed"]
+__all__ = ["keeping_counters", "next_counter", "repeating_counters", "seed"]
 
 _lock = threading.Lock()
 _seed = int.from_bytes(os.urandom(8), "little")
 _calls = 0
+
+
+class _Local(threading.local):
+    kept: list[Array] | None = None
+    repeated: Iterator[Array] | None = None
+
+
+_LOCAL = _Local()
 
 
 def seed(seed_state: int, ctx: Any = "all") -> None:
@@ -39,11 +49,42 @@ def seed(seed_state: int, ctx: Any = "all") -> None:
 def next_counter() -> Array:
     """Return the four words for the next random call: seed low, seed high, call low, call high."""
     global _calls
-    with _lock:
-        call = _calls
-        _calls += 1
-        state = _seed
-    return np.array([state & 0xFFFFFFFF, state >> 32, call & 0xFFFFFFFF, call >> 32], np.uint32)
+    repeated = _LOCAL.repeated
+    if repeated is not None:
+        found = next(repeated, None)
+        if found is None:
+            raise RuntimeError("code that was to be repeated exactly has drawn more random numbers than the first time")
+    else:
+        with _lock:
+            call = _calls
+            _calls += 1
+            state = _seed
+        found = np.array([state & 0xFFFFFFFF, state >> 32, call & 0xFFFFFFFF, call >> 32], np.uint32)
+    if _LOCAL.kept is not None:
+        _LOCAL.kept.append(found)
+    return found
+
+
+@contextlib.contextmanager
+def keeping_counters(kept: list[Array]) -> Iterator[None]:
+    """Add the words of each random call of this thread to a list, inside a ``with`` block."""
+    outer, _LOCAL.kept = _LOCAL.kept, kept
+    try:
+        yield
+    finally:
+        _LOCAL.kept = outer
+        if outer is not None:
+            outer.extend(kept)
+
+
+@contextlib.contextmanager
+def repeating_counters(kept: list[Array]) -> Iterator[None]:
+    """Have the random calls of this thread draw what was drawn before, inside a ``with`` block."""
+    outer, _LOCAL.repeated = _LOCAL.repeated, iter(kept)
+    try:
+        yield
+    finally:
+        _LOCAL.repeated = outer
 
 
 def _reseed_after_fork() -> None:

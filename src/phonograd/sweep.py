@@ -26,11 +26,19 @@ from .node import Node, Shape
 from .operator import Array
 from .operators.structural import detach, full, recorded, variable
 from .settings import active
-from .state import RECORDING, TRAINING, flags_set_to
+from .state import FLAGS, RECORDING, TRAINING, flags_set_to
 from .trace import HANDOVER, LOCAL, Origin, Target, Trace
 from .variable import Variable
 
-__all__ = ["FunctionCall", "FunctionOutput", "backward_pass", "grad_pass", "grads_or_zeros", "place_in_record"]
+__all__ = [
+    "FunctionCall",
+    "FunctionOutput",
+    "backward_pass",
+    "grad_pass",
+    "grads_or_zeros",
+    "grads_where_reached",
+    "place_in_record",
+]
 
 _NOT_RECORDED = (
     "Cannot differentiate node because it is not in a computational graph. You need to set is_recording to true or use "
@@ -38,6 +46,10 @@ _NOT_RECORDED = (
     "you need to pass retain_graph=True to backward."
 )
 _NO_VARIABLES = "There are no inputs in computation graph that require gradients."
+
+
+#: nodes of traces that are recorded gradients: what they are made of, no user has written
+gradient_nodes: weakref.WeakKeyDictionary[Trace, set[Node]] = weakref.WeakKeyDictionary()
 
 
 class FunctionOutput(Target):
@@ -53,7 +65,7 @@ class FunctionOutput(Target):
 class FunctionCall:
     """A recorded call of a user's Function: its inputs as nodes, and how to ask it for their gradients."""
 
-    __slots__ = ("_trace", "backward", "inputs", "name", "number", "outputs")
+    __slots__ = ("_trace", "attributes", "backward", "inputs", "name", "number", "outputs")
 
     def __init__(
         self,
@@ -64,6 +76,8 @@ class FunctionCall:
     ) -> None:
         self.name = name
         """The class of the Function, or None for a call that only lets hooks look at a gradient."""
+        self.attributes: dict[str, str] | None = None
+        """The attributes of a custom operator as they stand in symbols; a Function has none."""
         self.number = len(trace.targets)
         self.outputs: list[tuple[Shape, DType, Context]] = []
         self.backward = backward
@@ -346,6 +360,8 @@ def _result(grad: NDArray, create_graph: bool) -> NDArray:
     """Return a gradient as an array of its own, in the current trace."""
     trace = LOCAL.trace
     node = enter(grad, trace)
+    if create_graph:
+        gradient_nodes.setdefault(trace, set()).add(recorded(node))
     result: NDArray = make(trace.distinct(recorded(node)) if create_graph else detach(node), trace)
     return result
 
@@ -357,3 +373,18 @@ def grads_or_zeros(head: NDArray, variables: list[NDArray]) -> list[NDArray]:
         sweep.run()
         owners = [array._variable for array in variables]
         return [sweep.gradient(owner) if owner in sweep.found else owner.nothing() for owner in owners]
+
+
+def grads_where_reached(
+    heads: list[NDArray], head_grads: list[NDArray], owners: list[Variable | None], create_graph: bool
+) -> list[NDArray | None]:
+    """Return the gradients of variables before their hooks; None for those that the heads do not depend on."""
+    found = [(head, grad) for head, grad in zip(heads, head_grads, strict=True) if place_in_record(head)[1].marked]
+    with flags_set_to((FLAGS.get() | RECORDING) if create_graph else FLAGS.get() & ~RECORDING):
+        sweep = _begin([head for head, _ in found], [grad for _, grad in found], create_graph)
+        sweep.run()
+        grads = [None if owner is None or not sweep.found.get(owner) else sweep.found[owner] for owner in owners]
+        totals = [None if parts is None else _result(_total(parts), create_graph) for parts in grads]
+        if not create_graph:
+            sweep.clear()
+    return totals

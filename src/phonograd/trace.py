@@ -25,8 +25,6 @@ from collections import ChainMap
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
-import numpy as np
-
 from . import settings
 from .anomaly import check, detection
 from .attribution import Attribution
@@ -38,6 +36,7 @@ from .operator import Array
 from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, variable
 from .plans import PLANS, Stage, Step, build, starting_points
 from .reference import resolve
+from .spending import take_out
 from .state import is_recording
 
 __all__ = [
@@ -151,7 +150,7 @@ class Trace:
         self.number = next(_numbers)
         self.handles: list[Any] = []
         self.survivors: list[weakref.ref[Any]] = []
-        self.leaves: list[Array] = []
+        self.leaves: list[Any] = []
         self.bound: dict[int, Node] = {}
         self.scalars: dict[Any, Node] = {}
         self.values: dict[Node, Array] = {}
@@ -263,8 +262,8 @@ class Trace:
             leaves, program = self.leaves, step.program
             if program is not None:
                 statistics.evaluations += 1
-                spent = _spent(leaves, step) if last and step.spendable else None
                 inputs = [values[node] if index is None else leaves[index] for index, node in step.inputs]
+                spent = take_out(leaves, step) if last and step.spendable and not detection.on else None
                 if settings.active.watched:
                     results = self._run_watched(step, program, inputs, spent or ())
                 else:
@@ -311,19 +310,16 @@ class Trace:
         with self.lock:
             live = self.live()
             nodes = tuple([node for _, node in live])
+            waits = any([node.marked and node.operator is not VARIABLE for node in nodes])
+            # nobody can ask for other values if this is the end
+            last = not (waits or self.ended or (self.flushes and not end)) and type(self) is Trace
             try:
-                values: list[Any] = self.evaluate(nodes, None, self._is_over(nodes, end)) if nodes else []
+                values: list[Any] = self.evaluate(nodes, None, last) if nodes else []
             except Exception:  # noqa: BLE001 - each error is raised where its value is asked for
                 values = [self._attempt(node) for node in nodes]
             self.flushes += 1
             if not end and not self.ended:
-                end = self.flushes >= _FLUSHES_WITH_RECORD and not is_recording()
-                if not end:
-                    for node in nodes:
-                        if node.marked and node.operator is not VARIABLE:
-                            break
-                    else:
-                        end = True
+                end = not waits or (self.flushes >= _FLUSHES_WITH_RECORD and not is_recording())
             with HANDOVER:
                 for (handle, node), value in zip(live, values):
                     if handle._node is node and handle._trace is self:
@@ -332,12 +328,6 @@ class Trace:
                     self._end(live)
             if end:
                 PLANS.trim()
-
-    def _is_over(self, nodes: tuple[Node, ...], end: bool) -> bool:
-        """Return whether a trace ends with the values of some nodes, and nobody can ask for those of others."""
-        if self.ended or type(self) is not Trace or (self.flushes and not end):
-            return False
-        return not any([node.marked and node.operator is not VARIABLE for node in nodes])
 
     def _attempt(self, node: Node) -> Array | None:
         try:
@@ -561,34 +551,6 @@ def ready_trace() -> Trace:
 def waitall() -> None:
     """Compute everything that is pending in this thread."""
     LOCAL.trace.flush()
-
-
-# -- which arrays only a trace refers to
-
-
-def _spent(leaves: list[Array], step: Step) -> list[int]:
-    """Return the numbers of those inputs of a plan that it can write over, because nobody else refers to them."""
-    found: list[int] = []
-    if _referenced is _all:
-        # references are not counted on this interpreter
-        return found
-    for number in step.spendable:
-        index, _ = step.inputs[number]
-        # one reference is that of the list, the other one that of the call
-        if index is not None and sys.getrefcount(leaves[index]) == 2 and _is_own(leaves[index]):
-            found.append(number)
-    return found
-
-
-def _is_own(array: Array) -> bool:
-    """Return whether nobody but an array refers to the memory it lies in, which is that of arrays all the way down."""
-    if not array.flags.writeable:
-        return False
-    while not array.flags.owndata:
-        if not isinstance(array.base, np.ndarray) or sys.getrefcount(array.base) > 2:
-            return False
-        array = array.base
-    return True
 
 
 # -- which handles are alive: those with more references than the list itself holds

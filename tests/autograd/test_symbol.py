@@ -88,9 +88,9 @@ def test_the_json_form():
         (lambda x: x == x, [("broadcast_equal", {})]),
         (lambda x: x[0:1], [("slice", {"begin": "0", "end": "1"})]),
         (lambda x: x[1], [("slice", {"begin": "1", "end": "2"}), ("Reshape", {"shape": "[3]"})]),
-        (lambda x: x[:, 1:3], [("slice", {"begin": "(0, 1)", "end": "(2, 3)"})]),
-        (lambda x: x[:, ::2], [("slice", {"begin": "(0, 0)", "end": "(2, 3)", "step": "(1, 2)"})]),
-        (lambda x: x[:, ::-1], [("slice", {"begin": "(0, 2)", "end": "(2, None)", "step": "(1, -1)"})]),
+        (lambda x: x[:, 1:3], [("slice", {"begin": "(None, 1)", "end": "(None, 3)"})]),
+        (lambda x: x[:, ::2], [("slice", {"begin": "(None, None)", "end": "(None, None)", "step": "(1, 2)"})]),
+        (lambda x: x[:, ::-1], [("slice", {"begin": "(None, None)", "end": "(None, None)", "step": "(1, -1)"})]),
         (lambda x: x.reshape((3, 2)), [("Reshape", {"shape": "[3,2]"})]),
         (lambda x: x.copy(), [("_copyto", {})]),
         (lambda x: x.astype("float64"), [("Cast", {"dtype": "float64"})]),
@@ -134,7 +134,7 @@ def test_functions_and_hooks():
     symbol = autograd.get_symbol(z)
     assert [name for name, _ in operators(symbol)] == ["_CustomFunction", "_mul_scalar"]
     assert len(symbol.list_arguments()) == 2
-    with pytest.raises(MXNetError, match=r"_CustomFunction of node .* can be listed, but not computed"):
+    with pytest.raises(MXNetError, match=r"Error in operator node_.*: a _CustomFunction can be listed, but not computed"):
         symbol.eval(**{name: nd.ones((1,)) for name in symbol.list_arguments()})
 
 
@@ -195,7 +195,8 @@ def test_shapes():
     first, second = symbol.list_arguments()
     assert symbol.infer_shape(**{first: (5, 3), second: (4, 3)}) == ([(5, 3), (4, 3)], [(5,)], [])
     assert symbol.infer_shape((5, 3), (4, 3)) == ([(5, 3), (4, 3)], [(5,)], [])
-    assert symbol.infer_shape(**{first: (5, 3)}) == (None, None, None)
+    assert symbol.infer_shape(**{first: (5, 3)}) == ([(5, 3), (4, 3)], [(5,)], [])
+    assert symbol.infer_shape(**{second: (4, 3)}) == (None, None, None)
     with pytest.raises(MXNetError, match="Error in operator node_"):
         symbol.infer_shape((5, 3), (4, 2))
     with pytest.raises(MXNetError, match="Keyword argument name c not found"):
@@ -269,7 +270,7 @@ def test_parts():
     assert symbol.attr_dict() == {symbol.name: {"scalar": "3.0"}}
     assert symbol.list_auxiliary_states() == []
     assert repr(internals).startswith("<Symbol group [")
-    with pytest.raises(ValueError, match="There is no output named 'nope'"):
+    with pytest.raises(ValueError, match='Cannot find output that matches name "nope"'):
         internals["nope"]
 
 
@@ -297,7 +298,7 @@ def test_executors():
         executor.forward(nope=nd.ones((1,)))
     with pytest.raises(ValueError, match="is missing in `args`"):
         symbol.bind(mx.cpu(), {first: nd.ones((1,))})
-    with pytest.raises(ValueError, match="do not match arguments"):
+    with pytest.raises(ValueError, match="does not match the number of arguments"):
         symbol.bind(mx.cpu(), [nd.ones((1,))])
     simple = symbol.simple_bind(mx.cpu(), **{first: (1,), second: (1,)})
     simple.forward(is_train=True, **{first: nd.array([2.0]), second: nd.array([4.0])})

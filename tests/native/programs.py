@@ -35,7 +35,7 @@ from phonograd.reference import Program, resolve
 Array = np.ndarray[Any, Any]
 
 SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -3e-39, 88.8, -103.5, 1e30)
-_LARGEST = 6000
+LARGEST = 6000
 
 _LOWERED = sorted({o.name for o in REGISTRY.values() if isinstance(o.lowering, Elementwise) and not o.parameters})
 #: elementwise operators that kernels compute, of one array and of two
@@ -123,10 +123,10 @@ def _broadcastable(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     pairs = list(zip(reversed(first), reversed(second)))
     if any(a != b and 1 not in (a, b) for a, b in pairs):
         return False
-    return math.prod(np.broadcast_shapes(first, second)) <= _LARGEST
+    return math.prod(np.broadcast_shapes(first, second)) <= LARGEST
 
 
-class _Draft:
+class Draft:
     """A program while it is drawn."""
 
     def __init__(self, draw: Callable[[Any], Any], dtype: Any) -> None:
@@ -221,11 +221,11 @@ class _Draft:
         node = self.any()
         shape = tuple([self.draw(st.sampled_from([1, 3, 17])) if extent == 1 else extent for extent in node.shape])
         shape = (*self.draw(st.sampled_from([(), (2,), (1,)])), *shape)
-        return REGISTRY["_broadcast"](node, shape=shape) if math.prod(shape) <= _LARGEST else node
+        return REGISTRY["_broadcast"](node, shape=shape) if math.prod(shape) <= LARGEST else node
 
     def product(self) -> Node:
         node = self.any()
-        if node.ndim < 2 or node.size * node.shape[-2] > _LARGEST:
+        if node.ndim < 2 or node.size * node.shape[-2] > LARGEST:
             return node
         return matmul(node, swap_last(node)) if self.draw(st.booleans()) else matmul(swap_last(node), node)
 
@@ -250,6 +250,13 @@ class _Draft:
         name = self.draw(st.sampled_from(["_largest", "_smallest", "_product"]))
         return REGISTRY[name](node, axes=tuple(axes)) if axes else node
 
+    def running(self) -> Node:
+        node = self.any()
+        axis = self.axis_of(node)
+        if axis is None:
+            return node
+        return REGISTRY["_running_sum"](node, axis=axis, reverse=self.draw(st.booleans()))
+
     def softmax(self) -> Node:
         node = self.any()
         axis = self.axis_of(node)
@@ -272,7 +279,7 @@ class _Draft:
         axis = self.axis_of(node)
         if axis is None:
             return node
-        parts = [part for part in self.nodes[-6:] if part.shape == node.shape]
+        parts = [part for part in self.nodes[-12:] if (part.shape, part.dtype) == (node.shape, node.dtype)]
         count = self.draw(st.integers(2, 3))
         return concatenate([self.draw(st.sampled_from(parts)) for _ in range(count)], axis)
 
@@ -301,14 +308,12 @@ class _Draft:
     def embed(self) -> Node:
         node = self.any()
         shape, begin, end, step = self._region(node)
-        return (
-            embed(node, tuple(shape), tuple(begin), tuple(end), tuple(step)) if math.prod(shape) <= _LARGEST else node
-        )
+        return embed(node, tuple(shape), tuple(begin), tuple(end), tuple(step)) if math.prod(shape) <= LARGEST else node
 
     def assign(self) -> Node:
         node = self.any()
         shape, begin, end, step = self._region(node)
-        if math.prod(shape) > _LARGEST or 0 in node.shape:
+        if math.prod(shape) > LARGEST or 0 in node.shape:
             return node
         base = full(tuple(shape), 2.5, self.dtype)
         value = self.draw(st.sampled_from([node, constant(-0.0, self.dtype)]))
@@ -349,10 +354,24 @@ class _Draft:
             return add_along(node, self.index(node.shape, extent), axis, extent)
         if way == "flat":
             return scatter_add(node, self.index(node.shape, extent), (extent,))
-        return put_axis(node, self.any_number(), self.index((3,), node.shape[axis]), axis)
+        return put_axis(node, self.any_number(node.dtype), self.index((3,), node.shape[axis]), axis)
 
-    def any_number(self) -> Node:
-        return constant(self.draw(st.sampled_from([0.25, -7.0])), self.dtype)
+    def windows(self) -> Node:
+        """Pooling of an array with spatial axes, or its convolution with a part of itself."""
+        node = self.any()
+        if not 1 <= node.ndim - 2 <= 3 or node.size == 0 or node.dtype.kind != "f":
+            return node
+        kernel = tuple([min(2, size) for size in node.shape[2:]])
+        way = self.draw(st.sampled_from(["max", "sum", "convolution"]))
+        if way == "convolution":
+            end = (min(3, node.shape[0]), node.shape[1], *kernel)
+            weight = slice_step(node, (0,) * node.ndim, end)
+            return resolve(REGISTRY["Convolution"](node, weight, kernel=kernel, num_filter=end[0], no_bias=True))
+        stride = (self.draw(st.integers(1, 2)),) * len(kernel)
+        return resolve(REGISTRY["Pooling"](node, kernel=kernel, stride=stride, pool_type=way))
+
+    def any_number(self, dtype: Any) -> Node:
+        return constant(self.draw(st.sampled_from([0.25, -7.0])), dtype)
 
 
 @st.composite
@@ -363,7 +382,7 @@ def programs(
     dtypes: tuple[str, ...] = ("float32", "float32", "float64"),
 ) -> RandomProgram:
     """Draw a program of up to twenty operators; ``only_exact`` ones have no order of summation and no polynomials."""
-    draft = _Draft(draw, np.dtype(draw(st.sampled_from(dtypes))))
+    draft = Draft(draw, np.dtype(draw(st.sampled_from(dtypes))))
     for _ in range(draw(st.integers(1, 3))):
         draft.leaf(special)
     ways = [draft.binary] * 3 + [draft.product_and_sum] * 3
@@ -372,10 +391,10 @@ def programs(
     ways += [draft.join, draft.split, draft.embed, draft.assign, draft.take]
     if not only_exact:
         ways += [draft.unary] * 4 + [draft.inexact_binary, draft.whole_power, draft.fold, draft.fold, draft.product]
-        ways += [draft.extremum, draft.softmax, draft.normalize, draft.add]
+        ways += [draft.extremum, draft.softmax, draft.normalize, draft.add, draft.running, draft.windows]
     for way in draw(st.lists(st.sampled_from(ways), min_size=3, max_size=20)):
         node = way()
-        if node.size <= _LARGEST:
+        if node.size <= LARGEST:
             draft.nodes.append(node)
     targets = [node for node in draft.nodes if draw(st.integers(0, 3)) == 0] or draft.nodes[-1:]
     return RandomProgram(draft.bindings, draft.nodes, targets)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from phonograd.native import assembly
+from phonograd.native import assembly, group, settling
 from phonograd.node import Node
 from phonograd.reference import Program, resolve
 
@@ -49,6 +49,18 @@ def test_the_width_of_vectors_does_not_matter(program: RandomProgram, lanes: int
 
 
 @some
+@given(programs(), st.sampled_from([1, 3, 12, 40]), st.sampled_from([1, 2, 8]))
+def test_where_kernels_end_does_not_matter(program: RandomProgram, limit: int, look_back: int) -> None:
+    expected = run(program.targets, program.bindings)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (group, settling):
+            patch.setattr(module, "WEIGHT_LIMIT", 4 * limit)
+        patch.setattr(group, "ENOUGH_WEIGHT", limit)
+        patch.setattr(settling, "LOOK_BACK", look_back)
+        assert_same_bits(expected, run(program.targets, program.bindings))
+
+
+@some
 @given(programs())
 def test_later_runs_and_strided_inputs_give_the_same_bits(program: RandomProgram) -> None:
     first = run(program.targets, program.bindings)
@@ -88,7 +100,7 @@ def test_every_operator_agrees_with_its_reference(program: RandomProgram) -> Non
 
 
 #: operators that add up elements, whose rounding errors are those of the numbers added
-_SUMS = ("_sum_to", "_matmul", "_add_axis", "_add_along", "_scatter_add")
+_SUMS = ("_sum_to", "_matmul", "_add_axis", "_add_along", "_scatter_add", "_running_sum", "_convolution", "_window_sum")
 #: operators that NumPy itself computes in double precision
 _DOUBLE = ("_add_axis", "_add_along", "_scatter_add")
 #: operators whose results are rounded once for each element of a line
@@ -100,7 +112,7 @@ def _exactly(node: Node, inputs: list[np.ndarray]) -> tuple[np.ndarray, np.ndarr
     name, reference = node.operator.name, node.operator.reference(node.attributes)
     wide = np.float64 if node.dtype == np.float32 or name in _DOUBLE else np.longdouble
     with np.errstate(all="ignore"):
-        if name in ("_uniform01", "_constant", "_full", "_cast", "argmax", "argmin"):
+        if name in ("_uniform01", "_constant", "_full", "_cast", "argmax", "argmin", "_window_max"):
             exact = np.asarray(reference(*inputs)).astype(wide)
             return exact, np.zeros(exact.shape)
         arrays = [array.astype(wide) if array.dtype.kind == "f" else array for array in inputs]
@@ -108,6 +120,12 @@ def _exactly(node: Node, inputs: list[np.ndarray]) -> tuple[np.ndarray, np.ndarr
         scale = np.abs(exact)
         if name in _SUMS:
             terms = max(inputs[0].shape[-1] if name == "_matmul" else inputs[0].size // max(node.size, 1), 1)
+            if name == "_running_sum":
+                terms = inputs[0].shape[node.attributes[0]]
+            elif name == "_convolution":
+                terms = inputs[1].size // inputs[1].shape[0]
+            elif name == "_window_sum":
+                terms = 2**node.ndim
             scale = np.asarray(reference(*[np.abs(a) if a.dtype.kind == "f" else a for a in arrays])) * terms
         elif name in _LINES:
             largest = np.abs(arrays[0][np.isfinite(arrays[0])]).max(initial=1)

@@ -151,6 +151,9 @@ def test_random_convolutions(case: Case, machine: Machine) -> None:
         # small images, several of which are joined
         Case((9, 6, 5, 5), (7, 6, 3, 3), "float64"),
         Case((9, 6, 7, 7), (7, 6, 1, 1)),
+        Case((5, 70, 9, 9), (40, 70, 3, 3), "float64"),
+        Case((9, 20, 14, 14), (30, 20, 3, 3), stride=(2, 2), pad=(1, 1)),
+        Case((5, 12, 7, 7), (20, 6, 3, 3), groups=2, pad=(1, 1)),
         Case((3, 20, 28, 28), (20, 1, 3, 3), groups=20, pad=(1, 1)),
         Case((3, 6, 29, 29), (12, 1, 5, 5), groups=6, stride=(2, 2), pad=(2, 2)),
         Case((2, 4, 200, 130), (4, 1, 3, 3), groups=4, pad=(1, 1)),
@@ -172,6 +175,9 @@ def test_chosen_convolutions(case: Case, machine: Machine) -> None:
         Case((1, 40, 70, 41), (33, 40, 3, 3), pad=(2, 1)),
         Case((5, 20, 12, 12), (50, 20, 5, 5)),
         Case((2, 20, 13, 14), (17, 20, 4, 4), pad=(3, 0)),
+        # more weights than a cache holds, with as many images as there are tiles for, and with more
+        Case((4, 256, 7, 9), (260, 128, 3, 3), groups=2, pad=(1, 1)),
+        Case((9, 128, 14, 14), (130, 128, 3, 3)),
     ],
     ids=repr,
 )
@@ -216,6 +222,9 @@ def test_winograd_matrices_are_exact(tiling: Tiling) -> None:
         ((64, 32, 1, 1), (14, 14), 1),
         ((32, 1, 3, 3), (14, 14), 32),
         ((12, 32, 7, 7), (21, 40), 1),
+        ((12, 10, 3, 3), (9, 9), 1),
+        ((128, 128, 3, 3), (14, 14), 1),
+        ((40, 6, 1, 1), (7, 7), 2),
     ],
 )
 def test_new_batch_sizes_compile_nothing_new(weight: Shape, extent: Shape, groups: int) -> None:

@@ -148,3 +148,54 @@ def test_operands_may_be_repeated() -> None:
     lhs, rhs = np.float32([2, 3, 4]), np.float32([5, 6])
     found = multiply((lhs, Matrices(1, 0)), (rhs, Matrices(0, 1)), (3, 7, 2))
     np.testing.assert_array_equal(found, 7 * np.outer(lhs, rhs))
+
+
+def strided(shape: tuple[int, ...], turned: bool, seed: int) -> np.ndarray:
+    """Return matrices that lie in memory in order or transposed."""
+    data = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return np.swapaxes(np.swapaxes(data, -1, -2).copy(), -1, -2) if turned else data
+
+
+def planned(lhs: np.ndarray, rhs: np.ndarray, old: np.ndarray | None = None, **options: Any) -> np.ndarray:
+    """Return the product of matrices wherever they lie, as a plan computes it."""
+    patterns = [Pattern(a.shape, tuple([stride // a.itemsize for stride in a.strides])) for a in (lhs, rhs)]
+    plan = plan_product(patterns[0], patterns[1], FLOAT32, adds=old is not None)
+    assert plan is not None
+    memory = [np.swapaxes(a, -1, -2) if a.strides[-1] != a.itemsize else a for a in (lhs, rhs)]
+    more = {} if old is None else {"old": old}
+    return run(plan, (*lhs.shape[:-1], rhs.shape[-1]), lhs=memory[0], rhs=memory[1], **more, **options)
+
+
+@pytest.mark.parametrize("turns", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    "shape", [(37, 50, 1), (1, 50, 37), (1, 400, 64), (33, 384, 1), (1, 3, 5), (1, 1, 1), (2, 9, 1)]
+)
+def test_rows_and_columns_have_the_bits_of_matrices(shape: tuple[int, int, int], turns: tuple[bool, bool]) -> None:
+    rows, terms, columns = shape
+    lhs, rhs = strided((max(rows, 20), terms), False, 0), strided((terms, max(columns, 20)), False, 1)
+    whole = planned(lhs, rhs)[:rows, :columns]
+    first, second = [
+        np.swapaxes(np.swapaxes(a, 0, 1).copy(), 0, 1) if turned else a.copy()
+        for a, turned in zip((lhs[:rows], rhs[:, :columns]), turns, strict=True)
+    ]
+    assert same(planned(first, second, pieces=3), np.ascontiguousarray(whole))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("shape", [(20, 30, 70), (100, DEPTH, 50), (1, 40, 33), (33, 40, 1), (64, 128, 10), (8, 1, 48)])
+def test_a_product_is_added_with_the_bits_of_a_sum(shape: tuple[int, int, int], turned: bool) -> None:
+    rows, terms, columns = shape
+    lhs, rhs = strided((rows, terms), not turned, 0), strided((terms, columns), turned, 1)
+    old = np.random.default_rng(2).standard_normal((rows, columns)).astype(np.float32)
+    old.flat[::3] = -0.0
+    lhs[0] = 0
+    assert same(planned(lhs, rhs, old, pieces=3), old + planned(lhs, rhs))
+
+
+def test_a_sum_of_no_terms_is_zero_and_so_is_one_of_negative_zeros() -> None:
+    old = np.full((3, 5), -0.0, np.float32)
+    tiny = np.float32(-1e-30)
+    lhs, rhs = np.full((3, 1), tiny), np.full((1, 5), -tiny)
+    alone = planned(lhs, rhs)
+    assert not np.signbit(alone).any()
+    assert same(planned(lhs, rhs, old), old + alone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import os
 import subprocess
@@ -89,17 +90,38 @@ def test_files_under_another_name_are_ignored(tmp_path: Path) -> None:
 def test_the_least_recently_used_files_are_dropped(tmp_path: Path) -> None:
     kept = Store(tmp_path, 8 * 1100, "")
     now = time.time()
-    for number in range(16):
-        kept.save(f"key{number}", bytes(1000))
-        os.utime(tmp_path / "kernels" / f"key{number}", (now, now - 1e6 + number))
-    assert kept.load("key0") is not None, "the size is looked at every now and then"
+    keys = [kept.key(str(number)) + (".quick" if number % 2 else "") for number in range(16)]
+    for number, key in enumerate(keys):
+        kept.save(key, bytes(1000))
+        os.utime(tmp_path / "kernels" / key, (now, now - 1e6 + number))
+    assert kept.load(keys[0]) is not None, "the size is looked at every now and then"
     # using a file makes it a recent one
     kept.trim()
     left = [path.name for path in files(tmp_path)]
-    assert "key0" in left
-    assert "key15" in left
-    assert "key1" not in left
+    assert keys[0] in left
+    assert keys[15] in left
+    assert keys[1] not in left
     assert sum(path.stat().st_size for path in files(tmp_path)) <= 8 * 1100
+
+
+def test_the_size_is_looked_at_while_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_WRITES_PER_LOOK", 8)
+    kept = Store(tmp_path, 10 * 1100, "")
+    for number in range(100):
+        kept.save(kept.key(str(number)), bytes(1000))
+    assert len(files(tmp_path)) <= 10 + 8
+
+
+def test_what_others_put_there_is_left_alone(tmp_path: Path) -> None:
+    kept = Store(tmp_path, 0, "")
+    kept.save(kept.key("mine"), bytes(1000))
+    place = tmp_path / "kernels"
+    (place / "notes.txt").write_text("not a kernel")
+    (place / "folder").mkdir()
+    (place / "folder.tmp").mkdir()
+    os.utime(place / "folder.tmp", (0, 0))
+    kept.trim()
+    assert {path.name for path in place.iterdir()} == {"notes.txt", "folder", "folder.tmp"}
 
 
 def test_what_a_crash_left_behind_is_removed(tmp_path: Path) -> None:
@@ -139,6 +161,23 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert kept.load("before") == b"code"
 
 
+def test_kernels_on_a_disk_that_became_read_only_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    Store(tmp_path, UNLIMITED, "").save("key", b"code")
+    kept = Store(tmp_path, UNLIMITED, "")
+    os.utime(tmp_path / "kernels" / "key", (0, 0))
+    monkeypatch.setattr(store, "write_atomically", read_only)
+    monkeypatch.setattr(os, "utime", read_only)
+    monkeypatch.setattr(os, "unlink", read_only)
+    assert kept.load("key") == b"code"
+    kept.remove("key")
+    with pytest.warns(RuntimeWarning, match="Read-only file system"):
+        kept.save("other", b"code")
+    assert kept.load("key") == b"code"
+
+
 def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     (tmp_path / "kernels").write_text("")
     kept = Store(tmp_path, UNLIMITED, "")
@@ -150,6 +189,9 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
 @posix
 def test_a_directory_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
     Store(tmp_path, UNLIMITED, "").save("key", b"code")
+    for mode in (0o700, 0o755, 0o500):
+        (tmp_path / "kernels").chmod(mode)
+        assert Store(tmp_path, UNLIMITED, "").load("key") == b"code"
     (tmp_path / "kernels").chmod(0o777)
     with pytest.warns(RuntimeWarning, match="others can write to it"):
         kept = Store(tmp_path, UNLIMITED, "")
@@ -240,8 +282,8 @@ def test_another_process_would_compile_nothing(tmp_path: Path, monkeypatch: pyte
         first = [array.tobytes() for array in _program().run([data])]
         compiled = jit.statistics.kernels_compiled - before["kernels_compiled"]
         assert compiled > 0
-        # the driver and the thread team may be there too
-        assert len([path for path in files(tmp_path) if path.suffix == ".quick"]) == compiled
+        # the thread team may be there too
+        assert len([path for path in files(tmp_path) if path.suffix == ".quick"]) in (compiled, compiled + 1)
         _fresh_compiler(monkeypatch)
         before = jit.statistics.snapshot()
         second = [array.tobytes() for array in _program().run([data])]
@@ -277,13 +319,41 @@ def test_improved_kernels_take_the_place_of_quick_ones(tmp_path: Path, monkeypat
         assert {path.name for path in files(tmp_path)} == {name.removesuffix(".quick") for name in quick}
 
 
-def test_processes_that_start_at_once(tmp_path: Path) -> None:
+def test_modules_written_by_hand_are_kept_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_STARTED", time.time())
+    text = "define i64 @by_hand() {\n  ret i64 42\n}\n"
+    with settings.override(cache_directory=str(tmp_path)):
+        _fresh_compiler(monkeypatch)
+        jit.compile_text(text, "by_hand", quick=True)
+        (quick,) = files(tmp_path)
+        assert quick.suffix == ".quick"
+        _fresh_compiler(monkeypatch)
+        jit.compile_text(text, "by_hand", quick=True)
+        assert files(tmp_path) == [quick]
+        # when others are improved, it is too, for the next process
+        for kernel in _program().kernels.values():
+            jit._started().improve(kernel)
+        assert quick.with_suffix("") in files(tmp_path)
+        assert quick not in files(tmp_path)
+        _fresh_compiler(monkeypatch)
+        monkeypatch.setattr(jit._Compiler, "_emit", lambda *arguments: pytest.fail("it is on disk"))
+        assert ctypes.CFUNCTYPE(ctypes.c_int64)(jit.compile_text(text, "by_hand", quick=True).address)() == 42
+
+
+@pytest.mark.parametrize("limit", [UNLIMITED, 20_000, 0], ids=["much", "little", "no"])
+def test_processes_that_start_at_once(tmp_path: Path, limit: int) -> None:
+    # with little space they drop each other's kernels while they run
     code = (
         "import phonograd as mx\n"
         "x = mx.nd.array([1.0, 2.0, 3.0])\n"
         "print((mx.nd.tanh(x) * x + mx.nd.exp(x)).sum().asscalar())\n"
     )
-    environment = {**os.environ, "PHONOGRAD_EXECUTOR": "native", "PHONOGRAD_CACHE_DIRECTORY": str(tmp_path)}
+    environment = {
+        **os.environ,
+        "PHONOGRAD_EXECUTOR": "native",
+        "PHONOGRAD_CACHE_DIRECTORY": str(tmp_path),
+        "PHONOGRAD_CACHE_BYTES": str(limit),
+    }
     processes = [
         subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) for _ in range(3)
     ]

@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 
 from phonograd import settings
-from phonograd.kernels.sharing import FIRST_WORKER, MUCH_WORK, SLEEPS, WORKER_WORDS, team_text
+from phonograd.kernels.sharing import (
+    ALONE_UNTIL,
+    FIRST_WORKER,
+    LEAST_PENALTY,
+    MOST_PENALTY,
+    MUCH_WORK,
+    PENALTY,
+    SLEEPS,
+    WORKER_WORDS,
+    team_text,
+)
 from phonograd.native import jit, team
 from phonograd.native.driver import Row
 
@@ -75,6 +85,70 @@ def test_every_item_is_run_once(count: jit.Kernel, extent: int, chunk: int) -> N
     counts = np.zeros(extent, np.int64)
     run(count, counts, chunk, launches=20)
     assert np.all(counts == 20)
+
+
+@pytest.mark.usefixtures("four")
+@pytest.mark.parametrize("regions", [[6], [1, 2, 3], [3, 3], [2, 1, 1, 2]])
+def test_every_item_of_a_region_is_run_once(count: jit.Kernel, regions: list[int]) -> None:
+    # every launch of the row has an array of its own
+    sizes = [0, 1, 5, 700, 64, 3001]
+    arrays = tuple([np.zeros(size, np.int64) for size in sizes])
+    launches = [(jit_kernel(number), [0], size, 1 + number) for number, size in enumerate(sizes)]
+    for _ in range(20):
+        Row(launches, len(sizes), regions).run(arrays)
+    assert all([np.all(array == 20) for array in arrays])
+
+
+def jit_kernel(number: int) -> jit.Kernel:
+    """Return a kernel that counts the items of the array with a number."""
+    name = f"count_items_of{number}"
+    text = COUNT.format(name=name)
+    return jit.compile_text(
+        text.replace("ptr %bases, align", f"ptr %base{number}, align").replace(
+            "entry:\n", f"entry:\n  %base{number} = getelementptr ptr, ptr %bases, i64 {number}\n"
+        ),
+        name,
+    )
+
+
+#: waits for as many turns as the table says, for the last item of its range only
+WAIT = """
+define void @wait_for_last(ptr %table, ptr %bases, i64 %lo, i64 %hi) nounwind {
+entry:
+  %counter = alloca i64, align 8
+  %turns = load i64, ptr %table, align 8
+  %waits = icmp sgt i64 %lo, 0
+  br i1 %waits, label %turn, label %over
+turn:
+  %done = phi i64 [ 0, %entry ], [ %next, %turn ]
+  %next = add i64 %done, 1
+  store volatile i64 %next, ptr %counter, align 8
+  %more = icmp slt i64 %next, %turns
+  br i1 %more, label %turn, label %over
+over:
+  ret void
+}
+"""
+
+
+def test_threads_that_are_held_up_work_alone_for_a_while() -> None:
+    if not jit.available():
+        pytest.skip("kernels cannot be compiled here")
+    kernel = jit.compile_text(WAIT, "wait_for_last")
+    data = (np.zeros(1),)
+    with settings.override(num_threads=2):
+        found = team.renew()
+        assert found is not None
+        least, most = int(found.memory[LEAST_PENALTY]), int(found.memory[MOST_PENALTY])
+        assert 0 < least < most
+        # the first of two chunks takes no time, the second, which a worker begins with, some milliseconds
+        row, much = Row([(kernel, [4_000_000], 2, 1)], 1), Row([(kernel, [1], 2 * MUCH_WORK, 1)], 1)
+        deadline = time.monotonic() + 60
+        while not found.memory[ALONE_UNTIL]:
+            assert time.monotonic() < deadline, "the worker never took a chunk, or nobody noticed"
+            much.run(data)
+            row.run(data)
+        assert least <= int(found.memory[PENALTY]) <= most
 
 
 def asleep(found: team.Team) -> bool:

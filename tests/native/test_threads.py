@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 import phonograd as mx
 from phonograd import settings
 from phonograd.kernels import gemm
-from phonograd.native import assembly
+from phonograd.native import assembly, parting
 from phonograd.native.grouping import Grouping
 from phonograd.operator import REGISTRY
 from phonograd.operators.primitives import matmul
@@ -27,8 +27,10 @@ from .test_reduction_order import CASES, ordered_sum
 def divided(threads: int, elements: int, enough_chunks: int = 8) -> Iterator[None]:
     """Divide work into chunks of some elements, and share them among threads."""
     with pytest.MonkeyPatch.context() as patch, settings.override(num_threads=threads):
-        patch.setattr(assembly, "CHUNK_ELEMENTS", elements)
-        patch.setattr(assembly, "ENOUGH_CHUNKS", enough_chunks)
+        for module in (assembly, parting):
+            patch.setattr(module, "CHUNK_ELEMENTS", elements)
+            patch.setattr(module, "ENOUGH_CHUNKS", enough_chunks)
+        patch.setattr(parting, "PART_ELEMENTS", 2 * elements)
         patch.setattr(gemm, "TASK_WORK", elements)
         yield
 

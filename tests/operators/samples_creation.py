@@ -25,6 +25,9 @@ SAMPLES: list[Sample] = [
     Sample("_arange", [], {"start": 0, "stop": 1, "step": 0.25, "dtype": "float16"}),
     Sample("_linspace", [], {"start": 0, "stop": 1, "num": 5}),
     Sample("_linspace", [], {"start": 0, "stop": 10, "num": 4, "endpoint": False, "dtype": "int32"}),
+    Sample("_zeros", [], {"shape": (2, 3)}),
+    Sample("_ones", [], {"shape": (2,), "dtype": "int32"}),
+    Sample("_filled", [], {"shape": (2, 3), "value": 0.5, "dtype": "float64"}),
     Sample("_eye", [], {"N": 2}),
     Sample("_eye", [], {"N": 3, "M": 2, "k": -1, "dtype": "int64"}),
 ]

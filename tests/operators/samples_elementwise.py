@@ -32,6 +32,8 @@ BINARY = sorted(
     }
 )
 BINARY += ["_maximum", "_minimum", "_power", "_mod", "_hypot"]
+BINARY += ["_equal", "_not_equal", "_greater", "_greater_equal", "_lesser", "_lesser_equal"]
+BINARY += ["_logical_and", "_logical_or", "_logical_xor"]
 COMPARISONS = {v.name for v in vars(comparison).values() if hasattr(v, "input_names")}
 
 SAMPLES: list[Sample] = [

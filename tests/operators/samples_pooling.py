@@ -64,6 +64,7 @@ SAMPLES: list[Sample] = [
     Sample("_window_spread", [array(2, 1, 3, 3)], {"extent": (5, 4), **WINDOW}),
     Sample("_window_max", [distinct(2, 1, 5, 4)], {"counts": (3, 3), **WINDOW}),
     Sample("_window_argmax", [distinct(2, 1, 5, 4), distinct(2, 1, 3, 3)], WINDOW, order=0),
+    Sample("_window_max_grad", [array(2, 1, 3, 3), distinct(2, 1, 5, 4), distinct(2, 1, 3, 3)], WINDOW, wrt=(0,)),
     Sample(
         "_window_elements",
         [],

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -327,3 +328,43 @@ def test_two_ways_to_profile_at_once() -> None:
     profiler.stop()
     assert len(prof.events()) == 1
     assert statistics()["Time"]["scope"]["work"]["Count"] == 1
+
+
+def test_memory_has_a_block_of_its_own(fresh: Path) -> None:
+    profiler.set_config(aggregate_stats=True)
+    profiler.set_state("run")
+    observers.allocated(2048, "gradient", 1)
+    observers.allocated(1024, "activation", 2)
+    observers.released(2048, "gradient", 1)
+    profiler.set_state("stop")
+    memory = json.loads(profiler.dumps(format="json"))["Memory"]["Device Storage"]
+    assert memory["Memory: cpu/0"] == {"Count": 3, "Total": 6.0, "Min": 1.0, "Max": 3.0, "Avg": 2.0}
+    assert memory["Memory: gradient"]["Max"] == 2.0
+    lines = profiler.dumps().splitlines()
+    assert any(line.split() == ["Memory:", "cpu/0", "3", "1.0000", "3.0000", "2.0000"] for line in lines)
+    assert any("Max Use  (kB)" in line for line in lines)
+    profiler.set_config(profile_memory=False, profile_all=False)
+    profiler.set_state("run")
+    assert not observers.LISTENING[observers.MEMORY]
+    profiler.set_state("stop")
+    profiler.set_config(profile_memory=True)
+
+
+def test_trace_on_a_signal(fresh: Path) -> None:
+    number = getattr(signal, "SIGUSR1", None)
+    if number is None:
+        pytest.skip("this system has no SIGUSR1")
+    seen: list[int] = []
+    before = signal.signal(number, lambda received, frame: seen.append(received))
+    try:
+        profiler.dump_on_signal(number)
+        profiler.set_state("run")
+        with profiler.record_function("scope"):
+            os.kill(os.getpid(), number)
+        assert validate_trace(fresh) == []
+        assert observers.LISTENING[observers.USER_SCOPE], "it goes on"
+        profiler.set_state("stop")
+    finally:
+        signal.signal(number, before)
+    assert seen == [number]
+    assert "scope" in fresh.read_text()

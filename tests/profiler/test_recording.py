@@ -628,7 +628,9 @@ def test_concurrent_and_asyncio_futures(lines: list[str]) -> None:
 def test_flags_are_those_of_the_attach() -> None:
     seen: list[tuple[bool, bool]] = []
     handle = observers.add_global_callback(
-        None, lambda fn, context: seen.append((autograd.is_recording(), autograd.is_training()))
+        None,
+        lambda fn, context: seen.append((autograd.is_recording(), autograd.is_training())),
+        scopes={observers.USER_SCOPE},
     )
     future: Future[int] = Future()
     with autograd.record(), record_function("x") as scope:
@@ -650,3 +652,30 @@ def test_arrays_inside_scopes() -> None:
             y.backward()
     assert x.grad.asnumpy().tolist() == [2.0, 4.0]
     assert summary(prof) == [("forward", None), ("backward", None)]
+
+
+def test_what_happened_last_is_known_whoever_listens() -> None:
+    """Entering, leaving and attaching work the same however often somebody begins and ceases to listen in between."""
+    for made_while_listening in (False, True):
+        for used_while_listening in (False, True):
+            with profile(enabled=made_while_listening):
+                scope = record_function("x")
+            with profile(enabled=used_while_listening) as prof:
+                with pytest.raises(AssertionError, match="never entered"):
+                    scope.__exit__()
+                with pytest.raises(AssertionError, match="never entered"):
+                    scope._call_end_callbacks_on_future(Future())
+                with scope:
+                    assert scope.run_callbacks_on_exit
+                scope.__exit__()  # once more is harmless
+                with scope:
+                    scope._call_end_callbacks_on_future(Future())
+                    assert not scope.run_callbacks_on_exit
+                    with pytest.raises(RuntimeError, match="only be called once"):
+                        scope._call_end_callbacks_on_future(Future())
+                with scope:
+                    assert scope.run_callbacks_on_exit
+                with scope, scope:
+                    pass
+            if used_while_listening:
+                assert len(prof.events()) == 5

@@ -15,6 +15,8 @@ which is why fusing never changes a bit.
 ``structure``      the description of a kernel: the key under which compiled code is found again
 ``writer``         from structure to text
 ``join``           combines what a kernel computes in parts
+``scatter``        slices added up at the places that an index names
+``running``        running sums along an axis
 ``gemm``           products of matrices
 ``sharing``        how threads share the range of a kernel
 =================  ===============================================================================================

@@ -135,6 +135,10 @@ class Body:
         left = e.minus(stop, index)
         return Strip(index, left, e.assign(f"icmp sge i64 {left}, {e.lanes}"))
 
+    def whole_strip(self, index: Index) -> Strip:
+        """Return a vector that is known to be full."""
+        return Strip(index, str(self.emitter.lanes), "true")
+
     def _along(self, number: int, place: Place, strip: Strip | None) -> Index:
         """Return the offset of an operand's first element in a strip."""
         offset = place.offsets[number]
@@ -198,7 +202,9 @@ class Body:
                 units.append((number, store, self.structure.dtypes[number]))
                 continue
             load = loads[number]
-            if strip is None or (load.access == SPLAT and not load.bounds):
+            if strip is None and load.bounds:
+                values[number] = self._bounded_scalar(number, place)
+            elif strip is None or (load.access == SPLAT and not load.bounds):
                 values[number] = self._scalar(number, place.offsets[number], e)
             elif load.is_place:
                 values[number] = self._places(number, place, strip)
@@ -218,6 +224,21 @@ class Body:
         if load.is_place:
             return self._as(e.splat(e.plus(operand.start, offset), INT64), load.dtype)
         return e.load_splat(operand.pointer, offset, load.dtype)
+
+    def _bounded_scalar(self, number: int, place: Place) -> Value:
+        """Return one element of a load in every lane, or 0 where none lies in memory."""
+        e, operand, dtype = self.emitter, self.operands[number], self.structure.loads[number].dtype
+        inside = "true"
+        for axis, bounds in operand.bounds.items():
+            inside = e.assign(f"and i1 {inside}, {self._is_between(place.positions[axis], *bounds)}")
+        offset = place.offsets[number]
+        return e.choose(inside, lambda: [self._scalar(number, offset, e)], lambda: [e.constant(0, dtype)])[0]
+
+    def _is_between(self, position: Index, first: Index, end: Index) -> str:
+        e = self.emitter
+        not_before = e.assign(f"icmp sge i64 {position}, {first}")
+        not_after = e.assign(f"icmp slt i64 {position}, {end}")
+        return e.assign(f"and i1 {not_before}, {not_after}")
 
     def _places(self, number: int, place: Place, strip: Strip) -> Value:
         """Return the distances of elements from where their memory would begin."""
@@ -243,10 +264,7 @@ class Body:
                 before = e.below(e.minus(first, strip.first))
                 inside = e.bits("and", inside, e.bits("xor", before, e.constant(1, before.dtype)))
             else:
-                position = place.positions[axis]
-                not_before = e.assign(f"icmp sge i64 {position}, {first}")
-                not_after = e.assign(f"icmp slt i64 {position}, {end}")
-                inside = e.splat(e.assign(f"and i1 {not_before}, {not_after}"), mask.dtype)
+                inside = e.splat(self._is_between(place.positions[axis], first, end), mask.dtype)
             mask = e.bits("and", mask, inside)
         offset = self._along(number, place, strip)
         if load.access == UNIT:

@@ -240,7 +240,11 @@ class Function:
               br label %end3
             end3:
               %chosen4 = phi <16 x float> [ %a, %then1 ], [ %b, %else2 ]
+
+        Where the condition is ``true`` already, there is nothing to choose.
         """
+        if condition == "true":
+            return list(first())
         names = self.new_name("then"), self.new_name("else"), self.new_name("end")
         self.line(f"br i1 {condition}, label %{names[0]}, label %{names[1]}")
         outcomes = []

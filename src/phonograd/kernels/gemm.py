@@ -3,11 +3,15 @@
 Tiles of the result stay in registers while they are summed up: with 32 registers 8 rows of 3 vectors are 24 sums, and
 there is room for 3 vectors of the second operand and a number of the first in every lane. The first operand is read
 where it lies, whatever its strides are. So is the second where its rows are contiguous; otherwise, and where many rows
-of the result share them, panels of it (3 vectors wide) are copied to memory of the kernel's own.
+of the result share them, panels of it (3 vectors wide) are copied to memory of the kernel's own. For a single row of
+the result a second operand that lies transposed is turned in registers instead: it is read only once anyway.
 
 **The order of a sum** depends on its length alone: terms are added one after the other, each product rounded together
 with its sum, in blocks of equal length of at most 384 terms, and the blocks are added up in sequence. Tiles, panels and
 the division among threads are chosen for speed: bits do not depend on them, nor on how the operands lie in memory.
+
+A product of one block may be **added** to another matrix, where the sum would otherwise be a kernel of its own: it is
+rounded in the same order.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import NamedTuple
 
 from ..dtypes import DType
 from .function import Index, Value
-from .launch import Launch, Words
+from .launch import Launch, Reference, Words
 from .machine import Machine
 from .routine import Routine, module
 
@@ -27,12 +31,18 @@ __all__ = ["Gemm", "Matrices", "product"]
 DEPTH = 384
 #: vectors side by side in a tile
 WIDTH = 3
+#: groups of columns that a single row is computed for at once
+LINE_GROUPS = 2
 #: rows of the result above which copying a panel of the second operand costs less than reading scattered lines
 SHARED_ROWS = 96
 #: rows of the result that are computed with one panel before the next
 BLOCK_ROWS = 256
 #: multiplications worth handing to another thread: 5 to 10 microseconds of work
 TASK_WORK = 1 << 19
+#: multiplications that a kernel which was compiled quickly takes as long for as others for a chunk
+QUICK_WORK = 20_000
+#: size of an operand that fits into the cache of every processor, beside others
+SMALL_BYTES = 1 << 19
 #: tasks of a large product: enough for many threads, and large enough to use again what is in a cache
 TASKS = 32
 
@@ -41,6 +51,7 @@ _WORDS = Words(
     *("lhs*", "lhs_row", "lhs_term", "lhs_outer", "lhs_inner"),
     *("rhs*", "rhs_term", "rhs_column", "rhs_outer", "rhs_inner"),
     *("out*", "out_row", "out_outer", "out_inner"),
+    *("old*", "old_row", "old_outer", "old_inner", "adds"),
 )
 
 
@@ -52,9 +63,21 @@ class Matrices(NamedTuple):
     outer: int = 0
     inner: int = 0
 
+    @property
+    def transposed(self) -> Matrices:
+        """The same matrices with rows as columns."""
+        return Matrices(self.column, self.row, self.outer, self.inner)
+
 
 def product(
-    sizes: tuple[int, int, int], count: tuple[int, int], lhs: Matrices, rhs: Matrices, out: Matrices, kernel: Gemm
+    sizes: tuple[int, int, int],
+    count: tuple[int, int],
+    lhs: Matrices,
+    rhs: Matrices,
+    out: Matrices,
+    kernel: Gemm,
+    old: Matrices | None = None,
+    names: tuple[str, str] = ("lhs", "rhs"),
 ) -> Launch:
     """Return the launch that computes ``out = lhs · rhs`` for ``count[0] * count[1]`` pairs of matrices.
 
@@ -66,11 +89,17 @@ def product(
         Matrices along the outer and the inner axis.
     lhs, rhs, out
         The strides of the operands; columns of ``out`` follow each other.
+    old
+        If given, the strides of matrices to which the products are added; their columns follow each other, and they
+        may lie where ``out`` does. Sums have one block of terms then.
+    names
+        What the first two operands are called.
     """
     rows, terms, columns = sizes
+    assert old is None or terms <= DEPTH, sizes
     blocks = max(1, -(-terms // DEPTH))
-    row_blocks, column_blocks = _tasks(sizes, kernel)
-    values = {
+    row_blocks, column_blocks = _tasks(sizes, rhs.column == 1, kernel)
+    values: dict[str, int | Reference] = {
         "rows": rows,
         "columns": columns,
         "terms": terms,
@@ -79,10 +108,12 @@ def product(
         "column_blocks": column_blocks,
         "inner": count[1],
         "share": int(rows // row_blocks >= SHARED_ROWS),
+        "lhs": Reference(names[0]),
         "lhs_row": lhs.row,
         "lhs_term": lhs.column,
         "lhs_outer": lhs.outer,
         "lhs_inner": lhs.inner,
+        "rhs": Reference(names[1]),
         "rhs_term": rhs.row,
         "rhs_column": rhs.column,
         "rhs_outer": rhs.outer,
@@ -90,27 +121,47 @@ def product(
         "out_row": out.row,
         "out_outer": out.outer,
         "out_inner": out.inner,
+        "old": Reference("out" if old is None else "old"),
+        "old_row": 0 if old is None else old.row,
+        "old_outer": 0 if old is None else old.outer,
+        "old_inner": 0 if old is None else old.inner,
+        "adds": int(old is not None),
     }
     tasks = row_blocks * column_blocks * count[0] * count[1] if rows and columns else 0
-    work = rows * max(1, terms) * columns // (row_blocks * column_blocks)
-    return Launch(kernel, _WORDS.fill(values), tasks, max(1, TASK_WORK // max(1, work)))
+    work = max(rows, kernel.tile_rows) * max(1, terms) * columns // (row_blocks * column_blocks)
+    total = rows * terms * columns * count[0] * count[1]
+    return Launch(kernel, _WORDS.fill(values), tasks, max(1, TASK_WORK // max(1, work)), total // QUICK_WORK)
 
 
-def _tasks(sizes: tuple[int, int, int], kernel: Gemm) -> tuple[int, int]:
+def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm) -> tuple[int, int]:
     """Return into how many blocks the rows and the columns of a result are divided; each pair of blocks is a task.
 
-    Columns are divided first: whoever copies a panel should use it for as many rows as possible.
+    Columns are divided first where panels are copied: whoever copies one should use it for as many rows as possible. If
+    the second operand is read where it lies and fits into the cache of every processor, rows are divided first: what is
+    computed from them next is probably divided in the same way.
     """
     rows, terms, columns = [max(1, size) for size in sizes]
-    work = max(TASK_WORK, rows * terms * columns // TASKS)
+    # with fewer rows than a tile has, time is spent on reading
+    total = max(rows, kernel.tile_rows) * terms * columns
+    wanted = min(TASKS, max(1, total // TASK_WORK))
+    tiles, panels = -(-rows // kernel.tile_rows), -(-columns // kernel.panel)
+    if readable and rows < SHARED_ROWS and terms * columns * kernel.dtype.itemsize <= SMALL_BYTES:
+        row_blocks = _evenly(min(wanted, tiles))
+        return row_blocks, _evenly(min(panels, max(1, wanted // row_blocks)))
     row_blocks = -(-rows // BLOCK_ROWS)
-    panels = -(-columns // kernel.panel)
-    column_blocks = min(panels, max(1, rows * terms * columns // (row_blocks * work)))
-    if column_blocks == panels:
-        # few columns: only rows are left to be divided
-        tiles = -(-rows // kernel.tile_rows)
-        row_blocks = min(tiles, max(row_blocks, rows * terms * columns // (column_blocks * 4 * work)))
-    return row_blocks, column_blocks
+    column_blocks = _evenly(min(panels, max(1, wanted // row_blocks)))
+    # with few columns only rows are left to be divided
+    most = max(1, min(rows // SHARED_ROWS, wanted // column_blocks))
+    return max(row_blocks, _evenly(most)), column_blocks
+
+
+def _evenly(blocks: int) -> int:
+    """Return a number of blocks, or fewer, that are as many for each of two or four threads.
+
+    >>> [_evenly(blocks) for blocks in range(1, 9)]
+    [1, 2, 2, 4, 4, 4, 4, 8]
+    """
+    return blocks // 4 * 4 if blocks >= 4 else min(blocks, 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +189,12 @@ class Gemm:
     def write(self, name: str) -> str:
         """Return the text of the module."""
         tiles = [_tile(self, height, width) for height in self.heights for width in range(1, WIDTH + 1)]
-        return module(*tiles, _copy_part(self), _pack(self), _Product(self, name).routine)
+        return module(*tiles, _line(self), _copy_part(self), _pack(self), _Product(self, name).routine)
+
+    @property
+    def side(self) -> int:
+        """The side of squares that are transposed in registers: larger ones take longer to compile than they save."""
+        return min(self.lanes, 32 // self.dtype.itemsize)
 
     @property
     def heights(self) -> list[int]:
@@ -178,7 +234,52 @@ def _tile(kernel: Gemm, height: int, width: int) -> Routine:
         old, out = [e.at(f"%{name}", e.times(str(row), f"%{name}_row")) for name in ("old", "out")]
         for vector in range(width):
             offset = str(vector * e.lanes)
-            e.store(out, offset, e.add(e.get(old, offset), sums[row * width + vector]))
+            # sums that are -0 become 0 wherever they are written, so also before they are added to something
+            e.store(out, offset, e.add(e.get(old, offset), e.add(e.zeros(), sums[row * width + vector])))
+    return e
+
+
+def _line(kernel: Gemm) -> Routine:
+    """Return the routine of a few columns of a single row, whose terms follow each other in memory.
+
+    Squares are turned so that each column is in a lane of its own; the terms that are left are gathered.
+    """
+    arguments = (
+        "i64 %terms, ptr noalias %lhs, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_column, i64 %columns, "
+        "ptr %old, ptr %out"
+    )
+    side = kernel.side
+    e = Routine("line", side, kernel.dtype, arguments)
+    firsts = [str(side * group) for group in range(LINE_GROUPS)]
+    masks = [e.below(e.minus("%columns", first)) for first in firsts]
+    starts = [e.at("%rhs", e.times(first, "%rhs_column")) for first in firsts]
+    whole = e.test("eq", "%columns", str(side * LINE_GROUPS))
+    squares = e.either(whole, e.assign(f"and i64 %terms, {-side}"), "0")
+
+    def number(term: Index) -> Value:
+        return e.spread("%lhs", e.times(term, "%lhs_term"))
+
+    def square(term: Index, sums: list[Value]) -> list[Value]:
+        numbers = [number(e.plus(term, str(line))) for line in range(side)]
+        found = []
+        for start, total in zip(starts, sums, strict=True):
+            lines = [e.get(e.at(start, term, e.times(str(line), "%rhs_column"))) for line in range(side)]
+            for line, vector in enumerate(e.transpose(lines)):
+                total = e.fma(numbers[line], vector, total)
+            found.append(total)
+        return found
+
+    def single(term: Index, sums: list[Value]) -> list[Value]:
+        factor, found = number(term), []
+        for start, mask, total in zip(starts, masks, sums, strict=True):
+            column = e.gather(e.at(start, term), "0", "%rhs_column", kernel.dtype, mask)
+            found.append(e.fma(factor, column, total))
+        return found
+
+    sums = e.loop("0", squares, str(side), [e.zeros()] * LINE_GROUPS, square)
+    sums = e.loop(squares, "%terms", "1", sums, single)
+    for first, mask, total in zip(firsts, masks, sums, strict=True):
+        e.store_where("%out", first, e.add(e.get_where("%old", mask, first), e.add(e.zeros(), total)), mask)
     return e
 
 
@@ -208,8 +309,7 @@ def _pack(kernel: Gemm) -> Routine:
         "ptr noalias %panel, i64 %width, ptr noalias %source, i64 %source_term, i64 %source_column, "
         "i64 %terms, i64 %columns"
     )
-    # squares that are transposed in registers: larger ones take longer to compile than they save
-    side = min(kernel.lanes, 32 // kernel.dtype.itemsize)
+    side = kernel.side
     e = Routine("pack", side, kernel.dtype, arguments)
     whole_columns, whole_terms = [e.assign(f"and i64 {size}, {-side}") for size in ("%columns", "%terms")]
     mask = e.below(e.minus("%columns", whole_columns))
@@ -299,6 +399,11 @@ class _Product:
         self.lhs = e.at(self._operand("lhs", outer, inner), e.times(first_row, self.lhs_row))
         self.rhs = e.at(self._operand("rhs", outer, inner), e.times(first_column, self.rhs_column))
         self.out = e.at(self._operand("out", outer, inner), e.times(first_row, self.out_row), first_column)
+        adds, old_row = e.test("ne", self._word("adds"), "0"), self._word("old_row")
+        old = e.at(self._operand("old", outer, inner), e.times(first_row, old_row), first_column)
+        self.old, self.old_row = self._pointer(adds, old, self.zeros), e.either(adds, old_row, "0")
+        # zeros are the same for every panel
+        self.old_column = e.either(adds, "1", "0")
         terms = self._word("terms")
         # sums without terms are zeros, which must be written too
         e.each("0", e.most(terms, "1"), lambda first: self._block(first, terms), self._word("block_terms"))
@@ -315,13 +420,22 @@ class _Product:
         """Write the sums over a block of terms."""
         e = self.routine
         depth = e.least(self._word("block_terms"), e.minus(terms, first))
-        adding = e.test("ne", first, "0")
+        later = e.test("ne", first, "0")
+        old = self._pointer(later, self.out, self.old)
+        old_row, old_column = e.either(later, self.out_row, self.old_row), e.either(later, "1", self.old_column)
         unit, apart = e.test("eq", self.rhs_column, "1"), e.test("eq", self._word("share"), "0")
         readable = e.both(unit, apart)
         lhs, rhs = e.at(self.lhs, e.times(first, self.lhs_term)), e.at(self.rhs, e.times(first, self.rhs_term))
 
-        def panel(column: Index) -> None:
-            width = e.least(str(self.kernel.panel), e.minus(self.columns, column))
+        # panels are as wide as possible, but no narrower at the end than elsewhere
+        units = e.quotient(e.plus(self.columns, str(e.lanes - 1)), str(e.lanes))
+        panels = e.quotient(e.plus(units, str(WIDTH - 1)), str(WIDTH))
+
+        def panel(number: Index) -> None:
+            column, after = [
+                e.times(e.quotient(e.times(n, units), panels), str(e.lanes)) for n in (number, e.plus(number, "1"))
+            ]
+            width = e.minus(e.least(after, self.columns), column)
             vectors = e.shift_down(e.plus(width, str(e.lanes - 1)), e.lanes.bit_length() - 1)
             padded = e.times(vectors, str(e.lanes))
             whole = e.test("eq", padded, width)
@@ -332,7 +446,7 @@ class _Product:
             e.when(direct, lambda: None, lambda: e.invoke("pack", *copied))
             vector_arguments = [f"ptr {self._pointer(direct, source, self.panel)}"]
             vector_arguments.append(f"i64 {e.either(direct, self.rhs_term, padded)}")
-            out = e.at(self.out, column)
+            out, old_panel = e.at(self.out, column), e.at(old, e.times(column, old_column))
             start: Index = "0"
             for height in self.kernel.heights:
                 count = e.quotient(e.minus(self.rows, start), str(height))
@@ -341,20 +455,33 @@ class _Product:
                 def tiles(row: Index, height: int = height) -> None:
                     numbers = [f"i64 {depth}", f"ptr {e.at(lhs, e.times(row, self.lhs_row))}"]
                     numbers += [f"i64 {self.lhs_row}", f"i64 {self.lhs_term}", *vector_arguments]
-                    place = e.at(out, e.times(row, self.out_row))
-                    self._tile(height, numbers, place, adding, whole, width, vectors, padded)
+                    place, before = e.at(out, e.times(row, self.out_row)), e.at(old_panel, e.times(row, old_row))
+                    self._tile(height, numbers, place, (before, old_row), whole, width, vectors, padded)
 
                 e.each(start, stop, tiles, str(height))
                 start = stop
 
-        e.each("0", self.columns, panel, str(self.kernel.panel))
+        def line(column: Index) -> None:
+            numbers = [f"i64 {depth}", f"ptr {lhs}", f"i64 {self.lhs_term}"]
+            numbers += [f"ptr {e.at(rhs, e.times(column, self.rhs_column))}", f"i64 {self.rhs_column}"]
+            numbers.append(f"i64 {e.least(str(step), e.minus(self.columns, column))}")
+            place = [f"ptr {e.at(old, e.times(column, old_column))}", f"ptr {e.at(self.out, column)}"]
+            e.invoke("line", *numbers, *place)
+
+        step = self.kernel.side * LINE_GROUPS
+        turned = e.both(e.test("eq", self.rhs_term, "1"), e.test("ne", self.rhs_column, "1"))
+        e.when(
+            e.both(turned, e.test("eq", self.rows, "1")),
+            lambda: e.each("0", self.columns, line, str(step)),
+            lambda: e.each("0", panels, panel),
+        )
 
     def _tile(
         self,
         height: int,
         operands: list[str],
         out: str,
-        adding: str,
+        before: tuple[str, Index],
         whole: str,
         width: Index,
         vectors: Index,
@@ -362,7 +489,7 @@ class _Product:
     ) -> None:
         """Write the call of a tile; one that reaches beyond the result goes through memory of the kernel's own."""
         e = self.routine
-        old, old_row = self._pointer(adding, out, self.zeros), e.either(adding, self.out_row, "0")
+        old, old_row = before
         from_out = [f"ptr {self._pointer(whole, old, self.zeros)}", f"i64 {e.either(whole, old_row, '0')}"]
         to_out = [f"ptr {self._pointer(whole, out, self.tile)}", f"i64 {e.either(whole, self.out_row, padded)}"]
 

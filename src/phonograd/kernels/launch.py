@@ -47,6 +47,8 @@ class Launch(NamedTuple):
     """The range is ``0 .. extent``; any part of it can be run on its own."""
     chunk: int = 1
     """How many items are worth a call."""
+    work: int = 0
+    """How much there is to do, in chunks, where their number does not say it: a small chunk may be much work."""
 
     def table(self, places: Mapping[str, tuple[int, int]]) -> list[int]:
         """Return the words of the table, given the base number and the first byte of each operand.

@@ -14,8 +14,11 @@ kind                   what the operator does                                   
 :class:`Coordinate`    elements are their own positions along an axis                  that axis
 :class:`Pieces`        several outputs, each a part of the only input                  the pattern of each
 :class:`Mosaic`        the inputs side by side                                         where each begins
+:class:`Overlay`       the first input, a region of it replaced by the second          the region
 :class:`Gather`        elements of the first input at places that the second names     how the first one is walked
 :class:`Scatter`       elements added up at places that the second input names         sizes
+:class:`Running`       elements added up one after the other along an axis             that axis, and the direction
+:class:`Windowed`      something over sliding windows of images                        its name
 :class:`Expansion`     what other operators do                                         the expression
 :class:`Either`        one of these, by dtype or parameters                            several of them
 =====================  ==============================================================  ==============================
@@ -61,11 +64,14 @@ __all__ = [
     "Lowering",
     "Matmul",
     "Mosaic",
+    "Overlay",
     "Pieces",
     "Random",
     "Reduction",
+    "Running",
     "Scatter",
     "Walk",
+    "Windowed",
     "alternatives",
     "declared",
 ]
@@ -229,6 +235,41 @@ class Scatter:
 
 
 @dataclasses.dataclass(frozen=True)
+class Overlay:
+    """The first input with a region of it replaced by the second one, repeated to its shape.
+
+    ``region()`` returns begin, end and step. Stands behind an expansion that says the same element by element; the
+    planner decides which of them it is.
+    """
+
+    region: Callable[..., tuple[Shape, Shape, Shape]]
+    dtypes: frozenset[DType] = SUPPORTED
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """Along an axis, every element is the sum of those of the only input up to it, added one after the other.
+
+    ``along()`` returns the axis, and whether the sums begin at its end.
+    """
+
+    along: Callable[..., tuple[int, bool]]
+    dtypes: frozenset[DType] = FLOATS | INTEGERS
+
+
+@dataclasses.dataclass(frozen=True)
+class Windowed:
+    """Something over sliding windows of images, by kernels of its own: convolution, pooling, and their adjoints.
+
+    ``primitive`` is its name in :mod:`phonograd.native.windows`, where plans are made of shapes and parameters. NumPy
+    evaluates the operator where no kernels fit them.
+    """
+
+    primitive: str
+    dtypes: frozenset[DType] = WIDE_FLOATS
+
+
+@dataclasses.dataclass(frozen=True)
 class Expansion:
     """What other operators do: ``expand(*input nodes)`` returns a node of the same shape and dtype.
 
@@ -263,8 +304,11 @@ Lowering = (
     | Coordinate
     | Pieces
     | Mosaic
+    | Overlay
     | Gather
     | Scatter
+    | Running
+    | Windowed
     | Expansion
     | Either
 )

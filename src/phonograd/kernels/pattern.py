@@ -116,6 +116,19 @@ class Pattern(NamedTuple):
         bounds = [_sliced(*found) for found in zip(self.bounds, begin, step, shape)]
         return Pattern(shape, strides, offset, _simplified(bounds))
 
+    def diagonal(self, offset: int) -> Pattern | None:
+        """Return the elements on a diagonal of the last two axes, which have one extent; None if there are bounds.
+
+        >>> Pattern.contiguous((3, 3)).diagonal(1)
+        Pattern(shape=(2,), strides=(4,), offset=1, bounds=())
+        """
+        if self.bounds:
+            return None
+        *outer, rows, columns = self.strides
+        shape = (*self.shape[:-2], max(self.shape[-1] - abs(offset), 0))
+        start = self.offset + (rows * max(-offset, 0) + columns * max(offset, 0) if 0 not in shape else 0)
+        return Pattern(shape, (*outer, rows + columns), start)
+
     def broadcast(self, shape: Shape) -> Pattern:
         """Return the elements repeated along size-one and new leading axes.
 

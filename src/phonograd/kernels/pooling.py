@@ -2,7 +2,8 @@
 
 ``Reduce`` combines along z and y into a line, then along x; windows with stride 2 or 3 are sorted in registers.
 ``Position`` finds the first element of each window that equals the largest. Adjoints are in
-:mod:`~phonograd.kernels.pooling_adjoints`. The order of sums follows from the shapes.
+:mod:`~phonograd.kernels.pooling_adjoints`, and what is done where lines are shorter than vectors in
+:mod:`~phonograd.kernels.pooling_flat`. The order of sums follows from the shapes.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from ..dtypes import FLOAT32, FLOAT64, INT32, INT64, DType
 from ..node import Shape
 from .function import Index, Value
@@ -20,13 +19,12 @@ from .launch import Launch, Plan, Words
 from .machine import Machine
 from .phases import known_stride
 from .pooling_adjoints import SPREAD, SPREAD_LARGEST, Spread, SpreadApart, SpreadLargest
-from .pooling_windows import WINDOW_WORDS, PlaneKernel, Windows, find
-from .routine import Routine
+from .pooling_flat import ReduceFlat, SpreadFlat, flat_taps, suits
+from .pooling_windows import REDUCE, WINDOW_WORDS, PlaneKernel, Windows, combined, find, identity
 from .slots import SLOT_WORDS, Scratch
 
 __all__ = ["Pooling", "Position", "Reduce"]
 
-REDUCE = Words(*WINDOW_WORDS, *SLOT_WORDS, "data*", "out*")
 POSITION = Words(*WINDOW_WORDS, *SLOT_WORDS, "data*", "largest*", "out*")
 
 #: elements of all planes of a chunk
@@ -43,21 +41,12 @@ class Reduce(PlaneKernel):
         """Return the text of the module."""
         return self.module(name, REDUCE, self._plane, dtype=self.dtype)
 
-    def _identity(self, e: Routine) -> Value:
-        return e.constant(np.finfo(self.dtype).min if self.largest else 0, self.dtype)
-
-    def _combine(self, e: Routine, total: Value, value: Value) -> Value:
-        if not self.largest:
-            return e.add(total, value)
-        # a comparison with NaN is false, so NaN is never the largest
-        return e.select(e.compare("ogt", value, total), value, total)
-
     def _plane(self, windows: Windows, plane: Index, slot: str) -> None:
         e = windows.e
         source = e.at(REDUCE.pointer(e, "data"), e.times(plane, windows["pixels"]))
         target = e.at(REDUCE.pointer(e, "out"), e.times(plane, windows["windows"]))
-        identity = self._identity(e)
-        e.each("0", windows["line"], lambda at: e.store(slot, at, identity), str(self.lanes))
+        neutral = identity(e, self.largest)
+        e.each("0", windows["line"], lambda at: e.store(slot, at, neutral), str(self.lanes))
         inner = e.at(slot, windows["pad_x"])
 
         def line(z: Index, y: Index) -> None:
@@ -68,18 +57,18 @@ class Reduce(PlaneKernel):
                 def in_plane(z: Index, partial: list[Value]) -> Sequence[Value]:
                     def in_line(y: Index, partial: list[Value]) -> Sequence[Value]:
                         row = e.at(source, windows.row(z, y, "extent"))
-                        return [self._combine(e, partial[0], windows.load(row, first, mask))]
+                        return [combined(e, self.largest, partial[0], windows.load(row, first, mask))]
 
                     return e.loop(*lines, "1", partial, in_line)
 
-                (value,) = e.loop(*planes, "1", [identity], in_plane)
-                e.store(inner, first, value if mask is None else e.select(mask, value, identity))
+                (value,) = e.loop(*planes, "1", [neutral], in_plane)
+                e.store(inner, first, value if mask is None else e.select(mask, value, neutral))
 
             def along_line(first: Index, mask: Value | None) -> None:
                 def tap(x: Index, partial: list[Value]) -> Sequence[Value]:
-                    return [self._combine(e, partial[0], windows.seen(slot, first, x))]
+                    return [combined(e, self.largest, partial[0], windows.seen(slot, first, x))]
 
-                (value,) = e.loop("0", windows["kernel_x"], "1", [identity], tap)
+                (value,) = e.loop("0", windows["kernel_x"], "1", [neutral], tap)
                 windows.save(place, first, mask, value)
 
             windows.vectors(windows["extent_x"], along_columns)
@@ -118,6 +107,9 @@ class Position(PlaneKernel):
         return self.module(name, POSITION, plane, search, dtype=self.dtype)
 
 
+_Kernel = Reduce | ReduceFlat | Position | Spread | SpreadLargest | SpreadApart | SpreadFlat
+
+
 class Pooling:
     """Plans of the primitives of :mod:`phonograd.operators.pooling`, run by at most ``slots`` threads at once.
 
@@ -135,13 +127,20 @@ class Pooling:
 
     def largest(self, data: Shape, dtype: DType, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Plan:
         """Return the plan of ``_window_max``."""
-        known = self._known(dtype, stride)
-        return self._plan(Reduce(*known, largest=True), REDUCE, data[:2], data[2:], kernel, stride, pad, counts)
+        return self._reduce(data, dtype, True, kernel, stride, pad, counts)
 
     def sum(self, data: Shape, dtype: DType, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Plan:
         """Return the plan of ``_window_sum``."""
+        return self._reduce(data, dtype, False, kernel, stride, pad, counts)
+
+    def _reduce(
+        self, data: Shape, dtype: DType, largest: bool, kernel: Shape, stride: Shape, pad: Shape, counts: Shape
+    ) -> Plan:
         known = self._known(dtype, stride)
-        return self._plan(Reduce(*known, largest=False), REDUCE, data[:2], data[2:], kernel, stride, pad, counts)
+        reduce: Reduce | ReduceFlat = Reduce(*known, largest)
+        if suits(known[1], data[2:], kernel, stride, pad, counts):
+            reduce = ReduceFlat(*known[:2], 0, largest)
+        return self._plan(reduce, REDUCE, data[:2], data[2:], kernel, stride, pad, counts)
 
     def position(self, data: Shape, largest: Shape, dtype: DType, *, kernel: Shape, stride: Shape, pad: Shape) -> Plan:
         """Return the plan of ``_window_argmax``; its output has the dtype int64."""
@@ -161,8 +160,11 @@ class Pooling:
         The gradients of empty windows go nowhere.
         """
         known = self._known(dtype, stride)
-        spread: SpreadLargest | SpreadApart = SpreadLargest(*known, single=largest[-1] == 1)
-        if not any(pad) and kernel[-1] == known[2] > 1 and all([k <= s for k, s in zip(kernel, stride)]):
+        spread: SpreadLargest | SpreadApart | SpreadFlat = SpreadLargest(*known, single=largest[-1] == 1)
+        apart = all([width <= step for width, step in zip(kernel, stride)])
+        if apart and suits(known[1], data[2:], kernel, stride, pad, largest[2:]):
+            spread = SpreadFlat(*known[:2], 0)
+        elif apart and not any(pad) and kernel[-1] == known[2] > 1:
             spread = SpreadApart(*known)
         return self._plan(spread, SPREAD_LARGEST, data[:2], data[2:], kernel, stride, pad, largest[2:])
 
@@ -171,7 +173,7 @@ class Pooling:
 
     def _plan(
         self,
-        kernel: Reduce | Position | Spread | SpreadLargest | SpreadApart,
+        kernel: _Kernel,
         words: Words,
         planes: Shape,
         extent: Shape,
@@ -197,9 +199,12 @@ class Pooling:
         length = max(pad[-1] + extent[-1], (counts[-1] - 1) * stride[-1] + size[-1]) + (stride[-1] + 2) * lanes
         line = -(-length // lanes) * lanes
         values.update(line=line, codes_at=line * stride[-1])
+        flat = isinstance(kernel, (ReduceFlat, SpreadFlat))
         elements = line * stride[-1] + (0 if words is REDUCE or words is SPREAD else windows + lanes)
+        elements = windows + lanes if flat else elements
         scratch = Scratch(self.slots)
         slots = scratch.slots(elements * itemsize)
         chunk = max(1, _CHUNK_ELEMENTS // max(pixels, windows))
-        launch = Launch(kernel, words.fill({**values, **slots}), planes[0] * planes[1], chunk)
+        taps = flat_taps(extent, size) if flat else []
+        launch = Launch(kernel, words.fill({**values, **slots}, taps), planes[0] * planes[1], chunk)
         return Plan((scratch.clear(), launch), scratch.size)

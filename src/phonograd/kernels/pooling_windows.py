@@ -16,14 +16,15 @@ from .function import Index, Value
 from .launch import Words
 from .phases import everywhere, take
 from .routine import Routine, module
-from .slots import in_slot
+from .slots import SLOT_WORDS, in_slot
 
-__all__ = ["WINDOW_WORDS", "PlaneKernel", "Windows", "find", "narrow"]
+__all__ = ["REDUCE", "WINDOW_WORDS", "PlaneKernel", "Windows", "combined", "find", "identity", "narrow"]
 
 WINDOW_WORDS = (
     *("extent_z", "extent_y", "extent_x", "count_z", "count_y", "count_x", "kernel_z", "kernel_y", "kernel_x"),
     *("stride_z", "stride_y", "stride_x", "pad_z", "pad_y", "pad_x", "pixels", "windows", "line", "codes_at"),
 )
+REDUCE = Words(*WINDOW_WORDS, *SLOT_WORDS, "data*", "out*")
 
 
 class Windows:
@@ -98,6 +99,19 @@ class Windows:
         start = e.minus(e.total(row, e.times(first, self.step), tap), self["pad_x"])
         lanes = e.multiply(e.steps(INT32), narrow(e, self.step))
         return e.add(narrow(e, start), lanes)
+
+
+def identity(e: Routine, largest: bool) -> Value:
+    """Return what changes neither a largest element nor a sum."""
+    return e.constant(np.finfo(e.dtype).min if largest else 0, e.dtype)
+
+
+def combined(e: Routine, largest: bool, total: Value, value: Value) -> Value:
+    """Return the larger of two elements, or their sum."""
+    if not largest:
+        return e.add(total, value)
+    # a comparison with NaN is false, so NaN is never the largest
+    return e.select(e.compare("ogt", value, total), value, total)
 
 
 def narrow(e: Routine, number: Index) -> Value:

@@ -127,10 +127,13 @@ class Routine(Emitter):
 
     def scatter(self, pointer: str, stride: Index, value: Value, mask: Value) -> None:
         """Write the lanes where the mask is true to elements at equal distances."""
+        self.scatter_at(pointer, self.multiply(self.splat(stride, INT64), self.steps(INT64)), value, mask)
+
+    def scatter_at(self, pointer: str, offsets: Value, value: Value, mask: Value) -> None:
+        """Write the lanes where the mask is true to elements at some offsets (int64) from a pointer."""
         kind, pointers = self.vector_type(value.dtype), f"<{self.lanes} x ptr>"
         name = f"@llvm.masked.scatter.{self._suffix(value.dtype)}.v{self.lanes}p0"
         self.declare(f"declare void {name}({kind}, {pointers}, i32, {self.vector_type(BOOL)})")
-        offsets = self.multiply(self.splat(stride, INT64), self.steps(INT64))
         places = self.assign(f"getelementptr {self.scalar}, ptr {pointer}, {self._typed(offsets)}")
         size = self.dtype.itemsize
         self.line(f"call void {name}({self._typed(value)}, {pointers} {places}, i32 {size}, {self._typed(mask)})")

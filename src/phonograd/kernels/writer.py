@@ -123,17 +123,33 @@ class _Writer:
 
     def _strips(self, place: Place, start: Index, stop: Index, known: dict[int, Value]) -> None:
         """Write the loop over vectors along the last axis, which is kept."""
-        e, body, width = self.emitter, self.body, self.structure.width
+        e, body = self.emitter, self.body
 
         def vector(index: Index, _: list[Value]) -> Sequence[Value]:
             if self.reduced:
-                starts = [e.plus(index, str(number * e.lanes)) for number in range(width)]
-                self._row(place, [body.strip(first, stop) for first in starts])
+                self._row(place, [body.strip(index, stop)])
             else:
                 self._round(self.schedule.passes[0], place, body.strip(index, stop), known)
             return ()
 
-        e.loop(start, stop, str(e.lanes * (width if self.reduced else 1)), (), vector)
+        if self.structure.width > 1:
+            start = self._wide_strips(place, start, stop)
+        e.loop(start, stop, str(e.lanes), (), vector)
+
+    def _wide_strips(self, place: Place, start: Index, stop: Index) -> Index:
+        """Write the loop over several vectors together, as long as all are full; return where it ends."""
+        e, step = self.emitter, self.structure.width * self.emitter.lanes
+        bits = step.bit_length() - 1
+        rounds = e.shift_down(e.minus(stop, start), bits)
+        end = e.plus(start, e.times(rounds, str(step)))
+
+        def vectors(index: Index, _: list[Value]) -> Sequence[Value]:
+            starts = [e.plus(index, str(number * e.lanes)) for number in range(self.structure.width)]
+            self._row(place, [self.body.whole_strip(first) for first in starts])
+            return ()
+
+        e.loop(start, end, str(step), (), vectors)
+        return end
 
     def _tiles(self, place: Place) -> None:
         """Write loops over small blocks of two axes, so that operands that lie along either stay in a cache."""

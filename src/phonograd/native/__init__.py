@@ -2,21 +2,28 @@
 
 In the order of the way from nodes to results:
 
-=============  =====================================================================================================
-``rewrite``    nodes that need not be computed, because others have their values to the last bit
-``expansion``  what is to be computed in terms of what kernels can do
-``group``      nodes that share a kernel, and what may join them
-``grouping``   which nodes share a kernel, and in which order kernels and NumPy calls follow each other
-``again``      values that cost less to compute again than to write and read
-``products``   from where matrices lie to the launch that multiplies them
-``parting``    sums that are divided among threads
-``assembly``   from a group of nodes to the structure of its kernel and the table it runs with
-``layout``     where every value lies: inputs, arrays, and the arena
-``memory``     how arenas are arranged, and the pool that they and results come from
-``store``      machine code on disk, shared by all processes of a user
-``jit``        from the description of a kernel to its machine code, remembered
-``driver``     the one native call that runs a row of kernels
-``team``       the threads that share the range of a kernel
-``program``    :class:`~phonograd.native.program.NativeProgram`: all of this behind the interface of a reference program
-=============  =====================================================================================================
+==============  =====================================================================================================
+``rewrite``     nodes that need not be computed, because others have their values to the last bit
+``expansion``   what is to be computed in terms of what kernels can do
+``group``       nodes that share a kernel, and what may join them
+``views``       where values are read: locations compute nothing
+``grouping``    which nodes share a kernel, and in which order kernels and NumPy calls follow each other
+``steps``       the kinds of things that a plan does
+``settling``    in which group a node is computed
+``again``       values that cost less to compute again than to write and read
+``overlay``     assignments to a part of an array, in place where nobody sees it
+``works``       operators that have kernels of their own
+``windows``     convolution and pooling among them
+``products``    from where matrices lie to the launch that multiplies them
+``parting``     sums that are divided among threads
+``assembly``    from a group of nodes to the structure of its kernel and the table it runs with
+``layout``      where every value lies: inputs, arrays, and the arena
+``memory``      how arenas are arranged, and the pool that they and results come from
+``store``       machine code on disk, shared by all processes of a user
+``jit``         from the description of a kernel to its machine code, remembered
+``driver``      the one native call that runs a row of kernels
+``team``        the threads that share the range of a kernel
+``boundaries``  which values go through memory, and why, for those who want to know
+``program``     :class:`~phonograd.native.program.NativeProgram`: all of this behind the interface of the reference
+==============  =====================================================================================================
 """

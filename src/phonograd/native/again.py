@@ -13,8 +13,8 @@ from ..kernels.lowering import Constant, Coordinate, Elementwise, Gather, Locati
 from ..kernels.pattern import Pattern
 from ..node import Node, Shape
 from .expansion import Order
-from .group import ELEMENT, Group, Layout, Member, Read, weight_of
-from .views import Moves, Views, over
+from .group import ELEMENT, Group, Layout, Member, Read
+from .views import Move, Moves, Views, over
 
 __all__ = ["Again", "Copies"]
 
@@ -50,7 +50,8 @@ class Copies:
     def add(self, original: Member, operands: list[Member | Read], view: Read | None = None) -> Member:
         """Return a new member that computes what another group's does, or the elements of a view of it."""
         level = max([operand.level for operand in operands if isinstance(operand, Member)], default=0)
-        made = Member(original.node, original.expression, tuple(operands), ELEMENT, level, view=view)
+        node, expression, lowering, weight = original.node, original.expression, original.lowering, original.weight
+        made = Member(node, expression, lowering, tuple(operands), ELEMENT, level, weight, view=view)
         self.members.append(made)
         return made
 
@@ -61,14 +62,14 @@ class Copies:
 
     def fit(self, group: Group, more_reads: int) -> bool:
         """Return whether a group accepts them all."""
-        weight = sum([weight_of(member.expression) for member in self.members])
+        weight = sum([member.weight for member in self.members])
         return len(self.reads) <= more_reads and group.accepts(self.layouts, weight, self.level)
 
     def made(self, group: Group, note: Callable[[Iterable[Read]], None]) -> Member:
         """Return what is asked for, after taking everything into the group."""
         for member in self.members:
             note([operand for operand in member.operands if isinstance(operand, Read)])
-            group.join(member, weight_of(member.expression))
+            group.join(member)
         return self.members[-1]
 
 
@@ -102,16 +103,15 @@ class Again:
             lowering = order.lowerings[node]
             if isinstance(lowering, (Elementwise, Reduction, Constant, Coordinate, Pieces)):
                 continue
-            expression = order.expressions[node]
             if isinstance(lowering, Location):
                 if node in self._in_memory:
                     self._in_memory.add(order.below[node])
             elif isinstance(lowering, Gather):
-                self._in_memory.add(order.source(expression.inputs[0]))
+                self._in_memory.add(order.sources[node][0])
             elif not isinstance(lowering, Mosaic):
-                self._in_memory.update([order.source(source) for source in expression.inputs])
+                self._in_memory.update(order.sources[node])
 
-    def _is_free(self, node: Node) -> bool:
+    def is_free(self, node: Node) -> bool:
         """Return whether a value is not in memory, and need not be."""
         return node not in self._written and node not in self._in_memory
 
@@ -126,7 +126,7 @@ class Again:
         if home is None or home is group or home.space != group.space:
             return None
         must = home.stage >= group.stage
-        if not must and not self._is_free(read.source):
+        if not must and not self.is_free(read.source):
             return None
         member = home.holds(read, ELEMENT)
         if member is None or member.role != ELEMENT:
@@ -140,7 +140,7 @@ class Again:
     ) -> Member | None:
         if member in done:
             return done[member]
-        copies.budget -= weight_of(member.expression)
+        copies.budget -= member.weight
         if copies.budget < 0 or not isinstance(member.lowering, Elementwise):
             return None
         operands: list[Member | Read] = []
@@ -163,7 +163,7 @@ class Again:
         if there is not None and (there.role == ELEMENT) == (operand.role == ELEMENT):
             return there
         readable = home.stage < group.stage
-        if operand.role == ELEMENT and (not readable or self._is_free(operand.node)):
+        if operand.role == ELEMENT and (not readable or self.is_free(operand.node)):
             return self._copied(operand, home, group, copies, done)
         if not readable:
             return None
@@ -189,27 +189,27 @@ class Again:
     def _seen(self, node: Node, moves: Moves, shape: Shape, group: Group, copies: Copies) -> Member | Read | None:
         """Return what the elements of a node are, moved and repeated to a shape: computed, or read from memory."""
         source, pattern = self._views.of(node)
-        moves = (*self._views.moves(node), *moves)
-        found = _moved(pattern, moves[len(self._views.moves(node)) :], shape)
-        if found is None:
+        found, below = _moved(pattern, moves, shape), self._views.moves(node)
+        if found is None or below is None:
             return None
         read = over(source, found)
         home = self._homes.get(source)
         if home is not None and home.stage >= group.stage:
             return None
-        if home is None or not self._is_free(source) or read.bounds:
+        if home is None or not self.is_free(source) or read.bounds:
             return copies.read(read, group)
         there = group.seen.get(read)
         if there is not None:
             return there
         member = home.values[source]
-        copies.budget -= weight_of(member.expression)
+        copies.budget -= member.weight
         is_elementwise = member.role == ELEMENT and isinstance(member.lowering, Elementwise)
         if copies.budget < 0 or not is_elementwise:
             return copies.read(read, group)
         operands: list[Member | Read] = []
+        moves = (Move(Pattern.broadcast, (("shape", source.shape),)), *below, *moves)
         for operand in member.expression.inputs:
-            inner = self._seen(self._source(operand), (_broadcast_to(source.shape), *moves), shape, group, copies)
+            inner = self._seen(self._source(operand), moves, shape, group, copies)
             if inner is None:
                 return None
             operands.append(inner)
@@ -218,10 +218,6 @@ class Again:
 
 def _budget(space: Shape) -> float:
     return CHEAP if math.prod(space) <= SMALL else CHEAP_WHEN_LARGE
-
-
-def _broadcast_to(shape: Shape) -> Callable[[Pattern], Pattern]:
-    return lambda pattern: pattern.broadcast(shape)
 
 
 def _moved(pattern: Pattern, moves: Moves, shape: Shape) -> Pattern | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..dtypes import DType, convert_scalar
@@ -35,7 +35,7 @@ from ..node import Node, Shape
 from ..operator import Operator
 from .expansion import parameters
 from .group import ELEMENT, FOLD, Group, Member, Read, Target
-from .parting import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, parted, parts_of
+from .parting import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, parted, parts_of, work_of
 
 __all__ = ["Assembler", "Assembly", "Operand", "assemble", "collapse"]
 
@@ -102,8 +102,9 @@ class _Store(NamedTuple):
 class _Values:
     """The values of one group, numbered by kind, while it is read."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, given: Container[Node]) -> None:
         self.space, self.reduced, self.strides = group.space, group.reduced or (), group.strides
+        self._given = given
         self._no_strides = (0,) * len(group.space)
         self.loads: dict[_Load, Code] = {}
         #: (operator, attributes, dtype) of what is drawn, and the counters
@@ -113,8 +114,8 @@ class _Values:
         #: where the arrays begin of which elements are taken
         self.taken: list[Operand] = []
         self.stores: list[_Store] = []
-        #: what stands for a member
-        self.codes: dict[Member, Code] = {}
+        #: what stands for a member, and for what is read
+        self.codes: dict[Member | Read, Code] = {}
 
     def key(self) -> Any:
         """Return everything that a plan depends on."""
@@ -162,13 +163,17 @@ class _Values:
 
     def code(self, operand: Member | Read) -> Code:
         """Return what stands for an operand."""
-        if isinstance(operand, Member):
-            return self.codes[operand]
-        source, offset, strides, bounds = operand
+        code = self.codes.get(operand)
+        if code is None:
+            assert isinstance(operand, Read), operand
+            code = self.codes[operand] = self._read(*operand)
+        return code
+
+    def _read(self, source: Node, offset: int, strides: Shape, bounds: Bounds) -> Code:
         lowering = source.operator.lowering
         if isinstance(lowering, Constant):
             return self._number(lowering.read(**parameters(source, lowering.read)), source.dtype, bounds)
-        is_place = isinstance(lowering, Coordinate)
+        is_place = isinstance(lowering, Coordinate) and source not in self._given
         return self._load(_Load(None if is_place else source, offset, strides, source.dtype, bounds))
 
     def _number(self, data: bytes, dtype: DType, bounds: Bounds = ()) -> Code:
@@ -187,17 +192,18 @@ def assemble(group: Group, written: Iterable[Node]) -> Assembly:
 
 
 class Assembler:
-    """Makes the kernels of groups, each plan once."""
+    """Makes the kernels of groups, each plan once. The values of nodes that are ``given`` are arrays."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Container[Node] = ()) -> None:
+        self._given = given
         self._plans: dict[Any, Plan] = {}
 
     def assemble(self, group: Group, written: Iterable[Node]) -> Assembly:
         """Return the kernels of a group, which write those of its nodes that are in ``written``."""
         targets = [_own_memory(group, group.values[node]) for node in written]
         targets += group.targets
-        values = _Values(group)
-        needed = _needed([target.value for target in targets])
+        values = _Values(group, self._given)
+        needed = _needed(group, targets)
         for member in group.members:
             if member in needed:
                 values.add(member)
@@ -220,15 +226,12 @@ def _own_memory(group: Group, member: Member) -> Target:
     return Target(member, member.node, 0, group.strides if member.role == ELEMENT else group.kept_strides)
 
 
-def _needed(values: Iterable[Member | Read]) -> set[Member]:
-    """Return the members from which some values are made."""
-    found: set[Member] = set()
-    stack = [value for value in values if isinstance(value, Member)]
-    while stack:
-        member = stack.pop()
-        if member not in found:
-            found.add(member)
-            stack += [operand for operand in member.operands if isinstance(operand, Member)]
+def _needed(group: Group, targets: Iterable[Target]) -> set[Member | Read]:
+    """Return the members from which what is written is made, among other things that are read."""
+    found: set[Member | Read] = {target.value for target in targets}
+    for member in reversed(group.members):
+        if member in found:
+            found.update(member.operands)
     return found
 
 
@@ -282,7 +285,8 @@ class _Planner:
             return parted(structure, self.extents, words, results, parts)
         axis = structure.range_axis
         extent = 1 if axis is None else self.extents[axis]
-        return Plan((Launch(structure, tuple(words), extent, chunk_of(structure, self.extents)),))
+        chunk, work = chunk_of(structure, self.extents), int(work_of(structure, self.extents))
+        return Plan((Launch(structure, tuple(words), extent, chunk, work),))
 
     def _can_be_parted(self) -> bool:
         """Return whether all that is done with the results of folds is to write each to memory in order."""
@@ -370,17 +374,17 @@ def _with_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> S
     chosen = kept[0]
     if extents[chosen] < ENOUGH_CHUNKS and math.prod(extents) >= 2 * CHUNK_ELEMENTS:
         chosen = max(kept, key=extents.__getitem__)
-    return structure._replace(range_axis=chosen, tile=_tile(structure, strides), width=_width(structure, extents))
+    return structure._replace(range_axis=chosen, tile=_tile(structure, strides), width=_width(structure))
 
 
-def _width(structure: Structure, extents: Shape) -> int:
+def _width(structure: Structure) -> int:
     """Return how many vectors along the last axis are gone through together, row after row.
 
     A single one would touch one cache line of every row, and leave most of what comes with it unused.
     """
     if structure.axes[-1] == REDUCED or REDUCED not in structure.axes or len(structure.steps) > WIDE_STEPS:
         return 1
-    return WIDTH if extents[-1] >= WIDTH * structure.lanes else 1
+    return WIDTH
 
 
 def _tile(structure: Structure, strides: list[Shape]) -> int | None:

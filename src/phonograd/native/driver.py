@@ -1,9 +1,11 @@
 """The driver: one native call that runs a row of kernels.
 
-A row is a *record* ``{address of the launches, number of launches, number of arrays, where the team is found, whether
-there is much to do}``, and each launch is ``{where the address of the kernel stands, address of its table, extent of
-its range, size of a chunk}``. A range of more than one chunk is shared out by the :mod:`~phonograd.native.team`.
-Records and tables never change; what changes from run to run are the arrays, which are passed as one Python tuple.
+A row is a *record* ``{address of the regions, number of regions, number of arrays, where the team is found, whether
+there is much to do}``. A *region* is ``{address of its launches, number of launches, number of chunks, time that the
+team needs}``: launches that do not depend on each other. Each launch is ``{where the address of the kernel stands,
+address of its table, extent of its range, size of a chunk, number of chunks}``. A region of more than one chunk is
+shared out by the :mod:`~phonograd.native.team`, which keeps that time. Nothing else in records and tables ever changes;
+what changes from run to run are the arrays, which are passed as one Python tuple.
 
 The driver reads the data addresses of arrays out of the objects themselves: asking NumPy for an address takes 2.6
 microseconds, more than most rows need to run. Where Python's objects turn out not to lie as expected (this is checked
@@ -16,12 +18,12 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ..kernels.function import Function, Index, Value
-from ..kernels.sharing import MUCH_WORK, PARALLEL, SUMMON
+from ..kernels.sharing import LAUNCH_WORDS, MOST_CHUNKS, MUCH_WORK, PARALLEL, REGION_WORDS, SUMMON
 from ..operator import Array
 from . import team
 from .jit import Kernel, compile_text, statistics
@@ -41,15 +43,16 @@ def driver_text(name: str, data_offset: int) -> str:
             call void %summon(ptr %team)
         for every object:
             bases[k] = load ptr, objects[k] + data_offset
-        for every launch:
-            if extent > chunk and there is a team:
-                call void %parallel(ptr %team, ptr %kernel, ptr %table, ptr %bases, i64 %extent, i64 %chunk)
+        for every region:
+            if chunks > 1 and there is a team:
+                call void %parallel(ptr %team, ptr %region, ptr %bases)
             else:
-                call void %kernel(ptr %table, ptr %bases, i64 0, i64 %extent)
+                for every launch:
+                    call void %kernel(ptr %table, ptr %bases, i64 0, i64 %extent)
     """
     f = Function(name, "ptr %record, ptr %objects")
-    launches = f.load_word("%record", "0", "ptr")
-    launch_count = f.load_word("%record", "1")
+    regions = f.load_word("%record", "0", "ptr")
+    region_count = f.load_word("%record", "1")
     object_count = f.load_word("%record", "2")
     team = f.load_word(f.load_word("%record", "3", "ptr"), "0", "ptr")
     company = f.assign(f"icmp ne ptr {team}, null")
@@ -67,29 +70,34 @@ def driver_text(name: str, data_offset: int) -> str:
         f.store_word(bases, index, f.load_word(data, "0", "ptr"), "ptr")
         return ()
 
-    def launch(index: Index, _: list[Value]) -> tuple[()]:
-        entry = f.address(launches, f.times(index, "4"), "i64")
-        # kernels are exchanged for better ones while rows exist: a launch names the word with the address
-        kernel = f.load_word(f.load_word(entry, "0", "ptr"), "0", "ptr")
-        table = f.load_word(entry, "1", "ptr")
-        extent, chunk = f.load_word(entry, "2"), f.load_word(entry, "3")
+    def region(index: Index, _: list[Value]) -> tuple[()]:
+        place = f.address(regions, f.times(index, str(REGION_WORDS)), "i64")
+        launches = f.load_word(place, "0", "ptr")
+        count, chunks = f.load_word(place, "1"), f.load_word(place, "2")
 
         def together() -> tuple[()]:
             parallel = f.load_word(team, str(PARALLEL), "ptr")
-            work = f"ptr {kernel}, ptr {table}, ptr {bases}, i64 {extent}, i64 {chunk}"
-            f.line(f"call void {parallel}(ptr {team}, {work})")
+            f.line(f"call void {parallel}(ptr {team}, ptr {place}, ptr {bases})")
             return ()
 
-        def alone() -> tuple[()]:
+        def launch(number: Index, _: list[Value]) -> tuple[()]:
+            entry = f.address(launches, f.times(number, str(LAUNCH_WORDS)), "i64")
+            # kernels are exchanged for better ones while rows exist: a launch names the word with the address
+            kernel = f.load_word(f.load_word(entry, "0", "ptr"), "0", "ptr")
+            table, extent = f.load_word(entry, "1", "ptr"), f.load_word(entry, "2")
             f.line(f"call void {kernel}(ptr {table}, ptr {bases}, i64 0, i64 {extent})")
             return ()
 
-        long = f.assign(f"icmp sgt i64 {extent}, {chunk}")
-        f.choose(f.assign(f"and i1 {long}, {company}"), together, alone)
+        def alone() -> tuple[()]:
+            f.loop("0", count, "1", (), launch)
+            return ()
+
+        several = f.assign(f"icmp sgt i64 {chunks}, 1")
+        f.choose(f.assign(f"and i1 {several}, {company}"), together, alone)
         return ()
 
     f.loop("0", object_count, "1", (), resolve)
-    f.loop("0", launch_count, "1", (), launch)
+    f.loop("0", region_count, "1", (), region)
     return f.text()
 
 
@@ -151,24 +159,41 @@ class Row:
         For each launch the kernel, the words of its table, the extent of its range, and the size of a chunk of it.
     arrays
         How many arrays the tables speak of.
+    regions
+        How many launches follow each other that do not depend on each other, again and again; by default each launch
+        depends on the one before.
     """
 
     __slots__ = ("_direct", "_driver", "_keep", "_record")
 
-    def __init__(self, launches: list[tuple[Kernel, list[int], int, int]], arrays: int) -> None:
+    def __init__(
+        self, launches: list[tuple[Kernel, list[int], int, int]], arrays: int, regions: Sequence[int] | None = None
+    ) -> None:
         driver = _started()
         words = np.array([word for _, table, _, _ in launches for word in table], np.int64)
-        start, entries = words.ctypes.data, []
+        start, entries, counts = words.ctypes.data, list[int](), list[int]()
         for kernel, table, extent, chunk in launches:
-            entries += [kernel.cell, start, extent, chunk]
+            chunk = max(chunk, -(-extent // MOST_CHUNKS))
+            counts.append(-(-extent // chunk))
+            entries += [kernel.cell, start, extent, chunk, counts[-1]]
             start += 8 * len(table)
         entry_words = np.array(entries, np.int64)
-        chunks = sum([-(-extent // chunk) for _, _, extent, chunk in launches if extent > chunk])
-        much = int(chunks >= MUCH_WORK)
-        record = [entry_words.ctypes.data, len(launches), arrays, team.CELL.ctypes.data, much]
-        record_words = np.array(record, np.int64)
+        place, first, region_list, shared = entry_words.ctypes.data, 0, list[int](), 0
+        for size in regions if regions is not None else [1] * len(launches):
+            chunks = sum(counts[first : first + size])
+            # what is less than one chunk altogether is not worth sharing
+            if chunks > 1 and sum([extent / chunk for _, _, extent, chunk in launches[first : first + size]]) < 1:
+                chunks = 1
+            region_list += [place, size, chunks, 0]
+            shared += chunks if chunks > 1 else 0
+            place += 8 * LAUNCH_WORDS * size
+            first += size
+        assert first == len(launches), regions
+        region_words = np.array(region_list, np.int64)
+        record = [region_words.ctypes.data, len(region_list) // REGION_WORDS, arrays, team.CELL.ctypes.data]
+        record_words = np.array([*record, int(shared >= MUCH_WORK)], np.int64)
         #: what the addresses below point into
-        self._keep = words, entry_words, record_words, [kernel for kernel, *_ in launches]
+        self._keep = words, entry_words, region_words, record_words, [kernel for kernel, *_ in launches]
         self._record: int = record_words.ctypes.data
         self._driver = driver
         self._direct = driver.direct

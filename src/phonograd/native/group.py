@@ -16,7 +16,6 @@ from ..kernels.emitter import ROW
 from ..kernels.lowering import Lowering
 from ..kernels.pattern import Pattern, contiguous_strides
 from ..node import Node, Shape
-from .expansion import lowering_of
 
 __all__ = [
     "ELEMENT",
@@ -35,6 +34,8 @@ __all__ = [
 
 #: work in one kernel, in units of one cheap operation: compiling takes about 0.1 ms for each
 WEIGHT_LIMIT = 160
+#: work after which a kernel may end where a loop that it goes along begins anew
+ENOUGH_WEIGHT = 100
 #: how often a kernel may go through a row
 PASS_LIMIT = 8
 #: elements of a row that stay in a cache from one pass to the next
@@ -75,37 +76,34 @@ class Member:
     is expanded. A location as a member is copied: its only operand is where it is read.
     """
 
-    __slots__ = ("_lowering", "expression", "index_stride", "level", "node", "operands", "role", "view")
+    __slots__ = ("expression", "index_stride", "level", "lowering", "node", "operands", "role", "view", "weight")
 
     def __init__(
         self,
         node: Node,
         expression: Node,
+        lowering: Lowering | None,
         operands: tuple[Member | Read, ...],
         role: str,
         level: int,
+        weight: float,
         index_stride: int = 0,
         view: Read | None = None,
     ) -> None:
         self.node = node
         self.expression = expression
+        #: the lowering of the expression; None where elements are copied
+        self.lowering = lowering
         self.operands = operands
         self.role = role
         #: how often rows must have been gone through before it can be computed
         self.level = level
+        #: what a kernel grows by that goes through rows once
+        self.weight = weight
         #: for a gather: the distance between places whose indices differ by one
         self.index_stride = index_stride
         #: where the value would be read, if it is not that of the node but of the elements of a view of it
         self.view = view
-        self._lowering: Lowering | str | None = ""
-
-    @property
-    def lowering(self) -> Lowering | None:
-        """The lowering of the expression."""
-        found = self._lowering
-        if isinstance(found, str):
-            found = self._lowering = lowering_of(self.expression)
-        return found
 
     def __repr__(self) -> str:
         return f"<{self.role} {self.node}>"
@@ -130,6 +128,7 @@ class Group:
     __slots__ = (
         "deepest",
         "draws",
+        "is_complete",
         "is_read",
         "kept_strides",
         "layouts",
@@ -167,6 +166,8 @@ class Group:
         self.sources: set[Node] = set()
         self.weight = 0.0
         self.deepest = 0
+        #: whether nothing else is to be computed here
+        self.is_complete = False
         #: whether some value is read from memory by others
         self.is_read = False
 
@@ -190,6 +191,10 @@ class Group:
         wanted = self.strides if role == ELEMENT else line_strides(self.row_space or ())
         return member if read.strides == wanted else None
 
+    def can_spread(self, read: Read) -> bool:
+        """Return whether an operand of a value of rows is the same all along a row: there must be an axis for bounds."""
+        return not read.bounds or bool(self.row_space)
+
     def spread(self, read: Read) -> Read:
         """Return an operand of a value of rows as one over the space of the group."""
         assert self.reduced is not None
@@ -212,7 +217,8 @@ class Group:
         reduced: Shape | None = None,
     ) -> bool:
         """Return whether a member that reads or writes memory with some layouts can join."""
-        if self.weight + weight * (1 + level) > WEIGHT_LIMIT:
+        # one node fits in any case
+        if self.weight and (self.weight + weight * (1 + level) > WEIGHT_LIMIT or (weight and self.is_complete)):
             return False
         if reduced is None and self.reduced is None and not (draws or self.draws or level > PASS_LIMIT):
             return True
@@ -229,7 +235,16 @@ class Group:
             return all([is_line(self.space, layout, range(len(self.space))) for layout in new])
         return not folded or all([folds_as_lines(self.space, layout, folded) for layout in new])
 
-    def join(self, member: Member, weight: float) -> Member:
+    def ends_before(self, expression: Node) -> bool:
+        """Return whether a group that is large enough ends, because a node begins as its first member does.
+
+        Loops repeat themselves: kernels that begin at the same place of every turn are the same kernel.
+        """
+        if self.weight >= ENOUGH_WEIGHT and not self.is_complete:
+            self.is_complete = _look_alike(expression, self.members[0].expression)
+        return self.is_complete
+
+    def join(self, member: Member) -> Member:
         """Take a member in."""
         self.members.append(member)
         if member.view is None:
@@ -238,10 +253,12 @@ class Group:
             self.seen[member.view] = member
         for operand in member.operands:
             if isinstance(operand, Read):
-                self.layouts.add(operand.layout)
+                self.layouts.add(operand.layout if operand.bounds else (operand.strides, ()))
                 self.sources.add(operand.source)
-        self.weight += weight * (1 + member.level)
-        self.deepest = max(self.deepest, member.level)
+        level = member.level
+        self.weight += member.weight * (1 + level)
+        if level > self.deepest:
+            self.deepest = level
         return member
 
     def reduce(self, reduced: Shape) -> None:
@@ -257,6 +274,18 @@ class Group:
         if isinstance(target.value, Read):
             self.layouts.add(target.value.layout)
             self.sources.add(target.value.source)
+
+
+def _look_alike(one: Node, other: Node) -> bool:
+    """Return whether two expressions are made by the same operators, as far as three of them can be seen."""
+    if one.operator is not other.operator:
+        return False
+    for first, second in zip(one.inputs, other.inputs):
+        if first.operator is not second.operator:
+            return False
+        if [source.operator for source in first.inputs] != [source.operator for source in second.inputs]:
+            return False
+    return True
 
 
 def weight_of(expression: Node) -> float:

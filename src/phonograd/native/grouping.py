@@ -18,7 +18,6 @@ What decides here is which values are written to memory, and nothing else: no va
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from ..kernels.launch import Plan
 from ..kernels.lowering import (
@@ -30,22 +29,22 @@ from ..kernels.lowering import (
     Lowering,
     Matmul,
     Mosaic,
+    Overlay,
     Pieces,
     Random,
     Reduction,
+    Running,
     Scatter,
+    Windowed,
 )
 from ..kernels.pattern import Pattern, contiguous_strides
-from ..kernels.scatter import add_slices, last_places
 from ..node import Node, Shape
 from ..reference import resolve
-from .again import Again, Copies
 from .expansion import Order, lowering_of, parameters
 from .group import (
     ELEMENT,
     FOLD,
     Group,
-    Layout,
     Member,
     Read,
     Target,
@@ -55,49 +54,14 @@ from .group import (
     squeezed,
     weight_of,
 )
-from .products import plan_product
+from .overlay import Overlays, is_apart, part_of
+from .products import operands_to_copy, plan_product, sums_of_products
+from .settling import Candidate, Settling
+from .steps import Alias, Call, Step, Work
 from .views import Views, over
+from .works import plan_work
 
 __all__ = ["Alias", "Call", "Group", "Grouping", "Step", "View", "Work", "lowering_of"]
-
-
-class Call(NamedTuple):
-    """A node that NumPy evaluates, and the nodes whose arrays it reads."""
-
-    node: Node
-    sources: tuple[Node, ...]
-
-
-class Work(NamedTuple):
-    """A node that is computed by kernels of its own; the operands of its plan are views of memory."""
-
-    node: Node
-    plan: Plan
-    operands: dict[str, View]
-
-
-class Alias(NamedTuple):
-    """A node whose value is another node's memory in another shape."""
-
-    node: Node
-    source: Node
-
-
-Step = Group | Work | Call | Alias
-
-
-class _Candidate(NamedTuple):
-    """A node on its way into a group."""
-
-    node: Node
-    expression: Node
-    reads: list[Read]
-    weight: float
-    index_stride: int = 0
-    in_memory: int = 0
-    """How many of the first operands are read from memory wherever they are computed."""
-    sources: Sequence[Node] = ()
-    """The nodes whose values are read, where they are read over the shape of the node."""
 
 
 class Grouping:
@@ -113,6 +77,8 @@ class Grouping:
         Those of the computed nodes whose values must be arrays at the end.
     source
         Returns the node whose value is to be read as that of a node.
+    refused
+        Assignments to a part of an array that must not write this part alone.
     """
 
     def __init__(
@@ -121,25 +87,30 @@ class Grouping:
         inputs: Iterable[Node],
         kept: Iterable[Node],
         source: Callable[[Node], Node] = resolve,
+        refused: Iterable[Node] = (),
     ) -> None:
         self._source = source
-        self._inputs = frozenset(inputs)
-        order = Order(computed, self._inputs, source)
+        self.inputs = frozenset(inputs)
         kept = list(kept)
+        self.overlays = Overlays(computed, self.inputs, kept, source, refused)
+        order = Order(computed, self.inputs, source, self.overlays.chosen)
         self._views = Views(order, self._copy)
-        self._stages: dict[Node, int] = {}
-        self._homes: dict[Node, Group] = {}
-        self._open: dict[tuple[int, Shape], list[Group]] = {}
+        self._members = members = Settling(order, self.inputs, kept, self._views)
+        self._stages, self._homes = members.stages, members.homes
         self._others: list[tuple[int, Call | Alias]] = []
         self._works: list[tuple[int, Work]] = []
         #: by space and reduced axes, the group that folded last
         self._folding: dict[tuple[Shape, Shape], Group] = {}
-        self.groups: list[Group] = []
+        self.groups = members.groups
         #: nodes that a kernel writes to memory
-        self.written: set[Node] = set()
+        self.written = members.written
         #: nodes that must be NumPy arrays: kept values, and what NumPy reads or makes
         self.arrays: set[Node] = set()
-        self._again = Again(order, kept, self._views, self._homes, self.written)
+        #: sums that are computed with one of their products
+        self._sums = sums_of_products(order, kept)
+        self._expressions, self._sources = order.expressions, order.sources
+        self._to_copy = operands_to_copy(order)
+        self._absorbed = {found.product for found in self._sums.values()}
         for node in order.nodes:
             self._place(node, order.expressions[node], order.lowerings[node])
         for node in kept:
@@ -162,10 +133,13 @@ class Grouping:
     # -- placing nodes
 
     def _place(self, node: Node, expression: Node, lowering: Lowering | None) -> None:
-        if node in self._stages:
+        if node in self._stages or node in self._absorbed:
             return
-        if isinstance(lowering, Elementwise):
-            self._place_member(node, expression)
+        if node in self._sums:
+            product, old = self._sums[node]
+            self._place_product(node, self._expressions[product], old)
+        elif isinstance(lowering, Elementwise):
+            self._place_member(node, expression, lowering)
         elif isinstance(lowering, Location):
             self._views.add(node, expression, lowering)
         elif isinstance(lowering, (Constant, Coordinate, Pieces)):
@@ -177,11 +151,13 @@ class Grouping:
         elif isinstance(lowering, Mosaic):
             self._place_mosaic(node, expression, lowering)
         elif isinstance(lowering, Random):
-            self._place_random(node)
+            self._place_random(node, lowering)
         elif isinstance(lowering, Matmul):
             self._place_product(node, expression)
-        elif isinstance(lowering, Scatter):
-            self._place_scatter(node, expression, lowering)
+        elif isinstance(lowering, Overlay):
+            self._place_overlay(node, expression, lowering)
+        elif isinstance(lowering, (Running, Scatter, Windowed)):
+            self._place_work(node, expression, lowering)
         else:
             self._call(node)
 
@@ -195,33 +171,35 @@ class Grouping:
 
     # -- kernels of their own
 
-    def _place_product(self, node: Node, expression: Node) -> None:
+    def _place_product(self, node: Node, expression: Node, old: Node | None = None) -> None:
         """Have matrices multiplied where they lie; they are copied first only where no strides say where that is."""
-        views = [self._memory(self._source(source)) for source in expression.inputs]
-        plan = plan_product(views[0].pattern, views[1].pattern, node.dtype)
+        lhs, rhs = [self._source(source) for source in expression.inputs]
+        views = [self._memory(lhs), self._memory(rhs)]
+        if rhs in self._to_copy and views[1].pattern.strides[-1] != 1:
+            views[1] = self._in_order(rhs)
+        plan = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None)
         if plan is None:
-            views = [self._in_order(self._source(source)) for source in expression.inputs]
-            plan = plan_product(views[0].pattern, views[1].pattern, node.dtype)
+            views = [self._in_order(lhs), self._in_order(rhs)]
+            plan = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None)
             assert plan is not None, node
-        self._work(node, plan, {"lhs": views[0], "rhs": views[1]})
+        operands = {"lhs": views[0], "rhs": views[1]}
+        self._work(node, plan, operands if old is None else {**operands, "old": self._in_order(old)})
 
-    def _place_scatter(self, node: Node, expression: Node, lowering: Scatter) -> None:
-        """Have slices added up at places that an index names."""
-        sources = [self._source(source) for source in expression.inputs]
-        views = [self._in_order(source) for source in sources]
-        sizes = lowering.sizes(*[source.shape for source in sources], **parameters(expression, lowering.sizes))
-        outer, inner, extent = sizes
-        count = sources[-1].size
-        if lowering.last:
-            self._work(node, last_places(extent, count), {"index": views[0]})
-        else:
-            self._work(node, add_slices(outer, inner, extent, count, node.dtype), {"data": views[0], "index": views[1]})
+    def _place_work(self, node: Node, expression: Node, lowering: Running | Scatter | Windowed) -> None:
+        """Have a node computed by kernels of its own, if there are some for it."""
+        found = plan_work(expression, lowering)
+        if found is None:
+            self._call(node)
+            return
+        plan, names = found
+        views = [self._in_order(self._source(source)) for source in expression.inputs]
+        self._work(node, plan, dict(zip(names, views, strict=True)))
 
     def _work(self, node: Node, plan: Plan, operands: dict[str, View]) -> None:
         """Have a node computed by kernels of its own."""
-        stage = max([self._ready(view.source) for view in operands.values()], default=0)
+        stage = max([self._members.ready(view.source) for view in operands.values()], default=0)
         for view in operands.values():
-            self._needed_in_memory(view.source)
+            self._members.needed_in_memory(view.source)
         self.written.add(node)
         self._stages[node] = stage
         self._works.append((stage, Work(node, plan, operands)))
@@ -241,10 +219,11 @@ class Grouping:
 
     # -- members of groups
 
-    def _place_member(self, node: Node, expression: Node) -> None:
-        sources = [self._source(source) for source in expression.inputs]
-        reads = [self._views.read(source, node.shape) for source in sources]
-        self._settle(_Candidate(node, expression, reads, weight_of(expression), sources=sources))
+    def _place_member(self, node: Node, expression: Node, lowering: Elementwise) -> None:
+        read, shape, sources = self._views.read, node.shape, self._sources[node]
+        reads = [read(operand, shape) for operand in sources]
+        weight = weight_of(expression)
+        self._members.settle(Candidate(node, expression, lowering, squeezed(shape), reads, weight, sources=sources))
 
     def _place_gather(self, node: Node, expression: Node, lowering: Gather) -> None:
         """Have elements taken at places that an index names."""
@@ -259,130 +238,31 @@ class Grouping:
         found = self._views.of(index)
         pattern = lowering.index(found.pattern, node.shape, **parameters(expression, lowering.index))
         reads = [over(view.source, walk.pattern), over(found.source, pattern)]
-        self._settle(_Candidate(node, expression, reads, 4.0, walk.index_stride, in_memory=1))
+        space = squeezed(node.shape)
+        self._members.settle(Candidate(node, expression, lowering, space, reads, 4.0, walk.index_stride, in_memory=1))
 
     def _copy(self, node: Node) -> None:
         """Have the value of a location or input written to memory, in order."""
         if node not in self._stages:
-            self._settle(_Candidate(node, node, [self._views.read(node, node.shape)], 1.0, in_memory=1))
+            reads = [self._views.read(node, node.shape)]
+            self._members.settle(Candidate(node, node, None, squeezed(node.shape), reads, 1.0, in_memory=1))
             self.written.add(node)
 
-    def _settle(self, candidate: _Candidate) -> None:
-        """Put a node into a group of its stage, or of a later one where that is not possible."""
-        space, stage = squeezed(candidate.node.shape), 0
-        near: list[tuple[int, Group]] = []
-        homes, stages, inputs = self._homes, self._stages, self._inputs
-        for position, read in enumerate(candidate.reads):
-            source = read.source
-            home = homes.get(source)
-            if home is None:
-                # what needs no memory has no stage
-                needed = 0 if source in inputs else stages.get(source, -1) + 1
-            else:
-                role = home.role_over(space) if position >= candidate.in_memory else None
-                member = home.holds(read, role) if role is not None else None
-                if member is not None:
-                    if home.stage > stage:
-                        stage, near = home.stage, []
-                    if home.stage == stage:
-                        near.append((member.level, home))
-                    continue
-                needed = home.stage + 1
-            if needed > stage:
-                stage, near = needed, []
-        if len(near) > 1:
-            # what others compute may be computed again where most is known
-            near.sort(key=lambda entry: -entry[0])
-        for _, group in dict.fromkeys(near):
-            if self._joins(group, candidate):
-                return
-        stage = max([self._ready(read.source) for read in candidate.reads], default=0)
-        for group in reversed(self._open.get((stage, space), ())):
-            related = not group.reduced or not group.sources.isdisjoint([read.source for read in candidate.reads])
-            if related and self._joins(group, candidate):
-                return
-        joined = self._joins(self._new_group(stage, space), candidate)
-        assert joined, candidate
-
-    def _joins(self, group: Group, candidate: _Candidate) -> bool:
-        """Take a node into a group, if the group accepts it."""
-        role = group.role_over(squeezed(candidate.node.shape))
-        assert role is not None, (candidate, group.space)
-        operands: list[Member | Read | Copies] = []
-        level = 0
-        layouts: list[Layout] = []
-        for position, read in enumerate(candidate.reads):
-            source = candidate.sources[position] if candidate.sources else None
-            in_memory = position < candidate.in_memory
-            operand = self._operand(group, read, role, in_memory, source, candidate.node.shape)
-            if operand is None:
-                return False
-            operands.append(operand)
-            if isinstance(operand, Read):
-                layouts.append(operand.layout)
-            else:
-                level = max(level, operand.level)
-        if not group.accepts(layouts, candidate.weight, level, role):
-            return False
-        settled: list[Member | Read] = []
-        for operand in operands:
-            settled.append(operand.made(group, self._note) if isinstance(operand, Copies) else operand)
-        self._note([operand for operand in settled if isinstance(operand, Read)])
-        node, expression, _, weight, index_stride, *_ = candidate
-        group.join(Member(node, expression, tuple(settled), role, level, index_stride), weight)
-        self._homes[node] = group
-        self._stages[node] = group.stage
-        return True
-
-    def _operand(
-        self, group: Group, read: Read, role: str, in_memory: bool, source: Node | None, shape: Shape
-    ) -> Member | Read | Copies | None:
-        """Return what an operand of a member with a role would be; None if the group cannot have it at its stage."""
-        if not in_memory:
-            member = group.holds(read, role)
-            if member is not None:
-                return member
-            copies: Member | Copies | None = self._again.plan(read, group) if role == ELEMENT else None
-            if copies is None and role == ELEMENT and source is not None and source in self._views:
-                copies = self._again.plan_through(read, source, group, shape)
-            if copies is not None:
-                return copies
-        if self._ready(read.source) > group.stage:
-            return None
-        return read if role == ELEMENT else group.spread(read)
-
-    def _note(self, reads: Iterable[Read]) -> None:
-        """Have what is read from memory written there."""
-        for read in reads:
-            self._needed_in_memory(read.source)
-
-    def _needed_in_memory(self, node: Node) -> None:
-        home = self._homes.get(node)
-        if home is not None:
-            self.written.add(node)
-            home.is_read = True
-
-    def _new_group(self, stage: int, space: Shape) -> Group:
-        group = Group(space, stage)
-        self.groups.append(group)
-        self._open.setdefault((stage, space), []).append(group)
-        return group
-
-    def _place_random(self, node: Node) -> None:
+    def _place_random(self, node: Node, lowering: Random) -> None:
         """Have random numbers drawn, in a group whose space is one line."""
         counter = self._source(node.inputs[0])
         view = self._memory(counter)
-        self._note([over(view.source, view.pattern)])
-        stage, space = self._ready(view.source), squeezed(node.shape)
-        for group in reversed(self._open.get((stage, space), ())):
+        self._members.note([over(view.source, view.pattern)])
+        stage, space = self._members.ready(view.source), squeezed(node.shape)
+        for group in self._members.recent(stage, space):
             if group.accepts((), weight_of(node), draws=True):
                 break
         else:
-            group = self._new_group(stage, space)
+            group = self._members.new_group(stage, space)
         group.draws = True
         # the counter is read as a whole, wherever its elements are drawn
         read = Read(view.source, view.pattern.offset, line_strides(space))
-        group.join(Member(node, node, (read,), ELEMENT, 0), weight_of(node))
+        group.join(Member(node, node, lowering, (read,), ELEMENT, 0, weight_of(node)))
         self._homes[node] = group
         self._stages[node] = group.stage
 
@@ -399,48 +279,47 @@ class Grouping:
         home = self._homes.get(read.source)
         member = home.holds(read, ELEMENT) if home is not None and home.space == space else None
         if home is not None and member is not None and home.accepts((), 1.0, member.level, reduced=reduced):
-            self._fold(node, expression, home, member, reduced)
+            self._fold(node, expression, lowering, home, member, reduced)
             return
         if not folds_as_lines(space, read.layout, reduced):
             self._copy(source)
             read = Read(source, 0, line_strides(space))
         group = self._group_to_fold(read, space, reduced)
         group.reduce(reduced)
-        copies = self._again.plan(read, group)
+        copies = self._members.again.plan(read, group)
         if copies is None:
-            self._note([read])
-        operand = read if copies is None else copies.made(group, self._note)
-        self._fold(node, expression, group, operand, reduced)
+            self._members.note([read])
+        operand = read if copies is None else copies.made(group, self._members.note)
+        self._fold(node, expression, lowering, group, operand, reduced)
 
     def _group_to_fold(self, read: Read, space: Shape, reduced: Shape) -> Group:
         """Return a group that can fold what it reads from memory."""
-        stage = self._ready(read.source)
-        for group in reversed(self._open.get((stage, space), ())):
+        stage = self._members.ready(read.source)
+        for group in self._members.recent(stage, space):
             if group.accepts((read.layout,), reduced=reduced):
                 return group
         before, home = self._folding.get((space, reduced)), self._homes.get(read.source)
-        if before is None or home is None or home.sources.isdisjoint(before.sources):
-            return self._new_group(stage, space)
+        if before is None or home is None or before is home or home.sources.isdisjoint(before.sources):
+            return self._members.new_group(stage, space)
         # nobody has asked for what another group folds of the same memory: it can wait for this one
         waits = before.stage < stage and not before.is_read and not before.targets
         if waits and before.accepts((read.layout,), reduced=reduced):
-            self._delay(before, stage)
+            self._members.delay(before, stage)
             return before
-        return self._new_group(stage, space)
+        return self._members.new_group(stage, space)
 
-    def _delay(self, group: Group, stage: int) -> None:
-        """Move a group whose values nobody has read to a later stage."""
-        self._open[group.stage, group.space].remove(group)
-        group.stage = stage
-        self._open.setdefault((stage, group.space), []).append(group)
-        for node in group.values:
-            if self._homes[node] is group:
-                self._stages[node] = stage
-
-    def _fold(self, node: Node, expression: Node, group: Group, operand: Member | Read, reduced: Shape) -> None:
+    def _fold(
+        self,
+        node: Node,
+        expression: Node,
+        lowering: Reduction,
+        group: Group,
+        operand: Member | Read,
+        reduced: Shape,
+    ) -> None:
         group.reduce(reduced)
         level = operand.level if isinstance(operand, Member) else 0
-        group.join(Member(node, expression, (operand,), FOLD, level + 1), 1.0)
+        group.join(Member(node, expression, lowering, (operand,), FOLD, level + 1, 1.0))
         self._homes[node] = group
         self._stages[node] = group.stage
         self._folding[group.space, reduced] = group
@@ -471,38 +350,69 @@ class Grouping:
         if home is not None and role is not None:
             member = home.holds(read, role)
             spread = place if role == ELEMENT else home.spread(place)
-            if member is not None and home.accepts((spread.layout,), 0.0, member.level, role):
+            # what belongs to a row is written once for it, not to each of its elements
+            fits = member is not None and (role != ELEMENT or member.role == ELEMENT)
+            if member is not None and fits and home.accepts((spread.layout,), 0.0, member.level, role):
                 home.write(Target(member, node, spread.offset, spread.strides))
                 return home.stage
-        stage = self._ready(read.source)
-        for group in reversed(self._open.get((stage, space), ())):
+        stage = self._members.ready(read.source)
+        for group in self._members.recent(stage, space):
             if group.accepts((read.layout, place.layout)):
                 break
         else:
-            group = self._new_group(stage, space)
-        self._note([read])
+            group = self._members.new_group(stage, space)
+        self._members.note([read])
         group.write(Target(read, node, place.offset, place.strides))
         return stage
 
-    # -- memory
+    def _place_overlay(self, node: Node, expression: Node, lowering: Overlay) -> None:
+        """Have a part of a value replaced, in the memory of the old value or in a copy."""
+        data, value = [self._source(source) for source in expression.inputs]
+        base, part = self.overlays.begin(node), part_of(expression, lowering)
+        place, read = over(node, part), self._views.read(value, part.shape)
+        home, stages = self._homes.get(read.source), self._stages
+        if base is None:
+            before = [self._write_block(data, node, over(node, Pattern.contiguous(node.shape))) + 1]
+            within: list[int] = []
+        else:
+            # not before everybody has read the old value, unless it is read in the same kernel and elsewhere
+            readers = [reader for reader in self.overlays.readers(base) if reader in stages]
+            before = [stages[reader] + 1 for reader in readers if home is None or self._homes.get(reader) is not home]
+            before.append(self._members.ready(base))
+            within = [] if home is None else [home.stage + 1]
+        member = home.holds(read, ELEMENT) if home is not None and home.space == squeezed(part.shape) else None
+        there = home is not None and member is not None and member.role == ELEMENT and home.stage >= max(before)
+        if there and home is not None and member is not None:
+            accepted = home.accepts((place.layout,), 0.0, member.level)
+            if accepted and (base is None or is_apart(home, base, place)):
+                self._overlay(home, node, Target(member, node, place.offset, place.strides))
+                return
+        group = self._members.new_group(max([*before, *within, self._members.ready(read.source)]), squeezed(part.shape))
+        self._members.note([read])
+        self._overlay(group, node, Target(read, node, place.offset, place.strides))
 
-    def _ready(self, source: Node) -> int:
-        """Return the first stage at which memory can be read."""
-        if source in self._inputs or (source not in self._stages and self._views.needs_no_memory(source)):
-            return 0
-        return self._stages[source] + 1
+    def _overlay(self, group: Group, node: Node, target: Target) -> None:
+        """Have a group write a part of a node."""
+        group.write(target)
+        self.overlays.writers[node] = group
+        self._stages[node] = group.stage
+        self.written.add(node)
+        if node in self.overlays.begun:
+            self.arrays.add(node)
+
+    # -- memory
 
     def _as_array(self, node: Node) -> int:
         """Make a value an array that NumPy can see; return the first stage at which it is one."""
-        if node in self._inputs:
+        if node in self.inputs:
             return 0
         if node not in self._stages:
             if self._views.needs_no_memory(node):
-                self._call(node)
+                self._copy(node)
             else:
                 self._view_as_array(node, *self._views.of(node))
         self.arrays.add(node)
-        self._needed_in_memory(node)
+        self._members.needed_in_memory(node)
         return self._stages[node] + 1
 
     def _view_as_array(self, node: Node, source: Node, pattern: Pattern) -> None:

@@ -32,6 +32,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from .. import settings
+from ..errors import NoCompilerWarning, user_line
 from ..kernels.launch import Written
 from .store import Store, describe, source_digest
 
@@ -52,7 +53,7 @@ __all__ = [
 KERNEL_LIMIT = 4096
 #: kernels in one library; an empty library takes 0.8 MB
 LIBRARY_SIZE = 256
-#: chunks of work above which a kernel is compiled in full at once: some 10 ms, which a quick product would take 70 for
+#: chunks of work above which a kernel is compiled in full at once: up to 10 ms, which a quick product would take 70 for
 MUCH_WORK = 1000
 #: kernels are improved when nothing has been compiled for this long
 _QUIET_SECONDS = 0.02
@@ -146,21 +147,26 @@ class _Compiler:
         self._library = Library(llvm)
         self._kernels: OrderedDict[Written, Kernel] = OrderedDict()
         self._names = 0
+        #: modules written by hand that were compiled quickly, with the keys they have on disk
+        self._quick_texts: list[tuple[str, str]] = []
         self._store: Store | None = None
         self._store_settings: tuple[str, int] | None = None
         self.lock = threading.Lock()
         self.last_used = 0.0
 
-    def compile(self, text: str, name: str) -> Kernel:
-        """Return the compiled function of a module."""
+    def compile(self, text: str, name: str, quick: bool) -> Kernel:
+        """Return the compiled function of a module; a quick one is compiled in full for processes to come."""
         with self.lock:
             store = self._current_store()
             key = None if store is None else store.key(f"text {text}")
             code = None if store is None or key is None else store.load(key)
+            if code is None and quick and store is not None and key is not None:
+                self._quick_texts.append((key, text))
+                code = store.load(self._name(key, quick))
             if code is None:
-                code = self._emit(text, _FULL)
+                code = self._emit(text, _QUICK if quick else _FULL)
                 if store is not None and key is not None:
-                    store.save(key, code)
+                    store.save(self._name(key, quick), code)
             if len(self._library.addresses) >= LIBRARY_SIZE or name in self._library.addresses:
                 self._library = Library(self._llvm)
             self._library.add({name: code})
@@ -184,26 +190,30 @@ class _Compiler:
             results = {structure: known[structure] for structure in wanted}
             while len(known) > KERNEL_LIMIT:
                 known.popitem(last=False)
-            return results
+        for structure, kernel in results.items():
+            if kernel.improvable is not None and wanted[structure] > MUCH_WORK:
+                # it was compiled for little work
+                self.improve(kernel)
+        return results
 
     def _obtain(self, structure: Written, work: int) -> _Found:
         """Return the code of a kernel, from the disk or compiled."""
         store = self._current_store()
         key = None if store is None else _key(store, structure)
+        quick_is_enough = work <= MUCH_WORK and settings.current().quick_kernels
         if store is not None and key is not None:
-            for quick in (False, True):
+            for quick in (False, True) if quick_is_enough else (False,):
                 name = self._name(key, quick)
                 code = store.load(name)
                 if code is not None:
                     statistics.kernels_loaded += 1
                     return _Found(name, code, quick)
         statistics.kernels_compiled += 1
-        quick = work <= MUCH_WORK and settings.current().quick_kernels
-        name = self._name(key, quick)
-        code = self._emit(write(structure, name), _QUICK if quick else _FULL)
+        name = self._name(key, quick_is_enough)
+        code = self._emit(write(structure, name), _QUICK if quick_is_enough else _FULL)
         if store is not None and key is not None:
             store.save(name, code)
-        return _Found(name, code, quick)
+        return _Found(name, code, quick_is_enough)
 
     def _name(self, key: str | None, quick: bool) -> str:
         """Return the name of a kernel's function, which is also that of its file if there is one."""
@@ -231,10 +241,10 @@ class _Compiler:
 
     def improve(self, kernel: Kernel) -> None:
         """Compile a kernel in full and have it used from now on; called by the thread that does this."""
-        structure = kernel.improvable
-        if structure is None:
-            return
         with self.lock:
+            structure = kernel.improvable
+            if structure is None:
+                return
             store = self._current_store()
             key = None if store is None else _key(store, structure)
             name = self._name(key, quick=False)
@@ -244,8 +254,15 @@ class _Compiler:
             kernel.replace(library.addresses[name], library)
             statistics.kernels_improved += 1
             if store is not None and key is not None:
-                store.save(name, code)
-                store.remove(self._name(key, quick=True))
+                self._keep_in_full(store, key, code)
+            if store is not None and self._quick_texts:
+                key, text = self._quick_texts.pop()
+                self._keep_in_full(store, key, self._emit(text, _FULL))
+
+    def _keep_in_full(self, store: Store, key: str, code: bytes) -> None:
+        """Keep code on disk in the place of what was compiled quickly."""
+        store.save(self._name(key, quick=False), code)
+        store.remove(self._name(key, quick=True))
 
     def _emit(self, text: str, level: int) -> bytes:
         with self._llvm.parse_assembly(text) as module:
@@ -356,7 +373,7 @@ class _Improver:
 
 _compiler: _Compiler | None = None
 _improver = _Improver()
-_missing: ImportError | None = None
+_missing: Exception | None = None
 _start = threading.Lock()
 
 
@@ -395,16 +412,20 @@ def available() -> bool:
         if _compiler is None and _missing is None:
             try:
                 from llvmlite import binding
-            except ImportError as error:
-                _missing = error
-                warnings.warn(
-                    f"kernels cannot be compiled because llvmlite is missing ({error}): NumPy evaluates everything, "
-                    f"slower. Install it with 'pip install llvmlite', or set PHONOGRAD_EXECUTOR=reference.",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-            else:
+
                 _compiler = _Compiler(binding)
+            # its shared library cannot be loaded, or LLVM does not know the processor
+            except (ImportError, OSError, RuntimeError) as error:
+                _missing = error
+                file, line = user_line() or (__file__, 0)
+                warnings.warn_explicit(
+                    f"kernels cannot be compiled because llvmlite is missing or does not work ({error}): NumPy "
+                    f"evaluates everything, slower. Install it with 'pip install llvmlite', or set "
+                    f"PHONOGRAD_EXECUTOR=reference to have it so without this warning.",
+                    NoCompilerWarning,
+                    file,
+                    line,
+                )
     return _compiler is not None
 
 
@@ -435,9 +456,12 @@ def finish() -> None:
     _improver.finish()
 
 
-def compile_text(text: str, name: str) -> Kernel:
-    """Return the compiled function of a module that is written by hand."""
-    return _started().compile(text, name)
+def compile_text(text: str, name: str, quick: bool = False) -> Kernel:
+    """Return the compiled function of a module that is written by hand.
+
+    Quickly, if its speed is of little importance: it stays as it is in this process.
+    """
+    return _started().compile(text, name, quick)
 
 
 def _started() -> _Compiler:

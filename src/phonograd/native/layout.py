@@ -3,6 +3,10 @@
 While a plan runs, arrays stand in a list of *slots*: first the inputs, then one with the numbers that kernels read, one
 with the arena, and then one for each array that is made. Values that only kernels see lie in the arena. Everything is
 decided in one walk over the steps of a plan.
+
+Jobs that follow each other and do not depend on each other form a *region*, whose chunks are shared out among threads
+as if they were one kernel's. All of them may run at the same time, so nothing that one of them reads or writes may lie
+where another one writes.
 """
 
 from __future__ import annotations
@@ -20,8 +24,15 @@ from . import memory
 from .assembly import Assembler, Operand
 from .group import Group, Read, squeezed
 from .grouping import Alias, Call, Grouping, Work
+from .overlay import Overlays
 
-__all__ = ["Job", "Layout", "jobs_of"]
+__all__ = ["Job", "Layout", "jobs_of", "regions_of"]
+
+#: chunks of a region, if it has several jobs: with so many the threads seldom wait for each other anyway, and what is
+#: large does not stay in memory longer
+REGION_CHUNKS = 64
+
+_NONE: Mapping[Node, Node] = {}
 
 
 class Job(NamedTuple):
@@ -34,28 +45,80 @@ class Job(NamedTuple):
     """Pairs of a value that is made and one that is read, where the first can take the place of the second."""
     nodes: tuple[Node, ...]
     """Everything that is computed."""
+    written: list[Node]
+    """Everything of which some part is written."""
+
+    @property
+    def chunks(self) -> int:
+        """How many pieces there are to share out; 0 where launches depend on each other."""
+        if len(self.plan.launches) != 1:
+            return 0
+        launch = self.plan.launches[0]
+        return -(-launch.extent // launch.chunk)
 
 
-def jobs_of(grouping: Grouping) -> list[Job | Call | Alias]:
-    """Return the steps of a plan with the groups and works among them as jobs."""
+def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | Call | Alias]:
+    """Return the steps of a plan with the groups and works among them as jobs; some values are kept."""
     jobs: list[Job | Call | Alias] = []
-    assembler = Assembler()
-    begun: set[Node] = set()
+    assembler = Assembler(grouping.inputs)
+    overlays = grouping.overlays
+    owner = overlays.owner
+    begun: set[Node] = set(overlays.begun)
     for step in grouping.steps():
         if isinstance(step, Group):
             own = grouping.writes(step)
             plan, operands, written = assembler.assemble(step, own)
+            if overlays.chosen:
+                written = list(dict.fromkeys(map(owner, written)))
             # of several groups that write to one array, the first makes it
             made = [node for node in written if node not in begun]
             begun.update(made)
             nodes = tuple([member.expression for member in step.members])
-            jobs.append(Job(plan, operands, made, _replaceable(step, own), nodes))
+            jobs.append(Job(plan, operands, made, _replaceable(step, own), nodes, written))
         elif isinstance(step, Work):
             read = {name: Operand(view.source, view.pattern.offset) for name, view in step.operands.items()}
-            jobs.append(Job(step.plan, {**read, "out": Operand(step.node, 0)}, [step.node], [], (step.node,)))
+            operands, made = {**read, "out": Operand(step.node, 0)}, [step.node]
+            jobs.append(Job(step.plan, operands, made, _added(step), (step.node,), made))
         else:
             jobs.append(step)
-    return jobs
+    if not overlays.chosen:
+        return jobs
+    moved: list[Job | Call | Alias] = []
+    seen: set[Node] = set()
+    for job in jobs:
+        if isinstance(job, Call):
+            moved += _seen(job.sources, overlays, seen)
+        moved.append(_moved(job, overlays))
+    return moved + _seen(kept, overlays, seen)
+
+
+def _seen(nodes: Iterable[Node], overlays: Overlays, seen: set[Node]) -> list[Alias]:
+    """Return what makes nodes arrays that lie in memory of another shape, each of them once."""
+    found = [node for node in nodes if overlays.seen_as(node) is not overlays.owner(node) and node not in seen]
+    seen.update(found)
+    return [Alias(node, overlays.owner(node)) for node in dict.fromkeys(found)]
+
+
+def _moved(job: Job | Call | Alias, overlays: Overlays) -> Job | Call | Alias:
+    """Return a job with the nodes in whose memory values lie in the place of those that they are values of."""
+    owner = overlays.owner
+    if isinstance(job, Alias):
+        return Alias(job.node, owner(job.source))
+    if isinstance(job, Call):
+        return Call(job.node, tuple(map(overlays.seen_as, job.sources)))
+    operands = {
+        name: Operand(owner(source), start) if isinstance(source, Node) else Operand(source, start)
+        for name, (source, start) in job.operands.items()
+    }
+    over = [(owner(new), owner(old)) for new, old in job.over]
+    return job._replace(operands=operands, over=over, written=list(map(owner, job.written)))
+
+
+def _added(work: Work) -> list[tuple[Node, Node]]:
+    """Return the sum of a product and what it is added to, if it can be written there."""
+    old = work.operands.get("old")
+    others = [view.source for name, view in work.operands.items() if name != "old"]
+    return [] if old is None or old.source in others else [(work.node, old.source)]
 
 
 def _replaceable(group: Group, made: list[Node]) -> list[tuple[Node, Node]]:
@@ -78,7 +141,8 @@ def _replaceable(group: Group, made: list[Node]) -> list[tuple[Node, Node]]:
                     plain[source] = None
                 else:
                     other.add(source)
-    sources = [source for source in plain if source not in other]
+    # a number that is written to memory is not read there
+    sources = [source for source in plain if source not in other and source not in made]
     pairs = []
     for node in made:
         for source in sources:
@@ -87,6 +151,34 @@ def _replaceable(group: Group, made: list[Node]) -> list[tuple[Node, Node]]:
                 sources.remove(source)
                 break
     return pairs
+
+
+def regions_of(jobs: Sequence[Job | Call | Alias], begun: Mapping[Node, Node] = _NONE) -> list[int]:
+    """Return the number of the region of each job; some nodes may lie in the very memory of the inputs ``begun``."""
+    regions: list[int] = []
+    written: set[Node] = set()
+    read: set[Node] = set()
+    chunks = 0
+    for job in jobs:
+        own = job.chunks if isinstance(job, Job) else 0
+        joins = own and chunks and chunks + own <= REGION_CHUNKS
+        touched: list[Node] = []
+        changed: list[Node] = []
+        if isinstance(job, Job):
+            touched, changed = [source for source, _ in job.operands.values() if isinstance(source, Node)], job.written
+            if begun:
+                touched, changed = [begun.get(node, node) for node in touched], [begun.get(n, n) for n in changed]
+        # what others read may be written over
+        joins = joins and written.isdisjoint(touched) and read.isdisjoint(changed)
+        if joins:
+            regions.append(regions[-1])
+            chunks += own
+        else:
+            regions.append(regions[-1] + 1 if regions else 0)
+            written, read, chunks = set(), set(), own
+        written.update(changed)
+        read.update(touched)
+    return regions
 
 
 class Layout:
@@ -102,39 +194,57 @@ class Layout:
         Nodes whose arrays are wanted in the end.
     arrays
         All nodes that are arrays of their own.
+    begun
+        Those of them that no job makes, and the inputs as whose arrays they begin.
     """
 
     def __init__(
-        self, jobs: Sequence[Job | Call | Alias], inputs: Sequence[Node], kept: Iterable[Node], arrays: set[Node]
+        self,
+        jobs: Sequence[Job | Call | Alias],
+        inputs: Sequence[Node],
+        kept: Iterable[Node],
+        arrays: set[Node],
+        begun: Mapping[Node, Node] = _NONE,
     ) -> None:
         self.slots: dict[Node, int] = {node: number for number, node in enumerate(inputs)}
         #: slots of the numbers that kernels read, and of the arena
         self.number_slot = len(self.slots)
         self.arena_slot = len(self.slots) + 1
         self.width = len(self.slots) + 2
+        for node in begun:
+            self.slots[node] = self.width
+            self.width += 1
         #: slots that can be emptied after a job, by its number
         self.done: dict[int, list[int]] = {}
         self.arena_bytes = 0
         self._numbers: dict[bytes, int] = {}
         self._starts: dict[Node, int] = {}
         self._scratch: dict[int, int] = {}
+        #: the region of each job
+        self.regions = regions_of(jobs, begun)
         self._place(jobs, arrays, {*inputs, *kept})
 
     def _place(self, jobs: Sequence[Job | Call | Alias], arrays: set[Node], lasting: set[Node]) -> None:
         first: dict[Node, int] = {}
         last: dict[Node, int] = {}
+        #: the region of the job that touches a value before the last one does
+        earlier: dict[Node, int] = {}
         over: dict[Node, Node] = {}
+        regions = self.regions
         scratch: dict[int, memory.Lifetime] = {}
         slots, numbers = self.slots, self._numbers
         for index, job in enumerate(jobs):
             if isinstance(job, Job):
                 made = job.made
                 if job.plan.scratch_bytes:
-                    scratch[index] = memory.Lifetime(job.plan.scratch_bytes, index, index)
+                    scratch[index] = memory.Lifetime(job.plan.scratch_bytes, regions[index], regions[index])
                 if job.over:
                     over.update(job.over)
                 for source, _ in job.operands.values():
                     if isinstance(source, Node):
+                        before = last.get(source, index)
+                        if before != index:
+                            earlier[source] = regions[before]
                         last[source] = index
                     elif source not in numbers:
                         numbers[source] = 8 * len(numbers)
@@ -152,7 +262,14 @@ class Layout:
             if node not in first and node not in lasting:
                 self.done.setdefault(index, []).append(slots[node])
         order = {node: number for number, node in enumerate(first)}
-        lifetimes = [_lifetime(node, first, last, over, order) for node in first]
+        lifetimes = []
+        for node, begin in first.items():
+            old, place = over.get(node), None
+            # nobody else may be reading what is overwritten
+            if old is not None and old in first and last[old] == begin and earlier.get(old) != regions[begin]:
+                place = order[old]
+            end = regions[last.get(node, begin)]
+            lifetimes.append(memory.Lifetime(node.size * node.dtype.itemsize, regions[begin], end, place))
         offsets, self.arena_bytes = memory.arrange([*lifetimes, *scratch.values()])
         self._starts = dict(zip(first, offsets))
         self._scratch = dict(zip(scratch, offsets[len(first) :]))
@@ -185,12 +302,3 @@ class Layout:
         if index in self._scratch:
             found["scratch"] = bases.setdefault(self.arena_slot, len(bases)), self._scratch[index]
         return found
-
-
-def _lifetime(
-    node: Node, first: dict[Node, int], last: dict[Node, int], over: dict[Node, Node], order: dict[Node, int]
-) -> memory.Lifetime:
-    begin = first[node]
-    before = over.get(node)
-    place = None if before is None or before not in first or last[before] != begin else order[before]
-    return memory.Lifetime(node.size * node.dtype.itemsize, begin, last.get(node, begin), place)

@@ -12,6 +12,7 @@ asked for the longest are returned first.
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import sys
 import threading
@@ -23,6 +24,7 @@ import numpy as np
 
 from .. import settings
 from ..dtypes import DType
+from ..kernels.launch import aligned
 from ..node import Shape
 from ..operator import Array
 
@@ -46,7 +48,7 @@ class Lifetime(NamedTuple):
 def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     """Return the offset of each value in an arena, and the size of the arena.
 
-    Sizes are rounded up by at most an eighth, so that places fit later values; the time taken is n log n.
+    A value takes the smallest place that is free and large enough. The time taken is n log n.
 
     >>> arrange([Lifetime(100, 0, 1), Lifetime(100, 1, 2), Lifetime(100, 2, 3)])
     ([0, 128, 0], 256)
@@ -54,28 +56,73 @@ def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
     ([0, 0, 0], 128)
     """
     offsets = [0] * len(lifetimes)
-    free: dict[int, list[int]] = {}
+    free = _Free()
     busy: list[tuple[int, int, int]] = []
     passed_on: set[int] = set()
-    total = 0
     for index in sorted(range(len(lifetimes)), key=lambda index: lifetimes[index].first):
         size, first, last, over = lifetimes[index]
         while busy and busy[0][0] < first:
             _, room, value = heapq.heappop(busy)
             if value not in passed_on:
-                free.setdefault(room, []).append(offsets[value])
-        room = room_for(size)
-        places = free.get(room)
-        if over is not None and over not in passed_on and room_for(lifetimes[over].size) == room:
+                free.give(offsets[value], room)
+        room = aligned(max(size, 1))
+        if over is not None and over not in passed_on and aligned(max(lifetimes[over].size, 1)) == room:
             passed_on.add(over)
             offsets[index] = offsets[over]
-        elif places:
-            offsets[index] = places.pop()
         else:
-            offsets[index] = total
-            total += room
+            offsets[index] = free.take(room)
         heapq.heappush(busy, (last, room, index))
-    return offsets, total
+    return offsets, free.end
+
+
+class _Free:
+    """The free places of an arena while values are put into it. It grows where none is large enough."""
+
+    def __init__(self) -> None:
+        #: (size, offset) of every free place, in order; neighbours are one place
+        self._places: list[tuple[int, int]] = []
+        #: sizes by where places begin, and where they begin by where they end
+        self._sizes: dict[int, int] = {}
+        self._starts: dict[int, int] = {}
+        self.end = 0
+
+    def take(self, size: int) -> int:
+        """Return where a place of a size begins, which is not free any more."""
+        found = bisect.bisect_left(self._places, (size, 0))
+        if found < len(self._places):
+            room, offset = self._places[found]
+            self._remove(offset, room)
+            if room > size:
+                self._add(offset + size, room - size)
+            return offset
+        # what is free at the end is part of what is added
+        offset = self._starts.get(self.end, self.end)
+        if offset < self.end:
+            self._remove(offset, self.end - offset)
+        self.end = offset + size
+        return offset
+
+    def give(self, offset: int, size: int) -> None:
+        """Make a place free."""
+        following = self._sizes.get(offset + size)
+        if following is not None:
+            self._remove(offset + size, following)
+            size += following
+        before = self._starts.get(offset)
+        if before is not None:
+            self._remove(before, offset - before)
+            size += offset - before
+            offset = before
+        self._add(offset, size)
+
+    def _add(self, offset: int, size: int) -> None:
+        bisect.insort(self._places, (size, offset))
+        self._sizes[offset] = size
+        self._starts[offset + size] = offset
+
+    def _remove(self, offset: int, size: int) -> None:
+        del self._places[bisect.bisect_left(self._places, (size, offset))]
+        del self._sizes[offset], self._starts[offset + size]
 
 
 def room_for(size: int) -> int:

@@ -7,6 +7,7 @@ see :mod:`phonograd.kernels.join`.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -14,14 +15,22 @@ from ..dtypes import DType
 from ..kernels.emitter import ROW
 from ..kernels.join import JOIN, Join
 from ..kernels.launch import Launch, Plan, Reference, aligned
-from ..kernels.structure import KEPT, REDUCED, Structure
+from ..kernels.structure import KEPT, REDUCED, Step, Structure
 from ..kernels.writer import BLOCKS
 from ..node import Shape
+from ..operator import REGISTRY
 
-__all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "Result", "chunk_of", "parted", "parts_of"]
+__all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "Result", "chunk_of", "parted", "parts_of", "work_of"]
 
-#: elements that one thread computes at a time: 5 to 40 microseconds of work
-CHUNK_ELEMENTS = 1 << 15
+#: elements that one thread computes at a time where it does little with each: 2 to 8 microseconds of work. Handing a
+#: chunk over takes half a microsecond, and reading what another processor wrote ten times as long as one's own
+CHUNK_ELEMENTS = 1 << 14
+#: operations per element that memory leaves time for
+FREE_OPERATIONS = 4.0
+#: chunks that are enough for any number of threads
+MOST_CHUNKS = 256
+#: elements of a sum for which it is divided
+PART_ELEMENTS = 1 << 16
 #: chunks that are enough to share a sum out among threads; with fewer, the summed axes are divided too
 ENOUGH_CHUNKS = 8
 
@@ -40,15 +49,35 @@ def chunk_of(structure: Structure, extents: Shape) -> int:
     axis = structure.range_axis
     if axis is None:
         return 1
-    items = max(1, -(-CHUNK_ELEMENTS * extents[axis] // max(1, math.prod(extents))))
+    chunks = min(work_of(structure, extents), MOST_CHUNKS)
+    # a few chunks should be as many for each of two or four threads
+    if chunks > 1:
+        chunks = 2 if chunks <= 2 else math.ceil(chunks / 4) * 4
+    items = max(1, math.ceil(extents[axis] / chunks)) if chunks else 1
     # random numbers are drawn for groups of 64 elements, and whole cache lines are written faster
     return -(-items // 64) * 64 if axis == len(extents) - 1 else items
+
+
+def work_of(structure: Structure, extents: Shape) -> float:
+    """Return how many chunks a kernel would have if there were no limit: some microseconds each."""
+    return math.prod(extents) / CHUNK_ELEMENTS * max(1.0, _operations(structure) / FREE_OPERATIONS)
+
+
+@functools.lru_cache(4096)
+def _operations(structure: Structure) -> float:
+    """Return about how many operations a kernel needs for an element."""
+    total = float(len(structure.draws) * 10)
+    for step in structure.steps:
+        if isinstance(step, Step) and not step.row:
+            cost = REGISTRY[step.operator].cost
+            total += 1.0 if callable(cost) else cost
+    return total
 
 
 def parts_of(structure: Structure, extents: Shape) -> int:
     """Return into how many parts a kernel is divided along its outermost reduced axis; 0 if it is not parted."""
     elements = math.prod(extents)
-    if elements < 2 * CHUNK_ELEMENTS:
+    if elements < PART_ELEMENTS:
         return 0
     axis = structure.range_axis
     chunks = 1 if axis is None else -(-extents[axis] // chunk_of(structure, extents))

@@ -1,27 +1,98 @@
-"""Matrix products in a plan: from where the operands lie to the launch that multiplies them."""
+"""Matrix products in a plan: from where the operands lie to the launch that multiplies them.
+
+A sum of two products is computed by the second one, which is added to the first: see :func:`sums_of_products`.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from ..dtypes import DType
-from ..kernels.gemm import Gemm, Matrices, product
+from ..kernels.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, product
 from ..kernels.launch import Plan
+from ..kernels.lowering import Matmul
+from ..kernels.machine import Machine
 from ..kernels.pattern import Pattern, contiguous_strides
-from ..node import Shape
+from ..node import Node, Shape
+from ..operator import REGISTRY
+from .expansion import Order
 from .machine import host
 
-__all__ = ["plan_product"]
+__all__ = ["Sum", "operands_to_copy", "plan_product", "sums_of_products"]
+
+#: products of one matrix for which it is worth a copy
+ENOUGH_USES = 3
+
+_ADD = REGISTRY["broadcast_add"]
+
+
+class Sum(NamedTuple):
+    """A sum of products: one that nobody else reads, and what it is added to."""
+
+    product: Node
+    old: Node
+
+
+def sums_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Sum]:
+    """Return the sums that are computed together with a product, by their node.
+
+    They are those of two products, or of such a sum and a product: gradients of a parameter that is used many times,
+    gates of recurrent layers. A product of several blocks of terms is not among them: its blocks are added up before
+    anything else is.
+    """
+    lowerings, expressions = order.lowerings, order.expressions
+    products = {node: number for number, node in enumerate(order.nodes) if isinstance(lowerings[node], Matmul)}
+    found: dict[Node, Sum] = {}
+    if len(products) < 2:
+        return found
+    readers = Counter(kept)
+    readers.update(itertools.chain.from_iterable(order.sources.values()))
+    # what is read through a location is not read by one node alone
+    readers.update(order.below.values())
+    for node in [node for node in order.nodes if expressions[node].operator is _ADD]:
+        first, second = order.sources[node]
+        if first.shape != second.shape or first not in products or second not in products:
+            continue
+        old, late = (first, second) if products[first] < products[second] else (second, first)
+        for product_node, other in ((late, old), (old, late)):
+            if product_node not in found and readers[product_node] == 1 and _is_one_block(order, product_node):
+                found[node] = Sum(product_node, other)
+                products[node] = products[late]
+                break
+    return found
+
+
+def operands_to_copy(order: Order) -> set[Node]:
+    """Return the second operands of so many products that a copy in order is worth it where they lie transposed.
+
+    Each product of few rows copies panels of such an operand, which takes a third of its time.
+    """
+    uses: Counter[Node] = Counter()
+    for node in order.nodes:
+        if isinstance(order.lowerings[node], Matmul) and node.shape[-2] < SHARED_ROWS:
+            uses[order.sources[node][1]] += 1
+    return {node for node, count in uses.items() if count >= ENOUGH_USES}
+
+
+def _is_one_block(order: Order, node: Node) -> bool:
+    return order.expressions[node].inputs[0].shape[-1] <= DEPTH
 
 
 @functools.lru_cache(maxsize=1024)
-def plan_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Plan | None:
+def plan_product(
+    lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine | None = None, adds: bool = False
+) -> Plan | None:
     """Return how to multiply matrices (the last two axes) that lie somewhere in memory.
 
-    The operands of the plan are ``lhs``, ``rhs`` and ``out``, which is contiguous. None is returned where the other
-    axes cannot be walked with two strides; they can for operands that are contiguous.
+    The operands of the plan are ``lhs``, ``rhs`` and ``out``, which is contiguous; with ``adds`` also ``old``, which is
+    contiguous too, and to which the product is added. None is returned where the other axes cannot be walked with two
+    strides; they can for operands that are contiguous.
     """
     rows, terms = lhs.shape[-2:]
     columns = rhs.shape[-1]
@@ -36,8 +107,12 @@ def plan_product(lhs: Pattern, rhs: Pattern, dtype: DType) -> Plan | None:
             (lhs.strides, rhs.strides, out_strides), outer_strides, inner_strides, strict=True
         )
     ]
-    sizes, count, kernel = (rows, terms, columns), (outer, inner), Gemm(np.dtype(dtype), host())
-    return Plan((product(sizes, count, left, right, result, kernel),))
+    sizes, count, kernel = (rows, terms, columns), (outer, inner), Gemm(np.dtype(dtype), machine or host())
+    old, names = result if adds else None, ("lhs", "rhs")
+    if columns == 1:
+        # a column is a row of the transposed product, and many columns fill vectors
+        sizes, left, right, names = (1, terms, rows), right.transposed, left.transposed, ("rhs", "lhs")
+    return Plan((product(sizes, count, left, right, result, kernel, old, names),))
 
 
 def _merged(shape: Shape, operands: tuple[Shape, Shape, Shape]) -> list[tuple[int, tuple[int, int, int]]]:

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import gc
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..dtypes import DType
+from ..errors import MXNetError
 from ..kernels.launch import Launch, Plan, Reference, Written
 from ..kernels.lowering import Constant, Elementwise, Location
 from ..node import Node, Shape
 from ..operator import ABSENT, Array
-from ..reference import located, order, resolve
+from ..reference import Note, Part, located, order, resolve
 from . import jit, memory
 from .driver import Row
 from .grouping import Alias, Call, Grouping, lowering_of
 from .layout import Job, Layout, jobs_of
 from .rewrite import Rewriting
 
-__all__ = ["Memory", "NativeProgram", "Part"]
+__all__ = ["Memory", "NativeProgram"]
 
 #: operations per element above which a value that may be needed again is kept rather than computed again
 CHEAP = 4.0
@@ -49,17 +51,6 @@ class Memory(NamedTuple):
     """Arrays that NumPy reads or makes on the way, all of them."""
 
 
-class Part(NamedTuple):
-    """One thing that a run does, for those who want to know."""
-
-    nodes: tuple[Node, ...]
-    """What is computed."""
-    kernels: tuple[Written, ...]
-    """The kernels that do it; none if NumPy does, or where an array only gets another shape."""
-    memory: tuple[Node, ...]
-    """The nodes whose memory is read or written."""
-
-
 class NativeProgram:
     """The kernels and NumPy calls that compute some nodes from leaves and from values that are there already.
 
@@ -69,10 +60,13 @@ class NativeProgram:
     """
 
     __slots__ = (
+        "_apart",
         "_arena_room",
         "_arena_slot",
+        "_begun",
         "_fixed",
         "_kept_slots",
+        "_maker",
         "_segments",
         "_uses_numpy",
         "inputs",
@@ -81,6 +75,7 @@ class NativeProgram:
         "memory",
         "parts",
         "runs",
+        "spendable",
     )
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
@@ -106,15 +101,19 @@ class NativeProgram:
             rewriting = Rewriting(computed, given, kept)
             source = rewriting.source
             made = [node for node in dict.fromkeys(map(source, kept)) if node not in given]
-            grouping = Grouping(rewriting.computed, self.inputs, made, source)
-            arrays = grouping.arrays
-            jobs = jobs_of(grouping)
+            grouping = _grouped(rewriting.computed, self.inputs, made, source)
+            seen_as, begun = grouping.overlays.seen_as, grouping.overlays.begun
+            jobs = jobs_of(grouping, made)
+            arrays = {*map(grouping.overlays.owner, grouping.arrays), *map(seen_as, grouping.arrays)}
         else:
             source, made, arrays = resolve, kept, set(computed)
             jobs = [Call(node, tuple(map(resolve, node.inputs))) for node in computed]
-        layout = Layout(jobs, self.inputs, made, arrays)
+            seen_as, begun = resolve, {}
+        layout = Layout(jobs, self.inputs, map(seen_as, made), arrays, begun)
         self.kernels = _kernels(jobs)
-        self._segments = _Segments(jobs, layout, self.kernels).all()
+        self._maker = _Segments(jobs, layout, self.kernels)
+        self._segments = self._maker.all()
+        self._apart: list[Segment] | None = None
         #: everything that a run does, in order
         self.parts = [_part(job) for job in jobs]
         numbers = layout.numbers()
@@ -123,23 +122,38 @@ class NativeProgram:
         self._arena_slot = layout.arena_slot
         self._arena_room = memory.room_for(layout.arena_bytes) if layout.arena_bytes else 0
         self._uses_numpy = any([isinstance(job, Call) for job in jobs])
-        self.kept = [(node, layout.slots[source(node)]) for node in kept]
+        self.kept = [(node, layout.slots[seen_as(source(node))]) for node in kept]
+        self._begun = [(layout.slots[given], layout.slots[node], node.shape) for node, given in begun.items()]
+        #: numbers of the inputs whose arrays a run can write over, should nobody else need them
         self._kept_slots = [slot for _, slot in self.kept]
-        self.memory = Memory(layout.arena_bytes, _bytes(made), _bytes(arrays.difference(made, self.inputs)))
+        spendable = [] if self._uses_numpy else [number for number, _, _ in self._begun]
+        # some are handed back, as values that are the same
+        self.spendable = tuple([number for number in spendable if number not in self._kept_slots])
+        others = arrays.difference(map(seen_as, made), self.inputs)
+        self.memory = Memory(layout.arena_bytes, _bytes(made), _bytes(others))
         self.runs = 0
 
-    def run(self, inputs: list[Any]) -> list[Array]:
+    def run(self, inputs: list[Any], spent: Container[int] = (), note: Note | None = None) -> list[Array]:
         """Return the kept values, computed from the values of ``inputs``.
 
-        These are arrays of the shapes and dtypes of their nodes, with any strides.
+        These are arrays of the shapes and dtypes of their nodes, with any strides. Those whose numbers are in ``spent``
+        may be written over: nobody else refers to them. With ``note``, the parts of the program run one by one, and it
+        is called after each of them with the part, and the times at which it began and ended.
         """
         values: list[Any] = [
             value if type(value) is _ARRAY and value.flags.c_contiguous else _contiguous(value) for value in inputs
         ]
         values += self._fixed
+        for number, slot, shape in self._begun:
+            if values[number] is None:
+                raise MXNetError("an array was lost: the computation that changed it in place has been interrupted")
+            given = values[number].reshape(shape)
+            values[slot] = given if number in spent else _copied(given)
         if self._arena_room:
             values[self._arena_slot] = memory.allocate((self._arena_room,), _BYTE, self._arena_room)
-        if self._uses_numpy:
+        if note is not None:
+            self._run_noted(values, note)
+        elif self._uses_numpy:
             with np.errstate(all="ignore"):
                 for segment in self._segments:
                     segment(values)
@@ -152,6 +166,35 @@ class NativeProgram:
                 # it will probably be run again
                 jit.improve(self.kernels.values())
         return [values[slot] for slot in self._kept_slots]
+
+    def _run_noted(self, values: list[Any], note: Note) -> None:
+        if self._apart is None:
+            self._apart = self._maker.apart()
+        with np.errstate(all="ignore"):
+            for part, segment in zip(self.parts, self._apart, strict=True):
+                start = perf_counter_ns()
+                segment(values)
+                note(part, start, perf_counter_ns())
+
+
+def _grouped(
+    computed: Sequence[Node], inputs: Sequence[Node], made: Sequence[Node], source: Callable[[Node], Node]
+) -> Grouping:
+    """Return which nodes share a kernel, with no assignment done before everybody has read what it replaces."""
+    refused: set[Node] = set()
+    while True:
+        grouping = Grouping(computed, inputs, made, source, refused)
+        late = grouping.overlays.late(grouping.steps()) if grouping.overlays.replaced else set()
+        if not late:
+            return grouping
+        refused |= late
+
+
+def _copied(array: Array) -> Array:
+    """Return a copy of an array in memory of the pool."""
+    copy = memory.allocate(array.shape, array.dtype, memory.room_for(array.nbytes))
+    np.copyto(copy, array)
+    return copy
 
 
 def _contiguous(value: Any) -> Any:
@@ -179,11 +222,12 @@ def _bytes(nodes: Iterable[Node]) -> int:
 
 def _part(job: Job | Call | Alias) -> Part:
     if isinstance(job, Call):
-        return Part((job.node,), (), (*job.sources, job.node))
+        return Part((job.node,), (), (*job.sources, job.node), (job.node,))
     if isinstance(job, Alias):
-        return Part((job.node,), (), ())
+        return Part((job.node,), (), (), ())
     touched = dict.fromkeys([source for source, _ in job.operands.values() if isinstance(source, Node)])
-    return Part(job.nodes, tuple([launch.structure for launch in job.plan.launches]), tuple(touched))
+    kernels = tuple([launch.structure for launch in job.plan.launches])
+    return Part(job.nodes, kernels, tuple(touched), tuple(job.written))
 
 
 def _kernels(jobs: Iterable[Job | Call | Alias]) -> dict[Written, jit.Kernel]:
@@ -198,8 +242,8 @@ def _kernels(jobs: Iterable[Job | Call | Alias]) -> dict[Written, jit.Kernel]:
             plans[key] = job.plan
     work: dict[Written, int] = {}
     for key, plan in plans.items():
-        for structure, _, extent, chunk in plan.launches:
-            work[structure] = work.get(structure, 0) + times[key] * (extent // chunk)
+        for structure, _, extent, chunk, products in plan.launches:
+            work[structure] = work.get(structure, 0) + times[key] * max(extent // chunk, products)
     return jit.kernels(work) if work else {}
 
 
@@ -265,16 +309,38 @@ class _Segments:
             segments.append(self._row(row))
         return segments
 
+    def apart(self) -> list[Segment]:
+        """Return a segment for each job, so that each can be looked at."""
+        segments: list[Segment] = []
+        for index, job in enumerate(self._jobs):
+            done = self._layout.done.get(index, ())
+            if isinstance(job, Job):
+                segments.append(self._row([(index, job)]))
+            elif isinstance(job, Alias):
+                slots = self._layout.slots
+                segments.append(_alias(job.node.shape, slots[job.source], slots[job.node], done))
+            else:
+                segments.append(_call(job, self._layout, done))
+        return segments
+
     def _row(self, jobs: list[tuple[int, Job]]) -> Segment:
         """Return the segment of consecutive jobs: one native call."""
         layout = self._layout
         bases = {layout.number_slot: 0, layout.arena_slot: 1}
         launches: list[tuple[jit.Kernel, list[int], int, int]] = []
+        regions: list[int] = []
+        region = -1
         allocations: list[tuple[int, Shape, DType, int]] = []
         done: list[int] = []
         for number, job in jobs:
             places = layout.places(number, job, bases)
-            for form in self._forms_of(job.plan):
+            forms = self._forms_of(job.plan)
+            if layout.regions[number] == region:
+                regions[-1] += len(forms)
+            else:
+                regions += [1] * len(forms)
+                region = layout.regions[number]
+            for form in forms:
                 launches.append((form.kernel, form.table(places), form.extent, form.chunk))
             for node in job.made:
                 slot = layout.slots.get(node)
@@ -282,7 +348,7 @@ class _Segments:
                     room = memory.room_for(node.size * node.dtype.itemsize)
                     allocations.append((slot, node.shape, node.dtype, room))
             done += layout.done.get(number, ())
-        row = Row(launches, len(bases))
+        row = Row(launches, len(bases), regions)
         run, arrays, allocate = row.run, operator.itemgetter(*bases), memory.allocate
 
         def native(values: list[Any]) -> None:

@@ -19,6 +19,7 @@ import functools
 import hashlib
 import importlib.util
 import os
+import re
 import stat
 import time
 import warnings
@@ -46,6 +47,8 @@ _RECENT_SECONDS = 24 * 3600.0
 _ABANDONED_SECONDS = 3600.0
 #: files written between two looks at the size of the directory
 _WRITES_PER_LOOK = 256
+#: names of kernels, and of files that are being written: whatever else is in the directory is left alone
+_OWN_NAME = re.compile(r"k[0-9a-f]{64}(\.quick)?|.+\.tmp")
 
 
 class Store:
@@ -139,7 +142,8 @@ class Store:
                 for entry in entries:
                     # another process may drop a file at any moment
                     with contextlib.suppress(OSError):
-                        yield entry, entry.stat(follow_symlinks=False)
+                        if _OWN_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                            yield entry, entry.stat(follow_symlinks=False)
         except OSError:
             return
 
@@ -163,14 +167,17 @@ def _digest(key: str, code: bytes) -> bytes:
 
 
 def _is_private(directory: Path) -> bool:
-    """Return whether only this user can put files into a directory; a missing one will be made that way."""
+    """Return whether only this user, or the administrator, can put files into a directory.
+
+    A missing one will be made that way.
+    """
     if not hasattr(os, "geteuid"):
         return True
     try:
         facts = os.stat(directory)
     except OSError:
         return True
-    return facts.st_uid == os.geteuid() and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return facts.st_uid in (os.geteuid(), 0) and not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 # -- descriptions of kernels

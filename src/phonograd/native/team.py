@@ -1,4 +1,4 @@
-"""The thread team: workers that share the chunks of a kernel's range with the thread that launches it.
+"""The thread team: workers that share the chunks of kernels' ranges with the thread that launches them.
 
 A launch's range is divided into chunks whose size the launch brings along: it follows from the shape of the work, never
 from the number of threads. Whoever is free takes the next chunk, so a thread that the system holds up delays no other.
@@ -27,11 +27,15 @@ from .. import settings
 from ..kernels.sharing import (
     ACQUIRE,
     FIRST_WORKER,
+    GAP,
+    LEAST_PENALTY,
     LOCK,
+    MOST_PENALTY,
     OWNER_LOCK,
-    OWNER_SPINS,
     PARALLEL,
+    PATIENCE,
     RELEASE,
+    SLOW,
     SPINS,
     SUMMON,
     WORKER_WORDS,
@@ -43,39 +47,57 @@ from . import jit
 __all__ = ["CELL", "Team", "renew"]
 
 #: how long a worker looks for work before it sleeps. Waking it takes 20 to 60 us, and the Python between two plans of a
-#: small training loop about as long
-SPIN_SECONDS = 100e-6
-#: how long a launching thread looks for the end before it sleeps: the worker it waits for may need its processor
-OWNER_SPIN_SECONDS = 30e-6
+#: small training loop some hundred
+SPIN_SECONDS = 500e-6
+#: how long a region takes for which sleeping workers are woken, even if it has few chunks
+SLOW_SECONDS = 60e-6
+#: how long a launching thread looks for the end, beyond twice its own time for a chunk, before it sleeps: the worker
+#: that it waits for may need its processor
+PATIENCE_SECONDS = 50e-6
+#: how long a thread is held up before it concludes that others need the processors: systems interrupt threads for some
+#: microseconds, and let them wait for others for at least a millisecond
+GAP_SECONDS = 300e-6
+#: for how long everybody works alone after a worker was held up, at least and at most: where that happens all the time,
+#: a few hundredths are lost
+PENALTY_SECONDS = 1e-3, 500e-3
 
 
 class _Code:
     """The compiled functions of a team, and how long a pause is on this machine."""
 
     def __init__(self) -> None:
-        kernel = jit.compile_text(team_text(platform.machine()), "team_functions")
+        # threads wait in this code, or take chunks of some thousand times its length
+        kernel = jit.compile_text(team_text(platform.machine()), "team_functions", quick=True)
         # a worker may still run this code when the interpreter takes everything down
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kernel))
-        addresses = (ctypes.c_int64 * 5)()
+        addresses = (ctypes.c_int64 * 6)()
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(kernel.address)(ctypes.addressof(addresses))
-        self.parallel, self.summon, dismiss, worker, spin = addresses
+        self.parallel, self.summon, dismiss, worker, spin, clock = addresses
         self.dismiss = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(dismiss)
         self.worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(worker)
-        self._turn_seconds = _turn_seconds(ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin))
+        self._turn_seconds, self._ticks_per_second = _rates(
+            ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin), ctypes.CFUNCTYPE(ctypes.c_int64)(clock)
+        )
 
     def turns(self, seconds: float) -> int:
         """Return how many turns of waiting take some time."""
         return max(1, int(seconds / self._turn_seconds))
 
+    def ticks(self, seconds: float) -> int:
+        """Return by how much the processor's clock advances in some time; 0 if it has none."""
+        return int(seconds * self._ticks_per_second)
 
-def _turn_seconds(spin: Callable[[int], None]) -> float:
-    """Return how long a turn of waiting takes."""
+
+def _rates(spin: Callable[[int], None], clock: Callable[[], int]) -> tuple[float, float]:
+    """Return how long a turn of waiting takes, and how often the processor's clock ticks in a second."""
     turns, times = 1000, []
+    begin, first = time.perf_counter(), clock()
     for _ in range(5):
         start = time.perf_counter()
         spin(turns)
         times.append(time.perf_counter() - start)
-    return min(times) / turns
+    ticks = clock() - first
+    return min(times) / turns, ticks / (time.perf_counter() - begin)
 
 
 class Team:
@@ -96,7 +118,9 @@ class Team:
         self.memory = aligned
         _memories.append(words)
         aligned[PARALLEL], aligned[SUMMON] = code.parallel, code.summon
-        aligned[SPINS], aligned[OWNER_SPINS] = code.turns(SPIN_SECONDS), code.turns(OWNER_SPIN_SECONDS)
+        aligned[SPINS], aligned[PATIENCE] = code.turns(SPIN_SECONDS), code.ticks(PATIENCE_SECONDS)
+        aligned[GAP], aligned[SLOW] = code.ticks(GAP_SECONDS), code.ticks(SLOW_SECONDS)
+        aligned[LEAST_PENALTY], aligned[MOST_PENALTY] = [code.ticks(seconds) for seconds in PENALTY_SECONDS]
         aligned[ACQUIRE], aligned[RELEASE] = _function("PyThread_acquire_lock"), _function("PyThread_release_lock")
         aligned[OWNER_LOCK] = _held_lock()
         self._threads: list[threading.Thread] = []

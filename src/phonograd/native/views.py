@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..kernels.lowering import Constant, Coordinate, Location
 from ..kernels.pattern import Pattern
@@ -12,10 +12,30 @@ from ..node import Node, Shape
 from .expansion import Order, parameters
 from .group import Read, View, line_strides, squeezed
 
-__all__ = ["Moves", "Views", "over"]
+__all__ = ["Move", "Moves", "Views", "over"]
 
 #: how the elements of a view are found, one step after the other, given the pattern of what is below all of them
-Moves = tuple[Callable[[Pattern], Pattern | None], ...]
+Moves = tuple["Move", ...]
+
+#: more steps than this between a view and the memory below it are not looked through
+MOST_MOVES = 8
+
+
+class Move(NamedTuple):
+    """How the elements of a view lie, given the pattern of those of the node below it."""
+
+    rule: Callable[..., Pattern | None]
+    parameters: tuple[tuple[str, Any], ...]
+
+    def __call__(self, pattern: Pattern) -> Pattern | None:
+        """Return where the elements lie; None where no pattern says that."""
+        found: Pattern | None = _moved(pattern, self.rule, self.parameters)
+        return found
+
+
+@functools.lru_cache(4096)
+def _moved(pattern: Pattern, rule: Callable[..., Pattern | None], parameters: tuple[tuple[str, Any], ...]) -> Any:
+    return rule(pattern, **dict(parameters))
 
 
 class Views:
@@ -33,7 +53,10 @@ class Views:
         self._lowerings, self._below = order.lowerings, order.below
         self._copy = copy
         self._views: dict[Node, View] = {}
-        self._moves: dict[Node, Moves] = {}
+        #: what is read from its own memory, or needs none
+        self._own: dict[Node, View] = {}
+        #: by view the node it is made of and the last step to it; there is none below what is read from its own memory
+        self._moves: dict[Node, tuple[Node, Move]] = {}
         self._reads: dict[tuple[Node, Shape], Read] = {}
 
     def __contains__(self, node: Node) -> bool:
@@ -46,7 +69,7 @@ class Views:
 
     def of(self, node: Node) -> View:
         """Return how a value is read."""
-        found = self._views.get(node)
+        found = self._views.get(node) or self._own.get(node)
         if found is None:
             lowering = self._lowerings.get(node)
             if isinstance(lowering, Constant):
@@ -56,11 +79,22 @@ class Views:
                 found = View(node, Pattern(node.shape, tuple([int(a == axis) for a in range(node.ndim)])))
             else:
                 found = View(node, Pattern.contiguous(node.shape))
+            self._own[node] = found
         return found
 
-    def moves(self, node: Node) -> Moves:
-        """Return how the elements of a node are found among those of the node in whose memory it is read."""
-        return self._moves.get(node, ())
+    def moves(self, node: Node) -> Moves | None:
+        """Return how the elements of a node are found among those of the node in whose memory it is read.
+
+        None is returned where there are very many steps.
+        """
+        found: list[Move] = []
+        memory = self.of(node).source
+        while node is not memory:
+            node, move = self._moves[node]
+            found.append(move)
+            if len(found) > MOST_MOVES:
+                return None
+        return tuple(reversed(found))
 
     def read(self, node: Node, shape: Shape) -> Read:
         """Return how a value is read over the space of a shape to which it is repeated."""
@@ -78,26 +112,22 @@ class Views:
     def add(self, node: Node, expression: Node, lowering: Location) -> None:
         """Take in a location, copying what is below it where no pattern describes it."""
         named = parameters(expression, lowering.move)
-        self._add(node, self._below[node], functools.partial(_moved, move=lowering.move, named=named))
+        self._add(node, self._below[node], Move(lowering.move, tuple(named.items())))
 
     def add_reshaped(self, node: Node, source: Node) -> None:
         """Take in a node that has the elements of another one in another shape."""
-        self._add(node, source, functools.partial(Pattern.reshape, shape=node.shape))
+        self._add(node, source, Move(Pattern.reshape, (("shape", node.shape),)))
 
-    def _add(self, node: Node, source: Node, move: Callable[[Pattern], Pattern | None]) -> None:
-        view, moves = self.of(source), self._moves.get(source, ())
+    def _add(self, node: Node, source: Node, move: Move) -> None:
+        view = self.of(source)
         pattern = move(view.pattern)
         if pattern is None:
             self._copy(source)
-            view, moves = View(source, Pattern.contiguous(source.shape)), ()
+            view = View(source, Pattern.contiguous(source.shape))
             pattern = move(view.pattern)
             assert pattern is not None, node
         self._views[node] = View(view.source, pattern)
-        self._moves[node] = (*moves, move)
-
-
-def _moved(pattern: Pattern, *, move: Callable[..., Pattern | None], named: dict[str, Any]) -> Pattern | None:
-    return move(pattern, **named)
+        self._moves[node] = source, move
 
 
 def over(source: Node, pattern: Pattern) -> Read:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..context import Context, as_context
-from ..dtypes import as_dtype
+from ..dtypes import DType, as_dtype
 from ..errors import MXNetError
 from ..operator import REGISTRY, WHEN_DECLARED, Operator
 from ..operators.primitives import cast
@@ -26,8 +26,11 @@ from . import indexing, protocols
 from .call import binary, finish, function_of, inplace, method_of, write
 from .handle import Handle, computed, enter, make_concrete, make_result, make_view, read, rebind, settled
 from .values import values_of
+from .watching import LISTENERS, Deed, watched
 
 __all__ = ["NDArray"]
+
+_CAST, _COPY, _RESHAPE = Deed("Cast"), Deed("_copyto"), Deed("Reshape")
 
 
 class NDArray(Handle):
@@ -236,11 +239,18 @@ class NDArray(Handle):
         if other is self:
             warnings.warn("You are attempting to copy an array to itself", RuntimeWarning, stacklevel=2)
             return False
+        return self._copied_into(other)
+
+    def _copied_into(self, other: NDArray, listeners: Sequence[int] = LISTENERS) -> NDArray:
+        if listeners:
+            return watched(_COPY, (self,), None, (), self._copied_into, (other, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         node = cast(enter(self, trace), other._dtype)
-        return computed(write(other, settled(REGISTRY["identity"](node))))
+        return computed(write(other, settled(REGISTRY["identity"](node))))  # type: ignore[no-any-return]
 
-    def _moved(self, context: Context) -> NDArray:
+    def _moved(self, context: Context, listeners: Sequence[int] = LISTENERS) -> NDArray:
+        if listeners:
+            return watched(_COPY, (self,), None, (), self._moved, (context, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         return make_result(settled(moved(enter(self, trace), context)), trace)  # type: ignore[no-any-return]
 
@@ -257,6 +267,11 @@ class NDArray(Handle):
         target = as_dtype(dtype)
         if target == self._dtype:
             return self.copy() if copy else self
+        return self._converted(target)
+
+    def _converted(self, target: DType, listeners: Sequence[int] = LISTENERS) -> NDArray:
+        if listeners:
+            return watched(_CAST, (self,), None, (), self._converted, (target, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
         return make_result(settled(cast(enter(self, trace), target)), trace)  # type: ignore[no-any-return]
 
@@ -278,7 +293,9 @@ class NDArray(Handle):
         codes = tuple([operator.index(code) for code in shape])
         return self._viewed(infer_reshape(self.shape, codes, bool(kwargs.get("reverse", False))))
 
-    def _viewed(self, shape: tuple[int, ...]) -> NDArray:
+    def _viewed(self, shape: tuple[int, ...], listeners: Sequence[int] = LISTENERS) -> NDArray:
+        if listeners:
+            return watched(_RESHAPE, (self,), None, (), self._viewed, (shape, ()))  # type: ignore[no-any-return]
         return make_view(self, 0, shape)  # type: ignore[no-any-return]
 
     def flatten(self, inplace: bool = False) -> NDArray:

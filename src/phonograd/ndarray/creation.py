@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 from ..context import CPU, Context, as_context
-from ..dtypes import as_dtype
+from ..dtypes import DType, as_dtype
 from ..errors import MXNetError, nearest
+from ..node import Shape
 from ..operator import REGISTRY
 from ..operators.structural import full as _full
 from ..parameters import REQUIRED, Parameter
 from ..trace import ready_trace
 from .array import NDArray, concrete
-from .call import Numbers, invoke, write
-from .handle import computed, enter, make_result, settled
+from .call import Numbers, function_of, invoke, write
+from .handle import computed, make_result
 from .values import values_of
+from .watching import LISTENERS, Deed, watched
 
 __all__ = [
     "arange",
@@ -68,10 +70,17 @@ def _filled(
     extents: tuple[int, ...] = _SHAPE.accept(shape, name)
     if any([extent < 0 for extent in extents]):
         raise MXNetError(f"Shape cannot contain negative values: {extents}, in operator {name}")
-    trace = ready_trace()
     if isinstance(out, NDArray) and dtype is None:
         dtype = out._dtype
-    node = _full(extents, value, as_dtype(dtype), as_context(ctx))
+    arguments = extents, value, as_dtype(dtype), as_context(ctx), out
+    if LISTENERS:
+        return watched(Deed(name), (), None, (), _made, arguments)  # type: ignore[no-any-return]
+    return _made(*arguments)
+
+
+def _made(shape: Shape, value: Any, dtype: DType, context: Context, out: Any) -> NDArray:
+    trace = ready_trace()
+    node = _full(shape, value, dtype, context)
     if out is not None:
         return computed(write(out, node))  # type: ignore[no-any-return]
     return make_result(node, trace)  # type: ignore[no-any-return]
@@ -214,6 +223,4 @@ def concatenate(arrays: Any, axis: int = 0, always_copy: bool = True) -> NDArray
             raise AssertionError(f"concatenate takes a list of NDArrays, but it holds {type(item)}")
     if len(arrays) == 1 and not always_copy:
         return arrays[0]  # type: ignore[no-any-return]
-    trace = ready_trace()
-    nodes = [enter(item, trace) for item in arrays]
-    return make_result(settled(REGISTRY["Concat"](*nodes, dim=axis)), trace)  # type: ignore[no-any-return]
+    return function_of(REGISTRY["Concat"], "concat")(*arrays, dim=axis)  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ gradients pass through it to the array and to the value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,16 +24,22 @@ from .call import Numbers
 from .handle import Handle, SharedMemory, computed, enter, known, make_concrete, make_result, make_view, rebind, settled
 from .keys import Advanced, Selection, is_contiguous, parse, value_shape
 from .values import values_of
+from .watching import LISTENERS, Deed, watched
 
 __all__ = ["get", "is_contiguous", "set_"]
+
+
+_SLICE, _ASSIGNMENT = Deed("slice"), Deed("_slice_assign")
 
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, Handle)
 
 
-def get(self: Any, key: Any) -> Any:
+def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
     """Return the part of the array that a key selects: a view where its elements are contiguous, else a copy."""
+    if listeners:
+        return watched(_SLICE, (self,), None, (), get, (self, key, ()))
     selection = parse(key, self.shape, _is_array)
     if isinstance(selection, Advanced):
         trace = ready_trace()
@@ -67,8 +74,12 @@ def _index_nodes(selection: Advanced, trace: Trace) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def set_(self: Any, key: Any, value: Any) -> None:
+def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) -> None:
     """Replace the part of the array that a key selects; the value is broadcast and converted to the array's dtype."""
+    if listeners:
+        before = self._node, getattr(value, "_node", None)
+        watched(_ASSIGNMENT, (self, value), None, (), set_, (self, key, value, ()), before=before)
+        return
     if self._readonly:
         raise ValueError("Cannot assign to readonly NDArray")
     selection = parse(key, self.shape, _is_array)

@@ -21,6 +21,7 @@ from ..operator import REGISTRY, Operator
 from ..trace import LOCAL
 from .call import Numbers, function_of, invoke, operate, write
 from .handle import Handle, SharedMemory, computed, make_concrete, make_result, read, share
+from .watching import LISTENERS, watched
 
 __all__: list[str] = []
 
@@ -44,6 +45,11 @@ def array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[
 # -- NumPy's functions
 
 
+def _combined(declared: Operator, operands: list[Any], target: Any) -> Any:
+    node = operate(declared, *operands)
+    return make_result(node, LOCAL.trace) if target is None else computed(write(target, node))
+
+
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
     """Answer a NumPy function of elements with the operator of the same meaning, or compute with NumPy."""
     operands = [value[()] if isinstance(value, np.ndarray) and not value.ndim else value for value in inputs]
@@ -56,8 +62,10 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
             return operands[0] @ operands[1]
         declared = _by_ufunc().get(ufunc)
         if declared is not None and declared.with_scalars is not None and len(operands) == 2:
-            node = operate(declared, *operands)
-            return make_result(node, LOCAL.trace) if target is None else computed(write(target, node))
+            arguments = declared, operands, target
+            if LISTENERS:
+                return watched(declared, operands, None, (), _combined, arguments)
+            return _combined(*arguments)
         if declared is not None and len(operands) == 1:
             return invoke(declared, tuple(operands), (), target, {})
     if out is not None and any(isinstance(one, Handle) for one in out):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..node import Node
 from ..observers import BACKWARD_FUNCTION, EVALUATION, FUNCTION, KERNEL, LISTENING, MEMORY, WHEN_CHANGED, Range
@@ -16,7 +16,7 @@ from ..state import FLAGS, RECORDING
 from ..trace import LOCAL
 from .handle import Handle
 
-__all__ = ["LISTENERS", "watched"]
+__all__ = ["LISTENERS", "Deed", "watched"]
 
 #: the observers of operators; not empty while there are any
 LISTENERS = LISTENING[FUNCTION]
@@ -24,10 +24,17 @@ _WATCHED = (FUNCTION, BACKWARD_FUNCTION, EVALUATION, KERNEL, MEMORY)
 _numbers = itertools.count()
 
 
+class Deed(NamedTuple):
+    """Something that is done to arrays without calling an operator by its name, as observers are told of it."""
+
+    name: str
+
+
+
 def watched(
-    declared: Operator,
+    declared: Operator | Deed,
     inputs: Sequence[Any],
-    named: Callable[[Operator, tuple[Any, ...]], Mapping[str, Any]] | None,
+    named: Callable[[Any, tuple[Any, ...]], Mapping[str, Any]] | None,
     given: tuple[Any, ...],
     call: Callable[..., Any],
     arguments: tuple[Any, ...],
@@ -36,7 +43,7 @@ def watched(
 ) -> Any:
     """Return the result of a call that observers are told of: ``call(*arguments)``.
 
-    ``named`` returns the parameters ``given`` by name, for observers that ask for them. ``before`` are the nodes of the
+    What returns nothing changes the first of ``inputs``. ``named`` returns the parameters ``given`` by name, for observers that ask for them. ``before`` are the nodes of the
     inputs of a call that changes them.
     """
     number = next(_numbers) if FLAGS.get() & RECORDING else -1
@@ -51,16 +58,16 @@ def watched(
         trace = LOCAL.trace
         attribution = trace.attribution or trace.attributed()
         kind = type(result)
-        node = None if kind is list or kind is tuple else result._node
+        node = None if kind is list or kind is tuple or result is None else result._node
         if node is not None and node.operator is declared:
             attribution.called(entry, None, (node,))
         else:
-            results = result if node is None and kind in (list, tuple) else (result,)
+            results = _made(result, inputs)
             nodes = before or [value._node for value in inputs if isinstance(value, Handle)]
             sources = [source for source in nodes if source is not None]
             attribution.called(entry, sources, [made._node for made in results if made._node is not None])
         if entry._snapshot.observers:
-            entry.set_outputs(*(result if kind in (list, tuple) else (result,)))
+            entry.set_outputs(*_made(result, inputs))
             entry.end()
         else:  # the same without a call
             entry.end_ns = perf_counter_ns()
@@ -68,11 +75,18 @@ def watched(
     return result
 
 
+def _made(result: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Return the arrays that a call returned or changed."""
+    if result is None:
+        return inputs[:1]
+    return result if isinstance(result, (list, tuple)) else (result,)
+
+
 def _describe(
     entry: Range,
-    declared: Operator,
+    declared: Any,
     inputs: Sequence[Any],
-    named: Callable[[Operator, tuple[Any, ...]], Mapping[str, Any]] | None,
+    named: Callable[[Any, tuple[Any, ...]], Mapping[str, Any]] | None,
     given: tuple[Any, ...],
 ) -> tuple[Any, ...]:
     """Note the parameters of a call, and return its arrays."""

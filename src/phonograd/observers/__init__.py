@@ -9,6 +9,8 @@ Code that can be observed tests one tuple, and does nothing more while nobody li
     if LISTENING[FUNCTION]:
         ...
 
+What operators, kernels, backward passes and memory do then is in :mod:`.hooks`.
+
 A range knows its parent by identity: the current range is a context variable, so threads and tasks never see each
 other's. Reading the clock, the parent and the thread is all a range does by itself; tables and traces are made of
 finished ranges by :mod:`phonograd.profiler`.
@@ -17,6 +19,7 @@ finished ranges by :mod:`phonograd.profiler`.
 from __future__ import annotations
 
 from .callbacks import (
+    Alone,
     DisableRecordFunctionGuard,
     RecordFunctionGuard,
     Surroundings,
@@ -40,23 +43,40 @@ from .callbacks import (
     remove_collector,
     set_sampling_seed,
 )
+from .hooks import CATEGORIES, allocated, begin, record, released
 from .range import (
     Range,
     current_range,
     current_thread_id,
 )
 from .registry import (
+    BACKWARD_FUNCTION,
+    COMPILATION,
+    EVALUATION,
     FUNCTION,
+    KERNEL,
     LISTENING,
+    MEMORY,
+    MODULE,
     USER_SCOPE,
+    WHEN_CHANGED,
     Observer,
     RecordScope,
 )
 
 __all__ = [
+    "BACKWARD_FUNCTION",
+    "CATEGORIES",
+    "COMPILATION",
+    "EVALUATION",
     "FUNCTION",
+    "KERNEL",
     "LISTENING",
+    "MEMORY",
+    "MODULE",
     "USER_SCOPE",
+    "WHEN_CHANGED",
+    "Alone",
     "DisableRecordFunctionGuard",
     "Observer",
     "Range",
@@ -67,6 +87,8 @@ __all__ = [
     "add_global_callback",
     "add_task_local_callback",
     "add_thread_local_callback",
+    "allocated",
+    "begin",
     "clear_callbacks",
     "clear_global_callbacks",
     "clear_task_local_callbacks",
@@ -80,7 +102,9 @@ __all__ = [
     "has_task_local_callbacks",
     "has_thread_local_callbacks",
     "is_record_function_enabled",
+    "record",
     "reenable_callback",
+    "released",
     "remove_callback",
     "remove_collector",
     "set_sampling_seed",

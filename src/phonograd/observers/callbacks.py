@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from .range import CURRENT, Range, current_range
-from .registry import AMBIENT, LOCAL, REGISTRY, Ambient, End, Observer, Start, logger
+from .registry import AMBIENT, LOCAL, REGISTRY, Ambient, End, Observer, Selection, Start, logger
 
 __all__ = [
+    "Alone",
     "DisableRecordFunctionGuard",
     "RecordFunctionGuard",
     "Surroundings",
@@ -125,6 +126,7 @@ def _observer(
 def add_collector(observer: Observer) -> None:
     """Add an observer that belongs to a profiler, which no user can remove by accident."""
     with REGISTRY.lock:
+        observer.removed = False
         REGISTRY.collectors += (observer,)
         REGISTRY.publish()
 
@@ -135,6 +137,8 @@ def remove_collector(observer: Observer) -> None:
         observer.removed = True
         REGISTRY.collectors = tuple([o for o in REGISTRY.collectors if o is not observer])
         REGISTRY.publish()
+    # other threads let go of what it collects when they begin their next range
+    LOCAL.thread.refresh(AMBIENT.get())
 
 
 def _find(handle: int) -> Observer | None:
@@ -277,6 +281,27 @@ class DisableRecordFunctionGuard(RecordFunctionGuard):
 
     def __init__(self) -> None:
         super().__init__(False)
+
+
+class Alone:
+    """Let one observer, and nobody else, see what this thread does inside a ``with`` block."""
+
+    __slots__ = ("_observer", "_previous")
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._previous: list[tuple[list[Selection], bool]] = []
+
+    def __enter__(self) -> None:
+        thread = LOCAL.thread
+        thread.refresh(AMBIENT.get())
+        self._previous.append((thread.selections, thread.busy))
+        # busy threads keep the selections they have
+        thread.selections, thread.busy = thread.selected([self._observer]), True
+
+    def __exit__(self, *exception: object) -> None:
+        thread = LOCAL.thread
+        thread.selections, thread.busy = self._previous.pop()
 
 
 # -- taking observation to another thread

@@ -3,66 +3,65 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any
 
-from .registry import AMBIENT, LOCAL, REGISTRY, SILENCE, USER_SCOPE, RecordScope, Snapshot, Variable, logger, variable
+from .facts import Described, Facts, Segment
+from .registry import (
+    AMBIENT,
+    LOCAL,
+    REGISTRY,
+    SILENCE,
+    USER_SCOPE,
+    RecordScope,
+    Snapshot,
+    Variable,
+    logger,
+    past_thread,
+    variable,
+)
 
-__all__ = ["CURRENT", "Range", "Segment", "current_range", "current_thread_id"]
+__all__ = ["CURRENT", "OVER", "Range", "Segment", "current_range", "current_thread_id", "started"]
 
 _range_handles = itertools.count(1)
 
-
-class _Facts:
-    """What most ranges have in common; only what differs is stored."""
-
-    handle = 0
-    """A number of its own, if an observer of the scope needs ids; otherwise 0."""
-    sequence_nr = -1
-    """The number that a forward operator shares with its backward ranges, or -1."""
-    forward_thread_id = 0
-    is_async = False
-    """Whether it ends in another thread than it began in, or when a future completes."""
-    debug_handle = -1
-    kind = ""
-    """What made it, if it was not an ordinary scope: 'task', 'frame', 'event', 'counter' or 'marker'."""
-    domain = ""
-    value: float = 0
-    """The value of a counter."""
-    attached = False
-    """Whether a future will end it, so that leaving the scope does not."""
-    hidden = False
-    """Whether it is no parent to what begins here: its scope was left, or nobody observes it."""
-    shapes: list[Any] | None = None
-    """What the inputs were like, if a profiler asked for it."""
-    stack: tuple[str, ...] | None = None
-    """Where the user's code was, innermost call first, if a profiler asked for it."""
-    instant = False
-    """Whether it stands for a moment, not for an interval."""
-    args: str | None = None
-    attributes: dict[str, Any] | None = None
-    error: str | None = None
-    """The exception that left the scope, as ``type: message``."""
-    segments: list[Segment] | None = None
-    """For a generator or coroutine: the intervals in which it ran, but the last."""
-    _phase = ""
-    _inputs: tuple[Any, ...] = ()
-    _outputs: tuple[Any, ...] = ()
-    _contexts: list[Any] | None = None
-    _resumed: tuple[int, Range | None] | None = None
+#: the observers of a range that has ended
+OVER = SILENCE[0].always
 
 
-class Range(_Facts):
+class Range(Described):
     """One observed interval: made with a snapshot of the observers, begun by :meth:`before`, closed by :meth:`end`.
 
     Times are nanoseconds of ``time.perf_counter_ns``; ``end_ns`` is 0 while the range is open.
     """
 
-    __slots__ = ("_snapshot", "_thread", "end_ns", "name", "parent", "scope", "start_ns")
+    # what is looked at in every scope is a slot; what is not is a fact
+    __slots__ = (
+        "__weakref__",
+        "_snapshot",
+        "_thread",
+        "attached",
+        "end_ns",
+        "hidden",
+        "name",
+        "parent",
+        "scope",
+        "sequence_nr",
+        "start_ns",
+    )
 
+    facts: Facts | None
     parent: Range | None
+    sequence_nr: int
+    """The number that a forward operator shares with its backward ranges, or -1."""
     start_ns: int
     end_ns: int
+    attached: bool
+    """Whether a future will end it, so that leaving the scope does not."""
+    hidden: bool
+    """Whether it is no parent to what begins here: its scope was left, or nobody observes it."""
 
     def __init__(self, scope: int = USER_SCOPE) -> None:
         thread = LOCAL.thread
@@ -75,7 +74,23 @@ class Range(_Facts):
         self.scope = scope
         self.name = ""
         self.parent = None
+        self.sequence_nr = -1
         self.start_ns = self.end_ns = 0
+        self.attached = self.hidden = False
+        self.facts = None
+
+    @classmethod
+    def restored(cls, name: str, scope: int, thread_id: int, thread_name: str, start_ns: int, end_ns: int) -> Range:
+        """Return a range that was observed elsewhere, and that nobody observes."""
+        made = cls.__new__(cls)
+        made._snapshot = OVER
+        made._thread = past_thread(thread_id, thread_name)
+        made.scope, made.name, made.parent = scope, name, None
+        made.sequence_nr = -1
+        made.start_ns, made.end_ns = start_ns, end_ns
+        made.attached = made.hidden = False
+        made.facts = None
+        return made
 
     @property
     def active(self) -> bool:
@@ -122,8 +137,7 @@ class Range(_Facts):
         if not snapshot.collectors and not snapshot.observers:
             return
         self.name = name
-        if sequence_nr != -1:
-            self.sequence_nr = sequence_nr
+        self.sequence_nr = sequence_nr
         parent = CURRENT.get()
         while parent is not None and (parent.end_ns or parent.hidden):
             parent = parent.parent
@@ -173,6 +187,24 @@ class Range(_Facts):
             thread.selections, thread.busy, self._phase = selections, busy, ""
         return results
 
+    def complete(self, name: str, start_ns: int, end_ns: int, parent: Range | None = None) -> None:
+        """Begin and end at moments that were measured elsewhere. It is never the current range."""
+        snapshot = self._snapshot
+        self.name = name
+        self.parent = parent or current_range()
+        self.start_ns = start_ns
+        if snapshot.demanding:
+            self._begin(snapshot, ())
+        else:
+            for collect in snapshot.collectors:
+                collect(self)
+        contexts, self._contexts = self._contexts, None
+        if contexts is not None:
+            self.closing_ns = end_ns
+            self._call("end", contexts)
+        self.end_ns = end_ns
+        self._snapshot = OVER
+
     def mark(self) -> None:
         """Take a place among the open ranges of this thread or task although nobody observes it."""
         self.parent = CURRENT.get()
@@ -200,16 +232,20 @@ class Range(_Facts):
         now = perf_counter_ns()
         if self._thread is not LOCAL.thread:
             self.is_async = True
-        if self._contexts is None:
+        if not self._snapshot.observers or self._contexts is None:
             self.end_ns = now
+            # whoever keeps a range must not keep what its observers keep
+            self._snapshot = OVER
             return
         with REGISTRY.lock:
             contexts, self._contexts = self._contexts, None
         if contexts is not None:
             # open until the callbacks have run: what they see is not yet over
+            self.closing_ns = now
             self._call("end", contexts)
             self.end_ns = now
             self._outputs = ()
+            self._snapshot = OVER
 
     def suspend(self) -> None:
         """Stop the clock: the generator or coroutine hands control back. Whoever resumed it is current again."""
@@ -249,6 +285,12 @@ class Range(_Facts):
             inner = inner.parent
         self._resumed = (now, outer)
 
+    def ran_ns(self, until_ns: int) -> int:
+        """Return how long it has been open at a moment; for a generator or coroutine, how long it ran."""
+        began, _ = self.running()
+        waited = sum([segment.end_ns - segment.start_ns for segment in self.segments or ()])
+        return waited + (until_ns - began if began else 0)
+
     def running(self) -> tuple[int, Range | None]:
         """Return when its last running interval began (0 if it is suspended) and the range around it."""
         if self.segments is None:
@@ -263,21 +305,63 @@ class Range(_Facts):
         self.end()
         CURRENT.set(outer)
 
+    def __enter__(self) -> Range:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.error = f"{type(error).__name__}: {error}"
+        self.end()
+
     def __repr__(self) -> str:
         state = "open" if not self.end_ns else f"{(self.end_ns - self.start_ns) / 1000:.3f} us"
         return f"<{type(self).__name__} {self.name!r} {RecordScope(self.scope).name} {state}>"
 
 
-class Segment(NamedTuple):
-    """An interval in which a generator or coroutine ran, the thread, and the range that had resumed it."""
-
-    start_ns: int
-    end_ns: int
-    thread_id: int
-    outer: Range | None
-
-
 CURRENT: Variable[Range | None] = variable("phonograd.range", None)
+
+
+def started(
+    scope: int, name: str, sequence_nr: int = -1, describe: Callable[..., tuple[Any, ...]] | None = None, *what: Any
+) -> Range:
+    """Return a range that has begun: the same as making it and calling ``before``, in one step.
+
+    Where somebody asked for inputs, ``describe(entry, *what)`` returns them.
+    """
+    thread = LOCAL.thread
+    ambient = AMBIENT.get()
+    if thread.version != REGISTRY.version or thread.ambient is not ambient:
+        thread.refresh(ambient)
+    selection = thread.selections[scope]
+    snapshot = selection.sample() if selection.sampled else selection.always
+    entry = _new(Range)
+    entry._snapshot = snapshot
+    entry._thread = thread
+    entry.scope = scope
+    entry.name = name
+    entry.sequence_nr = sequence_nr
+    entry.end_ns = 0
+    entry.attached = entry.hidden = False
+    entry.facts = None
+    if snapshot.demanding or not snapshot.collectors:
+        entry.parent, entry.start_ns = None, 0
+        inputs = describe(entry, *what) if describe is not None and snapshot.needs[0] else ()
+        entry.before(name, inputs, sequence_nr)
+        return entry
+    parent = CURRENT.get()
+    while parent is not None and (parent.end_ns or parent.hidden):
+        parent = parent.parent
+    entry.parent = parent
+    for collect in snapshot.collectors:
+        collect(entry)
+    CURRENT.set(entry)
+    entry.start_ns = perf_counter_ns()
+    return entry
+
+
+_new = object.__new__
 
 
 def current_range() -> Range | None:

@@ -6,6 +6,7 @@ Ranges (:mod:`.range`) ask the thread for the selection of observers of their sc
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 import logging
 import math
@@ -21,7 +22,23 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from .range import Range
 
-__all__ = ["AMBIENT", "FUNCTION", "LISTENING", "LOCAL", "REGISTRY", "USER_SCOPE", "Observer", "RecordScope"]
+__all__ = [
+    "AMBIENT",
+    "BACKWARD_FUNCTION",
+    "COMPILATION",
+    "EVALUATION",
+    "FUNCTION",
+    "KERNEL",
+    "LISTENING",
+    "LOCAL",
+    "MEMORY",
+    "MODULE",
+    "REGISTRY",
+    "USER_SCOPE",
+    "WHEN_CHANGED",
+    "Observer",
+    "RecordScope",
+]
 
 logger = logging.getLogger("phonograd.profiler")
 
@@ -48,14 +65,30 @@ class RecordScope(enum.IntEnum):
     """The computation of everything that was pending."""
     COMPILATION = 18
     """The planning and compilation of kernels."""
+    MEMORY = 19
+    """Memory that was taken or given back: a moment, whose ``value`` is the number of bytes."""
+    MODULE = 20
+    """The call of one layer of a model."""
 
 
 FUNCTION = int(RecordScope.FUNCTION)
+BACKWARD_FUNCTION = int(RecordScope.BACKWARD_FUNCTION)
+KERNEL = int(RecordScope.KERNEL)
+EVALUATION = int(RecordScope.EVALUATION)
+COMPILATION = int(RecordScope.COMPILATION)
+MEMORY = int(RecordScope.MEMORY)
+MODULE = int(RecordScope.MODULE)
 USER_SCOPE = int(RecordScope.USER_SCOPE)
 _SCOPES = max(RecordScope) + 1
+#: as plain numbers, because members of an enumeration are slow to hash
+_NUMBERS = tuple([int(scope) for scope in RecordScope])
 
 #: for each scope, the handles of the observers in this process that would see it: empty while nobody listens
-LISTENING: list[tuple[int, ...]] = [()] * _SCOPES
+#: (the inner lists are always the same ones, so that a hot path can keep the one it looks at)
+LISTENING: tuple[list[int], ...] = tuple([[] for _ in range(_SCOPES)])
+
+#: called after every change of the above
+WHEN_CHANGED: list[Callable[[], None]] = []
 
 Start = Callable[["Range"], Any]
 End = Callable[["Range", Any], object]
@@ -147,7 +180,7 @@ class Observer:
             raise ValueError(f"Invalid sampling probability {sampling_probability!r}: it must be between 0 and 1")
         self.start = start
         self.end = end
-        self.scopes = frozenset(RecordScope(scope) for scope in scopes or ())
+        self.scopes = frozenset([int(RecordScope(scope)) for scope in scopes or ()])
         self.needs_inputs = needs_inputs
         self.needs_outputs = needs_outputs
         self.needs_ids = needs_ids
@@ -187,7 +220,7 @@ class Ambient:
     def __init__(self, enabled: bool, observers: tuple[Observer, ...] = ()) -> None:
         self.enabled = enabled
         self.observers = observers
-        self.selections: weakref.WeakKeyDictionary[_Thread, tuple[_State, list[_Selection]]]
+        self.selections: weakref.WeakKeyDictionary[_Thread, tuple[_State, list[Selection]]]
         self.selections = weakref.WeakKeyDictionary()
 
     def changed(self, enabled: bool, observers: tuple[Observer, ...]) -> Ambient:
@@ -212,9 +245,11 @@ class _Registry:
         """Make a change known: to whoever is about to begin a range, and to the snapshots of every thread."""
         with self.lock:
             observers = [o for o in (*self.observers, *self.collectors, *self.local.values()) if o.active]
-            for scope in RecordScope:
-                LISTENING[scope] = tuple([o.handle for o in observers if o.sees(scope) and o.sampling_probability])
+            for scope in _NUMBERS:
+                LISTENING[scope][:] = [o.handle for o in observers if o.sees(scope) and o.sampling_probability]
             self.version += 1
+        for function in WHEN_CHANGED:
+            function()
 
     def watch(self, observer: Observer) -> None:
         """Remember an observer of one thread or task for as long as that keeps it."""
@@ -246,7 +281,7 @@ class Snapshot:
         self.demanding = bool(observers) or any(needs)
 
 
-class _Selection:
+class Selection:
     """The observers of one scope as one thread sees them, with the countdowns of those that sample."""
 
     __slots__ = ("always", "countdown", "entries", "generator", "needs", "sampled", "tries", "waited")
@@ -297,7 +332,7 @@ class _Selection:
         return self._snapshot(chosen)
 
 
-SILENCE = [_Selection([], random.Random(0))] * _SCOPES
+SILENCE = [Selection([], random.Random(0))] * _SCOPES
 
 
 class _Thread:
@@ -344,20 +379,29 @@ class _Thread:
             self.observers = observers
             self.version = -1
 
-    def _select(self, ambient: Ambient) -> list[_Selection]:
+    def _select(self, ambient: Ambient) -> list[Selection]:
         if not ambient.enabled:
             return SILENCE
-        observers = (*REGISTRY.observers, *self.observers, *ambient.observers, *REGISTRY.collectors)
+        return self.selected((*REGISTRY.observers, *self.observers, *ambient.observers, *REGISTRY.collectors))
+
+    def selected(self, observers: Collection[Observer]) -> list[Selection]:
+        """Return for each scope which of some observers see it."""
         entries = [
             (observer, observer.collector(self.number, self.name) if observer.collector else None)
             for observer in observers
             if observer.active
         ]
         selections = list(SILENCE)
-        for scope in RecordScope:
+        made: dict[tuple[int, ...], Selection] = {}
+        for scope in _NUMBERS:
             chosen = [entry for entry in entries if entry[0].sees(scope)]
             if chosen:
-                selections[scope] = _Selection(chosen, self.generator)
+                handles = tuple([observer.handle for observer, _ in chosen])
+                selection = made.get(handles)
+                # whoever samples counts each scope for itself
+                if selection is None or selection.sampled:
+                    selection = made[handles] = Selection(chosen, self.generator)
+                selections[scope] = selection
         return selections
 
 
@@ -372,3 +416,11 @@ class _Local(threading.local):
 
 
 LOCAL = _Local()
+
+
+@functools.lru_cache(maxsize=256)
+def past_thread(number: int, name: str) -> _Thread:
+    """Return a thread that is not here: it has a number and a name, and observes nothing."""
+    made = _Thread.__new__(_Thread)
+    made.number, made.name = number, name
+    return made

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, Partial, alike, merge
 from ..kernels import mathematics
 from ..kernels.lowering import Elementwise
 from ..node import Node
@@ -118,3 +119,23 @@ def _random_slopes(data: Node, counter: Node | None, lower: float, upper: float,
         return full(data.shape, (lower + upper) / 2, data.dtype, data.context)
     assert counter is not None, "the caller passes the position in the random stream"
     return uniform_between(counter, lower, upper, data.shape, data.dtype)
+
+
+# -- how they appear in symbols
+
+
+def _slopes(inputs: list[Partial], outputs: list[Partial], *, act_type: str) -> list[Partial]:
+    data = merge(inputs[0], outputs[0])
+    if act_type != "prelu" or data is None or not data:
+        return [data, *inputs[1:]]
+    # a vector with one slope for each channel, unless the user says it is one for all
+    return [data, inputs[1] or (data[1] if len(data) > 1 else data[0],)]
+
+
+Activation.interface = Interface(shapes=alike)
+LeakyReLU.interface = Interface(
+    arguments=lambda names, *, act_type: names if act_type == "prelu" else names[:1],
+    initial={"gamma": '["Constant", {"value": 0.25}]'},
+    outputs=lambda *, act_type: ("output", "mask") if act_type == "rrelu" else ("output",),
+    shapes=_slopes,
+)

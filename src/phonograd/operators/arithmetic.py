@@ -13,13 +13,24 @@ import numpy as np
 
 from ..dtypes import DType
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, alike
 from ..kernels import mathematics
 from ..kernels.emitter import Emitter, Value
 from ..kernels.lowering import FLOATS, NUMBERS, Elementwise
 from ..node import Node
 from ..operator import Array, Operator, composite, declare, operator, single
 from .broadcasting import broadcast_shapes, same_dtype, sum_to
-from .comparison import greater, greater_equal, lesser, lesser_equal
+from .comparison import (
+    equal,
+    greater,
+    greater_equal,
+    lesser,
+    lesser_equal,
+    logical_and,
+    logical_or,
+    logical_xor,
+    not_equal,
+)
 
 __all__ = ["add", "add_n", "divide", "maximum", "minimum", "mod", "multiply", "power", "subtract"]
 
@@ -270,12 +281,14 @@ def _equal_shapes(name: str, whole: Operator, aliases: tuple[str, ...], sentence
         return single(whole(lhs, rhs))
 
     body.__doc__ = sentence
-    return composite(name=name, aliases=aliases)(body)
+    return composite(name=name, aliases=aliases, interface=Interface(shapes=alike))(body)
 
 
-elemwise_add = _equal_shapes("elemwise_add", add, ("_plus", "_Plus"), "Return the sum of two arrays of equal shape.")
+elemwise_add = _equal_shapes(
+    "elemwise_add", add, ("_plus", "_Plus", "_add"), "Return the sum of two arrays of equal shape."
+)
 elemwise_sub = _equal_shapes(
-    "elemwise_sub", subtract, ("_minus", "_Minus"), "Return the difference of two arrays of equal shape."
+    "elemwise_sub", subtract, ("_minus", "_Minus", "_sub"), "Return the difference of two arrays of equal shape."
 )
 elemwise_mul = _equal_shapes(
     "elemwise_mul", multiply, ("_mul", "_Mul"), "Return the product of two arrays of equal shape."
@@ -284,10 +297,13 @@ elemwise_div = _equal_shapes(
     "elemwise_div", divide, ("_div", "_Div"), "Return the quotient of two arrays of equal shape."
 )
 for _name, _whole in (("maximum", maximum), ("minimum", minimum), ("power", power), ("mod", mod), ("hypot", hypot)):
-    _equal_shapes(f"_{_name}", _whole, (), f"Return {_whole.name} of two arrays of equal shape.")
+    _equal_shapes(f"_{_name}", _whole, (f"_{_name.title()}",), f"Return {_whole.name} of two arrays of equal shape.")
+for _whole in (equal, not_equal, greater, greater_equal, lesser, lesser_equal, logical_and, logical_or, logical_xor):
+    _word = _whole.name.removeprefix("broadcast")
+    _equal_shapes(_word, _whole, (_word.title(),), f"Return {_whole.name} of two arrays of equal shape.")
 
 
-@composite(aliases=("ElementWiseSum", "_sum"))
+@composite(aliases=("ElementWiseSum", "_sum"), interface=Interface(shapes=alike))
 def add_n(*args: Node) -> Node:
     """Return the sum of any number of arrays of equal shape."""
     if not args:

@@ -10,6 +10,7 @@ import itertools
 from typing import Literal
 
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, type_of_first
 from ..node import Node, Shape
 from ..operator import composite
 from ..parameters import Axis
@@ -291,3 +292,8 @@ def crop(*data: Node, offset: Shape = (0, 0), h_w: Shape = (0, 0), center_crop: 
     start = (0, 0, *begin)
     stop = (*image.shape[:2], *[first + extent for first, extent in zip(begin, size, strict=True)])
     return slice_step(image, start, stop)
+
+
+# -- how they appear in symbols
+
+broadcast_like.interface = Interface(types=type_of_first)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import FLOAT16, FLOAT32, DType
+from ..dtypes import BOOL, FLOAT16, FLOAT32, INT64, DType
 from ..errors import MXNetError, format_shape
 from ..kernels.lowering import Either, Expansion, Location, Reduction
 from ..node import Node, Shape
@@ -71,6 +71,12 @@ def _axes_summed_to(data: Shape, *, shape: Shape) -> Shape:
     return (*range(added), *[axis + added for axis, extent in enumerate(shape) if extent != data[axis + added]])
 
 
+def _any_of(data: Node, *, shape: Shape) -> Node:
+    from .primitives import cast  # which is made of what stands here
+
+    return cast(sum_to(cast(data, INT64), shape), BOOL)
+
+
 def _sum_of_halves(data: Node, *, shape: Shape) -> Node:
     from .primitives import cast  # which is made of what stands here
 
@@ -80,7 +86,7 @@ def _sum_of_halves(data: Node, *, shape: Shape) -> Node:
 @operator(
     lowering=Either(
         Reduction(lambda e, first, second: e.add(first, second), 0.0, _axes_summed_to),
-        Expansion(_sum_of_halves, frozenset([FLOAT16])),
+        Either(Expansion(_sum_of_halves, frozenset([FLOAT16])), Expansion(_any_of, frozenset([BOOL]))),
     )
 )
 def _sum_to(data: Array, *, shape: Shape) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..dtypes import DType, convert_scalar
 from ..errors import MXNetError
+from ..interface import Interface, alike, merge
 from ..kernels.emitter import Emitter, Value
 from ..kernels.lowering import NUMBERS, Elementwise
 from ..node import Node
@@ -89,3 +90,34 @@ def quadratic(data: Node, *, a: float = 0.0, b: float = 0.0, c: float = 0.0) -> 
     """Return a*x*x + b*x + c, element by element; integers are computed in floating point and truncated."""
     x = data if data.dtype.kind == "f" else cast(data, FLOAT64)
     return cast(a * (x * x) + b * x + c, data.dtype)
+
+
+# -- how they appear in symbols
+
+
+def _cast_types(
+    inputs: list[DType | None], outputs: list[DType | None], *, dtype: DType
+) -> tuple[list[DType | None], list[DType | None]]:
+    data = inputs[0]
+    return inputs, [None if data is None else dtype if data.kind == "f" else data]
+
+
+def _common_types(
+    inputs: list[DType | None], outputs: list[DType | None], *, cast_narrow: bool
+) -> tuple[list[DType | None], list[DType | None]]:
+    known = [dtype for dtype in inputs if dtype is not None and dtype.kind == "f"]
+    if len(known) < len(inputs):
+        return inputs, inputs
+    chosen = (min if cast_narrow else max)(known, key=lambda dtype: dtype.itemsize)
+    return inputs, [chosen] * len(outputs)
+
+
+cast_.interface = clip.interface = Interface(shapes=alike)
+amp_cast.interface = Interface(shapes=alike, types=_cast_types)
+amp_multicast.interface = Interface(
+    count="num_outputs",
+    each="data_{}",
+    outputs=lambda *, num_outputs: num_outputs,
+    shapes=lambda inputs, outputs: [merge(shape, out) for shape, out in zip(inputs, outputs, strict=True)],
+    types=_common_types,
+)

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, Partial, leave_out
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
 from .primitives import reshape_to
@@ -32,6 +33,7 @@ from .windows import (
     columns_into_image,
     complete,
     from_channels_first,
+    kernels_of,
     padded,
     require_uniform_dtype,
     to_channels_first,
@@ -61,7 +63,7 @@ def _by_group(maps: Array, groups: int) -> Array:
 # -- the primitives
 
 
-@operator(cost=lambda node: 2.0 * node.size * math.prod(node.inputs[1].shape[1:]))
+@operator(cost=lambda node: 2.0 * node.size * math.prod(node.inputs[1].shape[1:]), lowering=kernels_of("_convolution"))
 def _convolution(data: Array, weight: Array, *, stride: Shape, dilate: Shape, pad: Shape, groups: int) -> Array:
     """Return the cross-correlation of images (batch, channel, ...) with filters (filter, channel of a group, ...)."""
     kernel = weight.shape[2:]
@@ -96,7 +98,10 @@ def _(
     )
 
 
-@operator(cost=lambda node: 2.0 * node.inputs[0].size * math.prod(node.inputs[1].shape[1:]))
+@operator(
+    cost=lambda node: 2.0 * node.inputs[0].size * math.prod(node.inputs[1].shape[1:]),
+    lowering=kernels_of("_convolution_data_grad"),
+)
 def _convolution_data_grad(
     out_grad: Array, weight: Array, *, extent: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int
 ) -> Array:
@@ -134,7 +139,10 @@ def _(
     )
 
 
-@operator(cost=lambda node: 2.0 * node.inputs[1].size * math.prod(node.shape[1:]))
+@operator(
+    cost=lambda node: 2.0 * node.inputs[1].size * math.prod(node.shape[1:]),
+    lowering=kernels_of("_convolution_weight_grad"),
+)
 def _convolution_weight_grad(
     data: Array, out_grad: Array, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int
 ) -> Array:
@@ -369,3 +377,34 @@ def _deconvolution_extent(reach: Shape, stride: Shape, pad: Shape, adj: Shape) -
             f"too large for what the kernel reaches, {format_shape(reach)}"
         )
     return extent
+
+
+# -- how they appear in symbols
+
+
+def _convolution_shapes(weight_shape: Any) -> Any:
+    def rule(
+        inputs: list[Partial],
+        outputs: list[Partial],
+        *,
+        kernel: Shape,
+        num_filter: int,
+        num_group: int,
+        layout: str | None,
+    ) -> list[Partial]:
+        data = inputs[0]
+        if data is None or len(data) != len(kernel) + 2 or num_group < 1:
+            return inputs
+        weight: Shape = weight_shape(data, kernel=kernel, num_filter=num_filter, num_group=num_group, layout=layout)
+        shapes: list[Partial] = [data, weight, (num_filter,)]
+        return shapes[: len(inputs)]
+
+    return rule
+
+
+convolution.interface = Interface(
+    arguments=leave_out("bias", "no_bias"), shapes=_convolution_shapes(convolution_weight_shape)
+)
+deconvolution.interface = Interface(
+    arguments=leave_out("bias", "no_bias"), shapes=_convolution_shapes(deconvolution_weight_shape)
+)

@@ -6,8 +6,16 @@ import numpy as np
 
 from ..dtypes import INT64
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, outputs_of_type
+from ..kernels.lowering import Expansion
 from ..node import Node, Shape
-from ..operator import Array, Spec, nothing, operator
+from ..operator import Array, Spec, nothing, operator, single
+from .arithmetic import mod
+from .creation import position_along
+from .elementary import abs_, sign
+from .primitives import cast, reshape_to, slice_step
+from .shape import concatenate
+from .structural import constant
 
 __all__ = ["index_array", "ravel_multi_index", "unravel_index"]
 
@@ -18,7 +26,19 @@ def _given(shape: Shape | None, word: str) -> Shape:
     return shape
 
 
-@operator(name="_ravel_multi_index", aliases=("ravel_multi_index",), gradient=nothing)
+def _expand_ravel(data: Node, *, shape: Shape | None) -> Node:
+    flat: Node | None = None
+    width = data.shape[1]
+    for number, extent in enumerate(_given(shape, "ravel")):
+        row = reshape_to(cast(slice_step(data, (number, 0), (number + 1, width)), INT64), (width,))
+        flat = row if flat is None else flat * constant(extent, INT64) + row
+    assert flat is not None
+    return cast(flat, data.dtype)
+
+
+@operator(
+    name="_ravel_multi_index", aliases=("ravel_multi_index",), gradient=nothing, lowering=Expansion(_expand_ravel)
+)
 def ravel_multi_index(data: Array, *, shape: Shape | None = None) -> Array:
     """Return the flat positions of points in an array of a shape; the rows of data are their coordinates.
 
@@ -43,7 +63,21 @@ def _(data: Node, *, shape: Shape | None) -> Spec:
     return data.shape[1:], data.dtype
 
 
-@operator(name="_unravel_index", aliases=("unravel_index",), gradient=nothing)
+def _expand_unravel(data: Node, *, shape: Shape | None) -> Node | None:
+    if data.size == 0:
+        return None
+    rest, rows = cast(data, INT64), []
+    for extent in reversed(_given(shape, "unravel")[1:]):
+        size, side = single(abs_(rest)), single(sign(rest))
+        over = single(mod(size, constant(extent, INT64)))
+        rows.append(side * over)
+        rest = side * ((size - over) / constant(extent, INT64))
+    rows.append(rest)
+    lines = [reshape_to(cast(row, data.dtype), (1, *data.shape)) for row in reversed(rows)]
+    return concatenate(lines, 0)
+
+
+@operator(name="_unravel_index", aliases=("unravel_index",), gradient=nothing, lowering=Expansion(_expand_unravel))
 def unravel_index(data: Array, *, shape: Shape | None = None) -> Array:
     """Return the coordinates of flat positions in an array of a shape, one row for each axis.
 
@@ -64,7 +98,15 @@ def _(data: Node, *, shape: Shape | None) -> Spec:
     return (len(_given(shape, "unravel")), *data.shape), data.dtype
 
 
-@operator(name="_contrib_index_array", gradient=nothing)
+def _expand_index_array(data: Node, *, axes: Shape | None) -> Node | None:
+    chosen = range(data.ndim) if axes is None else axes
+    if data.size == 0 or not chosen:
+        return None
+    shape = (*data.shape, 1)
+    return concatenate([position_along(shape, axis % data.ndim, INT64) for axis in chosen], data.ndim)
+
+
+@operator(name="_contrib_index_array", gradient=nothing, lowering=Expansion(_expand_index_array))
 def index_array(data: Array, *, axes: Shape | None = None) -> Array:
     """Return the coordinates of every element of an array, along a new last axis; those of some axes only, if given."""
     chosen = range(data.ndim) if axes is None else axes
@@ -83,3 +125,8 @@ def _(data: Node, *, axes: Shape | None) -> Spec:
                 f"_contrib_index_array: axis {axis} of an array of shape {format_shape(data.shape)} does not exist"
             )
     return (*data.shape, data.ndim if axes is None else len(axes)), INT64
+
+
+# -- how they appear in symbols
+
+index_array.interface = Interface(types=outputs_of_type(np.dtype("int64")))

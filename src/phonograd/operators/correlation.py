@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import MXNetError, format_shape
+from ..interface import Interface
 from ..node import Node
 from ..operator import composite
 from .broadcasting import sum_to
@@ -98,3 +99,8 @@ def correlation(
     joined = concatenate(maps, 1)
     window = (kernel_size, kernel_size)
     return window_sum(joined, window, (stride1, stride1), (0, 0), counts) / float(kernel_size**2 * channels)
+
+
+# -- how they appear in symbols
+
+correlation.interface = Interface(outputs=("output", "first", "second"), shown=1)

@@ -12,15 +12,20 @@ import numpy as np
 
 from ..dtypes import DType, convert_scalar
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, outputs_of_type
 from ..kernels.lowering import Coordinate, Expansion
 from ..node import Node, Shape
-from ..operator import Array, Spec, nothing, operator, single
+from ..operator import Array, Spec, composite, nothing, operator, single
 from ..shapes import real_axis
-from .structural import full
+from .broadcasting import broadcast
+from .comparison import equal
+from .primitives import cast, reshape_to, select, slice_step
+from .structural import constant, full
 
 __all__ = ["position_along"]
 
 FLOAT32 = np.dtype("float32")
+FLOAT64 = np.dtype("float64")
 INT32 = np.dtype("int32")
 INT64 = np.dtype("int64")
 
@@ -39,6 +44,24 @@ def zeros_like(data: Array) -> Array:
 def ones_like(data: Array) -> Array:
     """Return ones of the shape and dtype of an array."""
     return np.ones(data.shape, data.dtype)
+
+
+@composite(name="_zeros")
+def zeros(*, shape: Shape, dtype: DType = FLOAT32) -> Node:
+    """Return an array of zeros."""
+    return full(shape, 0, dtype)
+
+
+@composite(name="_ones")
+def ones(*, shape: Shape, dtype: DType = FLOAT32) -> Node:
+    """Return an array of ones."""
+    return full(shape, 1, dtype)
+
+
+@composite(name="_filled")
+def filled(*, shape: Shape, value: float, dtype: DType = FLOAT32) -> Node:
+    """Return an array filled with a number; symbols know it as ``_full``."""
+    return full(shape, value, dtype)
 
 
 @operator(infer=lambda data: ((data.ndim,), INT64), gradient=nothing, method=True)
@@ -88,11 +111,30 @@ def _progression(count: int, start: float, step: float, repeat: int, dtype: DTyp
     return np.asarray(first + index * difference).astype(dtype)
 
 
+def _expand_progression(count: int, start: float, step: float, repeat: int, dtype: DType) -> Node:
+    """Return the node of a progression."""
+    steps = -(-count // repeat)
+    index = position_along((steps, 1), 0, INT64)
+    if dtype.kind == "f":
+        wide = FLOAT32 if dtype.itemsize == 2 else dtype
+        numbers = constant(start, wide) + cast(index, wide) * constant(step, wide)
+    else:
+        first, difference = int(convert_scalar(start, dtype)), int(convert_scalar(step, dtype))
+        numbers = index * constant(difference, INT64) + constant(first, INT64)
+    each = reshape_to(broadcast(cast(numbers, dtype), (steps, repeat)), (steps * repeat,))
+    return slice_step(each, (0,), (count,))
+
+
 def _range_bounds(start: float, stop: float | None) -> tuple[float, float]:
     return (0.0, start) if stop is None else (start, stop)
 
 
-@operator(name="_arange", gradient=nothing)
+def _expand_arange(*, start: float, stop: float | None, step: float, repeat: int, dtype: DType) -> Node:
+    first, last = _range_bounds(start, stop)
+    return _expand_progression(math.ceil((last - first) / step) * repeat, first, step, repeat, dtype)
+
+
+@operator(name="_arange", gradient=nothing, lowering=Expansion(_expand_arange))
 def arange(
     *,
     start: float,
@@ -121,7 +163,18 @@ def _(*, start: float, stop: float | None, step: float, repeat: int, infer_range
     return (math.ceil((last - first) / step) * repeat,), dtype
 
 
-@operator(name="_linspace", gradient=nothing)
+def _expand_linspace(*, start: float, stop: float, num: int, endpoint: bool, dtype: DType) -> Node | None:
+    parts = num - endpoint
+    if parts < 1 or not (stop - start) / parts:
+        return None
+    place = position_along((num,), 0)
+    line = cast(place, FLOAT64) * constant((stop - start) / parts, FLOAT64) + constant(start, FLOAT64)
+    if endpoint:
+        line = select(single(equal(place, constant(parts, place.dtype))), constant(stop, FLOAT64), line)
+    return cast(line, dtype)
+
+
+@operator(name="_linspace", gradient=nothing, lowering=Expansion(_expand_linspace))
 def linspace(*, start: float, stop: float, num: int, endpoint: bool = True, dtype: DType = FLOAT32) -> Array:
     """Return ``num`` evenly spaced numbers from start to stop, with or without stop itself."""
     return np.linspace(start, stop, num, endpoint).astype(dtype)
@@ -134,7 +187,13 @@ def _(*, num: int, dtype: DType) -> Spec:
     return (num,), dtype
 
 
-@operator(name="_eye", gradient=nothing)
+def _expand_eye(*, N: int, M: int, k: int, dtype: DType) -> Node:
+    shape = N, M or N
+    row, column = position_along(shape, 0, INT64), position_along(shape, 1, INT64)
+    return select(single(equal(column - row, constant(k, INT64))), constant(1, dtype), constant(0, dtype))
+
+
+@operator(name="_eye", gradient=nothing, lowering=Expansion(_expand_eye))
 def eye(*, N: int, M: int = 0, k: int = 0, dtype: DType = FLOAT32) -> Array:
     """Return a matrix of N rows and M (default N) columns with ones on its k-th diagonal."""
     return np.eye(N, M or N, k, dtype)
@@ -151,7 +210,12 @@ def _like_shape(shape: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
     return shape if axis is None else (shape[axis],)
 
 
-@operator(name="_contrib_arange_like", gradient=nothing)
+def _expand_arange_like(data: Node, *, start: float, step: float, repeat: int, axis: int | None) -> Node:
+    shape = _like_shape(data.shape, axis)
+    return reshape_to(_expand_progression(math.prod(shape), start, step, repeat, data.dtype), shape)
+
+
+@operator(name="_contrib_arange_like", gradient=nothing, lowering=Expansion(_expand_arange_like))
 def arange_like(
     data: Array, *, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
 ) -> Array:
@@ -167,3 +231,8 @@ def _(data: Node, *, repeat: int, axis: int | None) -> Any:
     if axis is not None and not -data.ndim <= axis < data.ndim:
         raise MXNetError(f"cannot handle param.axis {axis}. Operator arange_like got {format_shape(data.shape)}")
     return _like_shape(data.shape, None if axis is None else real_axis(axis, data.ndim, "arange_like")), data.dtype
+
+
+# -- how they appear in symbols
+
+shape_array.interface = size_array.interface = Interface(types=outputs_of_type(INT64))

@@ -11,12 +11,17 @@ import numpy as np
 
 from ..dtypes import INT64, UINT8, is_floating
 from ..errors import MXNetError, format_shape
+from ..interface import Interface
+from ..kernels.lowering import Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, nothing, operator, single
+from .arithmetic import maximum, minimum
 from .broadcasting import broadcast
+from .comparison import greater_equal, not_equal
 from .points import positions, take_along
-from .primitives import reshape_to, select, slice_step
+from .primitives import cast, reshape_to, select, slice_step
 from .regions import assign_step
+from .structural import constant
 
 __all__ = ["bipartite_matching", "box_decode", "box_encode", "box_iou", "box_nms"]
 
@@ -59,7 +64,31 @@ def _overlaps(lhs: Array, rhs: Array, box_format: str) -> Array:
     return shares
 
 
-@operator(name="_contrib_box_iou", gradient=nothing)
+def _expand_box_iou(lhs: Node, rhs: Node, *, format: str) -> Node:
+    first, second = lhs.size // 4, rhs.size // 4
+
+    def sides(boxes: Node, shape: Shape) -> list[tuple[Node, Node]]:
+        """Return the lower and the upper end of boxes along both axes."""
+        rows = reshape_to(boxes, (boxes.size // 4, 4))
+        columns = [reshape_to(slice_step(rows, (0, c), (rows.shape[0], c + 1)), shape) for c in range(4)]
+        if format == "corner":
+            return [(columns[0], columns[2]), (columns[1], columns[3])]
+        halves = [columns[2] / 2, columns[3] / 2]
+        return [(middle - half, middle + half) for middle, half in zip(columns[:2], halves, strict=True)]
+
+    def length(low: Node, high: Node) -> Node:
+        return single(maximum(high - low, 0))
+
+    ours, theirs = sides(lhs, (first, 1)), sides(rhs, (1, second))
+    shared = [length(maximum(a, c), minimum(b, d)) for (a, b), (c, d) in zip(ours, theirs, strict=True)]
+    common = shared[0] * shared[1]
+    areas = [length(*boxes[0]) * length(*boxes[1]) for boxes in (ours, theirs)]
+    union = areas[0] + areas[1] - common
+    share = select(single(not_equal(union, constant(0, union.dtype))), common / union, 0)
+    return reshape_to(share, (*lhs.shape[:-1], *rhs.shape[:-1]))
+
+
+@operator(name="_contrib_box_iou", gradient=nothing, lowering=Expansion(_expand_box_iou))
 def box_iou(lhs: Array, rhs: Array, *, format: Literal["center", "corner"] = "corner") -> Array:
     """Return intersection over union of every box of lhs with every box of rhs. The gradient is zero."""
     found = _overlaps(lhs.reshape(-1, 4), rhs.reshape(-1, 4), format)
@@ -125,7 +154,10 @@ def _(data: Node) -> Spec:
     return data.shape[:-1], INT64
 
 
-@operator(gradient=nothing)
+@operator(
+    gradient=nothing,
+    lowering=Expansion(lambda index: cast(greater_equal(index, constant(0, index.dtype)), UINT8)),
+)
 def _is_kept(index: Array) -> Array:
     """Return 1 for every number of a box, and 0 for -1."""
     kept: Array = index >= 0
@@ -326,3 +358,10 @@ def _(data: Node, anchors: Node) -> Spec:
             f"{format_shape(data.shape)} and {format_shape(anchors.shape)}"
         )
     return data.shape, data.dtype
+
+
+# -- how they appear in symbols
+
+box_nms.interface = Interface(outputs=2, shown=1)
+bipartite_matching.interface = Interface(outputs=2)
+box_encode.interface = Interface(outputs=2)

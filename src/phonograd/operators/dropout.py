@@ -8,6 +8,7 @@ import numpy as np
 
 from ..dtypes import DType
 from ..errors import MXNetError
+from ..interface import Interface, alike
 from ..node import Node, Shape
 from ..operator import composite, single
 from ..shapes import real_axes, with_ones
@@ -55,3 +56,8 @@ def Dropout(
     if p == 0 or not (training or mode == "always"):
         return single(identity(data))
     return data * dropout_mask(counter, p, with_ones(data.shape, shared), data.dtype)
+
+
+# -- how they appear in symbols
+
+Dropout.interface = Interface(outputs=("output", "mask"), shown=1, shapes=alike)

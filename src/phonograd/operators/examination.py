@@ -8,11 +8,15 @@ import numpy as np
 
 from ..dtypes import FLOAT32, INT64, UINT8, is_floating
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, outputs_of_type
+from ..kernels.lowering import FLOATS, Expansion
 from ..node import Node
 from ..operator import Array, Spec, composite, nothing, operator, single
-from .broadcasting import same_dtype
-from .comparison import equal, lesser, not_equal
+from .broadcasting import same_dtype, sum_to
+from .comparison import equal, lesser, lesser_equal, logical_and, logical_or, not_equal
 from .elementary import abs_
+from .primitives import cast, reshape_to
+from .reduction import min_axes
 from .structural import constant
 
 __all__ = ["all_finite", "allclose", "isfinite", "isinf", "isnan"]
@@ -40,7 +44,22 @@ def isfinite(data: Node) -> Node:
     return single(lesser(abs_(data), constant(math.inf, data.dtype)))
 
 
-@operator(name="_contrib_allclose", gradient=nothing)
+def _all(held: Node) -> Node:
+    """Return whether something that is 0 or 1 holds everywhere, as a single number."""
+    return min_axes(held, tuple(range(held.ndim)))
+
+
+def _expand_allclose(a: Node, b: Node, *, rtol: float, atol: float, equal_nan: bool) -> Node | None:
+    if a.size == 0 or not a.shape:
+        return None
+    near = lesser_equal(abs_(a - b), constant(atol, a.dtype) + constant(rtol, a.dtype) * abs_(b))
+    close = logical_or(logical_and(near, isfinite(b)), equal(a, b))
+    if equal_nan:
+        close = logical_or(close, logical_and(isnan(a), isnan(b)))
+    return cast(_all(single(close)), UINT8)
+
+
+@operator(name="_contrib_allclose", gradient=nothing, lowering=Expansion(_expand_allclose, FLOATS | {UINT8}))
 def allclose(a: Array, b: Array, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = True) -> Array:
     """Return whether all elements of two arrays are close, \\|a - b\\| <= atol + rtol * \\|b\\|, as one uint8."""
     return np.asarray(np.allclose(a, b, rtol, atol, equal_nan), np.uint8)
@@ -57,7 +76,13 @@ def _(a: Node, b: Node) -> Spec:
     return (), UINT8
 
 
-@operator(name="_contrib_getnnz", gradient=nothing)
+def _expand_getnnz(data: Node, *, axis: int | None) -> Node:
+    counted = cast(not_equal(data, constant(0, data.dtype)), INT64)
+    shape = (1, 1) if axis is None else tuple([1 if a == axis % 2 else extent for a, extent in enumerate(data.shape)])
+    return reshape_to(sum_to(counted, shape), (1,) if axis is None else (data.shape[1 - axis % 2],))
+
+
+@operator(name="_contrib_getnnz", gradient=nothing, lowering=Expansion(_expand_getnnz))
 def getnnz(data: Array, *, axis: int | None = None) -> Array:
     """Return the number of elements of a matrix that are not zero: of all, or along an axis."""
     count = np.asarray(np.count_nonzero(data, axis), np.int64)
@@ -75,7 +100,17 @@ def _(data: Node, *, axis: int | None) -> Spec:
     return (data.shape[1 - axis % 2],), INT64
 
 
-@operator(gradient=nothing)
+def _expand_all_finite(*data: Node) -> Node | None:
+    if 0 in [node.size for node in data]:
+        return None
+    found: Node | None = None
+    for node in data:
+        one = cast(_all(isfinite(node) if node.shape else isfinite(reshape_to(node, (1,)))), FLOAT32)
+        found = one if found is None else found * one
+    return None if found is None else reshape_to(found, (1,))
+
+
+@operator(gradient=nothing, lowering=Expansion(_expand_all_finite))
 def all_finite(data: Array, *, init_output: bool = True) -> Array:
     """Return 1 if all elements are finite, else 0, as one float32; ``init_output`` means nothing here."""
     return np.asarray([np.isfinite(data).all()], np.float32)
@@ -86,7 +121,7 @@ def _(data: Node) -> Spec:
     return (1,), FLOAT32
 
 
-@operator(gradient=nothing)
+@operator(gradient=nothing, lowering=Expansion(_expand_all_finite))
 def multi_all_finite(*data: Array, num_arrays: int = 1, init_output: bool = True) -> Array:
     """Return 1 if all elements of all arrays are finite, else 0, as one float32."""
     return np.asarray([all([np.isfinite(array).all() for array in data])], np.float32)
@@ -95,3 +130,10 @@ def multi_all_finite(*data: Array, num_arrays: int = 1, init_output: bool = True
 @multi_all_finite.infer
 def _(*data: Node) -> Spec:
     return (1,), FLOAT32
+
+
+# -- how they appear in symbols
+
+allclose.interface = Interface(types=outputs_of_type(np.dtype("uint8")))
+multi_all_finite.interface = Interface(count="num_arrays", each="array_{}", types=outputs_of_type(np.dtype("float32")))
+all_finite.interface = Interface(types=outputs_of_type(np.dtype("float32")))

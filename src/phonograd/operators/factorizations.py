@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MXNetError, format_shape
+from ..interface import Interface
 from ..node import Node
 from ..operator import Array, Spec, operator, single
 from .broadcasting import sum_to
@@ -352,3 +353,10 @@ def _(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: No
     singular = equal(_each_matrix(outs[0], A), constant(0, A.dtype))
     slope = swap_last(single(inverse(select(singular, _identity(A), A))))
     return select(singular, 0, _each_matrix(out_grad, A) * slope)
+
+
+# -- how they appear in symbols
+
+det.interface = Interface(outputs=3, shown=1)
+slogdet.interface = Interface(outputs=4, shown=2)
+gelqf.interface = syevd.interface = Interface(outputs=2)

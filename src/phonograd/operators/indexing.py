@@ -13,6 +13,7 @@ import numpy as np
 
 from ..dtypes import FLOAT32, INT32, INT64, DType, convert_scalar
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, Partial, merge, types_apart
 from ..kernels.lowering import Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, nothing, operator, single
@@ -365,3 +366,30 @@ def boolean_mask(data: Node, index: Node, axis: int, concrete_index: Array) -> N
         )
     count = int(np.count_nonzero(concrete_index))
     return take_axis(data, single(_mask_positions(index, count=count)), axis)
+
+
+# -- how they appear in symbols
+
+
+def _table_shapes(inputs: list[Partial], outputs: list[Partial], *, input_dim: int, output_dim: int) -> list[Partial]:
+    data, out = inputs[0], outputs[0]
+    return [merge(data, None if out is None else out[:-1]), (input_dim, output_dim)]
+
+
+def _table_types(
+    inputs: list[DType | None], outputs: list[DType | None], *, dtype: DType
+) -> tuple[list[DType | None], list[DType | None]]:
+    return [inputs[0], inputs[1] or dtype], [dtype]
+
+
+def _row_types(
+    inputs: list[DType | None], outputs: list[DType | None]
+) -> tuple[list[DType | None], list[DType | None]]:
+    return [inputs[0], inputs[1] or np.dtype("int32")], [inputs[0]]
+
+
+take.interface = pick.interface = gather_nd.interface = Interface(types=types_apart(1))
+scatter_nd.interface = Interface(types=types_apart(1))
+batch_take.interface = Interface(types=_row_types)
+where.interface = Interface(types=types_apart(0))
+embedding.interface = sparse_embedding.interface = Interface(shapes=_table_shapes, types=_table_types)

@@ -14,11 +14,15 @@ import math
 import numpy as np
 
 from ..errors import MXNetError, format_shape
+from ..kernels.lowering import Expansion, Location
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
 from .broadcasting import same_dtype, sum_to
+from .comparison import equal, greater_equal, lesser_equal
+from .creation import position_along
 from .elementary import log
-from .primitives import matmul, permute, reshape_to, swap_last
+from .primitives import embed, matmul, permute, reshape_to, select, swap_last
+from .structural import constant
 
 __all__ = [
     "extractdiag",
@@ -78,7 +82,18 @@ def scaled(node: Node, factor: float) -> Node:
 # -- triangles
 
 
-@operator()
+def _diagonals(shape: Shape) -> Node:
+    """Return the number of the diagonal on which each element of matrices lies; those above the main one count up."""
+    rows, columns = [position_along(shape, len(shape) - distance, np.dtype(np.int32)) for distance in (2, 1)]
+    return columns - rows
+
+
+def _expand_triangle(data: Node, *, lower: bool, offset: int) -> Node:
+    kept = (lesser_equal if lower else greater_equal)(_diagonals(data.shape), constant(offset, np.dtype(np.int32)))
+    return select(single(kept), data, 0)
+
+
+@operator(lowering=Expansion(_expand_triangle))
 def _triangle(data: Array, *, lower: bool, offset: int) -> Array:
     """Return the matrices with zeros above (``lower``) or below the diagonal number ``offset``."""
     return np.tril(data, offset) if lower else np.triu(data, offset)
@@ -276,7 +291,11 @@ def _extracted(name: str, A: Node, offset: int) -> int:
     return length
 
 
-@operator(name="_linalg_extractdiag", aliases=("linalg_extractdiag",))
+@operator(
+    name="_linalg_extractdiag",
+    aliases=("linalg_extractdiag",),
+    lowering=Location(lambda pattern, *, offset: pattern.diagonal(offset)),
+)
 def extractdiag(A: Array, *, offset: int = 0) -> Array:
     """Return a diagonal of square matrices; a positive offset lies above the main diagonal."""
     return np.diagonal(A, offset, -2, -1).copy()
@@ -292,7 +311,17 @@ def _(out_grad: Node, out: Node, A: Node, *, offset: int) -> Node:
     return single(makediag(out_grad, offset=offset))
 
 
-@operator(name="_linalg_makediag", aliases=("linalg_makediag",))
+def _expand_makediag(A: Node, *, offset: int) -> Node:
+    outer, length = A.shape[:-1], A.shape[-1]
+    size = length + abs(offset)
+    begin = (*(0,) * len(outer), max(-offset, 0), 0)
+    end = (*outer, begin[-2] + length, 1)
+    column = embed(reshape_to(A, (*outer, length, 1)), (*outer, size, 1), begin, end)
+    here = equal(_diagonals((*outer, size, size)), constant(offset, np.dtype(np.int32)))
+    return select(single(here), column, 0)
+
+
+@operator(name="_linalg_makediag", aliases=("linalg_makediag",), lowering=Expansion(_expand_makediag))
 def makediag(A: Array, *, offset: int = 0) -> Array:
     """Return square matrices with the elements on a diagonal, and zeros elsewhere."""
     length = A.shape[-1]

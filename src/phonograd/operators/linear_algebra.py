@@ -12,6 +12,7 @@ from typing import Literal
 
 from ..dtypes import is_floating
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, Partial, leave_out, merge
 from ..node import Node, Shape
 from ..operator import composite, single
 from .broadcasting import same_dtype
@@ -288,3 +289,21 @@ def _check_attention(operator_name: str, name: str, projections: Node, attention
             f"attention.shape[0] should be equal to {name}.shape[1] * heads, currently are: "
             f"{attention.shape[0]} and {projections.shape[1]} * {heads} (operator {operator_name})"
         )
+
+
+# -- how they appear in symbols
+
+
+def _dense_shapes(inputs: list[Partial], outputs: list[Partial], *, num_hidden: int, flatten: bool) -> list[Partial]:
+    data, out = inputs[0], outputs[0]
+    if data is None:
+        return inputs
+    if out is not None:
+        data = merge(data, (out[0], *(0,) * (len(data) - 1)) if flatten else (*out[:-1], 0))
+        assert data is not None
+    width = _product(data[1:]) if flatten else data[-1]
+    shapes: list[Partial] = [data, (num_hidden, width), (num_hidden,)]
+    return shapes[: len(inputs)]
+
+
+FullyConnected.interface = Interface(arguments=leave_out("bias", "no_bias"), shapes=_dense_shapes)

@@ -11,6 +11,7 @@ import math
 from typing import Literal
 
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, Partial, alike, merge
 from ..node import Node, Shape
 from ..operator import composite, single
 from ..shapes import without
@@ -227,3 +228,36 @@ def MakeLoss(
     rows = data.size // data.shape[-1] if data.ndim and data.shape[-1] else 1
     scale = grad_scale / max(rows, 1) if normalization == "batch" else grad_scale
     return with_gradient(single(identity(data)), data, full(data.shape, scale, data.dtype, data.context))
+
+
+# -- how they appear in symbols
+
+
+def _class_labels(
+    inputs: list[Partial], outputs: list[Partial], *, multi_output: bool, preserve_shape: bool
+) -> list[Partial]:
+    data = merge(inputs[0], outputs[0])
+    if data is None or inputs[1] is not None:
+        return [data, inputs[1]]
+    if multi_output and len(data) > 1:
+        return [data, (data[0], math.prod(data[2:]))]
+    return [data, data[:-1] if preserve_shape else data[:1]]
+
+
+def _row_labels(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
+    data = merge(inputs[0], outputs[0])
+    return [data, None if data is None else data[:1]]
+
+
+def _regression_labels(inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
+    data, label = merge(inputs[0], outputs[0]), inputs[1]
+    if data is None or label is not None:
+        return [data, label]
+    return [data, data[:1] if len(data) == 2 and data[1] == 1 else data]
+
+
+SoftmaxOutput.interface = Interface(shapes=_class_labels)
+SVMOutput.interface = Interface(shapes=_row_labels)
+LinearRegressionOutput.interface = Interface(shapes=_regression_labels)
+MAERegressionOutput.interface = LogisticRegressionOutput.interface = LinearRegressionOutput.interface
+MakeLoss.interface = Interface(shapes=alike)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..dtypes import DType
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, alike, like_data, vectors
 from ..kernels.lowering import WIDE_FLOATS, Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
@@ -411,3 +412,35 @@ def _shift(data: Node, distance: int) -> Node:
     begin = (0, max(distance, 0)) + (0,) * (data.ndim - 2)
     end = (data.shape[0], channels - max(-distance, 0), *data.shape[2:])
     return embed(source, data.shape, begin, end)
+
+
+# -- how they appear in symbols
+
+
+def _wide_statistics(
+    inputs: list[DType | None], outputs: list[DType | None]
+) -> tuple[list[DType | None], list[DType | None]]:
+    data = inputs[0] or outputs[0]
+    wide = None if data is None else _wide(data)
+    return [data, *[dtype or wide for dtype in inputs[1:]]], [data, *[wide] * (len(outputs) - 1)]
+
+
+def _over_a_batch(axis: Any) -> Interface:
+    return Interface(
+        auxiliary=("moving_mean", "moving_var"),
+        initial={"moving_mean": '["zero", {}]', "moving_var": '["one", {}]'},
+        outputs=("output", "mean", "var"),
+        shapes=vectors(axis),
+        types=_wide_statistics,
+    )
+
+
+BatchNorm.interface = batch_norm_with_relu.interface = _over_a_batch(lambda *, axis, **parameters: axis)
+BatchNorm_v1.interface = sync_batch_norm.interface = _over_a_batch(1)
+LayerNorm.interface = Interface(outputs=("output", "mean", "std"), shapes=vectors(lambda *, axis, **parameters: axis))
+InstanceNorm.interface = Interface(outputs=("output", "mean", "var"), shown=1, shapes=vectors(1))
+GroupNorm.interface = Interface(
+    outputs=("output", "mean", "std"),
+    shapes=lambda inputs, outputs, *, num_groups: [*like_data(inputs[:1], outputs), (num_groups,), (num_groups,)],
+)
+L2Normalization.interface = LRN.interface = Interface(outputs=("output", "norm"), shown=1, shapes=alike)

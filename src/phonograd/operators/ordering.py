@@ -13,6 +13,7 @@ import numpy as np
 
 from ..dtypes import DType
 from ..errors import MXNetError
+from ..interface import Interface
 from ..node import Node
 from ..operator import Array, Spec, composite, nothing, operator, single
 from .arithmetic import mod
@@ -114,3 +115,27 @@ def topk(
     if ret_typ == "both":
         return gather(source, positions), _indices("topk", source, positions, axis, dtype)
     return scatter_add(full(positions.shape, 1, data.dtype, data.context), positions, data.shape)
+
+
+# -- how they appear in symbols
+
+
+def _largest_types(
+    inputs: list[DType | None], outputs: list[DType | None], *, ret_typ: str, dtype: DType
+) -> tuple[list[DType | None], list[DType | None]]:
+    data = inputs[0]
+    types: dict[str, list[DType | None]] = {
+        "both": [data, dtype],
+        "value": [data, dtype],
+        "mask": [data],
+        "indices": [dtype],
+    }
+    return inputs, types[ret_typ]
+
+
+sort.interface = Interface(outputs=2, shown=1)
+topk.interface = Interface(
+    outputs=lambda *, ret_typ: 2 if ret_typ in ("both", "value") else 1,
+    shown=lambda *, ret_typ: 2 if ret_typ == "both" else 1,
+    types=_largest_types,
+)

@@ -1,9 +1,8 @@
 """Pooling over one to three spatial axes: the largest element, the sum, the mean or a norm of each window.
 
 The sum over windows and its adjoint (which spreads a number over its window) are linear and each other's gradient;
-means and norms are written with them. The largest element has a primitive for its value and one for its position, so
-its gradient is a scatter to positions. All of them work axis by axis, because sums and maxima over a box can be taken
-along one axis after the other.
+means and norms are written with them. The largest element has primitives for its value, for its position and for the
+scatter to positions that its gradient is. Sums and maxima over a box are taken along one axis after the other.
 """
 
 from __future__ import annotations
@@ -18,14 +17,17 @@ import numpy as np
 
 from ..dtypes import INT64, DType
 from ..errors import MXNetError, format_shape
+from ..interface import Interface
+from ..kernels.lowering import WIDE_FLOATS, Expansion, Windowed
 from ..node import Node, Shape
-from ..operator import Array, Spec, composite, nothing, operator, single
-from .arithmetic import integer_power, maximum
+from ..operator import REGISTRY, Array, Spec, composite, nothing, operator, single
+from .arithmetic import integer_power, maximum, minimum
 from .comparison import greater_equal, not_equal
+from .creation import position_along
 from .elementary import cbrt, sqrt
-from .primitives import embed, scatter_add, select
+from .primitives import cast, embed, gather, select
 from .structural import constant
-from .windows import check_floating, from_channels_first, to_channels_first, working_dtype
+from .windows import check_floating, from_channels_first, kernels_of, to_channels_first, working_dtype
 
 __all__ = ["pooling", "window_sum"]
 
@@ -74,7 +76,7 @@ def _along(axis: int, part: slice) -> tuple[slice, ...]:
 # -- sums over windows
 
 
-@operator(cost=lambda node: sum(node.parameters["kernel"]))
+@operator(cost=lambda node: float(node.size * sum(node.parameters["kernel"])), lowering=kernels_of("_window_sum"))
 def _window_sum(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
     """Return the sum of each window over the spatial axes."""
     out = data.astype(working_dtype(data.dtype), copy=False)
@@ -100,7 +102,7 @@ def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pa
     return single(_window_spread.apply((out_grad,), (data.shape[2:], kernel, stride, pad)))
 
 
-@operator(cost=lambda node: sum(node.parameters["kernel"]))
+@operator(cost=lambda node: float(node.size * sum(node.parameters["kernel"])), lowering=kernels_of("_window_spread"))
 def _window_spread(data: Array, *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape) -> Array:
     """Return zeros with each element added to all elements of its window: the adjoint of a sum over windows."""
     out = data.astype(working_dtype(data.dtype), copy=False)
@@ -127,7 +129,21 @@ def window_sum(data: Node, kernel: Shape, stride: Shape, pad: Shape, counts: Sha
     return single(_window_sum.apply((data,), (kernel, stride, pad, counts)))
 
 
-@operator(gradient=nothing)
+def _expand_elements(
+    *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, counts: Shape, include_pad: bool, dtype: DType
+) -> Node:
+    """Return the same, computed from the positions of windows."""
+    shape = (1, 1, *counts)
+    out = constant(1, INT64)
+    for axis, (size, width, step, border, _) in enumerate(zip(extent, kernel, stride, pad, counts), 2):
+        start = position_along(shape, axis, INT64) * constant(step, INT64) - constant(border, INT64)
+        end = minimum(start + constant(width, INT64), constant(size + border if include_pad else size, INT64))
+        start = start if include_pad else maximum(start, constant(0, INT64))
+        out = out * maximum(end - start, constant(1, INT64))
+    return cast(out, dtype)
+
+
+@operator(gradient=nothing, lowering=Expansion(_expand_elements))
 def _window_elements(
     *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, counts: Shape, include_pad: bool, dtype: DType
 ) -> Array:
@@ -146,7 +162,7 @@ def _(*, counts: Shape, dtype: DType) -> Spec:
 # -- the largest element of windows
 
 
-@operator(cost=lambda node: sum(node.parameters["kernel"]))
+@operator(cost=lambda node: float(node.size * sum(node.parameters["kernel"])), lowering=Windowed("window_max"))
 def _window_max(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
     """Return the largest element of each window; NaN counts as the lowest number, and so does an empty window."""
     lowest = np.finfo(data.dtype).min
@@ -167,15 +183,48 @@ def _(data: Node, *, counts: Shape) -> Spec:
 
 @_window_max.gradient
 def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Node:
-    position = single(_window_argmax.apply((data, out), (kernel, stride, pad)))
-    if _has_empty_windows(data.shape[2:], kernel, stride, pad, counts):
-        zero = constant(0, INT64)
-        out_grad = select(greater_equal(position, zero), out_grad, 0)
-        position = maximum(position, zero)
-    return scatter_add(out_grad, position, data.shape)
+    return single(_window_max_grad.apply((out_grad, data, out), (kernel, stride, pad)))
 
 
-@operator(gradient=nothing, cost=lambda node: 3.0 * math.prod(node.parameters["kernel"]))
+@operator(
+    cost=lambda node: 3.0 * node.size * math.prod(node.parameters["kernel"]), lowering=Windowed("window_max_grad")
+)
+def _window_max_grad(
+    out_grad: Array, data: Array, largest: Array, *, kernel: Shape, stride: Shape, pad: Shape
+) -> Array:
+    """Return zeros with each element of ``out_grad`` added where its window has its largest element.
+
+    The elements of empty windows go nowhere.
+    """
+    position = _window_argmax.function(data, largest, kernel=kernel, stride=stride, pad=pad)
+    if _has_empty_windows(data.shape[2:], kernel, stride, pad, largest.shape[2:]):
+        out_grad = np.where(position >= 0, out_grad, out_grad.dtype.type(0))
+        position = np.maximum(position, 0)
+    found: Array = REGISTRY["_scatter_add"].function(out_grad, position, shape=data.shape)
+    return found
+
+
+@_window_max_grad.infer
+def _(out_grad: Node, data: Node, largest: Node) -> Spec:
+    return data.shape, out_grad.dtype
+
+
+@_window_max_grad.gradient
+def _(
+    grad: Node, out: Node, out_grad: Node, data: Node, largest: Node, *, kernel: Shape, stride: Shape, pad: Shape
+) -> tuple[Node, None, None]:
+    position = single(_window_argmax.apply((data, largest), (kernel, stride, pad)))
+    if not _has_empty_windows(data.shape[2:], kernel, stride, pad, largest.shape[2:]):
+        return gather(grad, position), None, None
+    zero = constant(0, INT64)
+    return select(greater_equal(position, zero), gather(grad, maximum(position, zero)), 0), None, None
+
+
+@operator(
+    gradient=nothing,
+    cost=lambda node: 3.0 * node.size * math.prod(node.parameters["kernel"]),
+    lowering=Windowed("window_argmax", WIDE_FLOATS | {INT64}),
+)
 def _window_argmax(data: Array, largest: Array, *, kernel: Shape, stride: Shape, pad: Shape) -> Array:
     """Return the flat position of the first element of each window that equals the largest, or -1 for an empty window.
 
@@ -383,3 +432,11 @@ def pooling_v1(
         return window.max(data)
     total = window.sum(data)
     return total if pool_type == "sum" else total / float(math.prod(window.kernel))
+
+
+# -- how they appear in symbols
+
+pooling.interface = Interface(
+    outputs=lambda *, pool_type, global_pool: ("output", "places")[: 1 + (pool_type == "max" and not global_pool)],
+    shown=1,
+)

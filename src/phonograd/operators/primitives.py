@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType
+from ..dtypes import FLOAT16, FLOAT32, DType
 from ..kernels import mathematics
 from ..kernels.lowering import SUPPORTED, Either, Elementwise, Expansion, Gather, Location, Matmul, Scatter, Walk
 from ..kernels.pattern import Pattern
@@ -98,7 +98,14 @@ def swap_last(node: Node) -> Node:
     return permute(node, (*range(last - 1), last, last - 1))
 
 
-@operator(cost=lambda node: 2.0 * node.size * node.inputs[0].shape[-1], lowering=Matmul())
+def _product_of_halves(lhs: Node, rhs: Node) -> Node:
+    return cast(matmul(cast(lhs, FLOAT32), cast(rhs, FLOAT32)), FLOAT16)
+
+
+@operator(
+    cost=lambda node: 2.0 * node.size * node.inputs[0].shape[-1],
+    lowering=Either(Matmul(), Expansion(_product_of_halves, frozenset([FLOAT16]))),
+)
 def _matmul(lhs: Array, rhs: Array) -> Array:
     """Return matrix products over the last two axes."""
     return np.asarray(np.matmul(lhs, rhs))

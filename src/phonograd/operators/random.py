@@ -20,15 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType, is_floating
+from ..dtypes import FLOAT16, UINT32, DType, is_floating
 from ..errors import MXNetError, format_shape
 from ..kernels import philox
-from ..kernels.lowering import Random
+from ..kernels.lowering import Either, Expansion, Lowering, Random
 from ..node import Node, Shape
-from ..operator import Array, Operator, Spec, composite, declare, nothing, operator, single
+from ..operator import REGISTRY, Array, Operator, Spec, composite, declare, nothing, operator, single
 from ..philox import exponential, integers, normal, uniform
 from ..variates import categories, gamma, log_uniform_sample, permutation, poisson
-from .elementary import log
+from .elementary import floor, log
 from .gradient_control import without_gradient
 from .primitives import cast, gather, reshape_to
 from .softmax import demand_floating
@@ -45,7 +45,7 @@ INT64 = np.dtype("int64")
 # -- the numbers themselves
 
 
-def _standard(name: str, function: Callable[..., Array], sentence: str, lowering: Random | None = None) -> Operator:
+def _standard(name: str, function: Callable[..., Array], sentence: str, lowering: Lowering) -> Operator:
     """Declare numbers of a distribution without parameters."""
 
     def reference(counter: Array, *, shape: Shape, dtype: DType) -> Array:
@@ -58,9 +58,38 @@ def _standard(name: str, function: Callable[..., Array], sentence: str, lowering
     return declare(Operator(reference, name=name, infer=infer, gradient=nothing, cost=20, lowering=lowering))
 
 
-_uniform01 = _standard("_uniform01", uniform, "numbers uniform in [0, 1)", Random(philox.uniform))
-_normal01 = _standard("_normal01", normal, "normal numbers with mean 0 and variance 1", Random(philox.normal))
-_exponential01 = _standard("_exponential01", exponential, "exponential numbers with mean 1", Random(philox.exponential))
+def _halves(name: str, finish: Callable[[Node], Node] = lambda numbers: numbers) -> Expansion:
+    """Return how float16 numbers are made of those of the same distribution in float32."""
+
+    def expand(counter: Node, *, shape: Shape) -> Node:
+        return cast(finish(single(REGISTRY[name](counter, shape=shape, dtype=FLOAT32))), FLOAT16)
+
+    return Expansion(expand, frozenset([FLOAT16, UINT32]))
+
+
+def _first_digits(numbers: Node) -> Node:
+    # as many as a half has: rounded, the numbers could be 1
+    return single(floor(numbers * 2.0**11)) * 2.0**-11
+
+
+_uniform01 = _standard(
+    "_uniform01",
+    uniform,
+    "numbers uniform in [0, 1)",
+    Either(Random(philox.uniform), _halves("_uniform01", _first_digits)),
+)
+_normal01 = _standard(
+    "_normal01",
+    normal,
+    "normal numbers with mean 0 and variance 1",
+    Either(Random(philox.normal), _halves("_normal01")),
+)
+_exponential01 = _standard(
+    "_exponential01",
+    exponential,
+    "exponential numbers with mean 1",
+    Either(Random(philox.exponential), _halves("_exponential01")),
+)
 
 
 def uniform_between(counter: Node, low: float, high: float, shape: Shape, dtype: DType) -> Node:

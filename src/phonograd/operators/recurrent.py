@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, Partial, types_apart
 from ..node import Node, Shape
 from ..operator import Operator, composite, single
 from .broadcasting import same_dtype
@@ -328,3 +329,50 @@ def _range(low: float | None, high: float | None) -> tuple[float, float] | None:
     if low is not None or high is not None:
         raise MXNetError("lstm_state_clip_min and lstm_state_clip_max must be given together in operator RNN")
     return None
+
+
+# -- how they appear in symbols
+
+
+def _recurrent_arguments(names: list[str], *, mode: str, use_sequence_length: bool) -> list[str]:
+    absent = {"state_cell"} if mode != "lstm" else set()
+    return [name for name in names if name not in absent and (name != "sequence_length" or use_sequence_length)]
+
+
+def _recurrent_shapes(
+    inputs: list[Partial],
+    outputs: list[Partial],
+    *,
+    mode: str,
+    state_size: int,
+    num_layers: int,
+    bidirectional: bool,
+    projection_size: int | None,
+) -> list[Partial]:
+    data = inputs[0]
+    if data is None or len(data) != 3 or not data[2]:
+        return inputs
+    form = _Form(
+        mode=mode,
+        state_size=state_size,
+        projection_size=projection_size,
+        num_layers=num_layers,
+        directions=2 if bidirectional else 1,
+        clip_range=None,
+        clip_nan=False,
+    )
+    stack = num_layers * form.directions
+    known: list[Partial] = [data, (form.parameter_count(data[2]),), (stack, data[1], form.output_size)]
+    if mode == "lstm":
+        known.append((stack, data[1], state_size))
+    return [*known, (data[1],)][: len(inputs)]
+
+
+RNN.interface = Interface(
+    arguments=_recurrent_arguments,
+    outputs=lambda *, mode, state_outputs: ("output", "state_output", "statecell_output")[
+        : _outputs(mode=mode, state_outputs=state_outputs)
+    ],
+    shapes=_recurrent_shapes,
+    types=types_apart(4),
+)

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType
+from ..dtypes import BOOL, UINT8, DType
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, outputs_of_type
 from ..kernels.emitter import Emitter, Value
-from ..kernels.lowering import FLOATS, INTEGERS, Either, Expansion, Reduction
+from ..kernels.lowering import FLOATS, INTEGERS, Either, Expansion, Reduction, Running
 from ..node import Node, Shape
 from ..operator import Array, Operator, Spec, composite, declare, nothing, operator, single
 from ..parameters import Axis
@@ -65,8 +66,13 @@ def _extremum(name: str, function: Any, word: str, combine: Callable[..., Value]
         return furthest if dtype.kind == "f" else int(limits.min if furthest < 0 else limits.max)
 
     reference.__doc__ = f"Return the {word} along axes, which are kept with size one; NaN wins."
-    lowering = Reduction(combine, identity, _axes, FLOATS | INTEGERS)
-    return declare(Operator(reference, name=name, infer=infer, gradient=gradient, cost=_elements, lowering=lowering))
+
+    def of_truths(data: Node, *, axes: Shape) -> Node:
+        return cast(single(found(cast(data, UINT8), axes=axes)), BOOL)
+
+    lowering = Either(Reduction(combine, identity, _axes, FLOATS | INTEGERS), Expansion(of_truths, frozenset([BOOL])))
+    found = Operator(reference, name=name, infer=infer, gradient=gradient, cost=_elements, lowering=lowering)
+    return declare(found)
 
 
 def _elements(node: Node) -> float:
@@ -156,7 +162,7 @@ def _(out_grad: Node, out: Node, data: Node) -> Node:
     return data / out * out_grad
 
 
-@operator()
+@operator(cost=4.0, lowering=Running(lambda *, axis, reverse: (axis, reverse)))
 def _running_sum(data: Array, *, axis: int, reverse: bool) -> Array:
     """Return sums of the elements up to each one along an axis, or with reverse from each one on."""
     if reverse:
@@ -395,3 +401,17 @@ def _(data: Node) -> Spec:
     _numeric("argmax_channel", data)
     axis = real_axis(1, data.ndim, "argmax_channel")
     return without(data.shape, (axis,)), data.dtype
+
+
+# -- how they appear in symbols
+
+
+def _norm_types(
+    inputs: list[DType | None], outputs: list[DType | None], *, out_dtype: DType | None
+) -> tuple[list[DType | None], list[DType | None]]:
+    return inputs, [out_dtype or inputs[0]]
+
+
+norm.interface = Interface(types=_norm_types)
+moments.interface = Interface(outputs=2)
+multi_sum_sq.interface = Interface(count="num_arrays", each="array_{}", types=outputs_of_type(np.dtype("float32")))

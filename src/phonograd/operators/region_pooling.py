@@ -13,6 +13,7 @@ import numpy as np
 
 from ..dtypes import INT64
 from ..errors import MXNetError, format_shape
+from ..interface import Interface
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, nothing, operator, single
 from .arithmetic import maximum
@@ -275,3 +276,8 @@ def roi_align(
         )
     attributes = (pooled_size, spatial_scale, sample_ratio, position_sensitive, aligned)
     return single(_region_average.apply((data, rois), attributes))
+
+
+# -- how they appear in symbols
+
+roi_pooling.interface = Interface(outputs=("output", "maxidx"), shown=1)

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..kernels.lowering import Expansion
+from ..kernels.lowering import Either, Expansion, Overlay
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
 from .arithmetic import mod
@@ -77,7 +77,7 @@ def _expand_assign_step(data: Node, value: Node, *, begin: Shape, end: Shape, st
     return select(inside, embed(broadcast(value, region), data.shape, begin, end, step), data)
 
 
-@operator(lowering=Expansion(_expand_assign_step))
+@operator(lowering=Either(Expansion(_expand_assign_step), Overlay(lambda *, begin, end, step: (begin, end, step))))
 def _assign_step(data: Array, value: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return the array with the region [begin:end:step] replaced by a value that broadcasts to it."""
     out = np.array(data)

@@ -12,14 +12,21 @@ from typing import Literal
 
 import numpy as np
 
+from ..dtypes import FLOAT64, INT64
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, Partial
+from ..kernels.lowering import FLOATS, Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
-from .arithmetic import add_n
-from .broadcasting import broadcast
+from .arithmetic import add_n, maximum, minimum, mod
+from .broadcasting import broadcast, sum_to
+from .comparison import lesser
 from .convolution import deconvolution
-from .primitives import reshape_to
+from .creation import position_along
+from .points import add_axis, take_axis
+from .primitives import cast, reshape_to, select
 from .shape import concatenate
+from .structural import constant
 from .windows import check_floating, working_dtype
 
 __all__ = ["adaptive_average_pooling", "bilinear_resize", "upsampling"]
@@ -56,7 +63,90 @@ def _aligned(weights: Array, axis: int, ndim: int, dtype: np.dtype[np.generic]) 
     return weights.astype(dtype).reshape((-1, *(1,) * (ndim - axis - 1)))
 
 
-@operator(cost=4.0)
+#: taps that kernels are written for: each reads the array once
+_MOST_TAPS = 8
+
+
+def _quotient(numerator: Node, denominator: int) -> tuple[Node, Node]:
+    """Return a number that is not negative, divided by a positive one, and what is left."""
+    rest = single(mod(numerator, constant(denominator, INT64)))
+    return (numerator - rest) / constant(denominator, INT64), rest
+
+
+def _tap_nodes(rule: str, size: int, count: int) -> list[tuple[Node, Node]] | None:
+    """Return positions and weights (in float64) of the elements that make each output, tap by tap, as nodes."""
+    at = position_along((count,), 0, INT64)
+    if rule == "average":
+        taps = -(-size // count) + (size % count != 0)
+        start, _ = _quotient(at * size, count)
+        end, _ = _quotient((at + 1) * size + (count - 1), count)
+        if taps > _MOST_TAPS:
+            return None
+        share = 1 / cast(end - start, FLOAT64)
+        last = constant(size - 1, INT64)
+        return [
+            (single(minimum(start + tap, last)), select(single(lesser(start + tap, end)), share, 0))
+            for tap in range(taps)
+        ]
+    if count == 1:
+        numerator, denominator = at, 1
+    elif rule == "corners":
+        numerator, denominator = at * (size - 1), count - 1
+    else:
+        numerator, denominator = single(maximum((2 * at + 1) * size - count, constant(0, INT64))), 2 * count
+    low, rest = _quotient(numerator, denominator)
+    fraction = cast(rest, FLOAT64) / denominator
+    return [(low, 1 - fraction), (single(minimum(low + 1, constant(size - 1, INT64))), fraction)]
+
+
+def _averages(data: Node, axis: int, extent: int, rule: str) -> bool:
+    return rule == "average" and data.shape[axis] % extent == 0
+
+
+def _expand_resample(data: Node, *, axis: int, extent: int, rule: str) -> Node | None:
+    size, after = data.shape[axis], (1,) * (data.ndim - axis - 1)
+    if 0 in (data.size, extent):
+        return None
+    source = cast(data, working_dtype(data.dtype))
+    if _averages(data, axis, extent, rule):
+        before, behind = data.shape[:axis], data.shape[axis + 1 :]
+        apart = reshape_to(source, (*before, extent, size // extent, *behind))
+        sums = sum_to(apart, (*before, extent, 1, *behind))
+        return cast(reshape_to(sums / (size // extent), (*before, extent, *behind)), data.dtype)
+    taps = _tap_nodes(rule, size, extent)
+    if taps is None:
+        return None
+    total: Node | None = None
+    for position, weight in taps:
+        term = take_axis(source, position, axis) * reshape_to(cast(weight, source.dtype), (extent, *after))
+        total = term if total is None else total + term
+    assert total is not None
+    return cast(total, data.dtype)
+
+
+def _expand_resample_adjoint(data: Node, *, axis: int, extent: int, rule: str) -> Node | None:
+    count, after = data.shape[axis], (1,) * (data.ndim - axis - 1)
+    if 0 in (data.size, extent):
+        return None
+    source = cast(data, working_dtype(data.dtype))
+    if rule == "average" and extent % count == 0:
+        before, behind = data.shape[:axis], data.shape[axis + 1 :]
+        apart = reshape_to(source / (extent // count), (*before, count, 1, *behind))
+        spread = reshape_to(broadcast(apart, (*before, count, extent // count, *behind)), (*before, extent, *behind))
+        return cast(spread, data.dtype)
+    taps = _tap_nodes(rule, extent, count)
+    if taps is None:
+        return None
+    total: Node | None = None
+    for position, weight in taps:
+        share = source * reshape_to(cast(weight, source.dtype), (count, *after))
+        term = add_axis(share, position, axis, extent)
+        total = term if total is None else total + term
+    assert total is not None
+    return cast(total, data.dtype)
+
+
+@operator(cost=4.0, lowering=Expansion(_expand_resample, FLOATS))
 def _resample(data: Array, *, axis: int, extent: int, rule: str) -> Array:
     """Return the array resampled to ``extent`` elements along an axis."""
     source = data.astype(working_dtype(data.dtype), copy=False)
@@ -76,7 +166,7 @@ def _(out_grad: Node, out: Node, data: Node, *, axis: int, rule: str) -> Node:
     return single(_resample_adjoint.apply((out_grad,), (axis, data.shape[axis], rule)))
 
 
-@operator(cost=4.0)
+@operator(cost=4.0, lowering=Expansion(_expand_resample_adjoint, FLOATS))
 def _resample_adjoint(data: Array, *, axis: int, extent: int, rule: str) -> Array:
     """Return the array with each element added, weighted, to the elements that resampling made it from."""
     source = data.astype(working_dtype(data.dtype), copy=False)
@@ -269,3 +359,23 @@ def upsampling(
             num_group=num_filter,
         )
     )
+
+
+# -- how they appear in symbols
+
+
+def _upsampling_shapes(
+    inputs: list[Partial], outputs: list[Partial], *, scale: int, sample_type: str, num_filter: int
+) -> list[Partial]:
+    if sample_type != "bilinear" or len(inputs) != 2:
+        return inputs
+    kernel = 2 * scale - scale % 2
+    return [inputs[0], (num_filter, 1, kernel, kernel)]
+
+
+bilinear_resize.interface = Interface(arguments=lambda names, *, mode: names if mode == "like" else names[:1])
+upsampling.interface = Interface(
+    arguments=lambda names, *, sample_type: ("data", "weight") if sample_type == "bilinear" else names,
+    initial={"weight": '["bilinear", {}]', "arg1": '["bilinear", {}]'},
+    shapes=_upsampling_shapes,
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..interface import Interface, alike
 from ..node import Node
 from ..operator import Operator, composite, single
 from . import arithmetic, comparison
@@ -46,11 +47,14 @@ def _declare(name: str, older_name: str, whole: Operator, number_first: bool) ->
     def body(data: Node, *, scalar: float = 1.0, is_int: bool = True) -> Node:
         if data.dtype.kind == "b":
             data = cast(data, np.int64)
+        if whole is arithmetic.power and not number_first and scalar.is_integer() and abs(scalar) <= 64:
+            # exact products, as ``x**2`` of arrays
+            return arithmetic.integer_power(data, int(scalar))
         return single(whole(scalar, data) if number_first else whole(data, scalar))
 
     operands = "a number and an array" if number_first else "an array and a number"
     body.__doc__ = f"Return {whole.name} of {operands}."
-    composite(name=name, aliases=(older_name,))(body)
+    composite(name=name, aliases=(older_name,), interface=Interface(shapes=alike))(body)
 
 
 for _form in FORMS:

@@ -10,12 +10,18 @@ import numpy as np
 
 from ..dtypes import convert_scalar
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, Partial, only_if
+from ..kernels.lowering import Expansion
 from ..node import Node, Shape
-from ..operator import Array, Spec, composite, operator
+from ..operator import Array, Spec, composite, operator, single
+from .arithmetic import maximum, minimum
 from .broadcasting import broadcast
+from .comparison import lesser
+from .creation import position_along
 from .points import positions, take_along
-from .primitives import cast, reshape_to, slice_step
+from .primitives import cast, reshape_to, select, slice_step
 from .regions import bounds
+from .structural import constant
 
 __all__ = ["sequence_last", "sequence_mask", "sequence_reverse"]
 
@@ -54,7 +60,30 @@ def _steps(extent: int, axis: int, ndim: int) -> Array:
     return np.arange(extent).reshape(shape)
 
 
-@operator(name="SequenceMask")
+def _lengths(data: Node, sequence_length: Node, axis: int) -> Node:
+    """Return the node of lengths as whole numbers along the axis that numbers the sequences, ready to broadcast."""
+    shape = [1] * data.ndim
+    shape[1 - axis] = data.shape[1 - axis]
+    return reshape_to(cast(sequence_length, np.int64), tuple(shape))
+
+
+def _expand_mask(data: Node, sequence_length: Node | None, *, value: float, axis: int) -> Node:
+    if sequence_length is None:
+        return data
+    step = position_along(data.shape, axis, np.dtype(np.int64))
+    inside = single(lesser(step, _lengths(data, sequence_length, axis)))
+    return select(inside, data, constant(value, data.dtype))
+
+
+def _expand_reverse(data: Node, sequence_length: Node | None) -> Node:
+    if sequence_length is None:
+        return slice_step(data, *bounds([slice(None, None, -1)], data.shape))
+    step = position_along(data.shape, 0, np.dtype(np.int64))
+    length = single(minimum(maximum(_lengths(data, sequence_length, 0), 0), data.shape[0]))
+    return take_along(data, select(single(lesser(step, length)), length - 1 - step, step), 0)
+
+
+@operator(name="SequenceMask", lowering=Expansion(_expand_mask))
 def sequence_mask(
     data: Array,
     sequence_length: Array | None = None,
@@ -105,7 +134,7 @@ def sequence_last(
     return reshape_to(take_along(data, index, axis), shape)
 
 
-@operator(name="SequenceReverse")
+@operator(name="SequenceReverse", lowering=Expansion(_expand_reverse))
 def sequence_reverse(
     data: Array, sequence_length: Array | None = None, *, use_sequence_length: bool = False, axis: int = 0
 ) -> Array:
@@ -128,3 +157,17 @@ def _(
     out_grad: Node, out: Node, data: Node, sequence_length: Node | None, *, use_sequence_length: bool
 ) -> tuple[Node, None]:
     return sequence_reverse(out_grad, sequence_length, use_sequence_length=use_sequence_length), None
+
+
+# -- how they appear in symbols
+
+
+def _length_shapes(inputs: list[Partial], outputs: list[Partial], *, axis: int) -> list[Partial]:
+    data = inputs[0]
+    if data is None or len(data) < 2 or len(inputs) == 1:
+        return inputs
+    return [data, (data[1 - axis],)]
+
+
+_BY_LENGTH = Interface(arguments=only_if(sequence_length="use_sequence_length"), shapes=_length_shapes)
+sequence_mask.interface = sequence_last.interface = sequence_reverse.interface = _BY_LENGTH

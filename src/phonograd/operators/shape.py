@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import MXNetError, format_shape
+from ..interface import Interface
 from ..kernels.lowering import Mosaic, Pieces
 from ..kernels.pattern import Pattern
 from ..node import Node, Shape
@@ -334,3 +335,10 @@ def split_v2(data: Node, *, indices: Shape, axis: int = 1, squeeze_axis: bool = 
         if squeeze_axis and end - start != 1:
             raise MXNetError(f"expected axis size of 1 but got {end - start}, in operator _split_v2")
     return _pieces(data, starts[1:], axis, squeeze_axis)
+
+
+# -- how they appear in symbols
+
+
+slice_channel.interface = Interface(outputs=lambda *, num_outputs: num_outputs, numbered=True)
+split_v2.interface = Interface(outputs=lambda *, indices, sections: sections or len(indices), numbered=True)

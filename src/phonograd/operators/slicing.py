@@ -6,6 +6,7 @@ import builtins
 
 from ..dtypes import DType
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, type_of_first
 from ..kernels.lowering import Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator
@@ -132,3 +133,8 @@ def _slice_assign_scalar(
     dtype: DType = data.dtype
     region = _region("_slice_assign_scalar", data.shape, begin, end, step)
     return assign_step(data, constant(scalar, dtype), *region)
+
+
+# -- how they appear in symbols
+
+slice_like.interface = Interface(types=type_of_first)

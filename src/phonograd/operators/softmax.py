@@ -12,6 +12,7 @@ import numpy as np
 
 from ..dtypes import BOOL, FLOAT32, INT64, DType, is_floating
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, Partial, alike, merge, only_if
 from ..kernels.lowering import FLOATS, INTEGERS, Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, operator, single
@@ -275,3 +276,24 @@ def SoftmaxActivation(data: Node, *, mode: Literal["channel", "instance"] = "ins
         )
     axis = 1 if mode == "channel" else -1
     return softmax_along(data, real_axis(axis, data.ndim, "SoftmaxActivation"))
+
+
+# -- how they appear in symbols
+
+
+def _with_lengths(inputs: list[Partial], outputs: list[Partial], *, axis: int) -> list[Partial]:
+    data = merge(inputs[0], outputs[0])
+    if data is None or len(inputs) == 1 or not -len(data) <= axis < len(data):
+        return [data, *inputs[1:]]
+    along = axis % len(data)
+    return [data, (*data[:along], *data[along + 1 :])]
+
+
+def _converted(
+    inputs: list[DType | None], outputs: list[DType | None], *, dtype: DType | None
+) -> tuple[list[DType | None], list[DType | None]]:
+    return [inputs[0] or (outputs[0] if dtype is None else None), *inputs[1:]], [dtype or inputs[0]]
+
+
+softmax.interface = Interface(arguments=only_if(length="use_length"), shapes=_with_lengths, types=_converted)
+log_softmax.interface = softmin.interface = SoftmaxActivation.interface = Interface(shapes=alike)

@@ -13,11 +13,15 @@ import numpy as np
 
 from ..dtypes import INT64, DType
 from ..errors import MXNetError, format_shape
+from ..interface import Interface
+from ..kernels.lowering import Expansion
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, nothing, operator, single
-from .comparison import greater_equal, lesser_equal, logical_and
+from .arithmetic import maximum, minimum
+from .comparison import equal, greater_equal, lesser_equal, logical_and
+from .creation import position_along
 from .elementary import floor
-from .primitives import gather, matmul, reshape_to, select, slice_step
+from .primitives import cast, gather, matmul, reshape_to, select, slice_step
 from .shape import concatenate
 from .structural import constant
 from .windows import check_floating
@@ -25,7 +29,19 @@ from .windows import check_floating
 __all__ = ["bilinear_sampler", "grid_generator", "spatial_transformer"]
 
 
-@operator(gradient=nothing)
+def _expand_coordinates(*, height: int, width: int, normalized: bool, dtype: DType) -> Node | None:
+    if 0 in (height, width):
+        return None
+    planes = []
+    for axis, size in ((2, width), (1, height)):
+        line = cast(position_along((1, height, width), axis), np.float64)
+        if normalized:
+            line = 2 * line / (size - 1) - 1 if size > 1 else line * 0
+        planes.append(cast(line, dtype))
+    return concatenate(planes, 0)
+
+
+@operator(gradient=nothing, lowering=Expansion(_expand_coordinates))
 def _coordinates(*, height: int, width: int, normalized: bool, dtype: DType) -> Array:
     """Return the x and y coordinates of all elements of an image, shape (2, height, width).
 
@@ -49,7 +65,19 @@ def _coordinate_node(height: int, width: int, normalized: bool, dtype: DType) ->
     return single(_coordinates.apply((), (height, width, normalized, dtype)))
 
 
-@operator(gradient=nothing)
+def _expand_element_position(row: Node, column: Node, *, shape: Shape) -> Node:
+    batch, channels, height, width = shape
+
+    def inside(index: Node, size: int) -> Node:
+        near = single(minimum(maximum(index, 0), size - 1))
+        # what is no number stands for the first
+        return cast(select(single(equal(near, near)), near, 0), INT64)
+
+    plane = reshape_to(position_along((batch * channels,), 0, INT64), (batch, channels, 1, 1)) * (height * width)
+    return plane + (inside(row, height) * width + inside(column, width))
+
+
+@operator(gradient=nothing, lowering=Expansion(_expand_element_position))
 def _element_position(row: Array, column: Array, *, shape: Shape) -> Array:
     """Return flat positions in images of a shape for every channel; rows and columns outside are moved to the edge.
 
@@ -197,3 +225,10 @@ def spatial_transformer(
     _check_partner("SpatialTransformer", "loc", data, loc)
     grid = _affine_grid("SpatialTransformer", "localisation network", loc, target_shape)
     return single(bilinear_sampler(data, grid))
+
+
+# -- how they appear in symbols
+
+bilinear_sampler.interface = Interface(outputs=("output", "places"), shown=1)
+grid_generator.interface = Interface(outputs=("output", "grid"), shown=1)
+spatial_transformer.interface = Interface(outputs=("output", "grid", "places"), shown=1)

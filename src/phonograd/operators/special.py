@@ -16,6 +16,7 @@ import numpy as np
 
 from ..dtypes import DType
 from ..errors import MXNetError
+from ..interface import Interface, alike
 from ..kernels import mathematics
 from ..kernels.emitter import Emitter, Value
 from ..kernels.lowering import NUMBERS, Elementwise
@@ -241,3 +242,9 @@ def gradientmultiplier(data: Array, *, scalar: float = 1.0, is_int: bool = True)
 @gradientmultiplier.gradient
 def _(out_grad: Node, out: Node, data: Node, *, scalar: float) -> Node:
     return out_grad * scalar
+
+
+# -- how they appear in symbols
+
+make_loss.interface = Interface(outputs=("loss",))
+smooth_l1.interface = hard_sigmoid.interface = Interface(shapes=alike)

@@ -156,7 +156,9 @@ def detach(node: Node) -> Node:
 
 def variable(node: Node, slot: int) -> Node:
     """Return the node of a gradient target: the trace knows what slot ``slot`` stands for."""
-    return single(_variable.apply((detach(node),), (slot,)))
+    key = (detach(node) if node.marked else node,), (slot,)
+    found = _variable.table.get(key)
+    return found if type(found) is Node else single(_variable.apply(*key))
 
 
 def recorded(node: Node) -> Node:

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ..errors import MXNetError, format_shape
+from ..interface import Interface, only_if, types_apart
 from ..node import Node, Shape
 from ..operator import Array, Spec, composite, nothing, operator, single
 from .arrangement import slice_along
@@ -201,3 +202,13 @@ def _loss(data: Node, paths: tuple[Node, ...], varying: bool) -> Node:
 def _frames(node: Node, shape: Shape) -> list[Node]:
     parts = split_at(node, tuple(range(1, node.shape[0])), 0)
     return [reshape_to(part, shape) for part in parts]
+
+
+# -- how they appear in symbols
+
+CTCLoss.interface = Interface(
+    arguments=only_if(data_lengths="use_data_lengths", label_lengths="use_label_lengths"),
+    outputs=2,
+    shown=1,
+    types=types_apart(1, 2, 3),
+)

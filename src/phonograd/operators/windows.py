@@ -17,9 +17,10 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..dtypes import FLOAT16, FLOAT32, DType
 from ..errors import MXNetError, format_shape
+from ..kernels.lowering import Either, Expansion, Windowed
 from ..node import Node, Shape
-from ..operator import Array, Spec, operator, single
-from .primitives import permute
+from ..operator import REGISTRY, Array, Spec, operator, single
+from .primitives import cast, permute
 
 __all__ = [
     "check_dimensions",
@@ -32,6 +33,7 @@ __all__ = [
     "complete",
     "from_channels_first",
     "im2col",
+    "kernels_of",
     "padded",
     "require_uniform_dtype",
     "to_channels_first",
@@ -144,6 +146,22 @@ def from_channels_first(node: Node, layout: str | None) -> Node:
     if layout is None or layout[1] == "C":
         return node
     return permute(node, (0, *range(2, node.ndim), 1))
+
+
+# -- kernels
+
+
+def kernels_of(name: str) -> Either:
+    """Return the lowering of a sum over windows that bears the name of its operator.
+
+    Half precision is converted to single precision and back, as the reference does.
+    """
+
+    def expand(*sources: Node, **parameters: Any) -> Node:
+        wide = tuple([cast(source, FLOAT32) for source in sources])
+        return cast(single(REGISTRY[name].apply(wide, tuple(parameters.values()))), FLOAT16)
+
+    return Either(Windowed(name.removeprefix("_")), Expansion(expand, frozenset([FLOAT16])))
 
 
 # -- windows of NumPy arrays

@@ -37,10 +37,11 @@ from ..observers import (
     remove_callback,
     set_sampling_seed,
 )
+from .annotations import StepTraceAnnotation, TraceAnnotation, annotate, annotate_function, step_annotation
 from .averages import Average, AverageList
-from .chrome import validate_trace
 from .control import (
     dump,
+    dump_on_signal,
     dump_profile,
     dumps,
     pause,
@@ -55,9 +56,13 @@ from .control import (
     stop,
 )
 from .events import EventList, FunctionEvent
+from .execution import ExecutionTraceObserver
+from .memory import MemoryTimeline
 from .objects import Counter, Domain, Event, Frame, Marker, Task
 from .recording import record_function
-from .session import ProfilerAction, profile, schedule
+from .results import LoadedProfile
+from .session import ProfilerAction, load, profile, schedule, trace_handler
+from .validation import validate_trace
 
 __all__ = [
     "Average",
@@ -67,17 +72,24 @@ __all__ = [
     "Domain",
     "Event",
     "EventList",
+    "ExecutionTraceObserver",
     "Frame",
     "FunctionEvent",
+    "LoadedProfile",
     "Marker",
+    "MemoryTimeline",
     "ProfilerAction",
     "Range",
     "RecordFunctionGuard",
     "RecordScope",
+    "StepTraceAnnotation",
     "Task",
+    "TraceAnnotation",
     "add_global_callback",
     "add_task_local_callback",
     "add_thread_local_callback",
+    "annotate",
+    "annotate_function",
     "clear_callbacks",
     "clear_global_callbacks",
     "clear_task_local_callbacks",
@@ -86,6 +98,7 @@ __all__ = [
     "current_thread_id",
     "disable_callback",
     "dump",
+    "dump_on_signal",
     "dump_profile",
     "dumps",
     "enable_record_function",
@@ -94,6 +107,7 @@ __all__ = [
     "has_task_local_callbacks",
     "has_thread_local_callbacks",
     "is_record_function_enabled",
+    "load",
     "pause",
     "profile",
     "profiler_set_config",
@@ -109,6 +123,8 @@ __all__ = [
     "set_sampling_seed",
     "set_state",
     "start",
+    "step_annotation",
     "stop",
+    "trace_handler",
     "validate_trace",
 ]

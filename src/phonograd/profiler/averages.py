@@ -10,43 +10,71 @@ from typing import Any, overload
 
 from ..errors import nearest
 from .events import FunctionEvent
+from .tables import bytes_text, count_text, cut, html_table, markdown_table, printable, text_table, time_text
 
-__all__ = ["Average", "AverageList", "key_averages"]
+__all__ = ["NUMBERS", "Average", "AverageList", "key_averages"]
 
 
 class Average:
-    """All events of one name (and shape, and stack, if asked for). Times are microseconds."""
+    """All events of one name (and shape, and stack, if asked for). Times are microseconds, memory is bytes."""
 
-    __slots__ = ("_durations", "_sorted", "count", "input_shapes", "key", "scope", "self_ns", "stack", "total_ns")
+    __slots__ = (
+        "_durations",
+        "_sums",
+        "count",
+        "events",
+        "input_shapes",
+        "key",
+        "scope",
+        "self_ns",
+        "stack",
+        "total_ns",
+    )
 
-    def __init__(self, key: str, scope: int, input_shapes: Any = None, stack: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        key: str,
+        scope: int,
+        input_shapes: Any = None,
+        stack: tuple[str, ...] = (),
+        events: Sequence[FunctionEvent] = (),
+    ) -> None:
         self.key = key
         self.scope = scope
         self.input_shapes = input_shapes
         self.stack = stack
-        self.count = 0
-        self.self_ns = 0
-        self.total_ns = 0
-        self._durations: list[int] = []
-        self._sorted = True
+        self.events = events
+        self.count = len(events)
+        self.self_ns = sum([event.self_ns for event in events])
+        self._durations: list[int] | None = None
+        self._sums: dict[str, float] | None = None
+        self.total_ns = sum([event.total_ns for event in self._outermost()])
 
-    def add(self, event: FunctionEvent) -> None:
-        """Count one more event. The time of a recursive call is part of the outer call's and not added again."""
-        self.count += 1
-        self.self_ns += event.self_ns
-        self._durations.append(event.total_ns)
-        self._sorted = False
-        name, scope = event.range.name, self.scope
-        around = event.parent
-        while around is not None and (around.range.name != name or around.range.scope != scope):
-            around = around.parent
-        if around is None:
-            self.total_ns += event.total_ns
+    def _outermost(self) -> list[FunctionEvent]:
+        """Return the events that are inside no other of the group: a recursive call is part of the outer call."""
+        scope = self.scope
+        found = []
+        for event in self.events:
+            name, around = event.range.name, event.parent
+            while around is not None and (around.range.name != name or around.range.scope != scope):
+                around = around.parent
+            if around is None:
+                found.append(event)
+        return found
 
     @property
     def name(self) -> str:
         """The name of the events."""
         return self.key
+
+    # -- times
+
+    @property
+    def durations(self) -> list[int]:
+        """The durations in nanoseconds, the shortest first."""
+        if self._durations is None:
+            self._durations = sorted([event.total_ns for event in self.events])
+        return self._durations
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -61,36 +89,34 @@ class Average:
     @property
     def cpu_time(self) -> float:
         """The mean duration."""
-        return sum(self._durations) / 1000 / self.count if self.count else 0.0
+        return sum(self.durations) / 1000 / self.count if self.count else 0.0
 
     @property
     def min(self) -> float:
         """The shortest duration."""
-        return min(self._durations, default=0) / 1000
+        return self.percentile(0)
 
     @property
     def max(self) -> float:
         """The longest duration."""
-        return max(self._durations, default=0) / 1000
+        return self.percentile(100)
 
     @property
     def std(self) -> float:
         """The standard deviation of the durations."""
         mean = self.cpu_time
-        return (sum([(d / 1000 - mean) ** 2 for d in self._durations]) / self.count) ** 0.5 if self.count else 0.0
+        return (sum([(d / 1000 - mean) ** 2 for d in self.durations]) / self.count) ** 0.5 if self.count else 0.0
 
     def percentile(self, percent: float) -> float:
         """Return the duration that ``percent`` of the events do not exceed, interpolated."""
         if not 0 <= percent <= 100:
             raise ValueError(f"a percentile lies between 0 and 100, not at {percent}")
-        if not self._sorted:
-            self._durations.sort()
-            self._sorted = True
-        if not self._durations:
+        durations = self.durations
+        if not durations:
             return 0.0
         place = (self.count - 1) * percent / 100
         low = int(place)
-        first, second = self._durations[low], self._durations[min(low + 1, self.count - 1)]
+        first, second = durations[low], durations[min(low + 1, self.count - 1)]
         return (first + (second - first) * (place - low)) / 1000
 
     @property
@@ -103,9 +129,87 @@ class Average:
         """The duration that 95 % of the events do not exceed."""
         return self.percentile(95)
 
+    # -- what was caused, computed and held
+
+    def _sum(self, name: str) -> float:
+        if self._sums is None:
+            self._sums = self._add_up()
+        return self._sums[name]
+
+    def _add_up(self) -> dict[str, float]:
+        outermost = [event.credit for event in self._outermost()]
+        costs = [cost for event in self.events if (cost := event.cost) is not None]
+        return {
+            "flops": sum([cost.flops for cost in costs]),
+            "bytes": sum([cost.moved_bytes for cost in costs]),
+            "kernel": sum([credit.kernel_ns for credit in outermost]) / 1000,
+            "backward_kernel": sum([credit.backward_kernel_ns for credit in outermost]) / 1000,
+            "backward": sum([credit.backward_ns for credit in outermost]) / 1000,
+            "net": sum([credit.net for credit in outermost]),
+            "self_net": sum([event.credit.self_net for event in self.events]),
+            "allocated": sum([credit.allocated for credit in outermost]),
+            "peak": max([credit.peak for credit in outermost], default=0),
+        }
+
+    @property
+    def flops(self) -> float:
+        """Arithmetic operations, where they are known."""
+        return self._sum("flops")
+
+    @property
+    def moved_bytes(self) -> float:
+        """Bytes read and written, where they are known."""
+        return self._sum("bytes")
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte."""
+        return self.flops / self.moved_bytes if self.moved_bytes else 0.0
+
+    @property
+    def gflops_per_second(self) -> float:
+        """Operations in a nanosecond of the forward kernels caused or, where there are none, of the time it took."""
+        microseconds = self.kernel_time_total - self.backward_kernel_time_total or self.cpu_time_total
+        return self.flops / microseconds / 1000 if microseconds else 0.0
+
+    @property
+    def kernel_time_total(self) -> float:
+        """The time of kernels that it caused, forward and backward."""
+        return self._sum("kernel")
+
+    @property
+    def backward_kernel_time_total(self) -> float:
+        """The time of kernels that computed its gradients."""
+        return self._sum("backward_kernel")
+
+    @property
+    def backward_time_total(self) -> float:
+        """The time in which its gradients were derived."""
+        return self._sum("backward")
+
+    @property
+    def cpu_memory_usage(self) -> float:
+        """Bytes taken minus bytes given back."""
+        return self._sum("net")
+
+    @property
+    def self_cpu_memory_usage(self) -> float:
+        """The same without what events inside took."""
+        return self._sum("self_net")
+
+    @property
+    def allocated_bytes(self) -> float:
+        """Bytes taken."""
+        return self._sum("allocated")
+
+    @property
+    def peak_bytes(self) -> float:
+        """The most that one of them held at once."""
+        return self._sum("peak")
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything by name; times in microseconds."""
-        values = {name: getattr(self, name) for name in _NUMBERS}
+        values = {name: getattr(self, name) for name in NUMBERS}
         extra: dict[str, Any] = {} if self.input_shapes is None else {"input_shapes": self.input_shapes}
         return {"name": self.key, **values, **extra, **({"stack": list(self.stack)} if self.stack else {})}
 
@@ -113,34 +217,44 @@ class Average:
         return f"<Average {self.key!r} x{self.count}, self {self.self_cpu_time_total:.3f} us>"
 
 
-_NUMBERS = ("self_cpu_time_total", "cpu_time_total", "cpu_time", "min", "p50", "p95", "max", "std", "count")
+#: what every average has, by the names under which tables are sorted and files written
+NUMBERS = (
+    *("self_cpu_time_total", "cpu_time_total", "cpu_time", "min", "p50", "p95", "max", "std", "count"),
+    *("kernel_time_total", "backward_kernel_time_total", "backward_time_total"),
+    *("cpu_memory_usage", "self_cpu_memory_usage", "allocated_bytes", "peak_bytes"),
+    *("flops", "moved_bytes", "intensity", "gflops_per_second"),
+)
 
 
 def key_averages(
     events: Iterable[FunctionEvent], group_by_input_shape: bool = False, group_by_stack_n: int = 0
 ) -> AverageList:
     """Return the averages of events with one name; with one shape or the same innermost calls too, if asked for."""
-    groups: dict[Any, Average] = {}
-    known: dict[Any, Average] = {}
-    shapes: str | None = None
-    stack: tuple[str, ...] = ()
-    for event in events:
-        source = event.range
-        if source.instant:
-            continue
-        if group_by_input_shape:
-            shapes = json.dumps(event.input_shapes)
-        if group_by_stack_n:
-            stack = event.stack[:group_by_stack_n]
-        group = known.get((source.name, source.scope, shapes, stack))
-        if group is None:
-            # all steps have one key
-            listed = event.input_shapes if group_by_input_shape else None
-            group = Average(event.key, source.scope, listed, stack)
-            group = groups.setdefault((event.key, source.scope, shapes, stack), group)
-            known[source.name, source.scope, shapes, stack] = group
-        group.add(event)
-    return AverageList(list(groups.values()))
+    groups: dict[Any, list[FunctionEvent]] = {}
+    known: dict[Any, list[FunctionEvent]] = {}
+    if group_by_input_shape or group_by_stack_n:
+        for event in events:
+            if not event.range.instant:
+                shapes = json.dumps(event.input_shapes) if group_by_input_shape else None
+                group = (event.key, event.range.scope, shapes, event.stack[:group_by_stack_n])
+                groups.setdefault(group, []).append(event)
+    else:
+        for event in events:
+            source = event.range
+            members = known.get((source.name, source.scope))
+            if members is None:
+                # all steps have one key
+                members = groups.setdefault((event.key, source.scope, None, ()), [])
+                known[source.name, source.scope] = members
+            if source.facts is None or not source.facts.instant:
+                members.append(event)
+    return AverageList(
+        [
+            Average(key, scope, members[0].input_shapes if group_by_input_shape else None, stack, members)
+            for (key, scope, _, stack), members in groups.items()
+            if members
+        ]
+    )
 
 
 class AverageList(Sequence[Average]):
@@ -173,8 +287,8 @@ class AverageList(Sequence[Average]):
         """Return the averages in the order of a column; as they came if None."""
         if sort_by is None:
             return list(self._averages)
-        if sort_by not in (*_NUMBERS, "name", "key"):
-            keys = ["name", *_NUMBERS]
+        if sort_by not in (*NUMBERS, "name", "key"):
+            keys = ["name", *NUMBERS]
             raise ValueError(f"cannot sort by {sort_by!r}{nearest(sort_by, keys)}; the keys are {', '.join(keys)}")
         return sorted(self._averages, key=lambda average: getattr(average, sort_by), reverse=not ascending)
 
@@ -190,10 +304,18 @@ class AverageList(Sequence[Average]):
         """Return the averages as comma-separated values with a line of headings."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["name", *_NUMBERS])
+        writer.writerow(["name", *NUMBERS])
         for average in self.sorted_by(sort_by, ascending):
-            writer.writerow([average.key, *[getattr(average, name) for name in _NUMBERS]])
+            writer.writerow([average.key, *[getattr(average, name) for name in NUMBERS]])
         return out.getvalue()
+
+    def to_markdown(self, sort_by: str | None = None, ascending: bool = False) -> str:
+        """Return the averages as a table in Markdown."""
+        return markdown_table(*self._cells(self.sorted_by(sort_by, ascending), None))
+
+    def to_html(self, sort_by: str | None = None, ascending: bool = False) -> str:
+        """Return the averages as a table in HTML."""
+        return html_table(*self._cells(self.sorted_by(sort_by, ascending), None))
 
     def table(
         self,
@@ -203,10 +325,13 @@ class AverageList(Sequence[Average]):
         max_name_column_width: int = 55,
         max_shapes_column_width: int = 80,
         header: str | None = None,
+        top_level_events_only: bool = False,
         time_unit: str | None = None,
         ascending: bool = False,
     ) -> str:
         """Return the averages as a table: PyTorch's columns, then the distribution of durations.
+
+        Kernel times, memory and operations have columns where they were recorded.
 
         Parameters
         ----------
@@ -214,6 +339,10 @@ class AverageList(Sequence[Average]):
             A column: ``"self_cpu_time_total"``, ``"cpu_time_total"``, ``"count"``, ``"p95"``, ...; the largest first.
         row_limit : int
             Rows to show; -1 for all.
+        header : str, optional
+            A line above the table.
+        top_level_events_only : bool
+            Leave out events that are inside others.
         time_unit : {"s", "ms", "us"}, optional
             One unit for all times; otherwise each time is given in the unit that fits.
         ascending : bool
@@ -221,71 +350,77 @@ class AverageList(Sequence[Average]):
         """
         if time_unit not in (None, "s", "ms", "us"):
             raise ValueError(f"time_unit must be 's', 'ms' or 'us', not {time_unit!r}")
+        if top_level_events_only:
+            whole = [event for average in self._averages for event in average.events if event.parent is None]
+            note = "This report only displays top-level events"
+            header = f"{header}\n{note}" if header else note
+            return key_averages(whole).table(
+                sort_by, row_limit, max_src_column_width, max_name_column_width, header=header, ascending=ascending
+            )
         rows = self.sorted_by(sort_by, ascending)
         if not rows:
             return ""
         rows = rows if row_limit < 0 else rows[:row_limit]
-        whole = sum([average.self_ns for average in self._averages])
-        columns = _columns(whole, time_unit)
-        if any(average.input_shapes is not None for average in rows):
-            columns.append(("Input Shapes", lambda a: _cut(str(a.input_shapes), max_shapes_column_width)))
-        names = [_cut(printable(average.key), max_name_column_width) for average in rows]
-        cells = [names, *[[show(average) for average in rows] for _, show in columns]]
-        titles = ["Name", *[title for title, _ in columns]]
-        widths = [max([len(title), *map(len, column)]) for title, column in zip(titles, cells, strict=True)]
-        rule = "  ".join(["-" * width for width in widths])
-        lines = [rule, _line(titles, widths), rule]
-        for index, average in enumerate(rows):
-            lines.append(_line([column[index] for column in cells], widths))
-            lines += [" " * 4 + _cut_left(place, max_src_column_width) for place in average.stack]
-        lines += [rule, f"Self CPU time total: {_time(whole / 1000, time_unit)}"]
+        titles, cells = self._cells(rows, time_unit, max_name_column_width, max_shapes_column_width)
+        below = [[cut(place, max_src_column_width, left=True) for place in average.stack] for average in rows]
+        lines = text_table(titles, cells, below)
+        lines.append(f"Self CPU time total: {time_text(self.self_cpu_time_total, time_unit)}")
         if header:
-            lines = ["=" * len(rule), header, *lines]
+            lines = ["=" * len(lines[0]), *header.split("\n"), *lines]
         return "\n".join(lines) + "\n"
+
+    def _cells(
+        self, rows: list[Average], unit: str | None, name_width: int = 10**6, shapes_width: int = 10**6
+    ) -> tuple[list[str], list[list[str]]]:
+        """Return the titles, and for each row its texts."""
+        columns = _columns(sum([average.self_ns for average in self._averages]), unit, self._averages)
+        if any(average.input_shapes is not None for average in rows):
+            columns.append(("Input Shapes", lambda a: cut(str(a.input_shapes), shapes_width)))
+        cells = [[cut(printable(row.key), name_width), *[show(row) for _, show in columns]] for row in rows]
+        return ["Name", *[title for title, _ in columns]], cells
 
     def __str__(self) -> str:
         return self.table()
 
 
-def _columns(whole_ns: int, unit: str | None) -> list[tuple[str, Callable[[Average], str]]]:
+_Columns = list[tuple[str, Callable[[Average], str]]]
+
+
+def _columns(whole_ns: int, unit: str | None, rows: Sequence[Average]) -> _Columns:
     def percent(ns: int) -> str:
         return f"{100 * ns / whole_ns:.2f}%" if whole_ns else "NaN"
 
-    return [
+    columns: _Columns = [
         ("Self CPU %", lambda a: percent(a.self_ns)),
-        ("Self CPU", lambda a: _time(a.self_cpu_time_total, unit)),
+        ("Self CPU", lambda a: time_text(a.self_cpu_time_total, unit)),
         ("CPU total %", lambda a: percent(a.total_ns)),
-        ("CPU total", lambda a: _time(a.cpu_time_total, unit)),
-        ("CPU time avg", lambda a: _time(a.cpu_time, unit)),
-        ("Min", lambda a: _time(a.min, unit)),
-        ("p50", lambda a: _time(a.p50, unit)),
-        ("p95", lambda a: _time(a.p95, unit)),
-        ("Max", lambda a: _time(a.max, unit)),
-        ("Std", lambda a: _time(a.std, unit)),
-        ("# of Calls", lambda a: str(a.count)),
+        ("CPU total", lambda a: time_text(a.cpu_time_total, unit)),
+        ("CPU time avg", lambda a: time_text(a.cpu_time, unit)),
+        ("Min", lambda a: time_text(a.min, unit)),
+        ("p50", lambda a: time_text(a.p50, unit)),
+        ("p95", lambda a: time_text(a.p95, unit)),
+        ("Max", lambda a: time_text(a.max, unit)),
+        ("Std", lambda a: time_text(a.std, unit)),
     ]
-
-
-def _line(cells: list[str], widths: list[int]) -> str:
-    return "  ".join([cell.rjust(width) for cell, width in zip(cells, widths, strict=True)])
-
-
-def printable(name: str) -> str:
-    """Return a name as one line that any terminal takes: what cannot be printed is escaped."""
-    if name.isprintable():
-        return name
-    return "".join([char if char.isprintable() else ascii(char)[1:-1] for char in name])
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: max(width - 3, 0)] + "..."
-
-
-def _cut_left(text: str, width: int) -> str:
-    return text if len(text) <= width else "..." + text[len(text) - max(width - 3, 0) :]
-
-
-def _time(microseconds: float, unit: str | None) -> str:
-    if unit is None:
-        unit = "s" if microseconds >= 1e6 else "ms" if microseconds >= 1e3 else "us"
-    return f"{microseconds / {'s': 1e6, 'ms': 1e3, 'us': 1.0}[unit]:.3f}{unit}"
+    if any([row.kernel_time_total for row in rows]):
+        columns += [
+            ("Kernels", lambda a: time_text(a.kernel_time_total, unit)),
+            ("Backward kernels", lambda a: time_text(a.backward_kernel_time_total, unit)),
+        ]
+    if any([row.backward_time_total for row in rows]):
+        columns.append(("Backward", lambda a: time_text(a.backward_time_total, unit)))
+    if any([row.allocated_bytes or row.cpu_memory_usage for row in rows]):
+        columns += [
+            ("CPU Mem", lambda a: bytes_text(a.cpu_memory_usage)),
+            ("Self CPU Mem", lambda a: bytes_text(a.self_cpu_memory_usage)),
+            ("Peak Mem", lambda a: bytes_text(a.peak_bytes)),
+        ]
+    columns.append(("# of Calls", lambda a: str(a.count)))
+    if any([row.flops or row.moved_bytes for row in rows]):
+        columns += [
+            ("Total FLOPs", lambda a: count_text(a.flops)),
+            ("GFLOP/s", lambda a: f"{a.gflops_per_second:.3f}"),
+            ("Bytes", lambda a: bytes_text(a.moved_bytes)),
+            ("FLOP/byte", lambda a: f"{a.intensity:.2f}"),
+        ]
+    return columns

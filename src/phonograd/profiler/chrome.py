@@ -2,24 +2,26 @@
 
 Slices of one track nest perfectly, as Perfetto demands. Each thread has a track; what overlaps without being inside
 (the scopes of two asyncio tasks, say) goes to further tracks of that thread. A generator or coroutine is one slice for
-each stretch in which it ran. Names are written as they are, whatever they contain.
+each stretch in which it ran. Names are written as they are, whatever they contain. Arrows lead from forward operators
+to their gradients and from scopes to the kernels they caused; memory is a counter with a band for each category.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..observers import Range, RecordScope
+from ..observers import RecordScope
+from .arguments import ArgumentTexts, as_json
 from .events import EventList, FunctionEvent, Slice
+from .memory import MemoryTimeline
 
-__all__ = ["checked_metadata", "validate_trace", "write_chrome_trace"]
+__all__ = ["checked_metadata", "lanes_of", "write_chrome_trace"]
 
 _CATEGORIES = {
     RecordScope.FUNCTION: "cpu_op",
@@ -62,13 +64,16 @@ def _text(events: EventList, metadata: dict[str, Any]) -> str:
 
 def _lines(events: EventList, process: int) -> Iterator[str]:
     labels: dict[tuple[str, int, int], str] = {}
+    texts = ArgumentTexts()
     categories: dict[int, str] = {scope: _CATEGORIES.get(scope, scope.name.lower()) for scope in RecordScope}
     next_track = max(events.threads, default=0) + 1
+    arrows = [*[(*pair, "fwdbwd") for pair in events.links], *[(*pair, "cause") for pair in events.causes]]
+    places: dict[FunctionEvent, int] = {event: 0 for arrow in arrows for event in arrow[:2]}
     for thread, title in sorted(events.threads.items()):
         tracks = [thread]
         yield _track_name(process, thread, title)
         yield _track_order(process, thread, thread, 0)
-        for (start, end, event, _), lane in _lanes(events.slices.get(thread, [])):
+        for (start, end, event, _), lane in lanes_of(events.slices.get(thread, [])):
             while lane >= len(tracks):
                 yield _track_name(process, next_track, f"{title} (overlapping {len(tracks)})")
                 yield _track_order(process, next_track, thread, len(tracks))
@@ -81,14 +86,51 @@ def _lines(events: EventList, process: int) -> Iterator[str]:
                     f'"name":{json.dumps(source.name)},"cat":"{categories[source.scope]}","pid":{process},'
                     f'"tid":{tracks[lane]}'
                 )
-            more = _arguments(event, source)
+            if places and event in places and not places[event]:
+                places[event] = tracks[lane]
+            facts = source.facts
+            if facts is None and source.sequence_nr == -1 and not event.unfinished:
+                more = ""
+            elif facts is not None and facts.kind == "counter":
+                more = f',"args":{as_json({event.name: facts.value})}'
+            else:
+                more = texts.of(event, facts)
             time = f"{start // 1000}.{_DIGITS[start % 1000]}"
-            if source.instant:
+            if facts is not None and facts.instant:
                 yield f'{{"ph":{_moment(event)},{label},"ts":{time}{more}}}'
             else:
                 long = end - start
                 yield f'{{"ph":"X",{label},"ts":{time},"dur":{long // 1000}.{_DIGITS[long % 1000]}{more}}}'
     yield from _tasks(events, process)
+    yield from _arrows(arrows, places, process)
+    yield from _memory(events, process)
+
+
+def _arrows(
+    arrows: list[tuple[FunctionEvent, FunctionEvent, str]], places: dict[FunctionEvent, int], process: int
+) -> Iterator[str]:
+    """Yield the two ends of each arrow, at the starts of the slices it connects."""
+    for number, (source, target, kind) in enumerate(arrows, 1):
+        if not (places[source] and places[target] and source.start_ns <= target.start_ns):
+            continue
+        begin, end = source.start_ns, target.start_ns
+        what = f'"id":{number},"name":"{kind}","cat":"{kind}","pid":{process},"tid":'
+        yield (
+            f'{{"ph":"s",{what}{places[source]},"ts":{begin // 1000}.{_DIGITS[begin % 1000]}}},\n'
+            f'{{"ph":"f","bp":"e",{what}{places[target]},"ts":{end // 1000}.{_DIGITS[end % 1000]}}}'
+        )
+
+
+def _memory(events: EventList, process: int) -> Iterator[str]:
+    """Yield the bytes held of each category whenever they change."""
+    if not events.moments:
+        return
+    timeline = MemoryTimeline(events)
+    titles = [f"{json.dumps(category)}:" for category in timeline.categories]
+    for time, sizes in zip(timeline.times_ns, timeline.sizes, strict=True):
+        held = ",".join([f"{title}{size}" for title, size in zip(titles, sizes, strict=True)])
+        moment = f"{time // 1000}.{_DIGITS[time % 1000]}"
+        yield f'{{"ph":"C","name":"memory","pid":{process},"tid":0,"ts":{moment},"args":{{{held}}}}}'
 
 
 def _moment(event: FunctionEvent) -> str:
@@ -115,52 +157,6 @@ def _track_order(process: int, track: int, thread: int, lane: int) -> str:
     return json.dumps({"ph": "M", "name": "thread_sort_index", "pid": process, "tid": track, "args": args})
 
 
-def _arguments(event: FunctionEvent, source: Range) -> str:
-    if source.kind == "counter":
-        return f',"args":{json.dumps({event.name: source.value})}'
-    if not (
-        source.attributes
-        or source.domain
-        or source.args is not None
-        or source.error
-        or source.sequence_nr != -1
-        or source.shapes
-        or source.stack
-        or event.unfinished
-    ):
-        return ""
-    args: dict[str, Any] = event.attributes
-    if source.domain:
-        args.setdefault("domain", source.domain)
-    if source.shapes:
-        args["Input Dims"] = source.shapes
-    if source.stack:
-        args["Call stack"] = list(source.stack)
-    if source.sequence_nr != -1:
-        args["Sequence number"] = source.sequence_nr
-    if source.error:
-        args["error"] = source.error
-    if event.unfinished:
-        args["unfinished"] = True
-    return f',"args":{json.dumps(_plain(args))}'
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: what is unknown as text, and no number that JSON does not have."""
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    item = getattr(value, "item", None)
-    if getattr(value, "shape", None) == () and callable(item):
-        return _plain(item())
-    return repr(value)
-
-
 def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     """Return metadata if a trace can hold it."""
     for key in metadata:
@@ -175,7 +171,7 @@ def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def _lanes(stretches: list[Slice]) -> Iterator[tuple[Slice, int]]:
+def lanes_of(stretches: list[Slice]) -> Iterator[tuple[Slice, int]]:
     """Yield the slices of a thread with the number of the track where each nests inside the one it belongs to."""
     lanes: list[list[Slice]] = [[]]
     first = lanes[0]
@@ -191,7 +187,8 @@ def _lanes(stretches: list[Slice]) -> Iterator[tuple[Slice, int]]:
                 place += 1
             if place == len(lanes):
                 lanes.append([])
-        if not event.range.instant:
+        facts = event.range.facts
+        if facts is None or not facts.instant:
             lanes[place].append(stretch)
         yield stretch, place
 
@@ -212,101 +209,3 @@ def _is_inside(event: FunctionEvent | None, other: FunctionEvent) -> bool:
     while event is not None and event is not other:
         event = event.parent
     return event is not None
-
-
-def validate_trace(path: str | os.PathLike[str]) -> list[str]:
-    """Return what is wrong with a Chrome trace, one sentence each; nothing if it is valid.
-
-    Checked are: text and JSON, numbers, the nesting of slices on each track, pairs of flow and asynchronous events,
-    names of tracks.
-    """
-    data = Path(path).read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
-    try:
-        root = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
-    except ValueError as error:
-        return [f"not JSON: {error}"]
-    events = root.get("traceEvents") if isinstance(root, dict) else root
-    if not isinstance(events, list) or not events:
-        return ["traceEvents is not a list with something in it"]
-    return [*_wrong_fields(events), *_wrong_nesting(events), *_wrong_pairs(events), *_unnamed_tracks(events)]
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is not JSON")
-
-
-def _wrong_fields(events: list[dict[str, Any]]) -> Iterator[str]:
-    for number, event in enumerate(events):
-        if not isinstance(event.get("ph"), str) or not isinstance(event.get("name"), str):
-            yield f"event {number} has no phase or no name"
-        if event.get("ph") != "M" and not _is_number(event.get("ts")):
-            yield f"event {number} has no time"
-        if event.get("ph") == "X" and not (_is_number(event.get("dur")) and event["dur"] >= 0):
-            yield f"event {number} has no duration"
-        if any([not isinstance(event.get(key), int) or not 0 <= event[key] < 2**53 for key in ("pid", "tid")]):
-            yield f"event {number} has no process or thread number below 2**53"
-        if event.get("ph") == "C" and not all(map(_is_number, event.get("args", {"": None}).values())):
-            yield f"counter {number} is not a number"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _nanoseconds(microseconds: float) -> int:
-    return round(microseconds * 1000)
-
-
-def _tracks(events: list[dict[str, Any]], phase: str) -> dict[tuple[int, int], list[tuple[int, int, str]]]:
-    tracks: dict[tuple[int, int], list[tuple[int, int, str]]] = {}
-    for event in events:
-        if event.get("ph") == phase and _is_number(event.get("ts")) and _is_number(event.get("dur")):
-            start = _nanoseconds(event["ts"])
-            end = start + _nanoseconds(event["dur"])
-            tracks.setdefault((event.get("pid", 0), event.get("tid", 0)), []).append((start, -end, event["name"]))
-    return tracks
-
-
-def _wrong_nesting(events: list[dict[str, Any]]) -> Iterator[str]:
-    for track, slices in _tracks(events, "X").items():
-        stack: list[tuple[int, str]] = []
-        for start, negative, name in sorted(slices):
-            while stack and stack[-1][0] <= start:
-                stack.pop()
-            if stack and -negative > stack[-1][0]:
-                yield f"{name!r} crosses {stack[-1][1]!r} on track {track}"
-            stack.append((-negative, name))
-
-
-def _wrong_pairs(events: list[dict[str, Any]]) -> Iterator[str]:
-    flows: dict[Any, list[dict[str, Any]]] = {}
-    pending: dict[Any, int] = {}
-    slices = _tracks(events, "X")
-    for event in events:
-        if event.get("ph") in ("s", "f"):
-            flows.setdefault((event.get("cat"), event.get("id")), []).append(event)
-        elif event.get("ph") in ("b", "e"):
-            key = (event.get("cat"), event.get("id"))
-            pending[key] = pending.get(key, 0) + (1 if event["ph"] == "b" else -1)
-            if pending[key] < 0:
-                yield f"asynchronous event {key} ends before it begins"
-    for key, ends in flows.items():
-        if [end["ph"] for end in sorted(ends, key=lambda end: (end["ts"], end["ph"] == "f"))] != ["s", "f"]:
-            yield f"flow {key} is not one start and one later end"
-        for end in ends:
-            moment = _nanoseconds(end["ts"])
-            inside = slices.get((end.get("pid", 0), end.get("tid", 0)), [])
-            if not any([start <= moment <= -negative for start, negative, _ in inside]):
-                yield f"flow {key} has an end outside of any slice"
-    for key, count in pending.items():
-        if count:
-            yield f"asynchronous event {key} has no end"
-
-
-def _unnamed_tracks(events: list[dict[str, Any]]) -> Iterator[str]:
-    named = {(event.get("pid"), event.get("tid")) for event in events if event.get("name") == "thread_name"}
-    used = {(event.get("pid"), event.get("tid")) for event in events if event.get("ph") in ("X", "B", "i")}
-    for track in sorted(used - named):
-        yield f"track {track} has no name"

@@ -19,22 +19,26 @@ import contextvars
 import dataclasses
 import json
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from ..errors import MXNetError, nearest
 from ..observers import RecordScope
-from .averages import printable
 from .chrome import write_chrome_trace
+from .collecting import Recording, joined
 from .events import EventList, FunctionEvent
+from .memory import MemoryTimeline
 from .recording import record_function
-from .session import Recording, joined
+from .tables import printable
 
 __all__ = [
     "dump",
+    "dump_on_signal",
     "dump_profile",
     "dumps",
     "pause",
@@ -71,6 +75,8 @@ class _Configuration:
         hidden = set()
         if not (self.profile_all or self.profile_symbolic or self.profile_imperative):
             hidden = {RecordScope.FUNCTION, RecordScope.BACKWARD_FUNCTION, RecordScope.KERNEL}
+        if not (self.profile_all or self.profile_memory):
+            hidden.add(RecordScope.MEMORY)
         return set(RecordScope) - hidden
 
 
@@ -150,7 +156,8 @@ def set_config(**kwargs: Any) -> None:
     filename : str
         Where :func:`dump` writes; 'profile.json' unless given. A file of that name is deleted.
     profile_all, profile_symbolic, profile_imperative, profile_memory, profile_api : bool
-        What to record. Operators are left out if neither ``profile_symbolic`` nor ``profile_imperative`` is set.
+        What to record. Operators are left out if neither ``profile_symbolic`` nor ``profile_imperative`` is set, memory
+        if ``profile_memory`` is not.
     aggregate_stats : bool
         Whether :func:`dumps` returns statistics.
     continuous_dump : bool
@@ -209,6 +216,21 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
     _process.write()
 
 
+def dump_on_signal(number: int) -> None:
+    """Write a trace whenever this process receives a signal (``signal.SIGUSR1``, say), and go on.
+
+    Must be called in the main thread. Whoever handled the signal before is called afterwards.
+    """
+    previous = signal.getsignal(number)
+
+    def handle(received: int, frame: FrameType | None) -> None:
+        dump(finished=False)
+        if callable(previous):
+            previous(received, frame)
+
+    signal.signal(number, handle)
+
+
 _SORTS = {"total": "Total", "avg": "Avg", "min": "Min", "max": "Max", "count": "Count"}
 
 
@@ -232,14 +254,14 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
         raise AssertionError(f"Invalid value provided for sort_by: {sort_by}. Support: {', '.join(map(repr, _SORTS))}")
     if not _process.configuration.aggregate_stats:
         return ""
-    times, counters = _statistics(_process.events())
+    found = _statistics(_process.events())
     if reset:
         _process.reset()
-    times, counters = [_ordered(blocks, _SORTS[sort_by], ascending) for blocks in (times, counters)]
+    times, memory, counters = [_ordered(blocks, _SORTS[sort_by], ascending) for blocks in found]
     if format == "json":
         units = {"Time": "ms", "Memory": "kB", "Counter": "value"}
-        return json.dumps({"Time": times, "Memory": {}, "Counter": counters, "Unit": units}, indent=4)
-    return _table(times, counters)
+        return json.dumps({"Time": times, "Memory": memory, "Counter": counters, "Unit": units}, indent=4)
+    return _table(times, memory, counters)
 
 
 _Rows = dict[str, dict[str, dict[str, float]]]
@@ -258,8 +280,8 @@ def _category(event: FunctionEvent) -> str:
     return _CATEGORIES.get(RecordScope(event.scope), RecordScope(event.scope).name.lower())
 
 
-def _statistics(events: EventList) -> tuple[_Rows, _Rows]:
-    """Return by category and name: the times in milliseconds, and the values of counters."""
+def _statistics(events: EventList) -> tuple[_Rows, _Rows, _Rows]:
+    """Return by category and name: the times in milliseconds, memory in kilobytes, and the values of counters."""
     durations: dict[str, dict[str, list[float]]] = {}
     values: dict[str, dict[str, list[float]]] = {}
     for event in events:
@@ -267,7 +289,17 @@ def _statistics(events: EventList) -> tuple[_Rows, _Rows]:
             values.setdefault(_category(event), {}).setdefault(event.name, []).append(event.range.value)
         elif not event.instant:
             durations.setdefault(_category(event), {}).setdefault(event.name, []).append(event.total_ns / 1e6)
-    return _summarized(durations), _summarized(values)
+    return _summarized(durations), _summarized(_memory(events)), _summarized(values)
+
+
+def _memory(events: EventList) -> dict[str, dict[str, list[float]]]:
+    """Return how many kilobytes were held after each change, all together and by category."""
+    if not events.moments:
+        return {}
+    timeline = MemoryTimeline(events)
+    columns = zip(*timeline.sizes[1:], strict=True)
+    held = {f"Memory: {name}": [size / 1024 for size in sizes] for name, sizes in zip(timeline.categories, columns)}
+    return {"Device Storage": {"Memory: cpu/0": [sum(sizes) / 1024 for sizes in timeline.sizes[1:]], **held}}
 
 
 def _summarized(samples: dict[str, dict[str, list[float]]]) -> _Rows:
@@ -293,11 +325,14 @@ def _ordered(blocks: _Rows, key: str, ascending: bool) -> _Rows:
     }
 
 
-def _table(times: _Rows, counters: _Rows) -> str:
+def _table(times: _Rows, memory: _Rows, counters: _Rows) -> str:
     lines = ["", "Profile Statistics:", "\tNote the difference in units for different entries."]
     columns = {"Total Count": "Count", "Time (ms)": "Total", "Min Time (ms)": "Min", "Max Time (ms)": "Max"}
     for category, names in times.items():
         lines += _block(category, names, {**columns, "Avg Time (ms)": "Avg"})
+    columns = {"Total Count": "Count", "Min Use  (kB)": "Min", "Max Use  (kB)": "Max", "Avg Use  (kB)": "Avg"}
+    for category, names in memory.items():
+        lines += _block(category, names, columns)
     columns = {"Total Count": "Count", "Min Value": "Min", "Max Value": "Max", "Avg Value": "Avg"}
     for category, names in counters.items():
         lines += _block(f"{category},counter", names, columns)

@@ -11,11 +11,13 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from ..observers import LISTENING, USER_SCOPE, Range, current_thread_id
-from ..observers.range import CURRENT
+from ..observers.range import CURRENT, OVER, started
+from ..observers.registry import LOCAL
 from .continuation import end_on, kind_of_future
 from .handles import RecordFunctionHandle, begun, text
 
@@ -24,10 +26,15 @@ __all__ = ["record_function"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
 
-_NEW, _ENTERED, _ATTACHED = "new", "entered", "attached"
+#: whoever listens to scopes: nobody while it is empty
+_LISTENERS = LISTENING[USER_SCOPE]
 
-#: the entries of every scope that was made while nobody listened
-_NO_ENTRIES: list[Range] = []
+
+class _NoEntries(list[Range]):
+    """The entries of all scopes without any, as long as nobody listens; and what happened to a scope last."""
+
+
+_NEW, _ENTERED, _ATTACHED = _NoEntries(), _NoEntries(), _NoEntries()
 _creation = threading.Lock()
 
 
@@ -54,33 +61,44 @@ class record_function:  # noqa: N801 - PyTorch's name
     ['forward']
     """
 
-    __slots__ = ("__weakref__", "_entries", "_state", "args", "attributes", "name")
+    __slots__ = ("_details", "_entries", "_state", "name")
 
     def __init__(self, name: str, args: str | None = None, attributes: Mapping[str, Any] | None = None) -> None:
-        if name.__class__ is not str or args is not None:
-            name, args = text("name", name), None if args is None else text("args", args)
-        self.name = name
-        self.args = args
-        self.attributes = attributes
-        self._state = _NEW
-        self._entries: list[Range] = [] if LISTENING[USER_SCOPE] else _NO_ENTRIES
+        if args is None and attributes is None and type(name) is str:
+            self.name = name
+            self._details: tuple[str | None, Mapping[str, Any] | None] | None = None
+        else:
+            self.name = text("name", name)
+            self._details = (None if args is None else text("args", args), attributes)
+        self._entries: list[Range] = [] if _LISTENERS else _NEW
+
+    @property
+    def args(self) -> str | None:
+        """More text, which observers that ask for inputs get."""
+        return None if self._details is None else self._details[0]
+
+    @property
+    def attributes(self) -> Mapping[str, Any] | None:
+        """Whatever else was given, by name."""
+        return None if self._details is None else self._details[1]
 
     def __enter__(self) -> record_function:
-        if LISTENING[USER_SCOPE] or self._entries:
-            entry = Range(USER_SCOPE)
-            if self.attributes:
-                entry.attributes = dict(self.attributes)
-            args = self.args
-            if args is None:
-                entry.before(self.name)
-            else:
-                entry.args = args
-                entry.before(self.name, (args,))
-            if entry.start_ns and self._entries is not _NO_ENTRIES:
-                self._entries.append(entry)
-                self.__class__ = _OpenScope
-            else:
-                self._keep(entry)
+        if not _LISTENERS:
+            if self._entries is _NEW:
+                self._entries = _ENTERED
+                return self
+            if self._entries is _ENTERED or self._enter_unobserved():
+                return self
+        entries = self._entries
+        if self._details is None:
+            entry = started(USER_SCOPE, self.name)
+        else:
+            entry = begun(self.name, self.args, self.attributes)
+        if entry.start_ns and type(entries) is list:
+            entries.append(entry)
+            self.__class__ = _OpenScope
+        else:
+            self._keep(entry)
         self._state = _ENTERED
         return self
 
@@ -90,20 +108,52 @@ class record_function:  # noqa: N801 - PyTorch's name
         error: BaseException | None = None,
         traceback: TracebackType | None = None,
     ) -> None:
-        if self._entries:
+        if self._entries is _ENTERED:
+            return
+        entries = self._entries
+        if not entries:
+            if self._last is _NEW:
+                raise AssertionError("Expected record to be set: the scope was never entered")
+        elif error is None and len(entries) == 1 and not (entry := entries[0]).attached:
+            del entries[0]
+            if not entries:
+                self.__class__ = record_function
+            if entry._snapshot.observers or entry._thread is not LOCAL.thread or entry.end_ns:
+                entry.end()
+            else:  # the same without a call
+                entry.end_ns = perf_counter_ns()
+                entry._snapshot = OVER
+        else:
             self._exit(error)
-        elif self._state is _NEW:
-            raise AssertionError("Expected record to be set: the scope was never entered")
+
+    def _enter_unobserved(self) -> bool:
+        """Return whether nothing is to be noted but that the scope was entered: none of its entries is observed."""
+        entries = self._entries
+        if entries:
+            return False
+        if type(entries) is list:
+            self._state = _ENTERED
+        else:
+            self._entries = _ENTERED
+        return True
+
+    @property
+    def _last(self) -> list[Range]:
+        """What happened to the scope last."""
+        entries = self._entries
+        return getattr(self, "_state", _NEW) if type(entries) is list else entries
 
     def _keep(self, entry: Range) -> None:
         """Remember an entry of a scope that was made when nobody listened, or one that nobody observes."""
         if not entry.start_ns:
             if not self._entries:
+                if type(self._entries) is not list:
+                    self._entries = _ENTERED
                 return
             # the exit that belongs to this entry must not find the one around it
             entry.mark()
         with _creation:
-            if self._entries is _NO_ENTRIES:
+            if type(self._entries) is not list:
                 self._entries = []
         self._entries.append(entry)
         self.__class__ = _OpenScope
@@ -141,7 +191,7 @@ class record_function:  # noqa: N801 - PyTorch's name
     def run_callbacks_on_exit(self) -> bool:
         """Whether leaving the scope ends it: not after a future has been told to."""
         entry = self.record
-        return self._state is not _ATTACHED if entry is None else not entry.attached
+        return self._last is not _ATTACHED if entry is None else not entry.attached
 
     def set(self, **attributes: Any) -> None:
         """Add attributes to the running scope."""
@@ -151,7 +201,7 @@ class record_function:  # noqa: N801 - PyTorch's name
 
     def event(self, name: str, **attributes: Any) -> None:
         """Note that something happened now, inside this scope."""
-        if LISTENING[USER_SCOPE]:
+        if _LISTENERS:
             moment = begun(text("name", name), None, attributes)
             moment.instant = True
             moment.end()
@@ -162,14 +212,17 @@ class record_function:  # noqa: N801 - PyTorch's name
         The scope stays open when the ``with`` block is left. Can be called once for each entry. Takes futures of
         :mod:`phonograd.futures`, of ``concurrent.futures`` and of asyncio.
         """
-        if self._state is _NEW:
+        if self._last is _NEW:
             raise AssertionError("Expected record to be set: the scope was never entered")
         entry = self.record
-        if self._state is _ATTACHED if entry is None else entry.attached:
+        if self._last is _ATTACHED if entry is None else entry.attached:
             raise RuntimeError("_call_end_callbacks_on_future can only be called once.")
         if kind_of_future(fut) is None:
             return end_on(fut, _nothing)  # raises, and says what would have been right
-        self._state = _ATTACHED
+        if type(self._entries) is list:
+            self._state = _ATTACHED
+        else:
+            self._entries = _ATTACHED
         if entry is None:
             return end_on(fut, _nothing)
         entry.attached = entry.is_async = True
@@ -194,7 +247,7 @@ class record_function:  # noqa: N801 - PyTorch's name
     def _around_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if not LISTENING[USER_SCOPE]:
+            if not _LISTENERS:
                 return function(*args, **kwargs)
             entry = begun(self.name, self.args, self.attributes)
             try:
@@ -211,7 +264,7 @@ class record_function:  # noqa: N801 - PyTorch's name
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
             generator = function(*args, **kwargs)
-            if not LISTENING[USER_SCOPE]:
+            if not _LISTENERS:
                 return (yield from generator)
             with _Visit(self) as entry:
                 return (yield from _steps(entry, generator))
@@ -222,7 +275,7 @@ class record_function:  # noqa: N801 - PyTorch's name
         @functools.wraps(function)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
             coroutine = function(*args, **kwargs)
-            if not LISTENING[USER_SCOPE]:
+            if not _LISTENERS:
                 return await coroutine
             with _Visit(self) as entry:
                 return await _Steps(entry, coroutine)

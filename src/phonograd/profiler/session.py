@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Collection
@@ -16,13 +15,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..errors import _PACKAGE_DIRECTORY
-from ..observers import USER_SCOPE, Observer, Range, add_collector, current_thread_id, remove_collector
+from ..observers import USER_SCOPE, Range
+from . import pauses
+from .aggregation import Aggregation
 from .averages import AverageList, key_averages
-from .chrome import checked_metadata, write_chrome_trace
-from .events import EventList, Slice, build
+from .collecting import Recording, joined, observed_scopes
+from .events import EventList
+from .execution import ExecutionTraceObserver
+from .overhead import Overhead, measured, without_overhead
+from .results import LoadedProfile, Results
+from .saving import load_events
+from .streaming import Stream
 
-__all__ = ["ProfilerAction", "Recording", "joined", "profile", "schedule"]
+__all__ = ["ProfilerAction", "load", "profile", "schedule", "trace_handler"]
 
 
 class ProfilerAction(enum.Enum):
@@ -85,108 +90,7 @@ def schedule(
     return action
 
 
-class Recording:
-    """One stretch of recording: the ranges of each thread from :meth:`start` to :meth:`stop`."""
-
-    def __init__(
-        self,
-        *,
-        scopes: Collection[int] | None = None,
-        record_shapes: bool = False,
-        with_stack: bool = False,
-        all_threads: bool = True,
-        max_events: int | None = None,
-        origin_ns: int = 0,
-    ) -> None:
-        self._observer = Observer(scopes=scopes, needs_inputs=record_shapes, collector=self._collect)
-        self._details = (record_shapes, with_stack)
-        self._only = None if all_threads else current_thread_id()
-        self._buffers: dict[int, tuple[str, list[Range]]] = {}
-        self._most = max_events
-        self._events: EventList | None = None
-        self.dropped = 0
-        self.origin_ns = origin_ns or time.perf_counter_ns()
-        """The moment from which times are counted."""
-        self.wall_ns = time.time_ns() - (time.perf_counter_ns() - self.origin_ns)
-        self.stop_ns = 0
-
-    def start(self) -> None:
-        """Begin to record."""
-        add_collector(self._observer)
-
-    def stop(self) -> None:
-        """End recording; what is open is closed as of now."""
-        remove_collector(self._observer)
-        self.stop_ns = time.perf_counter_ns()
-
-    def pause(self, paused: bool) -> None:
-        """Miss what begins from now on, or see it again."""
-        remove_collector(self._observer)
-        self._observer.removed = paused
-        if not paused:
-            add_collector(self._observer)
-
-    def _collect(self, number: int, name: str) -> Callable[[Range], object]:
-        if self._only not in (None, number):
-            return _ignore
-        _, buffer = self._buffers.setdefault(number, (name, []))
-        if self._most is None and not any(self._details):
-            return buffer.append
-        shapes, stack = self._details
-
-        def collect(entry: Range) -> None:
-            if self._most is not None and sum([len(kept) for _, kept in self._buffers.values()]) >= self._most:
-                self.dropped += 1
-                return
-            if shapes and entry.shapes is None:
-                entry.shapes = [_described(value) for value in entry.inputs]
-            if stack and entry.stack is None:
-                entry.stack = _stack()
-            buffer.append(entry)
-
-        return collect
-
-    def events(self) -> EventList:
-        """Return the events so far: made once when recording is over, each time while it goes on."""
-        if self._events is not None:
-            return self._events
-        events = build(
-            dict(self._buffers), self.origin_ns, self.stop_ns or time.perf_counter_ns(), self.wall_ns, self.dropped
-        )
-        if self.stop_ns:
-            self._events = events
-            self._buffers = {}
-        return events
-
-
-def _ignore(entry: Range) -> None:
-    """Take no notice of a range of a thread that is not profiled."""
-
-
-def _described(value: Any) -> Any:
-    """Return the shape and dtype of an array, or the text of anything else, shortened."""
-    shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple):
-        return [list(shape), str(getattr(value, "dtype", ""))]
-    return value if isinstance(value, str | int | float | bool | None) else repr(value)[:200]
-
-
-_DEEPEST = 64
-
-
-def _stack() -> tuple[str, ...]:
-    """Return where the user's code is, innermost call first."""
-    places: list[str] = []
-    frame: Any = sys._getframe(1)
-    while frame is not None and len(places) < _DEEPEST:
-        code = frame.f_code
-        if not code.co_filename.startswith((_PACKAGE_DIRECTORY, "<phonograd")):
-            places.append(f"{code.co_filename}({frame.f_lineno}): {code.co_name}")
-        frame = frame.f_back
-    return tuple(places)
-
-
-class profile:  # noqa: N801 - PyTorch's name
+class profile(Results):  # noqa: N801 - PyTorch's name
     """A profiler: a ``with`` block whose operators, kernels and scopes are recorded, in all threads.
 
     Parameters
@@ -199,14 +103,36 @@ class profile:  # noqa: N801 - PyTorch's name
         cycle. Afterwards it concerns all cycles together.
     record_shapes : bool
         Keep the shapes and dtypes of inputs.
+    profile_memory : bool
+        Record how memory is taken and given back.
     with_stack : bool
         Keep where in the user's code each event began.
+    with_flops : bool
+        Count operations and bytes of every operator; keeps shapes too.
+    with_modules : bool
+        Record the layers of models.
+    with_gc : bool
+        Record when Python collects garbage.
     all_threads : bool
         Record every thread, or only the one that starts the profiler.
     scopes : collection of RecordScope, optional
-        What to record; everything if empty.
+        What to record; everything but memory and modules if empty.
     max_events : int, optional
         Keep no more than that many events of a cycle; the number of those not kept is in ``events().dropped``.
+    keep_last : bool
+        Of too many events keep the last ones instead of the first ones.
+    minimum_duration_us : float
+        Leave out what takes less time; what is inside goes to what is around.
+    sampling_probability : float
+        The share of events to record.
+    aggregate : bool
+        Keep no events but statistics of each name, for programs that run for days: there are averages and nothing else.
+    stream_to : path, optional
+        Write a Chrome trace while the program runs, valid at every moment, and keep nothing in memory.
+    subtract_overhead : bool
+        Subtract what recording itself takes from all times of ``events()``; see :attr:`overhead`.
+    execution_trace_observer : ExecutionTraceObserver, optional
+        Runs while the profiler records, and writes the graph of what was called.
     enabled : bool
         False makes the profiler record nothing.
 
@@ -229,30 +155,57 @@ class profile:  # noqa: N801 - PyTorch's name
         schedule: Callable[[int], ProfilerAction] | None = None,
         on_trace_ready: Callable[[profile], object] | None = None,
         record_shapes: bool = False,
+        profile_memory: bool = False,
         with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        with_gc: bool = False,
         all_threads: bool = True,
         scopes: Collection[int] | None = None,
         max_events: int | None = None,
+        keep_last: bool = False,
+        minimum_duration_us: float = 0.0,
+        sampling_probability: float = 1.0,
+        aggregate: bool = False,
+        stream_to: str | os.PathLike[str] | None = None,
+        subtract_overhead: bool = False,
+        execution_trace_observer: ExecutionTraceObserver | None = None,
         enabled: bool = True,
     ) -> None:
+        super().__init__()
         if max_events is not None and max_events < 0:
             raise ValueError(f"max_events must not be negative, but is {max_events}")
+        if minimum_duration_us < 0:
+            raise ValueError(f"minimum_duration_us must not be negative, but is {minimum_duration_us}")
+        if aggregate and stream_to is not None:
+            raise ValueError("a profile is either aggregated or streamed: use two profilers for both")
         self._schedule = schedule
         self.on_trace_ready = on_trace_ready
         self.enabled = enabled
         self.step_num = 0
         self.current_action = ProfilerAction.NONE
-        self._options: dict[str, Any] = {
-            "scopes": scopes,
-            "record_shapes": record_shapes,
-            "with_stack": with_stack,
+        self._everywhere: dict[str, Any] = {
+            "scopes": observed_scopes(scopes, profile_memory, with_modules),
             "all_threads": all_threads,
-            "max_events": max_events,
+            "sampling_probability": sampling_probability,
         }
-        self._metadata: dict[str, Any] = {}
+        self._options: dict[str, Any] = {
+            "record_shapes": record_shapes or with_flops,
+            "with_stack": with_stack,
+            "max_events": max_events,
+            "keep_last": keep_last,
+            "minimum_duration_ns": round(minimum_duration_us * 1000),
+        }
+        self._aggregate = aggregate
+        self._stream_to = stream_to
+        self._with_gc = with_gc
+        self._subtract_overhead = subtract_overhead
+        self._overhead: Overhead | None = None
+        self._graph = execution_trace_observer
+        self._running_sink: Aggregation | Stream | None = None
         self._cycles: list[Recording] = []
         self._shown: list[Recording] | None = None
-        self._current: Recording | None = None
+        self._current: Recording | Aggregation | Stream | None = None
         self._step: Range | None = None
         self._running = False
 
@@ -264,6 +217,8 @@ class profile:  # noqa: N801 - PyTorch's name
             raise RuntimeError("the profiler is running already: stop it first, or use another one")
         self._running = self.enabled
         if self.enabled:
+            if self._with_gc:
+                pauses.watch()
             self._enter_step()
         return self
 
@@ -274,7 +229,13 @@ class profile:  # noqa: N801 - PyTorch's name
         self._running = False
         self._leave_step()
         self.current_action = ProfilerAction.NONE
-        self._finish()
+        if self._with_gc:
+            pauses.unwatch()
+        try:
+            self._finish()
+        finally:
+            if isinstance(self._running_sink, Stream):
+                self._running_sink.close()
 
     def step(self) -> None:
         """End a step and begin the next one."""
@@ -308,13 +269,27 @@ class profile:  # noqa: N801 - PyTorch's name
         if self.current_action not in _RECORDING:
             return
         if self._current is None:
-            origin = self._cycles[0].origin_ns if self._cycles else 0
-            self._current = Recording(**self._options, origin_ns=origin)
+            self._current = self._sink()
             self._current.start()
-            self._cycles.append(self._current)
+            if self._graph is not None:
+                self._graph.start()
         if self._schedule is not None:
             self._step = Range(USER_SCOPE)
             self._step.before(f"ProfilerStep#{self.step_num}")
+
+    def _sink(self) -> Recording | Aggregation | Stream:
+        """Return what takes the events of the next cycle."""
+        if self._aggregate or self._stream_to is not None:
+            if self._running_sink is None:
+                if self._stream_to is None:
+                    self._running_sink = Aggregation(**self._everywhere)
+                else:
+                    self._running_sink = Stream(self._stream_to, **self._everywhere, metadata=self._metadata)
+            return self._running_sink
+        origin = self._cycles[0].origin_ns if self._cycles else 0
+        recording = Recording(**self._everywhere, **self._options, origin_ns=origin)
+        self._cycles.append(recording)
+        return recording
 
     def _leave_step(self) -> None:
         if self._step is not None:
@@ -327,8 +302,10 @@ class profile:  # noqa: N801 - PyTorch's name
         if recording is None:
             return
         recording.stop()
+        if self._graph is not None:
+            self._graph.stop()
         if self.on_trace_ready is not None:
-            self._shown = [recording]
+            self._shown = [recording] if isinstance(recording, Recording) else []
             try:
                 self.on_trace_ready(self)
             finally:
@@ -360,6 +337,10 @@ class profile:  # noqa: N801 - PyTorch's name
         return [recording.events() for recording in self._recordings()]
 
     def _recordings(self) -> list[Recording]:
+        if self._aggregate:
+            raise RuntimeError("an aggregated profile has averages, but no events: profile without aggregate=True")
+        if self._stream_to is not None:
+            raise RuntimeError(f"the events were written to {os.fspath(self._stream_to)!r} and not kept")
         recordings = self._cycles if self._shown is None else self._shown
         if not recordings and self.enabled:
             raise RuntimeError("nothing has been recorded: the profiler was not started, or its schedule never records")
@@ -368,39 +349,26 @@ class profile:  # noqa: N801 - PyTorch's name
     def events(self) -> EventList:
         """Return everything that was recorded, in the order in which it began."""
         cycles = self.cycles
-        if len(cycles) == 1:
-            return cycles[0]
-        return joined(cycles)
+        events = cycles[0] if len(cycles) == 1 else joined(cycles)
+        if self._subtract_overhead and not self._running:
+            return without_overhead(events, self.overhead)
+        return events
+
+    @property
+    def overhead(self) -> Overhead:
+        """What recording one event takes here and now: measured when it is first asked for."""
+        if self._overhead is None:
+            self._overhead = measured()
+        return self._overhead
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> AverageList:
         """Return the averages of all events with one name; see :meth:`AverageList.table`."""
+        if isinstance(self._running_sink, Aggregation):
+            return self._running_sink.averages()
+        if self._subtract_overhead:
+            return key_averages(self.events(), group_by_input_shape, group_by_stack_n)
         events = [event for cycle in self.cycles for event in cycle]
         return key_averages(events, group_by_input_shape, group_by_stack_n)
-
-    def table(self, **options: Any) -> str:
-        """Return the table of averages; options as in :meth:`AverageList.table`."""
-        return self.key_averages().table(**options)
-
-    def tree(self, minimum_percent: float = 0.0) -> str:
-        """Return the events as an indented tree; see :meth:`EventList.tree`."""
-        return self.events().tree(minimum_percent)
-
-    def add_metadata(self, key: str, value: Any) -> None:
-        """Add something to the trace that is not an event: anything JSON can hold."""
-        self._metadata.update(checked_metadata({key: value}))
-
-    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write a trace for ``chrome://tracing`` and https://ui.perfetto.dev; compressed if called ``.gz``."""
-        write_chrome_trace(self.events(), path, self._metadata)
-
-    def export_json(self, path: str | os.PathLike[str], sort_by: str | None = None, ascending: bool = False) -> None:
-        """Write the averages as JSON."""
-        Path(path).write_text(self.key_averages().to_json(sort_by, ascending), encoding="utf-8")
-
-    def export_csv(self, path: str | os.PathLike[str], sort_by: str | None = None, ascending: bool = False) -> None:
-        """Write the averages as comma-separated values."""
-        text = self.key_averages().to_csv(sort_by, ascending)
-        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
 
     def __str__(self) -> str:
         if self._running:
@@ -408,20 +376,23 @@ class profile:  # noqa: N801 - PyTorch's name
         return self.table()
 
 
-def joined(cycles: list[EventList]) -> EventList:
-    """Return the events of several cycles of one profiler as one list."""
-    events = [event for cycle in cycles for event in cycle]
-    slices: dict[int, list[Slice]] = {}
-    threads: dict[int, str] = {}
-    for cycle in cycles:
-        threads.update(cycle.threads)
-        for number, stretches in cycle.slices.items():
-            slices.setdefault(number, []).extend(stretches)
-    return EventList(
-        events,
-        slices,
-        threads,
-        elapsed_ns=max([cycle.elapsed_ns for cycle in cycles], default=0),
-        wall_ns=cycles[0].wall_ns if cycles else 0,
-        dropped=sum([cycle.dropped for cycle in cycles]),
-    )
+def load(*paths: str | os.PathLike[str]) -> LoadedProfile:
+    """Return a profile that was written by :meth:`profile.save`; of several files, for instance those of subprocesses,
+    one profile with everything on one timeline.
+    """
+    return LoadedProfile(*load_events(paths))
+
+
+def trace_handler(
+    directory: str | os.PathLike[str], worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[profile], None]:
+    """Return what writes a Chrome trace of each cycle into a directory, for ``on_trace_ready``."""
+
+    def write(done: profile) -> None:
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        worker = worker_name or f"process_{os.getpid()}"
+        suffix = ".json.gz" if use_gzip else ".json"
+        done.export_chrome_trace(folder / f"{worker}.{time.time_ns()}.trace{suffix}")
+
+    return write

@@ -37,6 +37,7 @@ from .comparison import (
     same,
     same_array,
 )
+from .consistency import check_consistency, simple_forward
 from .gradients import check_numeric_gradient, check_symbolic_backward, check_symbolic_forward, numeric_grad
 from .samples import (
     assign_each,
@@ -85,6 +86,7 @@ __all__ = [
     "assert_exception",
     "assign_each",
     "assign_each2",
+    "check_consistency",
     "check_numeric_gradient",
     "check_symbolic_backward",
     "check_symbolic_forward",
@@ -134,6 +136,7 @@ __all__ = [
     "set_default_context",
     "set_env_var",
     "setenv",
+    "simple_forward",
     "var_check",
     "verify_generator",
     "with_environment",

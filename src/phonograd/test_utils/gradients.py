@@ -43,8 +43,8 @@ def _named(values: Location | None, names: Sequence[str], dtype: Any) -> dict[st
 def _require_symbol(sym: Any, caller: str) -> None:
     if not hasattr(sym, "bind") or not hasattr(sym, "list_arguments"):
         raise MXNetError(
-            f"{caller} needs a Symbol with bind(), and got {type(sym).__name__}. Symbols are not part of phonograd "
-            "yet; check_numeric_gradient and numeric_grad also take plain functions of NDArrays."
+            f"{caller} needs a Symbol with bind(), and got {type(sym).__name__}; check_numeric_gradient and "
+            "numeric_grad also take plain functions of NDArrays."
         )
 
 

@@ -18,15 +18,18 @@ All of them are made of the same parts:
 ``adjoint``                from columns back to images
 ``microkernels``           products of small matrices in registers
 ``weights``                weights in the order in which micro-kernels read them
+``winograd_weights``       the same for transformed weights, and back
 ``column_sums``            the adjoint in the weights by columns
+``winograd_few``           Winograd's algorithm with weights that are transformed while they are multiplied
 ``winograd_transforms``    transforms of tiles, and how large their rounding errors are
 ``winograd_pictures``      images with channels in the lanes of vectors, and back
 ``plan``, ``*_plan``       from shapes to launches
 =========================  ==========================================================================================
 
-Batch sizes are numbers in a table: a new one compiles nothing new. How work is divided and in which order sums are made
-follows from the shapes and the processor's vectors, never from the number of threads. The adjoint in the weights is
-summed up over fixed blocks of images, whose sums are then added in their order.
+Small images are joined, so that vectors are full. Batch sizes are numbers in a table: a new one compiles nothing new.
+How work is divided and in which order sums are made follows from the shapes and the processor's vectors, never from the
+number of threads. The adjoint in the weights is summed up over fixed blocks of images, whose sums are then added in
+their order.
 
 Compatibility
 -------------

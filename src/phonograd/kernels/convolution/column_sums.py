@@ -224,12 +224,15 @@ class Combine:
                 *(e.times(e.times(group, number["filters"]), width), e.times(first, number["taps"]), column),
             )
             columns = e.least(str(self.tile.columns), e.minus(existing, column))
+            starts = [str(start) for start in range(0, self.tile.columns, self.lanes)]
+            masks = [(start, e.below(e.minus(columns, start))) for start in starts]
 
             def row(filter_: Index) -> None:
                 tile_number, line = e.split(filter_, str(self.tile.rows))
                 source = e.at(place, e.times(tile_number, str(stored)), e.times(line, str(self.tile.columns)))
                 into = e.at(target, e.times(filter_, width))
-                e.each("0", columns, lambda at: e.put_one(into, e.get_one(source, at), at))
+                for at, mask in masks:
+                    e.store_where(into, at, e.get_where(source, mask, at), mask)
 
             e.each("0", number["filters"], row)
 

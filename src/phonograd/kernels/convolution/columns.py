@@ -27,8 +27,14 @@ BOX_WORDS = (
     *("block", "columns_at", "columns_line"),
 )
 
-FORWARD = Words(*BOX_WORDS, "tiles", "parts", *FRAME_WORDS, *SLOT_WORDS, "data*", "packed*", "out*")
-BACKWARD = Words(*BOX_WORDS, "blocks", "tiles", "depth", *ADJOINT_WORDS, *SLOT_WORDS, "out_grad*", "packed*", "out*")
+#: words that describe joined images
+JOINED_WORDS = ("batch", "images", "frame_size", "joined_at")
+
+FORWARD = Words(*BOX_WORDS, *JOINED_WORDS, "tiles", "parts", *FRAME_WORDS, *SLOT_WORDS, "data*", "packed*", "out*")
+BACKWARD = Words(
+    *(*BOX_WORDS, *JOINED_WORDS, "blocks", "tiles", "depth", *ADJOINT_WORDS, *SLOT_WORDS),
+    *("out_grad*", "packed*", "out*"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +59,8 @@ class Walk:
         self.e = e = Routine(name, kernel.lanes, kernel.dtype)
         known = BOX_WORDS if words is BACKWARD else (*BOX_WORDS, "plane", "line", "channel")
         self.number = {word: words.index(e, word) for word in known}
+        if words is FORWARD or words is BACKWARD:
+            self.number.update({word: words.index(e, word) for word in JOINED_WORDS})
         self.taps = words.tail(e)
 
     def __getitem__(self, word: str) -> Index:
@@ -95,6 +103,25 @@ class Walk:
             self.e.invoke(f"{self.name}_product", *arguments)
         else:
             self.e.invoke(f"{self.name}_narrow", *arguments, f"i64 {count}")
+
+    # -- joined images
+
+    def some_images(self, block: Index) -> tuple[Index, Index]:
+        """Return the first image of a block, and how many it has."""
+        e = self.e
+        first = e.times(block, self["images"])
+        return first, e.least(self["images"], e.minus(self["batch"], first))
+
+    def image(self, number: Index, group: Index) -> Index:
+        """Return the number of a group of an image."""
+        return self.e.plus(self.e.times(number, self["groups"]), group)
+
+    def copy_line(self, target: str, source: str) -> None:
+        """Write a copy of the windows of one filter of one image."""
+        e = self.e
+        last, mask = e.tail(self["windows"])
+        e.each("0", last, lambda at: e.store(target, at, e.get(source, at)), str(self.kernel.lanes))
+        e.store_where(target, last, e.get_where(source, mask, last), mask)
 
     # -- windows of a box
 
@@ -164,10 +191,12 @@ class Box:
 class Forward(Columns):
     """The kernel of a convolution; an item of its range is a box of one group of an image, and a part of the filters.
 
-    ``rows`` filters are a tile.
+    ``rows`` filters are a tile. If images are ``joined``, an item is some small images as a whole: their windows follow
+    each other in the lines of columns, and what comes out goes to its places in the end.
     """
 
     rows: int
+    joined: bool = False
 
     def write(self, name: str) -> str:
         """Return the text of the module."""
@@ -177,6 +206,18 @@ class Forward(Columns):
         tiles, parts = FORWARD.index(e, "tiles"), FORWARD.index(e, "parts")
         part_tiles = e.quotient(e.plus(tiles, e.minus(parts, "1")), parts)
 
+        def some_tiles(part: Index) -> tuple[Index, Index]:
+            first_tile = e.times(part, part_tiles)
+            return first_tile, e.least(tiles, e.plus(first_tile, part_tiles))
+
+        def weight_of(group: Index) -> str:
+            return e.at(packed, e.times(group, e.times(tiles, self._depth(walk))))
+
+        def several(index: Index, slot: str) -> None:
+            rest, part = e.split(index, parts)
+            block, group = e.split(rest, walk["groups"])
+            self._several(walk, slot, walk.some_images(block), group, weight_of(group), some_tiles(part))
+
         def item(index: Index, slot: str) -> None:
             rest, part = e.split(index, parts)
             rest, x = e.split(rest, walk["grid_x"])
@@ -184,14 +225,12 @@ class Forward(Columns):
             image, z = e.split(rest, walk["grid_z"])
             box = walk.box((z, y, x))
             source = e.at(data, e.times(image, e.times(walk["channels"], walk["pixels"])))
-            first_tile = e.times(part, part_tiles)
-            some = first_tile, e.least(tiles, e.plus(first_tile, part_tiles))
             target = e.at(out, e.times(image, e.times(walk["filters"], walk["windows"])), box.start)
             _, group = e.split(image, walk["groups"])
-            weight = e.at(packed, e.times(group, e.times(tiles, self._depth(walk))))
-            self._blocks(walk, box, slot, source, weight, target, some)
+            self._one(walk, box, slot, source, weight_of(group), target, some_tiles(part))
 
-        in_slot(e, FORWARD, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        body = several if self.joined else item
+        in_slot(e, FORWARD, lambda slot: e.each("%lo", "%hi", lambda index: body(index, slot)))
         called = ["product", "narrow"]
         called += [] if self.plain else ["fill"]
         called += [] if self.pointwise else ["gather"]
@@ -201,10 +240,10 @@ class Forward(Columns):
         """Return how many numbers a tile of packed weights has."""
         return walk.e.times(walk.e.times(walk["channels"], walk["taps"]), str(self.rows))
 
-    def _blocks(
+    def _one(
         self, walk: Walk, box: Box, slot: str, image: str, weight: str, target: str, tiles: tuple[Index, Index]
     ) -> None:
-        """Write the loop over blocks of channels: their columns, and the product with the filters of some tiles."""
+        """Write what is done for one box of one image."""
         e = walk.e
         if self.plain:
             seen = e.at(image, box.seen)
@@ -213,14 +252,82 @@ class Forward(Columns):
             walk.fill_frame(slot, image, walk["channels"], box)
         columns = e.at(slot, walk["columns_at"])
 
-        def block(first: Index) -> None:
-            channels = e.least(walk["block"], e.minus(walk["channels"], first))
+        def make(first: Index, channels: Index) -> tuple[str, Index]:
             here = e.at(seen, e.times(first, walk["channel"]))
             if self.pointwise:
-                matrix, line = here, walk["channel"]
-            else:
-                walk.gather(columns, here, channels, box)
-                matrix, line = columns, walk["columns_line"]
+                return here, walk["channel"]
+            walk.gather(columns, here, channels, box)
+            return columns, walk["columns_line"]
+
+        self._blocks(walk, make, box.columns, weight, (target, walk["windows"]), tiles)
+
+    def _several(
+        self,
+        walk: Walk,
+        slot: str,
+        images: tuple[Index, Index],
+        group: Index,
+        weight: str,
+        tiles: tuple[Index, Index],
+    ) -> None:
+        """Write what is done for some images at once."""
+        e = walk.e
+        first, count = images
+        box = walk.box(("0", "0", "0"))
+        data, out = FORWARD.pointer(e, "data"), FORWARD.pointer(e, "out")
+        columns, result = e.at(slot, walk["columns_at"]), e.at(slot, walk["joined_at"])
+
+        def source(number: Index) -> str:
+            image = walk.image(e.plus(first, number), group)
+            return e.at(data, e.times(image, e.times(walk["channels"], walk["pixels"])))
+
+        def frame(number: Index) -> str:
+            return e.at(slot, e.times(number, walk["frame_size"]))
+
+        if not self.plain:
+            e.each("0", count, lambda n: walk.fill_frame(frame(n), source(n), walk["channels"], box))
+
+        def make(channel: Index, channels: Index) -> tuple[str, Index]:
+            def one(number: Index) -> None:
+                # up to a vector beyond the windows of an image is overwritten by the next
+                here = e.at(source(number) if self.plain else frame(number), e.times(channel, walk["channel"]))
+                walk.gather(e.at(columns, e.times(number, walk["windows"])), here, channels, box)
+
+            e.each("0", count, one)
+            return columns, walk["columns_line"]
+
+        self._blocks(walk, make, e.times(count, walk["windows"]), weight, (result, walk["columns_line"]), tiles)
+
+        def row(number: Index) -> None:
+            def one(image: Index) -> None:
+                place = e.plus(e.times(walk.image(e.plus(first, image), group), walk["filters"]), number)
+                found = e.at(result, e.times(number, walk["columns_line"]), e.times(image, walk["windows"]))
+                walk.copy_line(e.at(out, e.times(place, walk["windows"])), found)
+
+            e.each("0", count, one)
+
+        rows = [e.times(tile, str(self.rows)) for tile in tiles]
+        e.each(rows[0], e.least(rows[1], walk["filters"]), row)
+
+    def _blocks(
+        self,
+        walk: Walk,
+        make: Callable[[Index, Index], tuple[str, Index]],
+        columns: Index,
+        weight: str,
+        target: tuple[str, Index],
+        tiles: tuple[Index, Index],
+    ) -> None:
+        """Write the loop over blocks of channels: their columns, and the product with the filters of some tiles.
+
+        ``make(first channel, number of channels)`` returns the matrix of columns and the distance of its lines.
+        """
+        e = walk.e
+        result, result_line = target
+
+        def block(first: Index) -> None:
+            channels = e.least(walk["block"], e.minus(walk["channels"], first))
+            matrix, line = make(first, channels)
             adding = e.assign(f"zext i1 {e.test('sgt', first, '0')} to i64")
             depth = e.times(channels, walk["taps"])
             numbers = e.at(weight, e.times(e.times(first, walk["taps"]), str(self.rows)))
@@ -233,13 +340,13 @@ class Forward(Columns):
                         *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, self._depth(walk)))}"),
                         f"i64 {self.rows}",
                         *(f"ptr {e.at(matrix, column)}", f"i64 {line}"),
-                        *(f"ptr {e.at(target, e.times(row, walk['windows']), column)}", f"i64 {walk['windows']}"),
+                        *(f"ptr {e.at(result, e.times(row, result_line), column)}", f"i64 {result_line}"),
                         *(f"i64 {e.minus(walk['filters'], row)}", f"i64 {adding}"),
                     )
 
                 e.each(*tiles, tile)
 
-            walk.panels(box.columns, panel)
+            walk.panels(columns, panel)
 
         e.each("0", walk["channels"], block, walk["block"])
 
@@ -249,11 +356,13 @@ class Backward(Columns):
     """The kernel of the adjoint in the data; an item of its range is a block of channels of one group of an image.
 
     Weights times gradients are columns, of which the data is then collected. ``rows`` elements of columns are a tile.
+    If images are ``joined``, an item is a block of channels of some small images.
     """
 
     rows: int
     x_taps: int
     """The width of the kernel along x where it is known, else 0."""
+    joined: bool = False
 
     def write(self, name: str) -> str:
         """Return the text of the module."""
@@ -261,22 +370,64 @@ class Backward(Columns):
         e = walk.e
         out_grad, packed, out = [BACKWARD.pointer(e, operand) for operand in ("out_grad", "packed", "out")]
         walk.number.update({word: BACKWARD.index(e, word) for word in ("blocks", "tiles", "depth")})
-        several = e.test("ne", BACKWARD.index(e, "adding"), "0")
+        several_boxes = e.test("ne", BACKWARD.index(e, "adding"), "0")
+
+        def place(block: Index) -> tuple[Index, Index]:
+            """Return the first channel of a block, and how many it has."""
+            first = e.times(block, walk["block"])
+            return first, e.least(walk["block"], e.minus(walk["channels"], first))
+
+        def weight_of(group: Index, block: Index) -> str:
+            tiles = e.times(walk["tiles"], e.times(walk["filters"], str(self.rows)))
+            return e.at(packed, e.times(e.plus(e.times(group, walk["blocks"]), block), tiles))
+
+        def source_of(image: Index) -> str:
+            return e.at(out_grad, e.times(image, e.times(walk["filters"], walk["windows"])))
+
+        def target_of(image: Index, first: Index) -> str:
+            return e.at(out, e.times(e.plus(e.times(image, walk["channels"]), first), walk["pixels"]))
+
+        def several(index: Index, slot: str) -> None:
+            rest, block = e.split(index, walk["blocks"])
+            images, group = e.split(rest, walk["groups"])
+            start, count = walk.some_images(images)
+            gradients, line = e.at(slot, walk["joined_at"]), walk["columns_line"]
+
+            def copy(number: Index) -> None:
+                source = source_of(walk.image(e.plus(start, number), group))
+                into = e.at(gradients, e.times(number, walk["windows"]))
+
+                def filter_(at: Index) -> None:
+                    walk.copy_line(e.at(into, e.times(at, line)), e.at(source, e.times(at, walk["windows"])))
+
+                e.each("0", walk["filters"], filter_)
+
+            e.each("0", count, copy)
+            first, channels = place(block)
+            columns = e.at(slot, walk["columns_at"])
+            total = e.times(count, walk["windows"])
+            elements = e.times(channels, walk["taps"])
+            self._multiply(walk, (gradients, line), (columns, line), weight_of(group, block), total, elements)
+
+            def collect(number: Index) -> None:
+                target = target_of(walk.image(e.plus(start, number), group), first)
+                lines = e.at(columns, e.times(number, walk["windows"]))
+                self._collect(walk, walk.box(("0", "0", "0")), slot, (lines, line), target, channels)
+
+            e.each("0", count, collect)
 
         def item(index: Index, slot: str) -> None:
             image, block = e.split(index, walk["blocks"])
-            first = e.times(block, walk["block"])
-            channels = e.least(walk["block"], e.minus(walk["channels"], first))
-            source = e.at(out_grad, e.times(image, e.times(walk["filters"], walk["windows"])))
-            target = e.at(out, e.times(e.plus(e.times(image, walk["channels"]), first), walk["pixels"]))
+            first, channels = place(block)
+            source, target = source_of(image), target_of(image, first)
             _, group = e.split(image, walk["groups"])
-            tiles = e.times(walk["tiles"], e.times(walk["filters"], str(self.rows)))
-            weight = e.at(packed, e.times(e.plus(e.times(group, walk["blocks"]), block), tiles))
+            weight = weight_of(group, block)
             if not self.pointwise:
-                e.when(several, lambda: e.clear_exactly(target, e.times(channels, walk["pixels"])))
+                e.when(several_boxes, lambda: e.clear_exactly(target, e.times(channels, walk["pixels"])))
             walk.each_box(lambda box: self._box(walk, box, slot, source, weight, target, channels))
 
-        in_slot(e, BACKWARD, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        body = several if self.joined else item
+        in_slot(e, BACKWARD, lambda slot: e.each("%lo", "%hi", lambda index: body(index, slot)))
         routines = walk.routines("product", "narrow", rows=self.rows)
         if not self.pointwise:
             known = self.x_stride, self.x_taps
@@ -291,33 +442,55 @@ class Backward(Columns):
         else:
             columns, line = e.at(slot, walk["columns_at"]), walk["columns_line"]
         elements = e.times(channels, walk["taps"])
+        gradients = e.at(source, box.start), walk["windows"]
+        self._multiply(walk, gradients, (columns, line), weight, box.columns, elements)
+        if not self.pointwise:
+            self._collect(walk, box, slot, (columns, line), target, channels)
+
+    def _multiply(
+        self,
+        walk: Walk,
+        source: tuple[str, Index],
+        target: tuple[str, Index],
+        weight: str,
+        count: Index,
+        elements: Index,
+    ) -> None:
+        """Write the products of weights and gradients, summed over blocks of filters; matrices have lines."""
+        e = walk.e
+        columns, line = target
         tile_size = e.times(walk["filters"], str(self.rows))
 
         def block(first: Index) -> None:
             depth = e.least(walk["depth"], e.minus(walk["filters"], first))
             adding = e.assign(f"zext i1 {e.test('sgt', first, '0')} to i64")
-            gradients = e.at(source, e.times(first, walk["windows"]), box.start)
+            gradients = e.at(source[0], e.times(first, source[1]))
             numbers = e.at(weight, e.times(first, str(self.rows)))
 
-            def panel(column: Index, count: Index | None) -> None:
+            def panel(column: Index, some: Index | None) -> None:
                 def tile(number: Index) -> None:
                     row = e.times(number, str(self.rows))
                     walk.product(
-                        count,
+                        some,
                         *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, tile_size))}"),
                         f"i64 {self.rows}",
-                        *(f"ptr {e.at(gradients, column)}", f"i64 {walk['windows']}"),
+                        *(f"ptr {e.at(gradients, column)}", f"i64 {source[1]}"),
                         *(f"ptr {e.at(columns, e.times(row, line), column)}", f"i64 {line}"),
                         *(f"i64 {e.minus(elements, row)}", f"i64 {adding}"),
                     )
 
                 e.each("0", walk["tiles"], tile)
 
-            walk.panels(box.columns, panel)
+            walk.panels(count, panel)
 
         e.each("0", walk["filters"], block, walk["depth"])
-        if self.pointwise:
-            return
+
+    def _collect(
+        self, walk: Walk, box: Box, slot: str, matrix: tuple[str, Index], target: str, channels: Index
+    ) -> None:
+        """Write the way from columns of a box to the data of some channels."""
+        e = walk.e
+        columns, line = matrix
         where = [f"i64 {number}" for number in (*box.first, *box.sizes)]
 
         def collect(c: Index) -> None:

@@ -78,7 +78,7 @@ def _forward(
     places = [word for channel, tap, place in taps for word in (channel * frame.channel + frame.taps[tap], place)]
     items = shape.batch * shape.groups
     kernel = Direct(dtype, lanes, known_stride(shape.stride[2]))
-    launches = (scratch.clear(), Launch(kernel, DIRECT.fill(values, places), items, _chunk(shape)))
+    launches = (scratch.clear(), Launch(kernel, DIRECT.fill(values, places), items, _chunk(shape), shape.work))
     return Plan(launches, scratch.size)
 
 
@@ -90,7 +90,7 @@ def _spread(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan
     values.update(scratch.slots((shape.stride[2] * line_buffer(shape, lanes) + lanes) * size))
     kernel = Spread(dtype, lanes, known_stride(shape.stride[2]), known_taps(shape))
     items = shape.batch * shape.groups
-    launches = (scratch.clear(), Launch(kernel, SPREAD.fill(values, steps_of(shape)), items, _chunk(shape)))
+    launches = (scratch.clear(), Launch(kernel, SPREAD.fill(values, steps_of(shape)), items, _chunk(shape), shape.work))
     return Plan(launches, scratch.size)
 
 
@@ -114,7 +114,7 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> 
     kernel = Sums(dtype, lanes, known_stride(shape.stride[2]), evenly(taps, _TAPS))
     launches = (
         scratch.clear(),
-        Launch(kernel, SUMS.fill(values, places), parts * shape.groups, _chunk(shape)),
+        Launch(kernel, SUMS.fill(values, places), parts * shape.groups, _chunk(shape), shape.work),
         Launch(Totals(dtype, lanes), TOTALS.fill({"parts": parts, "count": count, "sums": sums}), count, 256),
     )
     return Plan(launches, scratch.size)

@@ -24,6 +24,9 @@ from ..emitter import ROW
 
 __all__ = ["Frame", "Geometry", "box_of", "evenly", "geometry", "rounded", "steps_of"]
 
+#: products that quickly compiled kernels, which keep no sums in registers, take as long for as others for a chunk
+_QUICK_WORK = 10_000
+
 
 @dataclasses.dataclass(frozen=True)
 class Geometry:
@@ -54,6 +57,11 @@ class Geometry:
     def taps(self) -> int:
         """Elements of the kernel."""
         return math.prod(self.kernel)
+
+    @property
+    def work(self) -> int:
+        """How many chunks of other kernels take as long as one pass does with kernels that were compiled quickly."""
+        return self.batch * self.groups * self.filters * self.channels * self.taps * self.windows // _QUICK_WORK
 
     @property
     def plain(self) -> bool:

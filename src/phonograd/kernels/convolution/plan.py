@@ -32,6 +32,11 @@ _DOT_WIDTH = 1024
 _DOT_LINES = 128
 #: channels and filters below which vectors of channels are too empty for Winograd's algorithm
 _LEAST_CHANNELS = 16
+#: time of a product of one vector against that of two; share of the lanes below which images are joined; how many
+#: panels of columns they should have then, and how many images at most
+_NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
+#: elements of a line times filters of a part, for which it pays to make columns
+_PART_WORK = 2500
 #: items that a range should have at least, for any number of threads to share
 _ITEMS = 16
 #: elements that are worth a call
@@ -73,8 +78,9 @@ class Convolution:
         if not shape.batch:
             return Plan(())
         tiling = self._tiling(shape, dtype)
-        if tiling is not None and winograd_plan.saves(shape, shape.counts, tiling):
-            return winograd_plan.forward(self.machine, self.slots, shape, tiling)
+        plan = None if tiling is None else winograd_plan.forward(self.machine, self.slots, shape, tiling)
+        if plan is not None:
+            return plan
         if direct_plan.suits(shape):
             return direct_plan.forward(self.machine, self.slots, shape, dtype)
         return self._forward(shape, dtype)
@@ -97,8 +103,9 @@ class Convolution:
         if not shape.batch:
             return Plan(())
         tiling = self._tiling(shape, dtype)
-        if tiling is not None and winograd_plan.saves(shape, shape.extent, tiling):
-            return winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+        plan = None if tiling is None else winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+        if plan is not None:
+            return plan
         if direct_plan.suits(shape) and shape.channels == 1:
             return direct_plan.data_grad(self.machine, self.slots, shape, dtype)
         return self._backward(shape, dtype)
@@ -140,57 +147,70 @@ class Convolution:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
         block = _channel_block(shape, _DEPTH)
         box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
+        joined = _joined_images(shape, box, lanes)
+        images = evenly(shape.batch, max(joined, 1))
         frame = Frame.of_box(shape, box)
         rows = evenly(shape.filters, most_rows(self.machine))
         tiles = -(-shape.filters // rows)
-        boxes = shape.batch * shape.groups * _grid_size(shape, box)
-        parts = min(tiles, -(-_ITEMS // boxes))
+        boxes = -(-shape.batch // images) * shape.groups * _grid_size(shape, box)
+        # every part makes its columns itself, line by line
+        most = max(shape.filters * shape.counts[2] // _PART_WORK, 2 if boxes == 1 else 1)
+        parts = min(tiles, -(-_ITEMS // boxes), most)
         depth = shape.channels * shape.taps
         scratch = Scratch(self.slots)
         packed = scratch.reserve(shape.groups * tiles * depth * rows * size)
         framed = 0 if shape.plain else rounded(shape.channels * frame.channel + lanes, lanes)
-        values, elements = _box_values(shape, box, block, lanes, framed)
+        values, elements = _box_values(shape, box, block, lanes, images * framed, images)
         values.update(frame_values(shape, frame))
+        values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
+        elements += shape.filters * _line(box, lanes, images) if joined else 0
         values.update(scratch.slots(elements * size), packed=packed, tiles=tiles, parts=parts)
         packing = {"blocks": 1, "tiles": tiles, "block_rows": shape.filters, "all_rows": shape.filters, "depth": depth}
         packing.update(group_stride=shape.filters * depth, block_stride=0, row_stride=depth, depth_stride=1)
-        kernel = Forward(dtype, lanes, *_kind(shape), rows)
+        kernel = Forward(dtype, lanes, *_kind(shape, joined > 0), rows, joined > 0)
         launches = (
             scratch.clear(),
             Pack(dtype, lanes, rows, consecutive=False).launch(shape.groups, packed, packing),
-            Launch(kernel, FORWARD.fill(values, frame.taps), boxes * parts),
+            Launch(kernel, FORWARD.fill(values, frame.taps), boxes * parts, work=shape.work),
         )
         return Plan(launches, scratch.size)
 
     def _backward(self, shape: Geometry, dtype: DType) -> Plan:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
-        images = shape.batch * shape.groups
         block = _channel_block(shape, _DEPTH)
         # kernels depend on this, and not on the number of images
         rows = evenly(block * shape.taps, most_rows(self.machine))
-        few = _ITEMS // 2
-        block = evenly(block, max(1, block * images // few)) if images < few else block
+        whole = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
+        joined = _joined_images(shape, whole, lanes)
+        images = evenly(shape.batch, max(joined, 1))
+        items, few = -(-shape.batch // images) * shape.groups, _ITEMS // 2
+        if items * -(-shape.channels // block) < few:
+            block = evenly(block, max(1, block * items // few))
         blocks = -(-shape.channels // block)
         lines = block * shape.taps
         box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (lines * size)), WIDTH * lanes)
-        if box[2] < shape.counts[2] and shape.stride[2] > 1:
+        if joined:
+            box = shape.counts
+        elif box[2] < shape.counts[2] and shape.stride[2] > 1:
             box = (1, 1, shape.counts[2])
         tiles = -(-lines // rows)
         scratch = Scratch(self.slots)
         packed = scratch.reserve(shape.groups * blocks * tiles * shape.filters * rows * size)
         buffer = rounded(shape.stride[2] * line_buffer(shape, lanes), lanes)
-        values, elements = _box_values(shape, box, block, lanes, buffer)
+        values, elements = _box_values(shape, box, block, lanes, buffer, images)
         values.update(adjoint_values(shape, lanes, _grid_size(shape, box)))
+        values.update(batch=shape.batch, images=images, frame_size=0, joined_at=elements)
+        elements += shape.filters * _line(box, lanes, images) + lanes if joined else 0
         values.update(scratch.slots(elements * size), packed=packed, blocks=blocks, tiles=tiles)
         values.update(depth=evenly(shape.filters, _DEPTH))
         depth = shape.channels * shape.taps
         packing = {"blocks": blocks, "tiles": tiles, "block_rows": lines, "all_rows": depth, "depth": shape.filters}
         packing.update(group_stride=shape.filters * depth, block_stride=lines, row_stride=1, depth_stride=depth)
-        kernel = Backward(dtype, lanes, *_kind(shape), rows, known_taps(shape))
+        kernel = Backward(dtype, lanes, *_kind(shape, joined > 0), rows, known_taps(shape), joined > 0)
         launches = (
             scratch.clear(),
             Pack(dtype, lanes, rows, consecutive=True).launch(shape.groups, packed, packing),
-            Launch(kernel, BACKWARD.fill(values, steps_of(shape)), images * blocks),
+            Launch(kernel, BACKWARD.fill(values, steps_of(shape)), items * blocks, work=shape.work),
         )
         return Plan(launches, scratch.size)
 
@@ -226,7 +246,7 @@ class Convolution:
         items = shape.groups * blocks * block_tiles
         launches = (
             scratch.clear(),
-            Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts),
+            Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
             Launch(Combine(dtype, lanes, tile), COMBINE.fill(combining), items, _chunk(shape.filters * image_blocks)),
         )
         return Plan(launches, scratch.size)
@@ -237,9 +257,27 @@ def _chunk(elements: int) -> int:
     return max(1, _CHUNK_ELEMENTS // elements)
 
 
-def _kind(shape: Geometry) -> tuple[bool, bool, int]:
-    """Return what kernels know about a geometry: whether it is plain and pointwise, and the stride along x."""
-    return shape.plain, shape.pointwise, known_stride(shape.stride[2])
+def _kind(shape: Geometry, joined: bool = False) -> tuple[bool, bool, int]:
+    """Return what kernels know about a geometry: whether it is plain and pointwise, and the stride along x.
+
+    The windows of joined images are copied even where the data has them in order.
+    """
+    return shape.plain, shape.pointwise and not joined, known_stride(shape.stride[2])
+
+
+def _joined_images(shape: Geometry, box: Shape, lanes: int) -> int:
+    """Return how many images should be joined because each has few windows, or 0 for none.
+
+    It does not depend on how many there are.
+    """
+    if box != shape.counts:
+        return 0
+    panels, rest = divmod(shape.windows, WIDTH * lanes)
+    # a narrow product takes more than half of the time of a wide one
+    cost = panels + _NARROW * -(-rest // lanes)
+    if shape.windows >= _JOINED_SHARE * cost * WIDTH * lanes:
+        return 0
+    return min(_JOINED_MOST, -(-_JOINED_PANELS * WIDTH * lanes // shape.windows))
 
 
 def _channel_block(shape: Geometry, lines: int) -> int:

@@ -2,7 +2,8 @@
 
 Data is turned into pictures with channels in the lanes of vectors, and transformed tile by tile; what remains are
 products of matrices, one for each of the elements of a transformed tile: (tiles x channels) · (channels x filters).
-The adjoint in the data is the same kernel with other weights. For the adjoint in the weights the matrices are
+The adjoint in the data is the same kernel with other weights, or, where there are far fewer tiles of outputs than of
+data, the same products between adjoint transforms. For the adjoint in the weights the matrices are
 (channels x tiles) · (tiles x filters).
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Protocol
 
 from ...dtypes import FLOAT32
 from ..function import Index, Value
@@ -18,91 +20,38 @@ from ..routine import Routine, module
 from ..slots import SLOT_WORDS, in_slot
 from .microkernels import WIDTH, product
 from .winograd_pictures import turn_in, turn_out
-from .winograd_transforms import (
-    Tiling,
-    matrices,
-    transform_gradient,
-    transform_in,
-    transform_out,
-    transposed,
-    two_sided,
-)
+from .winograd_transforms import Tiling, transform_back, transform_gradient, transform_in, transform_out
 
-__all__ = ["COMBINE", "FORWARD", "TRANSFORM", "WEIGHTS", "Combine", "Forward", "Transform", "Weights"]
+__all__ = ["FORWARD", "SHAPE_WORDS", "WEIGHTS", "Forward", "Walk", "Weights", "mix", "put"]
 
-_SHAPE = (
+SHAPE_WORDS = (
     *("groups", "channels", "filters", "batch", "rows", "columns", "out_rows", "out_columns", "pad_y", "pad_x"),
     *("tiles_y", "tiles_x", "band", "bands", "images", "data_step", "sums_at", "sums_step", "picture_at"),
 )
-FORWARD = Words(*_SHAPE, "tiles", *SLOT_WORDS, "data*", "weight*", "out*")
+FORWARD = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "weight*", "out*")
 _PARTS = ("units", "part_units", "channel_line", "filter_line")
-WEIGHTS = Words(*_SHAPE, *_PARTS, *SLOT_WORDS, "data*", "out_grad*", "sums*")
-TRANSFORM = Words("depth", "filters", "depth_stride", "filter_stride", "group_stride", "weight*", "packed*")
-COMBINE = Words("groups", "channels", "filters", "filter_line", "parts", "sums*", "out*")
+WEIGHTS = Words(*SHAPE_WORDS, *_PARTS, *SLOT_WORDS, "data*", "out_grad*", "sums*")
 
 
-@dataclasses.dataclass(frozen=True)
-class Transform:
-    """The kernel that transforms weights; an item of its range is a channel of a group.
+class Transforming(Protocol):
+    """What a kernel says about itself."""
 
-    The result has the shape (groups, elements of a tile, pairs of blocks of filters, channels, two vectors).
-    """
+    @property
+    def lanes(self) -> int:
+        """How many channels a vector holds."""
 
-    lanes: int
-    tiling: Tiling
-    flipped: bool
-    """Whether kernels are read backwards, as the adjoint in the data needs them."""
-
-    def write(self, name: str) -> str:
-        """Return the text of the module."""
-        e = Routine(name, self.lanes, FLOAT32)
-        number = {
-            word: TRANSFORM.index(e, word)
-            for word in ("depth", "filters", "depth_stride", "filter_stride", "group_stride")
-        }
-        weight, packed = TRANSFORM.pointer(e, "weight"), TRANSFORM.pointer(e, "packed")
-        size, kernel = self.tiling.size, self.tiling.kernel
-        pair = e.times(number["depth"], str(WIDTH * self.lanes))
-        pairs = e.quotient(e.plus(number["filters"], str(WIDTH * self.lanes - 1)), str(WIDTH * self.lanes))
-        step = e.times(pairs, pair)
-
-        def item(index: Index) -> None:
-            group, channel = e.split(index, number["depth"])
-            source = e.at(weight, e.times(group, number["group_stride"]), e.times(channel, number["depth_stride"]))
-            target = e.at(
-                packed,
-                *(e.times(group, e.times(step, str(size * size))), e.times(channel, str(WIDTH * self.lanes))),
-            )
-
-            def block(first: Index) -> None:
-                mask = e.below(e.minus(number["filters"], first))
-                kernels = e.at(source, e.times(first, number["filter_stride"]))
-                which, half = e.split(e.quotient(first, str(self.lanes)), str(WIDTH))
-                place = e.at(target, e.times(which, pair), e.times(half, str(self.lanes)))
-
-                def load(row: int, column: int) -> Value:
-                    tap = row * kernel + column
-                    tap = kernel * kernel - 1 - tap if self.flipped else tap
-                    return e.gather(kernels, str(tap), number["filter_stride"], FLOAT32, mask)
-
-                def store(row: int, column: int, value: Value) -> None:
-                    e.store(place, e.times(str(row * size + column), step), value)
-
-                two_sided(e, matrices(self.tiling).kernel, load, store)
-
-            e.each("0", number["filters"], block, str(self.lanes))
-
-        e.each("%lo", "%hi", item)
-        return module(e)
+    @property
+    def tiling(self) -> Tiling:
+        """The tiles."""
 
 
-class _Walk:
+class Walk:
     """A kernel while it is written: its table, and routines that transform data and outputs."""
 
-    def __init__(self, name: str, kernel: Forward | Weights, words: Words) -> None:
+    def __init__(self, name: str, kernel: Transforming, words: Words) -> None:
         self.name, self.kernel = name, kernel
         self.e = e = Routine(name, kernel.lanes, FLOAT32)
-        self.number = {word: words.index(e, word) for word in _SHAPE}
+        self.number = {word: words.index(e, word) for word in SHAPE_WORDS}
         tiling, lanes = kernel.tiling, str(kernel.lanes)
         self.pixels = e.times(self["rows"], self["columns"])
         self.out_pixels = e.times(self["out_rows"], self["out_columns"])
@@ -165,7 +114,36 @@ class _Walk:
 
         self.each_block(self["channels"], block)
 
+    def take_gradients(
+        self, image: str, sizes: _Sizes, band: tuple[Index, Index, Index], picture: str, tiles: _Rows, block_line: Index
+    ) -> None:
+        """Write how the tiles of gradients of one image are made; blocks of channels lie ``block_line`` apart."""
+        e, m, lanes = self.e, str(self.kernel.tiling.outputs), str(self.kernel.lanes)
+        channels, height, width, pixels = sizes
+        first, rows, _ = band
+        target, *distances = tiles
 
+        def block(channel: Index, existing: Index) -> None:
+            e.invoke(
+                f"{self.name}_turn_in",
+                *(f"ptr {picture}", f"ptr {e.at(image, e.times(channel, pixels))}", f"i64 {pixels}"),
+                *(f"i64 {existing}", f"i64 {height}", f"i64 {width}", f"i64 {e.times(first, m)}", "i64 0"),
+                *(f"i64 {e.times(rows, m)}", f"i64 {self.out_width}"),
+            )
+            place = e.at(target, e.times(e.quotient(channel, lanes), block_line))
+            step, tile_line, row_line = distances
+            self.transform(
+                "transform_gradient",
+                rows,
+                (place, step, tile_line, row_line),
+                (picture, self.out_line, e.times(m, lanes), e.times(m, self.out_line)),
+            )
+
+        self.each_block(channels, block)
+
+
+#: channels of an image, its height and width, and the distance of channels
+_Sizes = tuple[Index, Index, Index, Index]
 #: distances of blocks of channels and of tiles
 _Layout = tuple[Index, Index]
 #: an address, the distances of lines (or of products) and of tiles, and that of rows of tiles
@@ -176,16 +154,17 @@ _Rows = tuple[str, Index, Index, Index]
 class Forward:
     """The kernel of a convolution; an item of its range is a band of rows of tiles of some images, and a group.
 
-    ``rows`` tiles are multiplied at once.
+    ``rows`` tiles are multiplied at once. The ``adjoint`` takes tiles of gradients, and adds up those of data.
     """
 
     lanes: int
     tiling: Tiling
     rows: int
+    adjoint: bool = False
 
     def write(self, name: str) -> str:
         """Return the text of the module."""
-        walk = _Walk(name, self, FORWARD)
+        walk = Walk(name, self, FORWARD)
         e = walk.e
         data, weight, out = [FORWARD.pointer(e, operand) for operand in ("data", "weight", "out")]
         walk.number["tiles"] = FORWARD.index(e, "tiles")
@@ -205,7 +184,12 @@ class Forward:
                 at = e.plus(e.times(e.plus(first, number), walk["groups"]), group)
                 image = e.at(data, e.times(at, e.times(walk["channels"], walk.pixels)))
                 target = e.at(slot, e.times(e.times(number, tiles), lanes))
-                walk.take_data(image, place, picture, target, (block_line, lanes))
+                if self.adjoint:
+                    sizes = walk["channels"], walk["rows"], walk["columns"], walk.pixels
+                    into = target, walk["data_step"], lanes, e.times(walk["tiles_x"], lanes)
+                    walk.take_gradients(image, sizes, place, picture, into, block_line)
+                else:
+                    walk.take_data(image, place, picture, target, (block_line, lanes))
 
             e.each("0", count, source)
             sums = e.at(slot, walk["sums_at"])
@@ -225,7 +209,7 @@ class Forward:
                     at = e.plus(e.times(e.plus(first, number), walk["groups"]), group)
                     image = e.at(out, e.times(e.plus(e.times(at, walk["filters"]), filters), walk.out_pixels))
                     found = e.at(sums, e.times(e.times(number, tiles), lanes))
-                    self._put(walk, image, place, picture, found, left)
+                    (self._put_back if self.adjoint else put)(walk, image, place, picture, found, left)
 
                 e.each("0", count, target)
 
@@ -235,14 +219,21 @@ class Forward:
         return module(
             turn_in(f"{name}_turn_in", self.lanes),
             turn_out(f"{name}_turn_out", self.lanes),
-            transform_in(f"{name}_transform_in", self.lanes, self.tiling),
-            transform_out(f"{name}_transform_out", self.lanes, self.tiling),
+            *self._transforms(name),
             mix(f"{name}_wide", self.lanes, self.rows, WIDTH),
             mix(f"{name}_single", self.lanes, self.rows, 1),
             e,
         )
 
-    def _mix(self, walk: _Walk, routine: str, data: str, numbers: str, step: Index, sums: str, tiles: Index) -> None:
+    def _transforms(self, name: str) -> list[Routine]:
+        known = self.lanes, self.tiling
+        if self.adjoint:
+            ways = transform_gradient(f"{name}_transform_gradient", *known), transform_back(f"{name}_back", *known)
+        else:
+            ways = transform_in(f"{name}_transform_in", *known), transform_out(f"{name}_transform_out", *known)
+        return list(ways)
+
+    def _mix(self, walk: Walk, routine: str, data: str, numbers: str, step: Index, sums: str, tiles: Index) -> None:
         """Write the products of all elements of tiles, for one pair of blocks of filters."""
         e = walk.e
         block_line = e.times(walk["tiles"], str(self.lanes))
@@ -264,42 +255,76 @@ class Forward:
 
         e.each("0", str(self.tiling.size**2), element)
 
-    def _put(
-        self, walk: _Walk, image: str, band: tuple[Index, Index, Index], picture: str, sums: str, filters: Index
+    def _put_back(
+        self, walk: Walk, image: str, band: tuple[Index, Index, Index], picture: str, sums: str, channels: Index
     ) -> None:
-        """Write the way of one pair of blocks of filters from sums to the output of an image."""
+        """Write the way of one pair of blocks of channels from sums to the data of an image."""
         e, m, lanes = walk.e, str(self.tiling.outputs), str(self.lanes)
-        first, rows, _ = band
-        start = e.times(first, m)
-        height = e.least(e.times(rows, m), e.minus(walk["out_rows"], start))
+        rows = band[1]
+        height = e.plus(e.times(rows, m), str(self.tiling.kernel - 1))
+        inner = e.at(picture, e.times(e.plus(e.times(walk["pad_y"], walk.width), walk["pad_x"]), lanes))
 
         def block(number: Index) -> None:
             found = e.at(sums, e.times(e.quotient(number, lanes), e.times(walk["tiles"], lanes)))
+            e.clear(picture, e.times(height, walk.line))
             walk.transform(
-                "transform_out",
+                "back",
                 rows,
-                (picture, walk.out_line, e.times(m, lanes), e.times(m, walk.out_line)),
+                (picture, walk.line, e.times(m, lanes), e.times(m, walk.line)),
                 (found, walk["sums_step"], lanes, e.times(walk["tiles_x"], lanes)),
             )
-            target = e.at(image, e.times(number, walk.out_pixels), e.times(start, walk["out_columns"]))
+            target = e.at(image, e.times(number, walk.out_pixels))
             e.invoke(
                 f"{walk.name}_turn_out",
-                *(f"ptr {target}", f"ptr {picture}", f"i64 {walk.out_pixels}", f"i64 {e.minus(filters, number)}"),
-                *(f"i64 {walk['out_columns']}", f"i64 {height}", f"i64 {walk.out_width}"),
+                *(f"ptr {target}", f"ptr {inner}", f"i64 {walk.out_pixels}", f"i64 {e.minus(channels, number)}"),
+                *(f"i64 {walk['out_columns']}", f"i64 {walk['out_rows']}", f"i64 {walk.width}"),
             )
 
-        e.each("0", e.least(filters, str(WIDTH * self.lanes)), block, lanes)
+        e.each("0", e.least(channels, str(WIDTH * self.lanes)), block, lanes)
 
 
-def mix(name: str, lanes: int, rows: int, width: int) -> Routine:
+def put(walk: Walk, image: str, band: tuple[Index, Index, Index], picture: str, sums: str, filters: Index) -> None:
+    """Write the way of one pair of blocks of filters from sums to the output of an image."""
+    e, m, lanes = walk.e, str(walk.kernel.tiling.outputs), str(walk.kernel.lanes)
+    first, rows, _ = band
+    start = e.times(first, m)
+    height = e.least(e.times(rows, m), e.minus(walk["out_rows"], start))
+
+    def block(number: Index) -> None:
+        found = e.at(sums, e.times(e.quotient(number, lanes), e.times(walk["tiles"], lanes)))
+        walk.transform(
+            "transform_out",
+            rows,
+            (picture, walk.out_line, e.times(m, lanes), e.times(m, walk.out_line)),
+            (found, walk["sums_step"], lanes, e.times(walk["tiles_x"], lanes)),
+        )
+        target = e.at(image, e.times(number, walk.out_pixels), e.times(start, walk["out_columns"]))
+        e.invoke(
+            f"{walk.name}_turn_out",
+            *(f"ptr {target}", f"ptr {picture}", f"i64 {walk.out_pixels}", f"i64 {e.minus(filters, number)}"),
+            *(f"i64 {walk['out_columns']}", f"i64 {height}", f"i64 {walk.out_width}"),
+        )
+
+    e.each("0", e.least(filters, str(WIDTH * walk.kernel.lanes)), block, lanes)
+
+
+def mix(name: str, lanes: int, rows: int, width: int, adding: bool = False) -> Routine:
     """Return the routine that multiplies some tiles with the weights of a pair of blocks of filters, or of one.
 
-    Channels lie in blocks of as many as a vector has lanes; in a block, tiles lie next to each other.
+    Channels lie in blocks of as many as a vector has lanes; in a block, tiles lie next to each other. With ``adding``
+    there is another argument, which says whether to begin with the sums that are there.
     """
     arguments = (
         "i64 %channels, ptr noalias %data, i64 %data_block, ptr noalias %weight, ptr noalias %sums, i64 %sums_block"
     )
-    e = Routine(name, lanes, FLOAT32, arguments)
+    e = Routine(name, lanes, FLOAT32, arguments + (", i64 %add" if adding else ""))
+    zeros = [e.zeros()] * (rows * width)
+
+    def place(row: int, vector: int) -> Index:
+        return e.plus(e.times(str(vector), "%sums_block"), str(row * lanes))
+
+    def there() -> list[Value]:
+        return [e.get("%sums", place(row, vector)) for row in range(rows) for vector in range(width)]
 
     def block(first: Index, sums: list[Value]) -> list[Value]:
         data = e.at("%data", e.times(e.quotient(first, str(lanes)), "%data_block"))
@@ -308,20 +333,20 @@ def mix(name: str, lanes: int, rows: int, width: int) -> Routine:
         def channel(index: Index, partial: list[Value]) -> list[Value]:
             line = e.at(weight, e.times(index, str(WIDTH * lanes)))
             vectors = [e.get(line, str(vector * lanes)) for vector in range(width)]
-            place = e.at(data, index)
+            tiles = e.at(data, index)
             found = []
             for row in range(rows):
-                number = e.spread(place, str(row * lanes))
+                number = e.spread(tiles, str(row * lanes))
                 found += [e.fma(number, vectors[v], partial[row * width + v]) for v in range(width)]
             return found
 
         return e.loop("0", e.least(str(lanes), e.minus("%channels", first)), "1", sums, channel)
 
-    sums = e.loop("0", "%channels", str(lanes), [e.zeros()] * (rows * width), block)
+    start = e.choose(e.test("ne", "%add", "0"), there, lambda: zeros) if adding else zeros
+    sums = e.loop("0", "%channels", str(lanes), start, block)
     for vector in range(width):
-        target = e.at("%sums", e.times(str(vector), "%sums_block"))
         for row in range(rows):
-            e.store(target, str(row * lanes), sums[row * width + vector])
+            e.store("%sums", place(row, vector), sums[row * width + vector])
     return e
 
 
@@ -339,7 +364,7 @@ class Weights:
 
     def write(self, name: str) -> str:
         """Return the text of the module."""
-        walk = _Walk(name, self, WEIGHTS)
+        walk = Walk(name, self, WEIGHTS)
         e = walk.e
         walk.number.update({word: WEIGHTS.index(e, word) for word in _PARTS})
         data, out_grad, sums = [WEIGHTS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
@@ -379,36 +404,20 @@ class Weights:
         )
 
     def _take(
-        self, walk: _Walk, slot: str, number: Index, band: tuple[Index, Index, Index], image: str, grad: str
+        self, walk: Walk, slot: str, number: Index, band: tuple[Index, Index, Index], image: str, grad: str
     ) -> None:
         """Write how the tiles of data and of gradients of one image are made."""
-        e, m, lanes = walk.e, str(self.tiling.outputs), str(self.lanes)
-        first, rows, tiles = band
+        e, lanes = walk.e, str(self.lanes)
         picture = e.at(slot, walk["picture_at"])
-        done = e.times(number, tiles)
+        done = e.times(number, band[2])
         target = e.at(slot, e.times(done, walk["channel_line"]))
         walk.take_data(image, band, picture, target, (lanes, walk["channel_line"]))
-        into = e.at(slot, walk["sums_at"], e.times(done, walk["filter_line"]))
+        line = walk["filter_line"]
+        into = e.at(slot, walk["sums_at"], e.times(done, line)), walk["sums_step"], line, e.times(walk["tiles_x"], line)
+        sizes = walk["filters"], walk["out_rows"], walk["out_columns"], walk.out_pixels
+        walk.take_gradients(grad, sizes, band, picture, into, lanes)
 
-        def block(filters: Index, existing: Index) -> None:
-            source = e.at(grad, e.times(filters, walk.out_pixels))
-            e.invoke(
-                f"{walk.name}_turn_in",
-                *(f"ptr {picture}", f"ptr {source}", f"i64 {walk.out_pixels}", f"i64 {existing}"),
-                *(f"i64 {walk['out_rows']}", f"i64 {walk['out_columns']}", f"i64 {e.times(first, m)}", "i64 0"),
-                *(f"i64 {e.times(rows, m)}", f"i64 {walk.out_width}"),
-            )
-            line = walk["filter_line"]
-            walk.transform(
-                "transform_gradient",
-                rows,
-                (e.at(into, filters), walk["sums_step"], line, e.times(walk["tiles_x"], line)),
-                (picture, walk.out_line, e.times(m, lanes), e.times(m, walk.out_line)),
-            )
-
-        walk.each_block(walk["filters"], block)
-
-    def _multiply(self, walk: _Walk, slot: str, tiles: Index, target: str) -> None:
+    def _multiply(self, walk: Walk, slot: str, tiles: Index, target: str) -> None:
         """Write the products of all elements of tiles."""
         e = walk.e
         gradients = e.at(slot, walk["sums_at"])
@@ -438,61 +447,3 @@ class Weights:
             e.each(whole, walk["filter_line"], lambda filters: some("narrow", filters, f"i64 {lanes}"), lanes)
 
         e.each("0", str(self.tiling.size**2), element)
-
-
-@dataclasses.dataclass(frozen=True)
-class Combine:
-    """The kernel that adds up the sums of all parts and transforms them back; an item is a channel of a group."""
-
-    lanes: int
-    tiling: Tiling
-
-    def write(self, name: str) -> str:
-        """Return the text of the module."""
-        e = Routine(name, self.lanes, FLOAT32)
-        number = {word: COMBINE.index(e, word) for word in ("groups", "channels", "filters", "filter_line", "parts")}
-        sums, out = COMBINE.pointer(e, "sums"), COMBINE.pointer(e, "out")
-        size, kernel = self.tiling.size, self.tiling.kernel
-        step = e.times(number["channels"], number["filter_line"])
-        group_size = e.times(step, str(size * size))
-        part_size = e.times(number["groups"], group_size)
-        filter_stride = e.times(number["channels"], str(kernel * kernel))
-
-        def item(index: Index) -> None:
-            group, channel = e.split(index, number["channels"])
-            source = e.at(sums, e.times(group, group_size), e.times(channel, number["filter_line"]))
-            target = e.at(
-                out,
-                e.times(e.times(group, number["filters"]), filter_stride),
-                e.times(channel, str(kernel * kernel)),
-            )
-
-            def block(filters: Index) -> None:
-                mask = e.below(e.minus(number["filters"], filters))
-                here = e.at(source, filters)
-
-                def add(element: Index) -> None:
-                    place = e.at(here, e.times(element, step))
-                    (total,) = e.loop(
-                        "1",
-                        number["parts"],
-                        "1",
-                        [e.get(place)],
-                        lambda part, found: [e.add(found[0], e.get(place, e.times(part, part_size)))],
-                    )
-                    e.store(place, "0", total)
-
-                def load(row: int, column: int) -> Value:
-                    return e.get(here, e.times(str(row * size + column), step))
-
-                def store(row: int, column: int, value: Value) -> None:
-                    place = e.at(target, e.times(filters, filter_stride), str(row * kernel + column))
-                    e.scatter(place, filter_stride, value, mask)
-
-                e.each("0", str(size * size), add)
-                two_sided(e, transposed(matrices(self.tiling).kernel), load, store)
-
-            e.each("0", number["filters"], block, str(self.lanes))
-
-        e.each("%lo", "%hi", item)
-        return module(e)

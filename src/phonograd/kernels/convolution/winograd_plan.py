@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from ...dtypes import FLOAT32
 from ...node import Shape
 from ..launch import Launch, Plan, Reference
@@ -9,15 +11,24 @@ from ..machine import Machine
 from ..slots import Scratch
 from .geometry import Geometry, evenly, rounded
 from .microkernels import WIDTH, most_rows
-from .winograd import COMBINE, FORWARD, TRANSFORM, WEIGHTS, Combine, Forward, Transform, Weights
+from .winograd import FORWARD, WEIGHTS, Forward, Weights
+from .winograd_few import BLOCK, FEW, TILES, Few, Tiles
 from .winograd_transforms import Tiling
+from .winograd_weights import COMBINE, TRANSFORM, Combine, Transform
 
 __all__ = ["data_grad", "forward", "saves", "suits", "weight_grad"]
 
 #: how many times fewer multiplications make up for the transforms
 _LEAST_SAVING = 2.0
+#: how many times fewer tiles make up for transforms that overlap
+_LEAST_FEWER = 1.4
 #: bytes of transformed weights that a cache holds, and the tiles that take as long as weights it does not hold
-_CACHED_BYTES, _WEIGHT_TILES = 1 << 22, 64
+_CACHED_BYTES, _WEIGHT_TILES = 1 << 22, 96
+#: bytes of transformed weights above which they are made in the cache, when they are needed
+_FEW_BYTES = 1 << 21
+#: how many tiles take as long as transforming weights in the cache does, how many times fewer multiplications make up
+#: for all transforms then, how many tiles are multiplied by them, and how many at once
+_TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 14, 1.5, 128, 8
 _FLOAT = FLOAT32.itemsize
 #: bytes of transformed tiles of data that are made before they are used
 _TILE_BYTES = 1 << 20
@@ -46,21 +57,43 @@ def saves(shape: Geometry, outputs: Shape, tiling: Tiling) -> bool:
 
     Transformed weights that no cache holds cost as much as some tiles more.
     """
-    tiles = shape.batch * -(-outputs[1] // tiling.outputs) * -(-outputs[2] // tiling.outputs) * _LEAST_SAVING
-    if shape.channels * shape.filters * tiling.size**2 * _FLOAT > _CACHED_BYTES:
+    tiles = shape.batch * _tiles(outputs, tiling) * _LEAST_SAVING
+    if _transformed(shape, tiling) > _CACHED_BYTES:
         tiles += _WEIGHT_TILES
     return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
 
 
-def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
-    """Return the plan of a convolution."""
+def _transformed(shape: Geometry, tiling: Tiling) -> int:
+    """Return how many bytes the transformed weights of a group take."""
+    return shape.channels * shape.filters * tiling.size**2 * _FLOAT
+
+
+def _tiles(outputs: Shape, tiling: Tiling) -> int:
+    """Return how many tiles an image of so many outputs has."""
+    return -(-outputs[1] // tiling.outputs) * -(-outputs[2] // tiling.outputs)
+
+
+def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+    """Return the plan of a convolution, or None where it does not pay."""
     taps = shape.taps
     strides = (shape.filters * shape.channels * taps, taps, shape.channels * taps)
-    return _forward(machine, slots, shape, tiling, "data", strides, flipped=False)
+    if _few_images(shape, tiling):
+        return _few(machine, slots, shape, tiling, "data", strides)
+    if not saves(shape, shape.counts, tiling):
+        return None
+    return _forward(machine, slots, shape, shape.counts, tiling, "data", strides)
 
 
-def data_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
-    """Return the plan of the adjoint in the data: a convolution of gradients with kernels read backwards."""
+def data_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+    """Return the plan of the adjoint in the data, or None where it does not pay.
+
+    It is a convolution of gradients with kernels read backwards, in tiles of data. Where padding is narrow and images
+    are small there are far fewer tiles of gradients; then it is the adjoint of all that a convolution does.
+    """
+    by_outputs, by_data = _tiles(shape.counts, tiling), _tiles(shape.extent, tiling)
+    # bands of tiles of one image would overlap
+    if by_outputs * _LEAST_FEWER <= by_data and by_outputs <= _LEAST_TILES and saves(shape, shape.counts, tiling):
+        return _adjoint(machine, slots, shape, tiling)
     _, pad_y, pad_x = shape.pad
     border = tiling.kernel - 1
     other = Geometry(
@@ -69,20 +102,36 @@ def data_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> 
     )
     taps = shape.taps
     strides = (shape.filters * shape.channels * taps, shape.channels * taps, taps)
-    return _forward(machine, slots, other, tiling, "out_grad", strides, flipped=True)
+    if _few_images(other, tiling):
+        return _few(machine, slots, other, tiling, "out_grad", strides, flipped=True)
+    if not saves(shape, shape.extent, tiling):
+        return None
+    return _forward(machine, slots, other, other.counts, tiling, "out_grad", strides, flipped=True)
+
+
+def _adjoint(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
+    other = Geometry(
+        *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
+        *(shape.stride, shape.dilate, shape.pad, shape.extent),
+    )
+    taps = shape.taps
+    strides = (shape.filters * shape.channels * taps, shape.channels * taps, taps)
+    return _forward(machine, slots, other, shape.counts, tiling, "out_grad", strides, adjoint=True)
 
 
 def _forward(
     machine: Machine,
     slots: int,
     shape: Geometry,
+    tiled: Shape,
     tiling: Tiling,
     operand: str,
     strides: tuple[int, int, int],
-    flipped: bool,
+    flipped: bool = False,
+    adjoint: bool = False,
 ) -> Plan:
     lanes = machine.lanes(FLOAT32)
-    walk = _Units(shape, tiling, lanes)
+    walk = _Units(shape, tiled, tiling, lanes)
     rows = evenly(walk.usual_tiles, most_rows(machine))
     tiles = rounded(walk.tiles, rows)
     channels = rounded(shape.channels, lanes)
@@ -100,16 +149,65 @@ def _forward(
     packing.update(depth_stride=depth, filter_stride=lane, group_stride=group)
     launches = (
         scratch.clear(),
-        Launch(Transform(lanes, tiling, flipped), TRANSFORM.fill(packing), shape.groups * shape.channels, 8),
-        Launch(Forward(lanes, tiling, rows), FORWARD.fill(values), walk.units * shape.groups),
+        Launch(Transform(lanes, tiling, flipped), TRANSFORM.fill(packing), *_vectors(shape, lanes)),
+        Launch(Forward(lanes, tiling, rows, adjoint), FORWARD.fill(values), walk.units * shape.groups, work=shape.work),
     )
     return Plan(launches, scratch.size)
+
+
+def _few_images(shape: Geometry, tiling: Tiling) -> int:
+    """Return how many images weights should be transformed for, in the cache, or 0 where that does not pay."""
+    in_image = _tiles(shape.counts, tiling)
+    if in_image > _MOST_FEW or _transformed(shape, tiling) <= _FEW_BYTES:
+        return 0
+    images = evenly(shape.batch, _MOST_FEW // in_image)
+    tiles = (images * in_image + _TRANSFORM_TILES) * _FEW_SAVING
+    return images if tiles * tiling.size**2 <= images * shape.windows * shape.taps else 0
+
+
+def _few(
+    machine: Machine,
+    slots: int,
+    shape: Geometry,
+    tiling: Tiling,
+    operand: str,
+    strides: tuple[int, int, int],
+    flipped: bool = False,
+) -> Plan:
+    lanes = machine.lanes(FLOAT32)
+    # kernels do not depend on the number of tiles, of which few should be computed in vain
+    rows = min(most_rows(machine), _FEW_ROWS)
+    images, elements = _few_images(shape, tiling), tiling.size**2
+    tiles = rounded(images * _tiles(shape.counts, tiling), rows)
+    walk = _Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, whole=True)
+    channels = rounded(shape.channels, lanes)
+    data_step, sums_step = _apart(channels * tiles, lanes), _apart(WIDTH * lanes * tiles, lanes)
+    scratch = Scratch(slots)
+    products = scratch.reserve(shape.groups * elements * data_step * _FLOAT)
+    weights = elements * BLOCK * lanes * WIDTH * lanes
+    values = walk.values(data_step, weights, sums_step, weights + elements * sums_step)
+    values.update(tiles=tiles, weights_at=0, products=products)
+    values.update(scratch.slots((weights + elements * sums_step + walk.picture) * _FLOAT))
+    group, depth, lane = strides
+    values.update(depth_stride=depth, filter_stride=lane, group_stride=group)
+    pairs = -(-shape.filters // (WIDTH * lanes))
+    launches = [scratch.clear()]
+    for first in range(0, shape.batch, images):
+        count, before = min(images, shape.batch - first), first * shape.groups * _FLOAT
+        values.update(batch=count, data=Reference(operand, before * shape.channels * shape.pixels))
+        values.update(out=Reference("out", before * shape.filters * shape.windows))
+        part = dataclasses.replace(shape, batch=count)
+        launches += [
+            Launch(Tiles(lanes, tiling), TILES.fill(values), count * shape.groups),
+            Launch(Few(lanes, tiling, rows, flipped), FEW.fill(values), shape.groups * pairs, work=part.work),
+        ]
+    return Plan(tuple(launches), scratch.size)
 
 
 def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
     """Return the plan of the adjoint in the weights."""
     lanes = machine.lanes(FLOAT32)
-    walk = _Units(shape, tiling, lanes)
+    walk = _Units(shape, shape.counts, tiling, lanes)
     rows = evenly(shape.channels, most_rows(machine))
     channel_line, filter_line = rounded(shape.channels, lanes), rounded(shape.filters, lanes)
     elements = tiling.size**2
@@ -129,10 +227,15 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
     combining = {**values, "parts": parts}
     launches = (
         scratch.clear(),
-        Launch(Weights(lanes, tiling, rows), WEIGHTS.fill(values), parts * shape.groups),
-        Launch(Combine(lanes, tiling), COMBINE.fill(combining), shape.groups * shape.channels, 8),
+        Launch(Weights(lanes, tiling, rows), WEIGHTS.fill(values), parts * shape.groups, work=shape.work),
+        Launch(Combine(lanes, tiling), COMBINE.fill(combining), *_vectors(shape, lanes)),
     )
     return Plan(launches, scratch.size)
+
+
+def _vectors(shape: Geometry, lanes: int) -> tuple[int, int]:
+    """Return how many vectors of filters there are in all groups, and how many of them are worth a call."""
+    return shape.groups * -(-shape.filters // lanes), max(1, 64 // shape.channels)
 
 
 def _apart(size: int, lanes: int) -> int:
@@ -144,15 +247,15 @@ def _apart(size: int, lanes: int) -> int:
 class _Units:
     """How tiles are divided into units that are transformed together: some images, or a band of one."""
 
-    def __init__(self, shape: Geometry, tiling: Tiling, lanes: int) -> None:
+    def __init__(self, shape: Geometry, tiled: Shape, tiling: Tiling, lanes: int, whole: bool = False) -> None:
         self._shape = shape
         m = tiling.outputs
-        self._tiles_y, self._tiles_x = -(-shape.counts[1] // m), -(-shape.counts[2] // m)
+        self._tiles_y, self._tiles_x = -(-tiled[1] // m), -(-tiled[2] // m)
         in_image = self._tiles_y * self._tiles_x
         room = _TILE_BYTES // (tiling.size**2 * rounded(shape.channels, lanes) * _FLOAT)
         target = min(max(room, _LEAST_TILES), _MOST_TILES)
         self._images, self._band = 1, self._tiles_y
-        if in_image > target:
+        if in_image > target and not whole:
             self._band = evenly(self._tiles_y, max(1, target // self._tiles_x))
         else:
             self._images = evenly(shape.batch, max(1, target // in_image))

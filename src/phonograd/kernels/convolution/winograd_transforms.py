@@ -30,7 +30,16 @@ from ...dtypes import FLOAT32
 from ..function import Index, Value
 from ..routine import Routine
 
-__all__ = ["Tiling", "matrices", "transform_gradient", "transform_in", "transform_out", "two_sided"]
+__all__ = [
+    "Tiling",
+    "matrices",
+    "transform_back",
+    "transform_gradient",
+    "transform_in",
+    "transform_out",
+    "transposed",
+    "two_sided",
+]
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
@@ -213,11 +222,12 @@ _TRANSFORM = (
 )
 
 
-def _transform(name: str, lanes: int, matrix: Matrix, into: bool) -> Routine:
+def _transform(name: str, lanes: int, matrix: Matrix, into: bool, adding: bool = False) -> Routine:
     """Return a routine that transforms a row of tiles.
 
     Pictures have lines; products lie at equal distances, all of a row of the matrix of products after the other. With
-    ``into``, the source is a picture and the target are products; else the other way round.
+    ``into``, the source is a picture and the target are products; else the other way round. With ``adding``, results
+    are added to what is there.
     """
     e = Routine(name, lanes, FLOAT32, _TRANSFORM)
     rows, size = len(matrix), len(matrix[0])
@@ -230,12 +240,12 @@ def _transform(name: str, lanes: int, matrix: Matrix, into: bool) -> Routine:
     def tile(index: Index) -> None:
         source = e.at("%source", e.times(index, "%source_step"))
         target = e.at("%target", e.times(index, "%target_step"))
-        two_sided(
-            e,
-            matrix,
-            lambda row, column: e.get(source, place(row, column, "%source_line", into, size)),
-            lambda row, column, value: e.store(target, place(row, column, "%target_line", not into, rows), value),
-        )
+
+        def store(row: int, column: int, value: Value) -> None:
+            at = place(row, column, "%target_line", not into, rows)
+            e.store(target, at, e.add(e.get(target, at), value) if adding else value)
+
+        two_sided(e, matrix, lambda row, column: e.get(source, place(row, column, "%source_line", into, size)), store)
 
     e.each("0", "%count", tile)
     return e
@@ -254,3 +264,8 @@ def transform_out(name: str, lanes: int, tiling: Tiling) -> Routine:
 def transform_gradient(name: str, lanes: int, tiling: Tiling) -> Routine:
     """Return the routine that makes gradients of products of gradients of outputs: A g A'."""
     return _transform(name, lanes, transposed(matrices(tiling).outputs), into=True)
+
+
+def transform_back(name: str, lanes: int, tiling: Tiling) -> Routine:
+    """Return the routine that adds to tiles of data what their products make of gradients: B p B'."""
+    return _transform(name, lanes, transposed(matrices(tiling).data), into=False, adding=True)

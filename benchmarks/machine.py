@@ -1,0 +1,46 @@
+"""The machine that something was measured on, in words that belong beside every figure."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor() -> str:
+    """Return the name of the processor."""
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor()
+
+
+def version(distribution: str) -> str | None:
+    """Return the version of an installed distribution."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def load() -> list[float]:
+    """Return how many threads wanted to run over the last 1, 5 and 15 minutes, where the system counts them."""
+    return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else []
+
+
+def description() -> dict[str, object]:
+    """Return what there is to say about the machine and about the Python that runs phonograd."""
+    return {
+        "processor": processor(),
+        "cores": cores(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "llvmlite": version("llvmlite"),
+    }

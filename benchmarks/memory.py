@@ -1,0 +1,96 @@
+"""How much memory a training step takes beyond its inputs: ``python -m benchmarks.memory``.
+
+Each case runs in a process of its own: a small step first, so that code is loaded and compiled, then the inputs of the
+large one are made, and then the most memory that the process had during some steps is compared with what it had before
+them (Linux tells both). PyTorch is measured if there is a Python that has it (:mod:`benchmarks.compare` tells how it is
+found). One thread on both sides.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+STEPS = 3
+
+#: by case the function of a workload, a small size and a large one
+CASES: dict[str, tuple[str, dict[str, int], dict[str, int]]] = {
+    "lstm 35x256x256": ("lstm", {"batch": 2, "hidden": 16}, {"batch": 256, "hidden": 256}),
+    "elem 16M": ("elem4m", {"size": 1000}, {"size": 16_000_000}),
+    "mlp 4096": ("mlp", {"batch": 4}, {"batch": 4096}),
+    "lenet 256": ("lenet", {"batch": 2}, {"batch": 256}),
+}
+
+
+def status(name: str) -> int:
+    """Return one of the kernel's figures about this process, in KiB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1])
+    raise LookupError(name)
+
+
+def answer(library: str, case: str) -> None:
+    """Print the most memory that a step takes and what the inputs take, in MiB, as one line of JSON."""
+    sys.path.insert(0, str(HERE))
+    module: Any = importlib.import_module(library)
+    family = "nd" if library == "phonograd" else library
+    name, small, large = CASES[case]
+    workload = getattr(importlib.import_module(f"workloads_{family}"), name)
+    if library == "torch":
+        module.set_num_threads(1)
+    else:
+        module.settings.update(executor="native", num_threads=1)
+    tiny = workload(module, **small)
+    for _ in range(STEPS):
+        tiny()
+    without = status("VmRSS")
+    step = workload(module, **large)
+    if library == "phonograd":
+        module.nd.waitall()
+    gc.collect()
+    # from now on the highest value is that of what follows
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS")
+    for _ in range(STEPS):
+        step()
+    print(json.dumps({"inputs": (before - without) / 1024, "step": (status("VmHWM") - before) / 1024}))
+
+
+def ask(python: str, library: str, case: str) -> dict[str, float]:
+    """Return the figures of a case in a library."""
+    command = [python, "-W", "ignore", str(HERE / "memory.py"), "--here", library, case]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    facts: dict[str, float] = json.loads(found.stdout)
+    return facts
+
+
+def main() -> int:
+    """Measure all cases and return an exit status."""
+    if sys.argv[1:2] == ["--here"]:
+        answer(*sys.argv[2:4])
+        return 0
+    from benchmarks.compare import python_of
+
+    pythons = {"phonograd": sys.executable}
+    if torch := python_of("torch"):
+        pythons["torch"] = torch
+    results: dict[str, dict[str, dict[str, float]]] = {}
+    print(f"{'MiB':18s}" + "".join(f"{library:>22s}" for library in pythons))
+    print(f"{'':18s}" + "".join(f"{'inputs':>12s}{'step':>10s}" for _ in pythons))
+    for case in CASES:
+        results[case] = {library: ask(python, library, case) for library, python in pythons.items()}
+        figures = [f"{facts['inputs']:12.1f}{facts['step']:10.1f}" for facts in results[case].values()]
+        print(f"{case:18s}" + "".join(figures), flush=True)
+    (HERE / "results" / "memory.json").write_text(json.dumps(results, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+"""Products of matrices beside NumPy and PyTorch, on one thread: ``python -m benchmarks.products [sizes]``.
+
+Printed are GFLOP/s (the best of many rounds, which alternate) and the share of the machine's peak: what a loop of
+independent multiplications and additions in registers reaches in the same minute. ``--narrow`` runs our kernel with
+vectors of 32 bytes and 16 registers, as on a processor with AVX2. PyTorch is measured with the interpreter that the
+environment variable ``TORCH_PYTHON`` names.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from phonograd.kernels.gemm import Gemm
+from phonograd.kernels.launch import Plan
+from phonograd.kernels.machine import Machine
+from phonograd.kernels.pattern import Pattern
+from phonograd.native import jit
+from phonograd.native.driver import Row
+from phonograd.native.machine import host
+from phonograd.native.products import plan_product
+
+SECONDS = 0.4
+
+Array = np.ndarray[Any, Any]
+Case = Callable[[], object]
+
+
+class Shape(NamedTuple):
+    """Sizes of a product, and which operands are transposed in memory."""
+
+    rows: int
+    terms: int
+    columns: int
+    lhs_turned: bool = False
+    rhs_turned: bool = False
+    what: str = ""
+
+
+SHAPES = [
+    Shape(1024, 1024, 1024),
+    Shape(512, 512, 512),
+    Shape(300, 300, 300),
+    Shape(64, 784, 256, what="mlp, forward"),
+    Shape(784, 64, 256, True, what="mlp, gradient of a weight"),
+    Shape(64, 256, 128),
+    Shape(256, 64, 128, True),
+    Shape(64, 128, 256, False, True),
+    Shape(64, 128, 10),
+    Shape(128, 64, 10, True),
+    Shape(64, 10, 128, False, True),
+    Shape(32, 128, 512, what="lstm, forward"),
+    Shape(128, 32, 512, True, what="lstm, gradient of a weight"),
+    Shape(32, 512, 128, False, True, what="lstm, gradient of a state"),
+    Shape(1120, 128, 512),
+    Shape(128, 1120, 512, True),
+    Shape(64, 800, 500, False, True, what="lenet, forward"),
+    Shape(500, 64, 800, True, what="lenet, gradient of a weight"),
+    Shape(64, 500, 800, what="lenet, gradient of data"),
+    Shape(64, 784, 576, False, True),
+    Shape(64, 32, 1, what="regression"),
+    Shape(32, 64, 1, True),
+    Shape(1, 1000, 1000),
+    Shape(1, 1000, 1000, False, True),
+    Shape(1000, 1000, 1),
+]
+
+
+def aligned(*shape: int) -> Array:
+    """Return an array that begins at a cache line, as those that plans and other libraries make do."""
+    size = int(np.prod(shape))
+    memory = np.zeros(size + 16, np.float32)
+    start = -memory.ctypes.data % 64 // 4
+    return memory[start : start + size].reshape(shape)
+
+
+def operands(shape: Shape) -> tuple[Array, Array]:
+    """Return the operands as matrices, lying in memory as the shape says."""
+    random = np.random.default_rng(0)
+    lhs = aligned(shape.terms, shape.rows).T if shape.lhs_turned else aligned(shape.rows, shape.terms)
+    rhs = aligned(shape.columns, shape.terms).T if shape.rhs_turned else aligned(shape.terms, shape.columns)
+    for operand in (lhs, rhs):
+        operand[...] = random.standard_normal(operand.shape)
+    return lhs, rhs
+
+
+def ours(shape: Shape, machine: Machine) -> Case:
+    """Return our product as a case; the chunks of all launches run one after the other."""
+    lhs, rhs = operands(shape)
+    patterns = [Pattern(a.shape, tuple([stride // 4 for stride in a.strides])) for a in (lhs, rhs)]
+    plan = plan_product(patterns[0], patterns[1], lhs.dtype, machine)
+    assert plan is not None
+    return run_of(plan, lhs, rhs, aligned(shape.rows, shape.columns))
+
+
+def run_of(plan: Plan, lhs: Array, rhs: Array, out: Array) -> Case:
+    """Return a plan with its operands as a case."""
+    scratch = np.zeros(plan.scratch_bytes // 4 + 16, np.float32)
+    start = -scratch.ctypes.data % 64
+    places = {"lhs": (0, 0), "rhs": (1, 0), "out": (2, 0), "scratch": (3, start)}
+    structures = {launch.structure: 1 << 30 for launch in plan.launches}
+    kernels = jit.kernels(structures)
+    launches = []
+    for launch in plan.launches:
+        launches.append((kernels[launch.structure], launch.table(places), launch.extent, max(1, launch.extent)))
+    return partial(Row(launches, 4).run, (lhs, rhs, out, scratch))
+
+
+def peak_text(machine: Machine) -> str:
+    """Return the text of a kernel that multiplies and adds in registers: ``hi`` rounds of some sums each."""
+    lanes, sums = machine.vector_bytes // 4, 24 if machine.registers >= 32 else 12
+    kind = f"<{lanes} x float>"
+    name = f"@llvm.fma.v{lanes}f32"
+    phis = [f"%s{k} = phi {kind} [ zeroinitializer, %entry ], [ %n{k}, %loop ]" for k in range(sums)]
+    rounds = [f"%n{k} = call {kind} {name}({kind} %s{k}, {kind} %x, {kind} %y)" for k in range(sums)]
+    total = [f"%t{k} = fadd {kind} %n{k}, {f'%t{k - 1}' if k else '%n0'}" for k in range(sums)]
+    return "\n".join(
+        [
+            f"declare {kind} {name}({kind}, {kind}, {kind})",
+            "define void @peak(ptr %table, ptr %bases, i64 %lo, i64 %hi) {",
+            "entry:",
+            "%base = load ptr, ptr %bases",
+            f"%x = load {kind}, ptr %base, align 4",
+            f"%y = load {kind}, ptr %base, align 4",
+            "br label %loop",
+            "loop:",
+            "%i = phi i64 [ %lo, %entry ], [ %j, %loop ]",
+            *phis,
+            *rounds,
+            "%j = add i64 %i, 1",
+            "%more = icmp slt i64 %j, %hi",
+            "br i1 %more, label %loop, label %over",
+            "over:",
+            *total,
+            f"store {kind} %t{sums - 1}, ptr %base, align 4",
+            "ret void",
+            "}",
+        ]
+    )
+
+
+def peak(machine: Machine) -> tuple[Case, float]:
+    """Return the case of the peak, and its operations."""
+    rounds, sums = 20_000, 24 if machine.registers >= 32 else 12
+    kernel = jit.compile_text(peak_text(machine), "peak")
+    row = Row([(kernel, [0], rounds, rounds)], 1)
+    return partial(row.run, (np.zeros(16, np.float32),)), 2.0 * rounds * sums * machine.vector_bytes / 4
+
+
+def best(cases: dict[str, Case], seconds: float = SECONDS) -> dict[str, float]:
+    """Return the best seconds of each case, in alternating rounds."""
+    times = dict.fromkeys(cases, float("inf"))
+    for case in cases.values():
+        case()
+    stop = time.perf_counter() + seconds
+    while time.perf_counter() < stop:
+        for name, case in cases.items():
+            # a clock of the processor's: short products are repeated until one can tell their time
+            start = time.perf_counter()
+            case()
+            once = time.perf_counter() - start
+            repeats = max(1, int(20e-6 / max(once, 1e-7)))
+            start = time.perf_counter()
+            for _ in range(repeats):
+                case()
+            times[name] = min(times[name], (time.perf_counter() - start) / repeats)
+    return times
+
+
+TORCH = """
+import json, sys, time, torch
+torch.set_num_threads(1)
+for line in sys.stdin:
+    rows, terms, columns, lhs_turned, rhs_turned, seconds = json.loads(line)
+    x = torch.randn(terms, rows).T if lhs_turned else torch.randn(rows, terms)
+    y = torch.randn(columns, terms).T if rhs_turned else torch.randn(terms, columns)
+    out = torch.zeros(rows, columns)
+    best, stop = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < stop:
+        start = time.perf_counter()
+        torch.mm(x, y, out=out)
+        best = min(best, time.perf_counter() - start)
+    print(json.dumps(best), flush=True)
+"""
+
+
+class Torch:
+    """PyTorch in a process of its own."""
+
+    def __init__(self, python: str) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen([python, "-W", "ignore", "-c", TORCH], stdin=pipe, stdout=pipe, text=True)
+
+    def seconds(self, shape: Shape) -> float:
+        """Return the best time of a product."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([*shape[:5], SECONDS]) + "\n")
+        self._process.stdin.flush()
+        found: float = json.loads(self._process.stdout.readline())
+        return found
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.products", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sizes", nargs="*", help="which to run, as in 64x784x256 (default: all)")
+    parser.add_argument("--narrow", action="store_true", help="vectors of 32 bytes, 16 registers")
+    parser.add_argument("--torch", action="store_true", help="measure PyTorch too")
+    arguments = parser.parse_args()
+    machine = Machine(32, 16) if arguments.narrow else host()
+    torch = Torch(os.environ["TORCH_PYTHON"]) if arguments.torch else None
+    loop, operations = peak(machine)
+    columns = ["ours", "numpy", *(["torch"] if torch else [])]
+    print(f"{'rows, terms, columns':34}{'peak':>7}" + "".join(f"{name:>8}" for name in columns) + f"{'of peak':>9}  us")
+    kernel = Gemm(np.dtype(np.float32), machine)
+    print(f"(tiles of {kernel.tile_rows} x {kernel.panel})")
+    for shape in SHAPES:
+        if arguments.sizes and "x".join([str(size) for size in shape[:3]]) not in arguments.sizes:
+            continue
+        lhs, rhs = operands(shape)
+        out = aligned(shape.rows, shape.columns)
+        times = best({"peak": loop, "ours": ours(shape, machine), "numpy": partial(np.matmul, lhs, rhs, out=out)})
+        if torch:
+            times["torch"] = torch.seconds(shape)
+        flops = 2.0 * shape.rows * shape.terms * shape.columns
+        top = operations / times["peak"] / 1e9
+        speeds = "".join(f"{flops / times[name] / 1e9:8.1f}" for name in columns)
+        turned = f"{' lhs^T' if shape.lhs_turned else ''}{' rhs^T' if shape.rhs_turned else ''}"
+        name = f"{shape.rows}, {shape.terms}, {shape.columns}{turned}"
+        share = flops / times["ours"] / 1e9 / top
+        print(f"{name:34}{top:7.1f}{speeds}{share:9.2f}  {times['ours'] * 1e6:.2f} {shape.what}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""The figures of the documents: ``python -m benchmarks.report`` writes the tables of README.md and docs/performance.md.
+
+A table stands between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` and is made of nothing but the files in
+``benchmarks/results``. The tests compare: a document shows what the last run measured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.workloads_nd import WORKLOADS
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+TITLES = {"mxnet": "MXNet", "torch": "PyTorch", "jax": "JAX (jit)"}
+MARKED = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+
+Results = dict[str, Any]
+
+
+def duration(seconds: float) -> str:
+    """Return a time as one reads it.
+
+    >>> duration(1.05e-5), duration(0.0123), duration(2.5)
+    ('10.5 us', '12.3 ms', '2.50 s')
+    """
+    for unit, size in (("us", 1e-6), ("ms", 1e-3)):
+        if seconds < 999.5 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.2f} s"
+
+
+def amount(number: float) -> str:
+    """Return a number with three digits, or more before the point.
+
+    >>> amount(0.00422), amount(65.04), amount(4647.5)
+    ('0.00422', '65', '4,648')
+    """
+    return f"{number:.3g}" if number < 999.5 else f"{number:,.0f}"
+
+
+def ratio(times: dict[str, float], peer: str) -> str:
+    """Return how many times as long a peer takes, or a dash."""
+    return f"{times[peer] / times['phonograd']:.2f}" if peer in times else "-"
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the lines of a table whose columns after the first stand to the right."""
+    heads = list(heads)
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+# -- the tables
+
+
+def comparison(results: Results) -> list[str]:
+    """Return the times of phonograd, what peers take relative to them, and the share of the roofline."""
+    peers = [peer for peer in TITLES if any([peer in times for times in results["seconds"].values()])]
+    rows = []
+    for name, times in results["seconds"].items():
+        own = times["phonograd"]
+        share = results["roofline"]["work"][name]["bound_seconds"] / own
+        rows.append([name, duration(own), *[ratio(times, peer) for peer in peers], f"{share:.1%}"])
+    return table(["workload", "phonograd", *[TITLES[peer] for peer in peers], "roofline"], rows)
+
+
+def machine(results: Results) -> list[str]:
+    """Return what was measured where."""
+    facts = results["machine"]
+    libraries = ", ".join([f"{name} {facts[name]}" for name in ("numpy", "llvmlite", *TITLES) if facts.get(name)])
+    threads, loads = results["threads"], [facts[when][0] for when in ("load_before", "load_after") if facts[when]]
+    return [
+        f"{facts['processor']}, {facts['cores']} cores, Python {facts['python']}, {libraries}; "
+        f"{results['clock']} on {threads} thread{'s' if threads > 1 else ''}, best of {results['rounds']} rounds in turn"
+        + (f"; load of the machine {' before and '.join(map(str, loads))} after." if loads else ".")
+    ]
+
+
+def speed(every: dict[str, Results]) -> list[str]:
+    """Return the table of README.md."""
+    results = every["comparison"]
+    return ["", *comparison(results), "", *machine(results), ""]
+
+
+def workloads(every: dict[str, Results]) -> list[str]:
+    """Return what each workload does, what it has to do at least, and what its launches move."""
+    bounds = every["comparison"]["roofline"]
+    rows = []
+    for name, work in bounds["work"].items():
+        amounts = [amount(work[key] / 1e6) for key in ("operations", "least_bytes", "moved_bytes")]
+        rows.append([name, WORKLOADS[name].__doc__ or "", *amounts, duration(work["bound_seconds"])])
+    lines = table(["workload", "one step", "MFLOP", "MB at least", "MB moved", "bound"], rows)
+    lines[1] = lines[1].replace("| ---: |", "| --- |", 1)
+    peaks = bounds["peaks"]
+    rate, bandwidth = peaks["operations_per_second"] / 1e9, peaks["bytes_per_second"] / 1e9
+    return ["", *lines, "", f"The machine: {rate:.0f} GFLOP/s, {bandwidth:.1f} GB/s.", ""]
+
+
+def overhead(every: dict[str, Results]) -> list[str]:
+    """Return how long importing takes and how a process grows."""
+    rows = [
+        [library, duration(facts["import_seconds"]), f"{facts['growth_kib_over_10000_iterations']} KiB"]
+        for library, facts in every["comparison"]["other"].items()
+    ]
+    return ["", *table(["library", "import", "growth over 10,000 steps of small50"], rows), ""]
+
+
+def first(every: dict[str, Results]) -> list[str]:
+    """Return how long the first iteration of a process takes."""
+    rows = [
+        [
+            name,
+            *[duration(facts[kind]["process"] / 1e3) for kind in ("cold", "warm")],
+            f"{facts['cold']['kernels']:.0f}",
+        ]
+        for name, facts in every["first"].items()
+    ]
+    return ["", *table(["workload", "cold", "warm", "kernels"], rows), ""]
+
+
+def depth(every: dict[str, Results]) -> list[str]:
+    """Return how the time per operator depends on how many there are."""
+    cases: dict[str, dict[int, list[float]]] = {}
+    for case, found in every["scaling"]["depth"].items():
+        name, _, number = case.rpartition(" ")
+        cases.setdefault(name, {})[int(number)] = found
+    numbers = sorted({number for found in cases.values() for number in found})
+    kinds = [(kind, place, number) for number in numbers for kind, place in (("first", 0), ("later", 2))]
+    rows = [
+        [name, *[duration(found[number][place] / number * 1e-6) for _, place, number in kinds]]
+        for name, found in cases.items()
+    ]
+    return ["", *table(["program", *[f"{number:,}, {kind}" for kind, _, number in kinds]], rows), ""]
+
+
+def size(every: dict[str, Results]) -> list[str]:
+    """Return how time depends on the size of arrays."""
+    rows = []
+    for case, (first_time, _, later, *_) in every["scaling"]["size"].items():
+        rows.append([f"{int(case.rpartition(' ')[2]):,}", duration(first_time * 1e-6), duration(later * 1e-6)])
+    return ["", *table(["elements", "first", "later"], rows), ""]
+
+
+def batch(every: dict[str, Results]) -> list[str]:
+    """Return what new batch sizes and sequence lengths cost in a process that has seen others."""
+    rows = []
+    for case, (first_time, later, kernels) in every["scaling"]["batch"].items():
+        rows.append([case, duration(first_time * 1e-3), duration(later * 1e-3), f"{kernels:.0f}"])
+    return ["", *table(["batch x length", "first", "later", "kernels compiled"], rows), ""]
+
+
+def memory(every: dict[str, Results]) -> list[str]:
+    """Return the most memory that steps take beyond their inputs."""
+    libraries = list(next(iter(every["memory"].values())))
+    rows = [
+        [case, *[f"{found[name]['step']:.0f} MiB" for name in libraries]] for case, found in every["memory"].items()
+    ]
+    return ["", *table(["step", *[TITLES.get(name, name) for name in libraries]], rows), ""]
+
+
+TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
+    "speed": speed,
+    "workloads": workloads,
+    "overhead": overhead,
+    "first": first,
+    "depth": depth,
+    "size": size,
+    "batch": batch,
+    "memory": memory,
+}
+
+
+# -- the pages
+
+
+def stored() -> dict[str, Results]:
+    """Return everything in ``benchmarks/results``, by the name of the file."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+
+
+def filled(text: str, every: dict[str, Results]) -> str:
+    """Return a page with its tables made anew."""
+    return MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]](every)) + "\n" + found[3], text)
+
+
+def write_pages() -> None:
+    """Write the tables of all pages anew."""
+    every = stored()
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8"), every), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_pages()
+    sys.exit(0)

@@ -1,0 +1,117 @@
+"""onnx: models for other programs. A symbol with its parameters is written as an ONNX file.
+
+Needs the package ``onnx`` (``pip install phonograd[onnx]``). Operators without a translation are refused by name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import MXNetError
+
+__all__ = ["export_model", "get_model_metadata", "get_operator_support"]
+
+
+def _require() -> None:
+    if importlib.util.find_spec("onnx") is None:
+        raise ImportError("Onnx and protobuf need to be installed: pip install phonograd[onnx]")
+
+
+def export_model(
+    sym: Any,
+    params: Any,
+    in_shapes: Any = None,
+    in_types: Any = np.float32,
+    onnx_file_path: str | os.PathLike[str] = "model.onnx",
+    verbose: bool = False,
+    dynamic: bool = False,
+    dynamic_input_shapes: Sequence[Sequence[Any]] | None = None,
+    run_shape_inference: bool = False,
+    input_type: Any = None,
+    input_shape: Any = None,
+) -> str:
+    """Write a network to an ONNX file and return its path.
+
+    The model computes what the network computes outside of training: Dropout does nothing, BatchNorm uses its moving
+    averages, and losses such as SoftmaxOutput have no label.
+
+    Parameters
+    ----------
+    sym
+        A symbol, or the path of a symbol file.
+    params
+        Arrays by name, with or without ``arg:`` and ``aux:``, or the path of a file of parameters.
+    in_shapes
+        The shapes of the inputs, in the order of ``sym.list_inputs()`` without parameters and labels.
+    in_types
+        Their types: one for all, or a list.
+    onnx_file_path
+        Where to write to.
+    verbose
+        Whether to log what was written.
+    dynamic
+        Whether the first extent of every input is left open, or what ``dynamic_input_shapes`` leaves open.
+    dynamic_input_shapes
+        Shapes with a name, or None, for extents that are left open.
+    run_shape_inference
+        Whether to write the shapes of all values into the file.
+    input_type, input_shape
+        Older names of ``in_types`` and ``in_shapes``.
+
+    Compatibility
+    -------------
+    The file is written for version 17 of ONNX's operators and has passed ONNX's checker.
+    """
+    _require()
+    from .export import model_of, read_parameters, read_symbol, write_model
+
+    shapes = in_shapes if in_shapes is not None else input_shape
+    if shapes is None:
+        raise MXNetError("ONNX export: give the shapes of the inputs as in_shapes, for example [(1, 3, 224, 224)]")
+    types = in_types if input_type is None else input_type
+    symbol, parameters = read_symbol(sym), read_parameters(params)
+    opened = None
+    if dynamic:
+        given = [shapes] if isinstance(shapes, tuple) and all([isinstance(n, int) for n in shapes]) else shapes
+        opened = dynamic_input_shapes or [("batch", *shape[1:]) for shape in given]
+    model = model_of(symbol, parameters, shapes, types, opened)
+    path = os.fspath(onnx_file_path)
+    write_model(model, path, run_shape_inference)
+    if verbose:
+        logging.getLogger(__name__).info("wrote %d nodes to %s", len(model.graph.node), path)
+    return path
+
+
+def get_model_metadata(model_file: str | os.PathLike[str]) -> dict[str, list[tuple[str, tuple[Any, ...]]]]:
+    """Return the names and shapes of inputs and outputs of a model: "input_tensor_data" and "output_tensor_data"."""
+    _require()
+    import onnx
+
+    graph = onnx.load(os.fspath(model_file)).graph
+    constants = {tensor.name for tensor in graph.initializer}
+
+    def facts(values: Any) -> list[tuple[str, tuple[Any, ...]]]:
+        return [
+            (value.name, tuple([extent.dim_value or extent.dim_param for extent in value.type.tensor_type.shape.dim]))
+            for value in values
+            if value.name not in constants
+        ]
+
+    return {"input_tensor_data": facts(graph.input), "output_tensor_data": facts(graph.output)}
+
+
+def get_operator_support(opset_version: int | None = None) -> list[str]:
+    """Return the names of the operators that can be exported."""
+    _require()
+    from .export import supported_operators
+    from .graph import OPSET
+
+    if opset_version is not None and opset_version != OPSET:
+        raise ValueError(f"models are written for version {OPSET} of ONNX's operators, not for {opset_version}")
+    return supported_operators()

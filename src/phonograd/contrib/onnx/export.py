@@ -1,0 +1,274 @@
+"""Export: a symbol with its parameters as an ONNX model.
+
+What only parameters are computed from is computed here, with our own operators, and becomes part of the model; every
+other call is translated by its mapping (:mod:`.mappings`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import ndarray as nd
+from ..._version import __version__
+from ...errors import MXNetError, nearest
+from ...files import write_atomically
+from ...ndarray import NDArray
+from ...operator import REGISTRY
+from ...symbol import Entry, Symbol
+from ...symbol import load as load_symbol
+from . import mappings
+from .graph import IR_VERSION, MAPPINGS, OPSET, Array, Call, Graph, element_type
+
+__all__ = ["model_of", "read_parameters", "read_symbol", "supported_operators", "write_model"]
+
+#: a message of protocol buffers holds no more; larger models keep their parameters in a second file
+_LARGEST_MESSAGE = (1 << 31) - (1 << 20)
+
+Head = tuple[Entry, int]
+Shape = tuple[int, ...]
+del mappings
+
+
+def supported_operators() -> list[str]:
+    """Return the names of all operators that can be exported."""
+    return sorted([name for name, declared in REGISTRY.items() if declared.name in MAPPINGS])
+
+
+def read_symbol(sym: Any) -> Symbol:
+    """Return a symbol that is given itself or as the path of a file."""
+    if isinstance(sym, (str, os.PathLike)):
+        return load_symbol(sym)
+    if not isinstance(sym, Symbol):
+        raise TypeError(f"sym must be a Symbol or the path of a symbol file, not {type(sym)}")
+    return sym
+
+
+def read_parameters(params: Any) -> dict[str, Array]:
+    """Return parameters by name, given as a dictionary or as the path of a file; "arg:" and "aux:" are left out."""
+    if isinstance(params, (str, os.PathLike)):
+        params = nd.load(os.fspath(params))
+    if isinstance(params, (list, tuple)) and all([isinstance(part, Mapping) for part in params]):
+        params = {name: value for part in params for name, value in part.items()}
+    if not isinstance(params, Mapping):
+        raise TypeError(f"params must be a dictionary of arrays by name or the path of a file, not {type(params)}")
+    found: dict[str, Array] = {}
+    for name, value in params.items():
+        plain = name.partition(":")[2] if name.startswith(("arg:", "aux:")) else name
+        found[plain] = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+    return found
+
+
+class _Inputs:
+    """The inputs of the model: arguments that are neither parameters nor labels, with their shapes and dtypes."""
+
+    def __init__(self, symbol: Symbol, known: Mapping[str, Array], shapes: Any, types: Any) -> None:
+        self.labels = _labels(symbol)
+        self.names = [name for name in symbol.list_inputs() if name not in known and name not in self.labels]
+        given = [shapes] if isinstance(shapes, tuple) and all([isinstance(n, int) for n in shapes]) else shapes
+        self.shapes = [tuple([int(extent) for extent in shape]) for shape in given or ()]
+        if len(self.shapes) != len(self.names):
+            raise MXNetError(
+                f"ONNX export: {len(self.shapes)} shapes are given in in_shapes, but the model has "
+                f"{len(self.names)} inputs that are not among the parameters: {', '.join(self.names)}"
+                f"{_hint(self.names, known)}"
+            )
+        chosen = list(types) if isinstance(types, (list, tuple)) else [types] * len(self.names)
+        if len(chosen) != len(self.names):
+            raise MXNetError(f"ONNX export: {len(chosen)} types are given in in_types for {len(self.names)} inputs")
+        self.types = [np.dtype(np.float32 if kind is None else kind) for kind in chosen]
+
+
+def _hint(names: Sequence[str], known: Mapping[str, Array]) -> str:
+    """Return a remark if an input is called almost like a parameter."""
+    return next((text for text in [nearest(name, list(known)) for name in names] if text), "")
+
+
+def _labels(symbol: Symbol) -> set[str]:
+    """Return arguments that only losses use, as labels: a model that predicts has no need of them."""
+    uses: dict[Entry, set[bool]] = {}
+    for entry in symbol._entries():
+        if not entry.is_argument:
+            names = entry.call.argument_names
+            for (source, _), name in zip(entry.inputs, names):
+                uses.setdefault(source, set()).add(name == "label" and entry.operator.endswith("Output"))
+    return {entry.name for entry, found in uses.items() if entry.is_argument and found == {True}}
+
+
+class _Exporter:
+    """Translates the entries of a symbol, inputs before what uses them."""
+
+    def __init__(self, symbol: Symbol, parameters: Mapping[str, Array], inputs: _Inputs) -> None:
+        self.symbol = symbol
+        self.inputs = inputs
+        self.graph = Graph()
+        self.values: dict[Head, str] = {}
+        known = {name: array for name, array in parameters.items() if name in symbol.list_inputs()}
+        self.shapes, self.types = _inferred(symbol, known, inputs)
+        for name in (*inputs.names, *known, *symbol.list_outputs()):
+            self.graph.reserve(name)
+        self.graph.constants.update(known)
+
+    def translate(self) -> None:
+        for entry in self.symbol._entries():
+            if entry.is_argument:
+                self.values[entry, 0] = entry.name
+            else:
+                self.graph.enter(entry.name)
+                for index, name in enumerate(self._translated(entry)):
+                    self.values[entry, index] = name
+
+    def _translated(self, entry: Entry) -> Sequence[str]:
+        declared = REGISTRY.get(getattr(getattr(entry.call, "declared", None), "name", ""))
+        sources = [self.values.get(head) for head in entry.inputs]
+        if any([source is None for source in sources]):
+            raise MXNetError(f"ONNX export: {entry.name} uses an output of {entry.operator} that cannot be exported")
+        names = [source for source in sources if source is not None]
+        if declared is not None and not declared.random and all([name in self.graph.constants for name in names]):
+            return self._folded(entry, names)
+        if declared is None or declared.name not in MAPPINGS:
+            raise MXNetError(
+                f"ONNX export: operator {entry.operator} ({entry.name}) cannot be exported: there is no translation "
+                f"of it; mx.onnx.get_operator_support() lists those that have one"
+            )
+        found = MAPPINGS[declared.name](self.graph, self._call(entry, names, declared.parameter_names))
+        return [found] if isinstance(found, str) else list(found)
+
+    def _call(self, entry: Entry, names: Sequence[str], parameter_names: Sequence[str]) -> Call:
+        call: Any = entry.call
+        labels = [name in self.inputs.labels for name in names]
+        kept = [index for index, is_label in enumerate(labels) if not is_label]
+        heads = [entry.inputs[index] for index in kept]
+        return Call(
+            entry.operator,
+            entry.name,
+            tuple([names[index] for index in kept]),
+            tuple([self.shapes[head] for head in heads]),
+            self.types[heads[0]],
+            tuple([self.shapes[entry, index] for index in range(entry.visible())]),
+            self.types[entry, 0],
+            dict(zip(parameter_names, call.attributes[0], strict=True)),
+            tuple([call.argument_names[index] for index in kept]),
+        )
+
+    def _folded(self, entry: Entry, names: Sequence[str]) -> list[str]:
+        """Compute a call now, because all that it takes is known."""
+        attributes = dict(entry.attributes)
+        if entry.call.is_open:
+            attributes["shape"] = str(self.shapes[entry, 0])
+        arguments = [Entry("null", f"input{index}", {}, []) for index in range(len(names))]
+        alone = Entry(entry.operator, entry.name, attributes, [(argument, 0) for argument in arguments], entry.outputs)
+        arrays = {
+            argument.name: nd.array(self.graph.constants[name], dtype=self.graph.constants[name].dtype)
+            for argument, name in zip(arguments, names)
+        }
+        results = Symbol([(alone, index) for index in range(entry.visible())]).eval(**arrays)
+        return [self.graph.constant(array.asnumpy(), name=f"{entry.name}_value") for array in results]
+
+    def finish(self) -> list[str]:
+        """Give the outputs their names, leave out what is not used, and return the names."""
+        wanted = self.symbol.list_outputs()
+        made = {name for node in self.graph.nodes for name in node.output}
+        renamed: dict[str, str] = {}
+        outputs: list[str] = []
+        for head, name in zip(self.symbol._heads, wanted):
+            value = self.values[head]
+            if name in outputs:
+                name = self.graph.new_name(name)
+            if value in made and value not in renamed:
+                renamed[value] = name
+            else:
+                self.graph.enter(name)
+                copy = self.graph.add("Identity", [value])
+                renamed[copy] = name
+            outputs.append(name)
+        for node in self.graph.nodes:
+            node.input[:] = [renamed.get(name, name) for name in node.input]
+            node.output[:] = [renamed.get(name, name) for name in node.output]
+        used = {name for node in self.graph.nodes for name in node.input}
+        self.graph.constants = {name: array for name, array in self.graph.constants.items() if name in used}
+        return outputs
+
+
+def _inferred(
+    symbol: Symbol, known: Mapping[str, Array], inputs: _Inputs
+) -> tuple[dict[Head, Shape], dict[Head, np.dtype[Any]]]:
+    """Return shapes and dtypes of all values."""
+    internals = symbol.get_internals()
+    shapes = {**{name: array.shape for name, array in known.items()}, **dict(zip(inputs.names, inputs.shapes))}
+    # the first shape of a parameter without axes means nothing to inference
+    _, found, _ = internals.infer_shape_partial(**{name: shape for name, shape in shapes.items() if shape})
+    types = {**{name: array.dtype for name, array in known.items()}, **dict(zip(inputs.names, inputs.types))}
+    _, kinds, _ = internals.infer_type_partial(**types)
+    for (entry, _), shape in zip(internals._heads, found):
+        if 0 in shape or (not shape and not entry.is_argument):
+            raise MXNetError(
+                f"ONNX export: the shape of {entry.name} ({entry.operator}) does not follow from in_shapes and params"
+            )
+    heads = internals._heads
+    return (
+        dict(zip(heads, found)),
+        {head: np.dtype(np.float32 if kind is None else kind) for head, kind in zip(heads, kinds)},
+    )
+
+
+def model_of(
+    symbol: Symbol,
+    parameters: Mapping[str, Array],
+    in_shapes: Any,
+    in_types: Any,
+    dynamic_input_shapes: Sequence[Sequence[Any]] | None,
+) -> Any:
+    """Return the model; with ``dynamic_input_shapes``, extents that are names or None are left open."""
+    from onnx import helper, numpy_helper
+
+    inputs = _Inputs(symbol, parameters, in_shapes, in_types)
+    exporter = _Exporter(symbol, parameters, inputs)
+    exporter.translate()
+    outputs = exporter.finish()
+    shown = inputs.shapes if dynamic_input_shapes is None else list(dynamic_input_shapes)
+    if len(shown) != len(inputs.names):
+        raise MXNetError(
+            f"ONNX export: {len(shown)} shapes are given in dynamic_input_shapes for {len(inputs.names)} inputs"
+        )
+    entries = [
+        helper.make_tensor_value_info(name, element_type(kind), list(shape))
+        for name, kind, shape in zip(inputs.names, inputs.types, shown)
+    ]
+    results = [
+        helper.make_tensor_value_info(
+            name,
+            element_type(exporter.types[head]),
+            # how an open extent goes on is for the reader to find out
+            list(exporter.shapes[head]) if dynamic_input_shapes is None else [None] * len(exporter.shapes[head]),
+        )
+        for name, head in zip(outputs, symbol._heads)
+    ]
+    graph = exporter.graph
+    constants = [numpy_helper.from_array(np.ascontiguousarray(a), name) for name, a in graph.constants.items()]
+    made = helper.make_graph(graph.nodes, symbol.name or "phonograd", entries, results, constants)
+    return helper.make_model(
+        made,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="phonograd",
+        producer_version=__version__,
+    )
+
+
+def write_model(model: Any, path: str, run_shape_inference: bool) -> None:
+    """Check a model and write it to a file; parameters of a very large one go to a second file, ``<path>.data``."""
+    import onnx
+
+    if model.ByteSize() > _LARGEST_MESSAGE:
+        location = f"{os.path.basename(path)}.data"
+        onnx.save_model(model, path, save_as_external_data=True, location=location)
+        onnx.checker.check_model(path)
+        return
+    if run_shape_inference:
+        model = onnx.shape_inference.infer_shapes(model)
+    onnx.checker.check_model(model, full_check=True)
+    write_atomically(path, [model.SerializeToString()])

@@ -1,0 +1,170 @@
+"""Graph: an ONNX graph while it is put together, and what a mapping sees of the operator it translates."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import MXNetError, nearest
+from ...operator import REGISTRY
+
+__all__ = ["MAPPINGS", "Call", "Graph", "Mapping", "maps"]
+
+#: the version of the operators that are written: the first with LayerNormalization
+OPSET = 17
+
+#: the version of the file format that came with it
+IR_VERSION = 8
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call of an operator that is to be translated."""
+
+    operator: str
+    name: str
+    inputs: tuple[str, ...]
+    """Names of the values it takes."""
+    shapes: tuple[tuple[int, ...], ...]
+    """Their shapes."""
+    dtype: np.dtype[Any]
+    """The dtype of the first input, or of the output where there are no inputs."""
+    output_shapes: tuple[tuple[int, ...], ...]
+    output_dtype: np.dtype[Any]
+    parameters: dict[str, Any]
+    """Parameters by name, converted, with their defaults."""
+    argument_names: tuple[str, ...]
+    """What the inputs are called."""
+
+    def __getitem__(self, parameter: str) -> Any:
+        return self.parameters[parameter]
+
+    @property
+    def data(self) -> str:
+        """The first input."""
+        return self.inputs[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the first input."""
+        return self.shapes[0]
+
+    def axis(self, axis: int) -> int:
+        """Return an axis of the first input, counted from the front."""
+        return axis + len(self.shape) if axis < 0 else axis
+
+    def refuse(self, what: str) -> MXNetError:
+        """Return the error that this cannot be exported."""
+        return MXNetError(f"ONNX export: operator {self.operator} ({self.name}) {what}, which cannot be exported")
+
+
+Mapping = Callable[["Graph", Call], "str | Sequence[str]"]
+
+#: the translation of each operator, by its name in the registry
+MAPPINGS: dict[str, Mapping] = {}
+
+
+def maps(*names: str) -> Callable[[Mapping], Mapping]:
+    """Declare a function to be the translation of operators."""
+
+    def decorate(function: Mapping) -> Mapping:
+        for name in names:
+            if name not in REGISTRY:
+                raise ValueError(f"there is no operator {name!r}{nearest(name, list(REGISTRY))}")
+            canonical = REGISTRY[name].name
+            if canonical in MAPPINGS:
+                raise ValueError(f"operator {canonical} is translated twice")
+            MAPPINGS[canonical] = function
+        return function
+
+    return decorate
+
+
+class Graph:
+    """Nodes and constants, with a name for each value."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        #: arrays that are part of the model, by name: parameters, and what follows from them
+        self.constants: dict[str, Array] = {}
+        self._shared: dict[Any, str] = {}
+        self._taken: set[str] = set()
+        self._scope = ""
+
+    def enter(self, name: str) -> None:
+        """Name the values from now on after a call."""
+        self._scope = name
+
+    def reserve(self, name: str) -> None:
+        """Keep a name for something that has it already."""
+        self._taken.add(name)
+
+    def new_name(self, hint: str) -> str:
+        """Return a name that no value has."""
+        candidates = itertools.chain([hint], (f"{hint}_{number}" for number in itertools.count(1)))
+        name = next(candidate for candidate in candidates if candidate not in self._taken)
+        self._taken.add(name)
+        return name
+
+    def constant(self, value: Any, dtype: Any = None, name: str | None = None) -> str:
+        """Return the name of a constant; small equal ones are one."""
+        array = np.asarray(value, dtype)
+        key = (array.tobytes(), array.dtype, array.shape) if name is None and array.size <= 64 else None
+        found = self._shared.get(key) if key is not None else None
+        if found is not None:
+            return found
+        made = self.new_name(name or f"{self._scope}_constant")
+        self.constants[made] = array
+        if key is not None:
+            self._shared[key] = made
+        return made
+
+    def integers(self, *values: int) -> str:
+        """Return the name of a constant row of whole numbers: shapes, axes and so on."""
+        return self.constant(values, np.int64)
+
+    def add(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Add a node with one output and return its name."""
+        return self.add_several(operator, inputs, 1, **attributes)[0]
+
+    def add_several(self, operator: str, inputs: Sequence[str], outputs: int, **attributes: Any) -> list[str]:
+        """Add a node and return the names of its outputs."""
+        from onnx import helper
+
+        names = [self.new_name(f"{self._scope}_{operator.lower()}") for _ in range(outputs)]
+        given = {key: value for key, value in attributes.items() if value is not None}
+        self.nodes.append(helper.make_node(operator, list(inputs), names, name=names[0], **given))
+        return names
+
+    # -- what many translations need
+
+    def cast(self, value: str, dtype: Any) -> str:
+        """Return a value converted to a dtype."""
+        return self.add("Cast", [value], to=element_type(np.dtype(dtype)))
+
+    def transpose(self, value: str, axes: Sequence[int]) -> str:
+        """Return a value with its axes in another order; a constant is turned now."""
+        if value in self.constants:
+            return self.constant(self.constants[value].transpose(axes), name=f"{value}_transposed")
+        return self.add("Transpose", [value], perm=list(axes))
+
+    def reshape(self, value: str, shape: Sequence[int]) -> str:
+        """Return a value in another shape; 0 keeps an extent and -1 takes the rest."""
+        return self.add("Reshape", [value, self.integers(*shape)])
+
+    def scalar(self, value: float, dtype: Any) -> str:
+        """Return the name of a number."""
+        return self.constant(value, dtype)
+
+
+def element_type(dtype: np.dtype[Any]) -> int:
+    """Return ONNX's number of a dtype."""
+    from onnx import helper
+
+    return int(helper.np_dtype_to_tensor_dtype(dtype))

@@ -1,0 +1,202 @@
+"""Operators that go through axes: sums, means, norms, softmax, products of matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph import Call, Graph, maps
+
+__all__: list[str] = []
+
+
+def reduced_axes(call: Call, exclude: bool = False) -> tuple[int, ...]:
+    """Return the axes that a call goes through, counted from the front."""
+    axis = call["axis"]
+    rank = len(call.shape)
+    if axis is None or axis == ():
+        return tuple(range(rank))
+    axes = {call.axis(one) for one in ((axis,) if isinstance(axis, int) else axis)}
+    return tuple([one for one in range(rank) if (one in axes) != exclude])
+
+
+def finished(graph: Graph, call: Call, value: str, axes: tuple[int, ...]) -> str:
+    """Return a reduced value in the shape it must have: of no axes there is one left."""
+    everything = len(axes) == len(call.shape) and not call["keepdims"]
+    return graph.reshape(value, [1]) if everything else value
+
+
+def total(graph: Graph, value: str, axes: tuple[int, ...], keepdims: bool) -> str:
+    """Return the sum over axes."""
+    return graph.add("ReduceSum", [value, graph.integers(*axes)], keepdims=int(keepdims))
+
+
+@maps("sum")
+def _(graph: Graph, call: Call) -> str:
+    axes = reduced_axes(call, call["exclude"])
+    return finished(graph, call, total(graph, call.data, axes, call["keepdims"]), axes)
+
+
+def _declare(name: str, operator: str) -> None:
+    @maps(name)
+    def _(graph: Graph, call: Call) -> str:
+        axes = reduced_axes(call, call["exclude"])
+        value = graph.add(operator, [call.data], axes=list(axes), keepdims=int(call["keepdims"]))
+        return finished(graph, call, value, axes)
+
+
+for _name, _operator in (("mean", "ReduceMean"), ("max", "ReduceMax"), ("min", "ReduceMin"), ("prod", "ReduceProd")):
+    _declare(_name, _operator)
+
+
+@maps("norm")
+def _(graph: Graph, call: Call) -> str:
+    if call["ord"] not in (1, 2):
+        raise call.refuse(f"has ord={call['ord']}")
+    axes = reduced_axes(call)
+    operator = "ReduceL1" if call["ord"] == 1 else "ReduceL2"
+    value = graph.add(operator, [call.data], axes=list(axes), keepdims=int(call["keepdims"]))
+    return finished(graph, call, value, axes)
+
+
+def _declare_search(name: str, operator: str) -> None:
+    @maps(name)
+    def _(graph: Graph, call: Call) -> str:
+        data, axis = call.data, call["axis"]
+        if axis is None:
+            data, axis = graph.reshape(data, [-1]), 0
+        found = graph.add(operator, [data], axis=axis, keepdims=int(call["keepdims"] or call["axis"] is None))
+        if len(call.shape) == 1 and not call["keepdims"]:
+            found = graph.reshape(found, [1])
+        elif call["axis"] is None and call["keepdims"]:
+            found = graph.reshape(found, [1] * len(call.shape))
+        return graph.cast(found, call.output_dtype)
+
+
+for _name, _operator in (("argmax", "ArgMax"), ("argmin", "ArgMin")):
+    _declare_search(_name, _operator)
+
+
+# -- softmax and its kin
+
+
+def _heated(graph: Graph, call: Call) -> str:
+    """Return the input divided by the temperature."""
+    if call["use_length"]:
+        raise call.refuse("has use_length=True")
+    temperature = call["temperature"]
+    if temperature in (None, 1.0):
+        return call.data
+    return graph.add("Div", [call.data, graph.scalar(temperature, call.dtype)])
+
+
+def _typed(graph: Graph, call: Call, value: str) -> str:
+    return value if call["dtype"] in (None, call.dtype) else graph.cast(value, call["dtype"])
+
+
+@maps("softmax")
+def _(graph: Graph, call: Call) -> str:
+    return _typed(graph, call, graph.add("Softmax", [_heated(graph, call)], axis=call["axis"]))
+
+
+@maps("log_softmax")
+def _(graph: Graph, call: Call) -> str:
+    return _typed(graph, call, graph.add("LogSoftmax", [_heated(graph, call)], axis=call["axis"]))
+
+
+@maps("softmin")
+def _(graph: Graph, call: Call) -> str:
+    turned = graph.add("Neg", [_heated(graph, call)])
+    return _typed(graph, call, graph.add("Softmax", [turned], axis=call["axis"]))
+
+
+def _over_rows(graph: Graph, call: Call) -> str:
+    """Return the softmax of all elements that belong to one of the first axis."""
+    if len(call.shape) == 2:
+        return graph.add("Softmax", [call.data], axis=1)
+    rows = graph.add("Softmax", [graph.reshape(call.data, [0, -1])], axis=1)
+    return graph.reshape(rows, [0, *call.shape[1:]])
+
+
+@maps("SoftmaxOutput")
+def _(graph: Graph, call: Call) -> str:
+    if call["multi_output"]:
+        return graph.add("Softmax", [call.data], axis=1)
+    if call["preserve_shape"]:
+        return graph.add("Softmax", [call.data], axis=-1)
+    return _over_rows(graph, call)
+
+
+@maps("SoftmaxActivation")
+def _(graph: Graph, call: Call) -> str:
+    return graph.add("Softmax", [call.data], axis=1) if call["mode"] == "channel" else _over_rows(graph, call)
+
+
+@maps("LinearRegressionOutput", "MAERegressionOutput")
+def _(graph: Graph, call: Call) -> str:
+    return graph.add("Identity", [call.data])
+
+
+@maps("LogisticRegressionOutput")
+def _(graph: Graph, call: Call) -> str:
+    return graph.add("Sigmoid", [call.data])
+
+
+@maps("L2Normalization")
+def _(graph: Graph, call: Call) -> str:
+    rank = len(call.shape)
+    axes = {"instance": range(1, rank), "channel": range(1, 2), "spatial": range(2, rank)}[call["mode"]]
+    squares = total(graph, graph.add("Mul", [call.data, call.data]), tuple(axes), True)
+    length = graph.add("Sqrt", [graph.add("Add", [squares, graph.scalar(call["eps"], call.dtype)])])
+    return graph.add("Div", [call.data, length])
+
+
+# -- products of matrices
+
+
+def _exchanged(graph: Graph, value: str, rank: int) -> str:
+    return graph.transpose(value, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _product(graph: Graph, call: Call) -> str:
+    sides = [
+        _exchanged(graph, value, len(shape)) if call[flag] else value
+        for value, shape, flag in zip(call.inputs, call.shapes, ("transpose_a", "transpose_b"))
+    ]
+    return graph.add("MatMul", sides)
+
+
+@maps("dot")
+def _(graph: Graph, call: Call) -> str:
+    ranks = tuple([len(shape) for shape in call.shapes])
+    if ranks == (1, 1):
+        return graph.reshape(graph.add("MatMul", call.inputs), [1])
+    if len(call.shapes[1]) > 2 or (1 in ranks and (call["transpose_a"] or call["transpose_b"])):
+        raise call.refuse(f"multiplies arrays of {ranks[0]} and {ranks[1]} axes")
+    if call["transpose_a"] and ranks[0] > 2:
+        raise call.refuse("turns an array of more than two axes")
+    return _product(graph, call)
+
+
+@maps("batch_dot")
+def _(graph: Graph, call: Call) -> str:
+    return _product(graph, call)
+
+
+@maps("_linalg_gemm2")
+def _(graph: Graph, call: Call) -> str:
+    if call["axis"] != -2:
+        raise call.refuse(f"has axis={call['axis']}")
+    value = _product(graph, call)
+    return value if call["alpha"] == 1 else graph.add("Mul", [value, graph.scalar(call["alpha"], call.dtype)])
+
+
+@maps("topk")
+def _(graph: Graph, call: Call) -> list[str]:
+    if call["ret_typ"] == "mask" or call["axis"] is None:
+        raise call.refuse("gives a mask" if call["ret_typ"] == "mask" else "looks at the array as one row")
+    count = call["k"] if call["k"] > 0 else call.shape[call.axis(call["axis"])]
+    values, places = graph.add_several(
+        "TopK", [call.data, graph.integers(count)], 2, axis=call["axis"], largest=int(not call["is_ascend"])
+    )
+    found = {"value": [values], "indices": [places], "both": [values, places]}[call["ret_typ"]]
+    return [graph.cast(name, call["dtype"] or np.float32) if name == places else name for name in found]

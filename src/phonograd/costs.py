@@ -1,0 +1,117 @@
+"""Costs: how many arithmetic operations an expression takes and how many bytes it reads and writes.
+
+Every operator says in its declaration what it costs (``cost``): operations for each element of the result, or a
+function of the node that returns all of them. Composite operators cost what the operators inside cost. What only moves
+elements costs nothing; a function like ``exp`` counts as the number of operations its polynomial takes.
+
+>>> from phonograd.costs import of_call
+>>> of_call("dot", [((128, 64), "float32"), ((64, 32), "float32")])
+Cost(flops=524288.0, moved_bytes=57344)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .kernels.lowering import (
+    Constant,
+    Coordinate,
+    Gather,
+    Location,
+    Mosaic,
+    Pieces,
+    Reduction,
+    Scatter,
+    alternatives,
+)
+from .node import Node, ancestors
+from .operator import ABSENT, REGISTRY, Operator, item_operator
+from .operators.structural import LEAF, leaf
+
+__all__ = ["Cost", "flops_of", "of_call", "of_nodes"]
+
+_MOVES = (Constant, Coordinate, Gather, Location, Mosaic, Pieces)
+#: operators without arithmetic that no lowering shows as such
+_STRUCTURAL = (LEAF, ABSENT.operator, item_operator())
+
+
+class Cost(NamedTuple):
+    """What computing something takes."""
+
+    flops: float
+    moved_bytes: int
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte."""
+        return self.flops / self.moved_bytes if self.moved_bytes else 0.0
+
+
+def flops_of(node: Node) -> float:
+    """Return the arithmetic operations of one node, without its inputs."""
+    declared = node.operator
+    if declared.is_view or declared in _STRUCTURAL:
+        return 0.0
+    cost = declared.cost
+    if callable(cost):
+        return float(cost(node))
+    kinds = alternatives(declared.lowering)
+    if kinds and all([isinstance(kind, _MOVES) for kind in kinds]):
+        return 0.0
+    size = node.size if node.outputs is None else sum([_count(shape) for shape, _ in node.outputs])
+    if any([isinstance(kind, Reduction | Scatter) for kind in kinds]):
+        size = max([size, *[source.size for source in node.inputs]])
+    return float(cost) * size
+
+
+def _count(shape: Sequence[int]) -> int:
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+def _bytes(node: Node) -> int:
+    return node.size * node.dtype.itemsize
+
+
+def of_nodes(nodes: Iterable[Node], inputs: Iterable[Node] = (), outputs: Iterable[Node] = ()) -> Cost:
+    """Return what computing some nodes takes, as one kernel that reads ``inputs`` and writes ``outputs``."""
+    flops = sum([flops_of(node) for node in nodes])
+    return Cost(flops, sum([_bytes(node) for node in (*inputs, *outputs)]))
+
+
+def of_call(name: str, inputs: Sequence[Sequence[Any]], parameters: Mapping[str, Any] | None = None) -> Cost | None:
+    """Return what one call of an operator takes, from the shapes and dtypes of its inputs; None if it is unknown.
+
+    The bytes are those of inputs and results: what lies between is not memory.
+    """
+    declared = REGISTRY.get(name)
+    if declared is None:
+        return None
+    try:
+        specs = tuple([(tuple(shape), dtype if dtype.__class__ is str else str(dtype)) for shape, dtype in inputs])
+        given = tuple(sorted((parameters or {}).items()))
+        return _of_call(declared, specs, given)
+    except (TypeError, ValueError, ArithmeticError, RuntimeError, AssertionError, IndexError, KeyError):
+        # shapes that do not fit are the caller's error and reported there; here they only have no cost
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_call(
+    declared: Operator, specs: tuple[tuple[tuple[int, ...], str], ...], parameters: tuple[tuple[str, Any], ...]
+) -> Cost:
+    sources = [leaf(index, shape, np.dtype(dtype)) for index, (shape, dtype) in enumerate(specs)]
+    inputs: list[Node | None] = [*sources]
+    if declared.random:
+        missing = len(declared.input_names) - 1 - len(inputs)
+        inputs += [*[None] * missing, leaf(len(sources), (2,), np.dtype(np.uint64))]
+    found = declared.apply(tuple(inputs), declared.attributes_of(dict(parameters)))
+    results: tuple[Node, ...] = found if isinstance(found, tuple) else (found,)
+    inside = ancestors(results, lambda node: node not in sources)
+    return of_nodes(inside, sources, results)

@@ -1,0 +1,37 @@
+"""gluon: networks as trees of blocks, with their parameters, losses and trainers (``mxnet.gluon``)."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from . import contrib, loss, model_zoo, nn, rnn, utils
+from .block import Block, HybridBlock, SymbolBlock
+from .parameter import Constant, DeferredInitializationError, Parameter, ParameterDict, tensor_types
+from .trainer import Trainer
+
+__all__ = [
+    "Block",
+    "Constant",
+    "DeferredInitializationError",
+    "HybridBlock",
+    "Parameter",
+    "ParameterDict",
+    "SymbolBlock",
+    "Trainer",
+    "contrib",
+    "data",
+    "loss",
+    "model_zoo",
+    "nn",
+    "rnn",
+    "tensor_types",
+    "utils",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # loaded when it is first used: it needs multiprocessing and what reads archives
+    if name == "data":
+        return importlib.import_module(f"{__name__}.data")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

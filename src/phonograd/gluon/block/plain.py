@@ -1,0 +1,388 @@
+"""Block: a part of a network, with parameters and other blocks as children."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ... import initializer
+from ...ndarray.params import load
+from ...ndarray.params import save as save_arrays
+from ...observers import LISTENING, MODULE, begin
+from ..parameter import Parameter, ParameterDict
+from ..text import brief_list, indented
+from .checkpoint import run_checkpointed
+from .naming import BlockScope
+from .nesting import flattened
+
+__all__ = ["Block", "HookHandle"]
+
+Own = TypeVar("Own", bound="Block")
+
+#: whoever wants to know when layers begin and end
+_LISTENERS = LISTENING[MODULE]
+
+
+class HookHandle:
+    """A registered hook; ``detach()`` or the end of a ``with`` block removes it."""
+
+    def __init__(self, hooks: dict[HookHandle, Callable[..., Any]], hook: Callable[..., Any]) -> None:
+        if not callable(hook):
+            raise TypeError(f"a hook must be a function, not {hook!r}")
+        self._hooks = hooks
+        hooks[self] = hook
+
+    def detach(self) -> None:
+        """Remove the hook; doing so twice does nothing."""
+        self._hooks.pop(self, None)
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.detach()
+
+
+class Block:
+    """The base class of networks and layers. A subclass overrides ``forward``.
+
+    Blocks and parameters that are set as attributes become children and parameters of the block. To be named after it,
+    they are made inside of :meth:`name_scope`.
+
+    Parameters
+    ----------
+    prefix
+        What the names of its parameters begin with; made from the class and a number if it is None.
+    params
+        The parameters of another block, to be shared.
+
+    >>> import phonograd as mx
+    >>> from phonograd.gluon import Block, nn
+    >>> class Net(Block):
+    ...     def __init__(self, **kwargs):
+    ...         super().__init__(**kwargs)
+    ...         with self.name_scope():
+    ...             self.hidden = nn.Dense(3, activation="relu")
+    ...             self.output = nn.Dense(2)
+    ...
+    ...     def forward(self, x):
+    ...         return self.output(self.hidden(x))
+    >>> net = Net(prefix="net_")
+    >>> net.initialize()
+    >>> net(mx.nd.ones((5, 4))).shape
+    (5, 2)
+    >>> list(net.collect_params())
+    ['net_dense0_weight', 'net_dense0_bias', 'net_dense1_weight', 'net_dense1_bias']
+    """
+
+    #: whether its intermediate values are computed again in the backward pass
+    _is_checkpointed = False
+
+    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        self._empty_prefix = prefix == ""
+        self._prefix, self._params = BlockScope.create(prefix, params, self._alias())
+        self._name = self._prefix.removesuffix("_")
+        self._scope = BlockScope(self)
+        self._children: dict[str, Block] = {}
+        self._reg_params: dict[str, Parameter] = {}
+        self._forward_hooks: dict[HookHandle, Callable[..., Any]] = {}
+        self._forward_pre_hooks: dict[HookHandle, Callable[..., Any]] = {}
+
+    def __repr__(self) -> str:
+        blocks = [
+            f"  ({key}): {indented(repr(block), 2)}" for key, block in vars(self).items() if isinstance(block, Block)
+        ]
+        return f"{type(self).__name__}(\n" + "\n".join(blocks) + "\n)"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        existing = getattr(self, name, None)
+        if isinstance(existing, (Parameter, Block)) and not isinstance(value, type(existing)):
+            raise TypeError(
+                f"Changing attribute type for {name} from {type(existing)} to {type(value)} is not allowed."
+            )
+        if isinstance(value, Block):
+            self.register_child(value, name)
+        elif isinstance(value, Parameter):
+            assert name not in self._reg_params, (
+                f"Overriding Parameter attribute {name} is not allowed. If you want to share parameters between "
+                "blocks, please set 'params' at Block construction instead."
+            )
+            self._reg_params[name] = value
+        super().__setattr__(name, value)
+
+    # -- names
+
+    def _alias(self) -> str:
+        """Return what blocks of this class are called."""
+        return type(self).__name__.lower()
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its parameters and children begin with."""
+        return self._prefix
+
+    @property
+    def name(self) -> str:
+        """Its name: the prefix without the last underscore."""
+        return self._name
+
+    def name_scope(self) -> BlockScope:
+        """Return the scope in which its children and parameters are made, so that they are named after it."""
+        return self._scope
+
+    # -- parameters and children
+
+    @property
+    def params(self) -> ParameterDict:
+        """Its own parameters, without those of its children."""
+        return self._params
+
+    def collect_params(self, select: str | None = None) -> ParameterDict:
+        """Return the parameters of the block and all its children; only those whose names match a pattern, if given.
+
+        ``collect_params('.*weight|.*bias')`` gives all weights and biases.
+        """
+        self._warn_about_containers()
+        found = ParameterDict(self._params.prefix)
+        pattern = re.compile(select) if select else None
+        found.update({k: p for k, p in self.params.items() if pattern is None or pattern.match(k)})
+        for child in self._children.values():
+            found.update(child.collect_params(select=select))
+        return found
+
+    def _warn_about_containers(self) -> None:
+        children = set(self._children.values())
+
+        def has_stray(value: Any) -> bool:
+            if isinstance(value, Block):
+                return value not in children
+            if isinstance(value, dict):
+                return any([has_stray(part) for part in value.values()])
+            return isinstance(value, (list, tuple)) and any([has_stray(part) for part in value])
+
+        for key, value in vars(self).items():
+            is_container = isinstance(value, (list, tuple, dict)) and not key.startswith("__") and key != "_children"
+            if is_container and has_stray(value):
+                warnings.warn(
+                    f'"{type(self).__name__}.{key}" is an unregistered container with Blocks. Note that Blocks '
+                    "inside the list, tuple or dict will not be registered automatically. Make sure to register "
+                    "them using register_child() or switching to nn.Sequential/nn.HybridSequential instead. ",
+                    stacklevel=3,
+                )
+
+    def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
+        """Return all parameters by the path of attributes that leads to them."""
+        start = prefix + "." if prefix else ""
+        found = {start + key: parameter for key, parameter in self._reg_params.items()}
+        for name, child in self._children.items():
+            found.update(child._collect_params_with_prefix(start + name))
+        return found
+
+    def register_child(self, block: Block, name: str | None = None) -> None:
+        """Make another block a child; blocks that are set as attributes are children already."""
+        self._children[str(len(self._children)) if name is None else name] = block
+
+    def apply(self: Own, fn: Callable[[Block], Any]) -> Own:
+        """Call a function with each child, in depth, and with the block itself; return the block."""
+        for child in self._children.values():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def initialize(
+        self,
+        init: Any = initializer.Uniform(),  # noqa: B008 - it is never changed
+        ctx: Any = None,
+        verbose: bool = False,
+        force_reinit: bool = False,
+    ) -> None:
+        """Initialise all parameters; those without an initialiser of their own by `init`."""
+        self.collect_params().initialize(init, ctx, verbose, force_reinit)
+
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
+        """Have the hybrid blocks among its children compiled (:meth:`HybridBlock.hybridize`), or not any more."""
+        for child in self._children.values():
+            child.hybridize(active, **kwargs)
+
+    def checkpoint(self: Own, active: bool = True) -> Own:
+        """Have what the block computes inside computed again in the backward pass instead of kept; return the block.
+
+        Only its inputs and outputs stay in memory between the passes, for one more forward pass of the block. Results
+        and gradients are the same to the last bit, random masks included, and moving statistics move once. What else
+        its Python code does, it does twice. Nothing is saved inside of functions that are captured (``mx.compile``);
+        a hybridized block around it runs its own Python code, and the block itself may be hybridized.
+
+        >>> import phonograd as mx
+        >>> net = mx.gluon.nn.Sequential()
+        >>> for _ in range(3):
+        ...     stage = mx.gluon.nn.HybridSequential()
+        ...     stage.add(mx.gluon.nn.Dense(8, activation="tanh"), mx.gluon.nn.Dropout(0.5))
+        ...     net.add(stage.checkpoint())
+        """
+        self._is_checkpointed = active
+        return self
+
+    def _has_checkpoints(self) -> bool:
+        """Return whether the block or one inside of it is checkpointed."""
+        return self._is_checkpointed or any([child._has_checkpoints() for child in self._children.values()])
+
+    def cast(self, dtype: Any) -> None:
+        """Convert all parameters to another dtype."""
+        for child in self._children.values():
+            child.cast(dtype)
+        for parameter in self.params.values():
+            parameter.cast(dtype)
+
+    # -- files
+
+    def save_parameters(self, filename: str, deduplicate: bool = False) -> None:
+        """Write all parameters to a ``.params`` file, by the path of attributes that leads to them.
+
+        With `deduplicate`, a parameter that several blocks share is written once.
+        """
+        params = self._collect_params_with_prefix()
+        if deduplicate:
+            last = {parameter: name for name, parameter in params.items()}
+            params = {name: parameter for parameter, name in last.items()}
+        save_arrays(filename, {name: parameter._reduce() for name, parameter in params.items()})
+
+    def save_params(self, filename: str) -> None:
+        """Write all parameters to a ``.params`` file by their names without the prefix: the older format."""
+        warnings.warn(
+            "save_params is deprecated. Please use save_parameters. Note that if you want load from SymbolBlock later, "
+            "please use export instead.",
+            stacklevel=2,
+        )
+        try:
+            self.collect_params().save(filename, strip_prefix=self.prefix)
+        except ValueError as error:
+            message = f"{error}\nsave_params is deprecated. Using save_parameters may resolve this error."
+            raise ValueError(message) from error
+
+    def load_parameters(
+        self,
+        filename: str,
+        ctx: Any = None,
+        allow_missing: bool = False,
+        ignore_extra: bool = False,
+        cast_dtype: bool = False,
+        dtype_source: str = "current",
+    ) -> None:
+        """Read all parameters from a ``.params`` file, in the format of either ``save`` method.
+
+        Arguments are those of :meth:`ParameterDict.load`.
+        """
+        loaded: Any = load(filename)
+        params = self._collect_params_with_prefix()
+        if not loaded and not params:
+            return
+        assert isinstance(loaded, dict), f"the arrays in file '{filename}' have no names"
+        if not any(["." in name for name in loaded]):
+            self.collect_params().load(
+                filename, ctx, allow_missing, ignore_extra, self.prefix, cast_dtype, dtype_source
+            )
+            return
+        names = defaultdict(list)
+        for name, parameter in params.items():
+            names[parameter].append(name)
+        for name, parameter in () if allow_missing else params.items():
+            assert any([other in loaded for other in names[parameter]]), (
+                f"Parameter '{name}' is missing in file '{filename}', which contains parameters: {brief_list(loaded)}. "
+                "Set allow_missing=True to ignore missing parameters."
+            )
+        for name, array in loaded.items():
+            if name in params:
+                params[name]._load_init(array, ctx, cast_dtype, dtype_source)
+            elif not ignore_extra:
+                raise ValueError(
+                    f"Parameter '{name}' loaded from file '{filename}' is not present in ParameterDict, which contains "
+                    f"parameters {brief_list(params)}. Set ignore_extra=True to ignore. "
+                )
+
+    def load_params(
+        self, filename: str, ctx: Any = None, allow_missing: bool = False, ignore_extra: bool = False
+    ) -> None:
+        """Read all parameters from a ``.params`` file: the older name of :meth:`load_parameters`."""
+        warnings.warn("load_params is deprecated. Please use load_parameters.", stacklevel=2)
+        self.load_parameters(filename, ctx, allow_missing, ignore_extra)
+
+    def save(self, prefix: str) -> None:
+        """Write the tree of blocks to ``<prefix>-model.json`` and the parameters to ``<prefix>-model.params``."""
+        model: dict[str, Any] = {}
+        self._describe(model, iter(range(1 << 30)))
+        with open(prefix + "-model.json", "w", encoding="utf-8") as file:
+            json.dump(model, file)
+        self.save_parameters(prefix + "-model.params")
+
+    def _describe(self, structure: dict[str, Any], numbers: Any) -> None:
+        """Put the block into a tree of names."""
+        children: dict[str, str] = {}
+        own: dict[str, Any] = {"orig_name": self.name, **self._description(), "children": children}
+        structure[f"{type(self).__name__.lower()}{next(numbers)}"] = own
+        for key, child in self._children.items():
+            children[child.name] = key
+            child._describe(own, numbers)
+
+    def _description(self) -> dict[str, Any]:
+        return {}
+
+    def load(self, prefix: str) -> None:
+        """Read what :meth:`save` has written, into a block of the same structure: names and parameters."""
+        with open(prefix + "-model.json", encoding="utf-8") as file:
+            self._take_names(json.load(file), iter(range(1 << 30)))
+        self.load_parameters(prefix + "-model.params")
+
+    def _take_names(self, structure: dict[str, Any], numbers: Any) -> None:
+        key = f"{type(self).__name__.lower()}{next(numbers)}"
+        if key not in structure:
+            raise ValueError(f"The saved model has no block {key} here: it was made by a network of another structure")
+        self._name = structure[key]["orig_name"]
+        for child in self._children.values():
+            child._take_names(structure[key], numbers)
+
+    # -- computing
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Have ``hook(block, inputs)`` called before each forward pass; return a handle that ends it."""
+        return HookHandle(self._forward_pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Have ``hook(block, inputs, output)`` called after each forward pass; return a handle that ends it."""
+        return HookHandle(self._forward_hooks, hook)
+
+    def __call__(self, *args: Any) -> Any:
+        """Return what ``forward`` does, calling the hooks before and after."""
+        entry = begin(MODULE, self._name, tuple(flattened(args))) if _LISTENERS else None
+        try:
+            for hook in tuple(self._forward_pre_hooks.values()):
+                hook(self, args)
+            result = run_checkpointed(self, args) if self._is_checkpointed else self.forward(*args)
+            for hook in tuple(self._forward_hooks.values()):
+                hook(self, args, result)
+        except BaseException as error:
+            if entry is not None:
+                entry.__exit__(type(error), error, error.__traceback__)
+            raise
+        if entry is not None:
+            entry.set_outputs(*flattened(result))
+            entry.end()
+        return result
+
+    def forward(self, *args: Any) -> Any:
+        """Return the outputs of the block for some inputs; a subclass defines what they are."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward(self, ...)")
+
+    def summary(self, *inputs: Any, timed: bool = False) -> None:
+        """Print the blocks in the order in which some inputs pass through them.
+
+        For each there are the shapes of its outputs and their memory, its parameters, and the arithmetic operations
+        that it takes without those of its children. With `timed` there are milliseconds of kernels, too; one that
+        computes operators of several blocks counts for each of them in equal parts.
+        """
+        from .summary import summarize
+
+        print(summarize(self, inputs, timed))  # noqa: T201 - what it is for

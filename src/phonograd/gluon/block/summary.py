@@ -1,0 +1,156 @@
+"""The table of ``Block.summary``: each block's outputs, parameters, operations, memory and, on demand, time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...ndarray.array import NDArray
+from ...observers import FUNCTION, MODULE, Range, current_range
+from ...profiler.events import EventList, FunctionEvent
+from ...profiler.session import profile
+from ...profiler.tables import bytes_text, count_text
+from ..parameter import Parameter
+from .hybrid import HybridBlock
+from .nesting import flattened
+from .plain import Block
+
+__all__ = ["summarize"]
+
+
+@dataclass
+class _Row:
+    """What is known of one call of a block; operations and kernels are those of the block without its children."""
+
+    layer: str
+    shapes: str
+    parameters: int = 0
+    output_bytes: int = 0
+    range: Range | None = None
+    flops: float = 0.0
+    kernel_ns: float = 0.0
+
+
+def summarize(block: Block, inputs: tuple[Any, ...], timed: bool = False) -> str:
+    """Return the table for some inputs, which are passed through the block; twice if it is timed."""
+    from ..nn import HybridSequential, Sequential
+
+    rows = [_Row("Input", shapes_of(list(inputs)), output_bytes=_bytes_of(inputs))]
+    calls: list[Parameter] = []
+    handles = []
+
+    def check_hybrid(child: Block) -> None:
+        if isinstance(child, HybridBlock) and child._active:
+            raise AssertionError(
+                f'"{child.name}" must not be hybridized to print summary: call summary before hybridize'
+            )
+
+    def note(child: Block, _inputs: Any, output: Any) -> None:
+        own = list(child.params.values())
+        calls.extend(own)
+        name = f"{type(child).__name__}-{len(rows)}"
+        rows.append(_Row(name, shapes_of(output), _count(own), _bytes_of(output), current_range()))
+
+    def register(child: Block) -> None:
+        if not isinstance(child, (Sequential, HybridSequential)):
+            handles.append(child.register_forward_hook(note))
+
+    block.apply(check_hybrid)
+    if timed:
+        _evaluated(block(*inputs))
+    block.apply(register)
+    try:
+        with profile(with_modules=True, with_flops=True, all_threads=False) as profiler:
+            _evaluated(block(*inputs))
+    finally:
+        for handle in handles:
+            handle.detach()
+    _take_costs(rows, profiler.events())
+    return _table(rows, calls, timed)
+
+
+def _evaluated(value: Any) -> None:
+    for array in flattened(value):
+        array.wait_to_read()
+
+
+def _take_costs(rows: list[_Row], events: EventList) -> None:
+    """Add to each row the operators that were called, and the kernels that ran, for its block alone."""
+    by_range: dict[Range | None, _Row] = {row.range: row for row in rows if row.range is not None}
+    for event in events:
+        if event.range.scope == FUNCTION and (event.parent is None or event.parent.range.scope != FUNCTION):
+            row = by_range.get(_module_of(event))
+            if row is not None:
+                row.flops += event.flops
+        elif event.range.scope == MODULE:
+            outer = by_range.get(_module_of(event))
+            own = by_range.get(event.range)
+            if own is not None:
+                own.kernel_ns += event.credit.forward_kernel_ns
+            if outer is not None:
+                outer.kernel_ns -= event.credit.forward_kernel_ns
+
+
+def _module_of(event: FunctionEvent) -> Range | None:
+    """Return the range of the block around an event."""
+    around = event.parent
+    while around is not None and around.range.scope != MODULE:
+        around = around.parent
+    return None if around is None else around.range
+
+
+def shapes_of(value: Any) -> str:
+    """Return the shapes of arrays in nested lists, separated by commas."""
+    if isinstance(value, NDArray):
+        return str(value.shape)
+    if isinstance(value, (list, tuple)):
+        return ", ".join([shapes_of(part) for part in value])
+    return str(value)
+
+
+def _bytes_of(value: Any) -> int:
+    return sum([math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in flattened(value)])
+
+
+def _count(parameters: Any) -> int:
+    return sum([math.prod(parameter.shape or (0,)) for parameter in parameters])
+
+
+def _table(rows: list[_Row], calls: list[Parameter], timed: bool) -> str:
+    unique = list(dict.fromkeys(calls))
+    total, fixed = _count(calls), _count([parameter for parameter in calls if parameter.grad_req == "null"])
+    width = 102 + 10 * timed
+    parameter_bytes = sum([_count([parameter]) * np.dtype(parameter.dtype).itemsize for parameter in unique])
+    lines = [
+        "-" * width,
+        _line("Layer (type)", "Output Shape", "Param #", "FLOPs", "Memory", "ms" if timed else ""),
+        "=" * width,
+        *[_line_of(row, timed) for row in rows],
+        "=" * width,
+        "Parameters in forward computation graph, duplicate included",
+        f"   Total params: {total}",
+        f"   Trainable params: {total - fixed}",
+        f"   Non-trainable params: {fixed}",
+        f"Shared params in forward computation graph: {total - _count(unique)}",
+        f"Unique parameters in model: {_count(unique)}",
+        f"Forward pass: {count_text(sum([row.flops for row in rows])) or 0} operations",
+        f"Memory: {bytes_text(parameter_bytes)} of parameters, "
+        f"{bytes_text(sum([row.output_bytes for row in rows]))} of inputs and outputs",
+        *([f"Kernels: {sum([row.kernel_ns for row in rows]) / 1e6:.3f} ms"] if timed else []),
+        "-" * width,
+    ]
+    return "\n".join(lines)
+
+
+def _line_of(row: _Row, timed: bool) -> str:
+    milliseconds = f"{max(row.kernel_ns, 0.0) / 1e6:.3f}" if timed else ""
+    flops = count_text(row.flops) if row.flops else "0"
+    return _line(row.layer, row.shapes, row.parameters, flops, bytes_text(row.output_bytes), milliseconds)
+
+
+def _line(layer: str, shape: str, count: Any, flops: str, memory: str, milliseconds: str) -> str:
+    text = f"{layer:>20}  {shape:>42} {count:>15} {flops:>10} {memory:>10}"
+    return f"{text} {milliseconds:>9}" if milliseconds else text

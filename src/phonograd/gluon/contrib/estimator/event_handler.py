@@ -1,0 +1,393 @@
+"""Handlers: what is done when training begins and ends, and at the beginning and end of epochs and batches.
+
+A handler inherits from the events it is called at. Handlers of an event are called in the order of their ``priority``
+(0 if there is none), the lowest first. Training stops if one returns True at the end of a batch or epoch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .... import metric as metrics_module
+from ....metric import EvalMetric
+from ...utils import clip_global_norm
+
+if TYPE_CHECKING:
+    from .estimator import Estimator
+
+__all__ = [
+    "BatchBegin",
+    "BatchEnd",
+    "EarlyStoppingHandler",
+    "EpochBegin",
+    "EpochEnd",
+    "EventHandler",
+    "GradientUpdateHandler",
+    "LoggingHandler",
+    "MetricHandler",
+    "StoppingHandler",
+    "TrainBegin",
+    "TrainEnd",
+    "ValidationHandler",
+]
+
+
+class EventHandler:
+    """Whatever is told of events."""
+
+    priority: float = 0
+
+
+class TrainBegin(EventHandler):
+    """Told when training begins."""
+
+    def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
+        """Called before the first epoch."""
+
+
+class TrainEnd(EventHandler):
+    """Told when training ends."""
+
+    def train_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
+        """Called after the last epoch."""
+
+
+class EpochBegin(EventHandler):
+    """Told when an epoch begins."""
+
+    def epoch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
+        """Called before the first batch of an epoch."""
+
+
+class EpochEnd(EventHandler):
+    """Told when an epoch ends."""
+
+    def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
+        """Called after the last batch of an epoch; returns True to stop training."""
+        return False
+
+
+class BatchBegin(EventHandler):
+    """Told when a batch begins."""
+
+    def batch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
+        """Called with ``batch``."""
+
+
+class BatchEnd(EventHandler):
+    """Told when a batch ends."""
+
+    def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
+        """Called with ``batch``, ``pred``, ``label`` and ``loss``; returns True to stop training."""
+        return False
+
+
+class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
+    """Stops training after a number of epochs or batches."""
+
+    def __init__(self, max_epoch: int | None = None, max_batch: int | None = None) -> None:
+        self.max_epoch = max_epoch
+        self.max_batch = max_batch
+        self.current_batch = self.current_epoch = 0
+        self.stop_training = False
+
+    def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Count from zero to what the estimator was asked for."""
+        self.max_epoch, self.max_batch = estimator.max_epoch, estimator.max_batch
+        self.current_batch = self.current_epoch = 0
+        self.stop_training = False
+
+    def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> bool:
+        """Count, and return whether it is enough."""
+        self.current_batch += 1
+        self.stop_training |= self.current_batch == self.max_batch
+        return self.stop_training
+
+    def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> bool:
+        """Count, and return whether it is enough."""
+        self.current_epoch += 1
+        self.stop_training |= self.current_epoch == self.max_epoch
+        return self.stop_training
+
+
+class MetricHandler(EpochBegin, BatchEnd):
+    """Keeps metrics up to date: labels and predictions go to them, and losses to metrics of losses."""
+
+    def __init__(self, metrics: list[EvalMetric], priority: float = -1000) -> None:
+        self.metrics = checked_metrics(metrics)
+        self.priority = priority
+
+    def epoch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Start anew."""
+        for metric in self.metrics:
+            metric.reset()
+
+    def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Take in what came out of a batch."""
+        for metric in self.metrics:
+            if isinstance(metric, metrics_module.Loss):
+                metric.update(0, kwargs["loss"])
+            else:
+                metric.update(kwargs["label"], kwargs["pred"])
+
+
+class ValidationHandler(TrainBegin, BatchEnd, EpochEnd):
+    """Evaluates every so many epochs, batches or both.
+
+    Parameters
+    ----------
+    val_data
+        Batches.
+    eval_fn
+        Called with ``val_data``, ``batch_axis`` and ``event_handlers``: an estimator's ``evaluate``.
+    epoch_period, batch_period
+        How often; never if None.
+    event_handlers
+        Handlers of the evaluation.
+    """
+
+    def __init__(
+        self,
+        val_data: Any,
+        eval_fn: Callable[..., Any],
+        epoch_period: int | None = 1,
+        batch_period: int | None = None,
+        priority: float = -1000,
+        event_handlers: Any = None,
+    ) -> None:
+        self.val_data = val_data
+        self.eval_fn = eval_fn
+        self.epoch_period = epoch_period
+        self.batch_period = batch_period
+        self.priority = priority
+        self.event_handlers = event_handlers
+        self.current_batch = self.current_epoch = 0
+
+    def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Count from zero."""
+        self.current_batch = self.current_epoch = 0
+
+    def _evaluate(self, estimator: Estimator) -> None:
+        self.eval_fn(val_data=self.val_data, batch_axis=estimator.batch_axis, event_handlers=self.event_handlers)
+
+    def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Evaluate if it is time."""
+        self.current_batch += 1
+        if self.batch_period and self.current_batch % self.batch_period == 0:
+            self._evaluate(estimator)
+
+    def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Evaluate if it is time."""
+        self.current_epoch += 1
+        if self.epoch_period and self.current_epoch % self.epoch_period == 0:
+            self._evaluate(estimator)
+
+
+class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, BatchEnd):
+    """Writes to the estimator's logger how training goes.
+
+    Parameters
+    ----------
+    log_interval
+        ``'epoch'``, or after how many batches there is a line.
+    metrics
+        What to report.
+    """
+
+    def __init__(
+        self, log_interval: int | str = "epoch", metrics: list[EvalMetric] | None = None, priority: float = math.inf
+    ) -> None:
+        if not isinstance(log_interval, int) and log_interval != "epoch":
+            raise ValueError("log_interval must be either an integer or string 'epoch'")
+        self.metrics = checked_metrics(metrics)
+        self.log_interval = log_interval
+        self.priority = priority
+        self.batch_index = self.current_epoch = self.processed_samples = 0
+        self.log_interval_time = 0.0
+
+    def _values(self) -> str:
+        return ", ".join([f"{name}: {value:.4f}" for name, value in [metric.get() for metric in self.metrics]])
+
+    def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Say what will be done."""
+        self.train_start = time.perf_counter()
+        self.batch_index = self.current_epoch = self.processed_samples = 0
+        self.log_interval_time = 0.0
+        trainer = estimator.trainer
+        name, rate = type(trainer.optimizer).__name__, trainer.learning_rate
+        estimator.logger.info("Training begin: using optimizer %s with current learning rate %.4f ", name, rate)
+        if estimator.max_epoch is not None:
+            estimator.logger.info("Train for %d epochs.", estimator.max_epoch)
+        else:
+            estimator.logger.info("Train for %d batches.", estimator.max_batch)
+
+    def train_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Say how it went."""
+        seconds = time.perf_counter() - self.train_start
+        message = f"Train finished using total {int(seconds)}s with {self.current_epoch} epochs. {self._values()}"
+        estimator.logger.info("%s", message)
+
+    def batch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Start the clock."""
+        self.batch_start = time.perf_counter()
+
+    def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Write a line if it is time."""
+        if not isinstance(self.log_interval, int):
+            return
+        self.log_interval_time += time.perf_counter() - self.batch_start
+        self.processed_samples += sum([part.shape[estimator.batch_axis] for part in kwargs["label"]])
+        if self.batch_index % self.log_interval == 0:
+            where = f"[Epoch {self.current_epoch}][Batch {self.batch_index}][Samples {self.processed_samples}]"
+            message = f"{where} time/interval: {self.log_interval_time:.3f}s {self._values()}"
+            estimator.logger.info("%s", message)
+            self.log_interval_time = 0.0
+        self.batch_index += 1
+
+    def epoch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Say that an epoch or a validation begins."""
+        self.epoch_start = time.perf_counter()
+        if any([metric in estimator.train_metrics for metric in self.metrics]):
+            rate = estimator.trainer.learning_rate
+            estimator.logger.info("[Epoch %d] Begin, current learning rate: %.4f", self.current_epoch, rate)
+        else:
+            estimator.logger.info("Validation Begin")
+
+    def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Say how it went."""
+        seconds = time.perf_counter() - self.epoch_start
+        message = f"[Epoch {self.current_epoch}] Finished in {seconds:.3f}s, {self._values()}"
+        estimator.logger.info("%s", message)
+        self.current_epoch += 1
+        self.batch_index = 0
+
+
+class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
+    """Stops training when a metric gets no better.
+
+    Parameters
+    ----------
+    monitor
+        One of the estimator's metrics.
+    min_delta
+        How much better counts as better.
+    patience
+        For how many epochs to wait.
+    mode
+        ``'min'``, ``'max'``, or ``'auto'``: what more is better in is recognised by its name.
+    baseline
+        What must be reached at all.
+    """
+
+    def __init__(
+        self,
+        monitor: EvalMetric,
+        min_delta: float = 0,
+        patience: int = 0,
+        mode: str = "auto",
+        baseline: float | None = None,
+    ) -> None:
+        self.monitor = checked_monitor(monitor)
+        self.min_delta = min_delta
+        self.patience = patience
+        self.baseline = baseline
+        self.is_better = better_for(monitor, mode)
+        self.wait = self.stopped_epoch = self.current_epoch = 0
+        self.stop_training = False
+        self.best = math.nan
+
+    def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Start anew."""
+        self.wait = self.stopped_epoch = self.current_epoch = 0
+        self.stop_training = False
+        self.best = math.nan if self.baseline is None else self.baseline
+
+    def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> bool:
+        """Look at the metric, and return whether it is time to stop."""
+        name, value = self.monitor.get()
+        if math.isnan(value):
+            warnings.warn(
+                f"{name} is not updated, make sure you pass one of the metric objects from estimator.train_metrics and "
+                "estimator.val_metrics as monitor.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        elif math.isnan(self.best) or self.is_better(value, self.best, self.min_delta):
+            self.best, self.wait = value, 0
+        else:
+            self.wait += 1
+            if self.wait >= self.patience:
+                self.stopped_epoch, self.stop_training = self.current_epoch, True
+        self.current_epoch += 1
+        return self.stop_training
+
+    def train_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Say why it was stopped, if it was."""
+        if self.stop_training:
+            estimator.logger.info(
+                "[Epoch %d] EarlyStoppingHandler: early stopping due to %s not improving",
+                self.stopped_epoch,
+                self.monitor.get()[0],
+            )
+
+
+class GradientUpdateHandler(BatchEnd):
+    """Updates the parameters after each batch; with `max_norm`, after clipping the norm of all gradients together.
+
+    The norm is that of the gradients of the mean loss.
+    """
+
+    def __init__(self, priority: float = -2000, *, max_norm: float | None = None) -> None:
+        self.priority = priority
+        self.max_norm = max_norm
+
+    def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
+        """Let the trainer make a step."""
+        loss = kwargs["loss"]
+        parts = loss if isinstance(loss, list) else [loss]
+        batch_size = sum([part.shape[0] if part.shape else 1 for part in parts])
+        if self.max_norm is not None:
+            parameters = [p for p in estimator.net.collect_params().values() if p.grad_req != "null"]
+            for number in range(len(estimator.context)):
+                grads = [parameter.list_grad()[number] for parameter in parameters]
+                clip_global_norm(grads, self.max_norm * batch_size, check_isfinite=False)
+        estimator.trainer.step(batch_size)
+
+
+# -- what several handlers check
+
+
+def checked_metrics(metrics: Any) -> list[EvalMetric]:
+    """Return metrics as a list: none, one, or several are given."""
+    found = [] if metrics is None else list(metrics) if isinstance(metrics, (list, tuple)) else [metrics]
+    if not all([isinstance(metric, EvalMetric) for metric in found]):
+        raise ValueError(f"metrics must be a Metric or a list of Metric, refer to mxnet.metric.EvalMetric: {metrics}")
+    return found
+
+
+def checked_monitor(monitor: Any) -> EvalMetric:
+    """Return what is to be watched if it is a metric."""
+    if not isinstance(monitor, EvalMetric):
+        raise ValueError(
+            "Please provide one of the metric objects from estimator.train_metrics and estimator.val_metrics as "
+            "monitor."
+        )
+    return monitor
+
+
+_MORE_IS_BETTER = ("acc", "f1", "mcc", "pcc", "correlation")
+
+
+def better_for(monitor: EvalMetric, mode: str) -> Callable[[float, float, float], bool]:
+    """Return a function that says whether a value is better than another one by more than a third."""
+    if mode not in ("auto", "min", "max"):
+        warnings.warn(f"mode {mode} is unknown, fallback to auto mode.", RuntimeWarning, stacklevel=3)
+        mode = "auto"
+    name = str(monitor.get()[0]).lower()
+    if mode == "max" or (mode == "auto" and any([part in name for part in _MORE_IS_BETTER])):
+        return lambda value, best, by: value - by > best
+    return lambda value, best, by: value + by < best

@@ -1,0 +1,178 @@
+"""Blocks side by side, pixel shuffling, and batch normalisation over several devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import ndarray
+from ...block import Block, HybridBlock
+from ...nn import BatchNorm, HybridSequential, Sequential
+from ...parameter import ParameterDict
+
+__all__ = [
+    "Concurrent",
+    "HybridConcurrent",
+    "Identity",
+    "PixelShuffle1D",
+    "PixelShuffle2D",
+    "PixelShuffle3D",
+    "SparseEmbedding",
+    "SyncBatchNorm",
+]
+
+
+class Concurrent(Sequential):
+    """Blocks side by side: all get the same input, and their outputs are joined along `axis`."""
+
+    def __init__(self, axis: int = -1, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self.axis = axis
+
+    def forward(self, x: Any) -> Any:
+        """Return the joined outputs of all blocks."""
+        return ndarray.concat(*[block(x) for block in self._children.values()], dim=self.axis)
+
+
+class HybridConcurrent(HybridSequential):
+    """Hybrid blocks side by side: all get the same input, and their outputs are joined along `axis`."""
+
+    def __init__(self, axis: int = -1, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self.axis = axis
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the joined outputs of all blocks."""
+        return F.concat(*[block(x) for block in self._children.values()], dim=self.axis)
+
+
+class Identity(HybridBlock):
+    """The input itself: a way around others in :class:`HybridConcurrent`."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the input."""
+        return x
+
+
+class SparseEmbedding(Block):
+    """Rows of a matrix by their numbers. Its gradient is dense here: there are no sparse arrays."""
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        dtype: Any = "float32",
+        weight_initializer: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._kwargs = {"input_dim": input_dim, "output_dim": output_dim, "dtype": dtype, "sparse_grad": True}
+        self.weight = self.params.get(
+            "weight",
+            shape=(input_dim, output_dim),
+            init=weight_initializer,
+            dtype=dtype,
+            grad_stype="row_sparse",
+            stype="row_sparse",
+        )
+
+    def forward(self, x: Any) -> Any:
+        """Return the vectors of the numbers in the input."""
+        return ndarray.Embedding(x, self.weight.row_sparse_data(x), name="fwd", **self._kwargs)
+
+    def __repr__(self) -> str:
+        return "{0}({input_dim} -> {output_dim}, {dtype})".format(type(self).__name__, **self._kwargs)
+
+
+class SyncBatchNorm(BatchNorm):
+    """:class:`~phonograd.gluon.nn.BatchNorm` of inputs with channels as their second axis.
+
+    `num_devices` is accepted: there is one device here, whose batch is the whole batch.
+    """
+
+    def __init__(
+        self,
+        in_channels: int = 0,
+        num_devices: int | None = None,
+        momentum: float = 0.9,
+        epsilon: float = 1e-05,
+        center: bool = True,
+        scale: bool = True,
+        use_global_stats: bool = False,
+        beta_initializer: Any = "zeros",
+        gamma_initializer: Any = "ones",
+        running_mean_initializer: Any = "zeros",
+        running_variance_initializer: Any = "ones",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            axis=1,
+            momentum=momentum,
+            epsilon=epsilon,
+            center=center,
+            scale=scale,
+            use_global_stats=use_global_stats,
+            beta_initializer=beta_initializer,
+            gamma_initializer=gamma_initializer,
+            running_mean_initializer=running_mean_initializer,
+            running_variance_initializer=running_variance_initializer,
+            in_channels=in_channels,
+            **kwargs,
+        )
+        self._kwargs = {
+            "eps": epsilon,
+            "momentum": momentum,
+            "fix_gamma": not scale,
+            "use_global_stats": use_global_stats,
+            "ndev": 1 if num_devices is None else num_devices,
+            "key": self.prefix,
+        }
+
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
+        """Return the normalised input."""
+        return F.contrib.SyncBatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
+
+
+class _PixelShuffle(HybridBlock):
+    """Channels moved into space: one channel in place of ``prod(factor)``, each axis longer by its factor."""
+
+    _axes: int
+
+    def __init__(self, factor: Any) -> None:
+        super().__init__()
+        factors = (factor,) * self._axes if isinstance(factor, (int, float)) else tuple(factor)
+        assert len(factors) == self._axes, f"wrong length {len(factors)}"
+        self._factors = tuple([int(extent) for extent in factors])
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the input with fewer channels and more space."""
+        # (N, C·f1·…·fn, L1, …, Ln) -> (N, C, f1, …, fn, L1, …, Ln) -> (N, C, L1, f1, …, Ln, fn)
+        axes = self._axes
+        for position, factor in enumerate(reversed(self._factors)):
+            x = F.reshape(x, shape=(0, -4, -1, factor, *[0] * (axes + position)))
+        order = [axis for number in range(axes) for axis in (2 + axes + number, 2 + number)]
+        x = F.transpose(x, axes=(0, 1, *order))
+        return F.reshape(x, shape=(0, 0, *[-3] * axes))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._factors})"
+
+
+class PixelShuffle1D(_PixelShuffle):
+    """Channels moved into the width of inputs (batch, channels, width)."""
+
+    _axes = 1
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._factors[0]})"
+
+
+class PixelShuffle2D(_PixelShuffle):
+    """Channels moved into height and width of inputs (batch, channels, height, width)."""
+
+    _axes = 2
+
+
+class PixelShuffle3D(_PixelShuffle):
+    """Channels moved into depth, height and width of inputs (batch, channels, depth, height, width)."""
+
+    _axes = 3

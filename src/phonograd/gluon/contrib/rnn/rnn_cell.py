@@ -1,0 +1,156 @@
+"""Dropout with the same mask in all steps, and long short-term memory with a projection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...parameter import Parameter, ParameterDict, tensor_types
+from ...rnn.base import begin
+from ...rnn.rnn_cell import BidirectionalCell, ModifierCell, _GatedCell
+from ...rnn.sequences import format_sequence, masked
+
+__all__ = ["LSTMPCell", "VariationalDropoutCell"]
+
+
+class VariationalDropoutCell(ModifierCell):
+    """Dropout of the inputs, first states and outputs of another cell, the same in all steps (Gal, Ghahramani 2016)."""
+
+    _keeps_arrays = True
+
+    def __init__(
+        self, base_cell: Any, drop_inputs: float = 0.0, drop_states: float = 0.0, drop_outputs: float = 0.0
+    ) -> None:
+        assert not drop_states or not isinstance(base_cell, BidirectionalCell), (
+            "BidirectionalCell doesn't support variational state dropout. Please add VariationalDropoutCell to the "
+            "cells underneath instead."
+        )
+        super().__init__(base_cell)
+        self.drop_inputs = drop_inputs
+        self.drop_states = drop_states
+        self.drop_outputs = drop_outputs
+
+    def _alias(self) -> str:
+        return "vardrop"
+
+    def reset(self) -> None:
+        """Forget the masks: call it before a new sequence."""
+        super().reset()
+        self._masks: dict[str, Any] = {}
+
+    def _dropped(self, F: Any, name: str, probability: float, value: Any) -> Any:
+        """Return a value with some elements set to 0: in later steps, the same as in the first."""
+        if not probability:
+            return value
+        if name not in self._masks:
+            self._masks[name] = F.Dropout(F.ones_like(value), p=probability)
+        return value * self._masks[name]
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+        """Return the output of one step and the states after it."""
+        first = self._dropped(F, "states", self.drop_states, states[0]) if states else None
+        states = [first, *states[1:]] if states else states
+        output, after = self.base_cell(self._dropped(F, "inputs", self.drop_inputs, inputs), states)
+        return self._dropped(F, "outputs", self.drop_outputs, output), after
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, Any]:
+        """Return the outputs for all steps of a sequence, and the states after it."""
+        if self.drop_states:
+            return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        self.reset()
+        inputs, axis, F, batch_size = format_sequence(length, inputs, layout, True)
+        states = begin(self, F, begin_state, inputs, batch_size)
+        if self.drop_inputs:
+            inputs = F.Dropout(inputs, p=self.drop_inputs, axes=(axis,))
+        outputs, states = self.base_cell.unroll(length, inputs, states, layout, True, valid_length)
+        if self.drop_outputs:
+            outputs = F.Dropout(outputs, p=self.drop_outputs, axes=(axis,))
+        merge = isinstance(outputs, tensor_types) if merge_outputs is None else merge_outputs
+        outputs, _, _, _ = format_sequence(length, outputs, layout, merge)
+        if valid_length is not None:
+            outputs = masked(F, outputs, length, valid_length, axis, merge)
+        return outputs, states
+
+
+class LSTMPCell(_GatedCell):
+    """The cell with long short-term memory whose output is a linear function of it (Sak et al. 2014).
+
+    Arguments are those of :class:`~phonograd.gluon.rnn.LSTMCell`, `projection_size`: the number of outputs, and
+    `h2r_weight_initializer`: how the weights of the linear function begin.
+    """
+
+    _gates = 4
+
+    def __init__(
+        self,
+        hidden_size: int,
+        projection_size: int,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        h2r_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: ParameterDict | None = None,
+    ) -> None:
+        super().__init__(prefix=prefix, params=params)
+        self._projection_size = projection_size
+        self._hidden_size = hidden_size
+        self._input_size = input_size
+        rows = self._gates * hidden_size
+        self.h2r_weight: Parameter
+        for name, shape, init in (
+            ("i2h_weight", (rows, input_size), i2h_weight_initializer),
+            ("h2h_weight", (rows, projection_size), h2h_weight_initializer),
+            ("h2r_weight", (projection_size, hidden_size), h2r_weight_initializer),
+            ("i2h_bias", (rows,), i2h_bias_initializer),
+            ("h2h_bias", (rows,), h2h_bias_initializer),
+        ):
+            setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        """Return the shapes and layouts of its states."""
+        return [
+            {"shape": (batch_size, self._projection_size), "__layout__": "NC"},
+            {"shape": (batch_size, self._hidden_size), "__layout__": "NC"},
+        ]
+
+    def _alias(self) -> str:
+        return "lstmp"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._mapping()} -> {self._projection_size})"
+
+    def hybrid_forward(
+        self,
+        F: Any,
+        inputs: Any,
+        states: Any,
+        i2h_weight: Any,
+        h2h_weight: Any,
+        h2r_weight: Any,
+        i2h_bias: Any,
+        h2h_bias: Any,
+    ) -> Any:
+        """Return the output of one step and the states after it."""
+        start = f"t{self._counter}_"
+        i2h, h2h = self._linear(F, inputs, states[0], (i2h_weight, h2h_weight), (i2h_bias, h2h_bias))
+        parts = F.SliceChannel(i2h + h2h, num_outputs=4, name=start + "slice")
+        taken, kept, shown = [F.sigmoid(parts[number]) for number in (0, 1, 3)]
+        memory = F.elemwise_add(kept * states[1], taken * F.tanh(parts[2]), name=start + "state")
+        hidden = F.elemwise_mul(shown, F.tanh(memory), name=start + "hidden")
+        output = F.FullyConnected(
+            data=hidden, weight=h2r_weight, num_hidden=self._projection_size, no_bias=True, name=start + "out"
+        )
+        return output, [output, memory]

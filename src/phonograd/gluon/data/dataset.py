@@ -1,0 +1,174 @@
+"""Datasets: examples that can be counted and taken by number, and what is made of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ... import recordio
+from ...ndarray.array import NDArray
+from .sampler import FilterSampler, Sampler, SequentialSampler
+
+__all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset"]
+
+
+class Dataset:
+    """The base class of datasets: a subclass has ``__getitem__`` and ``__len__``."""
+
+    def __getitem__(self, idx: int) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
+
+    def __len__(self) -> int:
+        raise NotImplementedError(f"{type(self).__name__} has no __len__")
+
+    def filter(self, fn: Callable[[Any], Any]) -> Dataset:
+        """Return a dataset of those examples for which a function returns True; it is called for all at once.
+
+        >>> list(SimpleDataset([1, 2, 3]).filter(lambda number: number % 2 == 1))
+        [1, 3]
+        """
+        return _SampledDataset(self, FilterSampler(fn, self))
+
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Return one of several equal parts of the dataset; the first parts have what does not come out even.
+
+        >>> [list(SimpleDataset([1, 2, 3]).shard(2, part)) for part in (0, 1)]
+        [[1, 2], [3]]
+        """
+        assert index < num_shards, f"Shard index of out bound: {index} out of {num_shards}"
+        assert num_shards > 0, "Number of shards must be greater than 0"
+        assert index >= 0, "Index must be non-negative"
+        each, rest = divmod(len(self), num_shards)
+        begin = each * index + min(index, rest)
+        return _SampledDataset(self, SequentialSampler(each + (index < rest), begin))
+
+    def take(self, count: int | None) -> Dataset:
+        """Return a dataset of the first examples; None takes all."""
+        if count is None or count > len(self):
+            count = len(self)
+        if count < 0:
+            raise ValueError(f"count must not be negative, but is {count}")
+        return _SampledDataset(self, SequentialSampler(count))
+
+    def sample(self, sampler: Sampler) -> Dataset:
+        """Return a dataset of the examples that a sampler names, in its order."""
+        if not isinstance(sampler, Sampler):
+            raise TypeError(f"Invalid sampler type: {type(sampler)}. Expected gluon.data.Sampler instead.")
+        return _SampledDataset(self, sampler)
+
+    def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
+        """Return a dataset of what a function returns for each example, which gets its parts as arguments.
+
+        With `lazy` the function is called whenever an example is taken, else for all at once.
+        """
+        transformed = _LazyTransformDataset(self, fn)
+        return transformed if lazy else SimpleDataset(list(transformed))
+
+    def transform_first(self, fn: Callable[[Any], Any], lazy: bool = True) -> Dataset:
+        """Return a dataset with the first part of each example transformed, the data, and the others as they are."""
+        return self.transform(_TransformFirstClosure(fn), lazy)
+
+    def __iter__(self) -> Iterator[Any]:
+        # not Python's way, by an IndexError: one raised inside of a transformation would end the dataset
+        return (self[number] for number in range(len(self)))
+
+
+class SimpleDataset(Dataset):
+    """The elements of a list, an array, or anything that has a length and can be indexed.
+
+    >>> len(SimpleDataset([1, 2, 3]))
+    3
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, idx: int) -> Any:
+        return self._data[idx]
+
+
+class _LazyTransformDataset(Dataset):
+    """What a function returns for the examples of another dataset."""
+
+    def __init__(self, data: Dataset, fn: Callable[..., Any]) -> None:
+        self._data = data
+        self._fn = fn
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, idx: int) -> Any:
+        item = self._data[idx]
+        return self._fn(*item) if isinstance(item, tuple) else self._fn(item)
+
+
+class _TransformFirstClosure:
+    """A function of examples that transforms their first part; a class, so that worker processes can have it."""
+
+    def __init__(self, fn: Callable[[Any], Any]) -> None:
+        self._fn = fn
+
+    def __call__(self, x: Any, *args: Any) -> Any:
+        return (self._fn(x), *args) if args else self._fn(x)
+
+
+class _SampledDataset(Dataset):
+    """The examples of another dataset that a sampler names."""
+
+    def __init__(self, dataset: Dataset, sampler: Sampler) -> None:
+        self._dataset = dataset
+        self._sampler = sampler
+        self._indices = list(sampler)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, idx: int) -> Any:
+        return self._dataset[self._indices[idx]]
+
+
+class ArrayDataset(Dataset):
+    """Examples whose parts come from several arrays, lists or datasets of the same length.
+
+    >>> ArrayDataset([1, 2], ["one", "two"])[1]
+    (2, 'two')
+    """
+
+    def __init__(self, *args: Any) -> None:
+        assert args, "Needs at least 1 arrays"
+        self._length = len(args[0])
+        self._data: list[Sequence[Any]] = []
+        for number, data in enumerate(args):
+            assert len(data) == self._length, (
+                f"All arrays must have the same length; array[0] has length {self._length} while array[{number}] has "
+                f"{len(data)}."
+            )
+            # labels are taken one by one, and a number is handier than an array with one element
+            self._data.append(data.asnumpy() if isinstance(data, NDArray) and len(data.shape) == 1 else data)
+
+    def __getitem__(self, idx: int) -> Any:
+        if len(self._data) == 1:
+            return self._data[0][idx]
+        return tuple([data[idx] for data in self._data])
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class RecordFileDataset(Dataset):
+    """The records of a file ``name.rec``, by its index ``name.idx``."""
+
+    def __init__(self, filename: str | os.PathLike[str]) -> None:
+        self.filename = os.fspath(filename)
+        self.idx_file = os.path.splitext(self.filename)[0] + ".idx"
+        self._record = recordio.MXIndexedRecordIO(self.idx_file, self.filename, "r")
+
+    def __getitem__(self, idx: int) -> Any:
+        return self._record.read_idx(self._record.keys[idx])
+
+    def __len__(self) -> int:
+        return len(self._record.keys)

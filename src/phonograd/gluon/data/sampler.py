@@ -1,0 +1,135 @@
+"""Samplers: which examples, in which order, in which batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+__all__ = ["BatchSampler", "FilterSampler", "IntervalSampler", "RandomSampler", "Sampler", "SequentialSampler"]
+
+
+class Sampler:
+    """The base class of samplers: a subclass has ``__iter__`` and ``__len__``."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError(f"{type(self).__name__} has no __iter__")
+
+    def __len__(self) -> int:
+        raise NotImplementedError(f"{type(self).__name__} has no __len__")
+
+
+class SequentialSampler(Sampler):
+    """The numbers from `start` on.
+
+    >>> list(SequentialSampler(3, start=5))
+    [5, 6, 7]
+    """
+
+    def __init__(self, length: int, start: int = 0) -> None:
+        self._length = length
+        self._start = start
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._start, self._start + self._length))
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class RandomSampler(Sampler):
+    """The numbers below `length` in an order that NumPy's generator chooses: ``np.random.seed`` repeats it."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+
+    def __iter__(self) -> Iterator[int]:
+        order = np.arange(self._length)
+        np.random.shuffle(order)
+        return iter(order.tolist())
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class FilterSampler(Sampler):
+    """The numbers of those examples of a dataset for which a function returns True.
+
+    >>> list(FilterSampler(lambda word: word.startswith("b"), ["a", "bc", "b"]))
+    [1, 2]
+    """
+
+    def __init__(self, fn: Callable[[Any], Any], dataset: Any) -> None:
+        self._fn = fn
+        self._dataset = dataset
+        self._indices = [number for number in range(len(dataset)) if fn(dataset[number])]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._indices)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+
+class IntervalSampler(Sampler):
+    """Every `interval`-th number below `length`, then those beside them if `rollover` is set.
+
+    >>> list(IntervalSampler(7, 3)), list(IntervalSampler(7, 3, rollover=False))
+    ([0, 3, 6, 1, 4, 2, 5], [0, 3, 6])
+    """
+
+    def __init__(self, length: int, interval: int, rollover: bool = True) -> None:
+        assert interval <= length, f"Interval {interval} must be smaller than or equal to length {length}"
+        self._length = length
+        self._interval = interval
+        self._rollover = rollover
+
+    def __iter__(self) -> Iterator[int]:
+        for begin in range(self._interval if self._rollover else 1):
+            yield from range(begin, self._length, self._interval)
+
+    def __len__(self) -> int:
+        return self._length if self._rollover else -(-self._length // self._interval)
+
+
+class BatchSampler(Sampler):
+    """Lists of `batch_size` numbers of another sampler.
+
+    `last_batch` says what happens to a last list that is shorter: ``'keep'`` returns it, ``'discard'`` does not,
+    ``'rollover'`` keeps it for the beginning of the next pass.
+
+    >>> list(BatchSampler(SequentialSampler(5), 2, "keep"))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, sampler: Iterable[Any], batch_size: int, last_batch: str = "keep") -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be positive, not {batch_size}")
+        self._sampler = sampler
+        self._batch_size = batch_size
+        self._last_batch = last_batch
+        self._prev: list[Any] = []
+        self._check()
+
+    def _check(self) -> None:
+        if self._last_batch not in ("keep", "discard", "rollover"):
+            raise ValueError(f"last_batch must be one of 'keep', 'discard', or 'rollover', but got {self._last_batch}")
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        batch, self._prev = self._prev, []
+        for number in self._sampler:
+            batch.append(number)
+            if len(batch) == self._batch_size:
+                yield batch
+                batch = []
+        if batch and self._last_batch == "keep":
+            yield batch
+        elif self._last_batch == "rollover":
+            self._prev = batch
+
+    def __len__(self) -> int:
+        count = len(self._sampler)  # type: ignore[arg-type]
+        if self._last_batch == "keep":
+            return -(-count // self._batch_size)
+        return (count + (len(self._prev) if self._last_batch == "rollover" else 0)) // self._batch_size

@@ -1,0 +1,328 @@
+"""Datasets of images in files: MNIST and its like, CIFAR, record files, directories."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .... import image, recordio
+from ....context import CPU
+from ....errors import MXNetError
+from ....files import write_atomically
+from ....io.idx import read_idx
+from ....ndarray.array import NDArray, concrete
+from ...utils import check_sha1, download
+from ..dataset import Dataset, RecordFileDataset
+
+__all__ = ["CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "ImageFolderDataset", "ImageRecordDataset"]
+
+_REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
+_HOME = os.path.join(os.environ.get("MXNET_HOME", os.path.join("~", ".mxnet")), "datasets")
+
+Values = np.ndarray[Any, Any]
+#: the name of a file and its SHA-1
+File = tuple[str, str]
+
+
+def _in_place(root: str, files: list[File]) -> bool:
+    """Return whether files are there and are the right ones."""
+    paths = [os.path.join(root, name) for name, _ in files]
+    return all(os.path.exists(path) and check_sha1(path, sha1) for path, (_, sha1) in zip(paths, files))
+
+
+def _fetched(root: str, namespace: str, wanted: File) -> str:
+    """Return the path of a file, downloaded if it is not there, or not the right one.
+
+    Raises
+    ------
+    OSError
+        If it cannot be downloaded; the text says what to put where.
+    """
+    name, sha1 = wanted
+    path = os.path.join(root, name)
+    if _in_place(root, [wanted]):
+        return path
+    base = os.environ.get("MXNET_GLUON_REPO", _REPOSITORY).rstrip("/")
+    try:
+        return download(f"{base}/gluon/dataset/{namespace}/{name}", path, overwrite=True, sha1_hash=sha1)
+    except OSError as error:
+        wrong = " (what is there now has another checksum)" if os.path.exists(path) else ""
+        raise OSError(
+            f"the dataset {namespace} is not complete in {os.path.abspath(root)}, and cannot be downloaded. Put the "
+            f"file {name} with SHA-1 {sha1} there{wrong}. The reason: {error}"
+        ) from error
+
+
+class _DownloadedDataset(Dataset):
+    """Images and labels in memory, from files that are downloaded where they are missing."""
+
+    _namespace = ""
+
+    def __init__(self, root: str, transform: Callable[..., Any] | None) -> None:
+        self._transform = transform
+        self._root = os.path.expanduser(root)
+        os.makedirs(self._root, exist_ok=True)
+        data, self._label = self._read()
+        self._data: NDArray = concrete(np.ascontiguousarray(data), CPU)
+
+    def _read(self) -> tuple[Values, Values]:
+        """Return images (example, height, width, channel) and labels."""
+        raise NotImplementedError
+
+    def __getitem__(self, idx: int) -> Any:
+        if self._transform is not None:
+            return self._transform(self._data[idx], self._label[idx])
+        return self._data[idx], self._label[idx]
+
+    def __len__(self) -> int:
+        return len(self._label)
+
+
+class MNIST(_DownloadedDataset):
+    """Handwritten digits: images (28, 28, 1) of dtype uint8, and labels of dtype int32.
+
+    Parameters
+    ----------
+    root
+        The directory of the files.
+    train
+        Whether to take the examples for training; else those for tests.
+    transform
+        A function of image and label, whose result is the example.
+    """
+
+    _namespace = "mnist"
+    _train_files: tuple[File, File] = (
+        ("train-images-idx3-ubyte.gz", "6c95f4b05d2bf285e1bfb0e7960c31bd3b3f8a7d"),
+        ("train-labels-idx1-ubyte.gz", "2a80914081dc54586dbdf242f9805a6b8d2a15fc"),
+    )
+    _test_files: tuple[File, File] = (
+        ("t10k-images-idx3-ubyte.gz", "c3a25af1f52dad7f726cce8cacb138654b760d48"),
+        ("t10k-labels-idx1-ubyte.gz", "763e7fa3757d93b0cdec073cef058b2004252c17"),
+    )
+
+    def __init__(
+        self,
+        root: str = os.path.join(_HOME, "mnist"),
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
+    ) -> None:
+        self._train = train
+        super().__init__(root, transform)
+
+    def _read(self) -> tuple[Values, Values]:
+        images, labels = self._train_files if self._train else self._test_files
+        data = read_idx(_fetched(self._root, self._namespace, images), 3)
+        label = read_idx(_fetched(self._root, self._namespace, labels), 1)
+        if len(data) != len(label):
+            raise MXNetError(f"{images[0]} in {self._root} has {len(data)} images, but {len(label)} labels")
+        return data[..., None], label.astype(np.int32)
+
+
+class FashionMNIST(MNIST):
+    """Pictures of clothes in the format of MNIST."""
+
+    _namespace = "fashion-mnist"
+    _train_files = (
+        ("train-images-idx3-ubyte.gz", "0cf37b0d40ed5169c6b3aba31069a9770ac9043d"),
+        ("train-labels-idx1-ubyte.gz", "236021d52f1e40852b06a4c3008d8de8aef1e40b"),
+    )
+    _test_files = (
+        ("t10k-images-idx3-ubyte.gz", "626ed6a7c06dd17c0eec72fa3be1740f146a2863"),
+        ("t10k-labels-idx1-ubyte.gz", "17f9ab60e7257a1620f4ad76bbbaf857c3920701"),
+    )
+
+    def __init__(
+        self,
+        root: str = os.path.join(_HOME, "fashion-mnist"),
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
+    ) -> None:
+        super().__init__(root, train, transform)
+
+
+class CIFAR10(_DownloadedDataset):
+    """Small photographs: images (32, 32, 3) of dtype uint8, and labels of dtype int32.
+
+    Parameters
+    ----------
+    root
+        The directory of the files, or of the archive with them.
+    train
+        Whether to take the examples for training; else those for tests.
+    transform
+        A function of image and label, whose result is the example.
+    """
+
+    _namespace = "cifar10"
+    _archive: File = ("cifar-10-binary.tar.gz", "fab780a1e191a7eda0f345501ccd62d20f7ed891")
+    _train_files: tuple[File, ...] = (
+        ("data_batch_1.bin", "aadd24acce27caa71bf4b10992e9e7b2d74c2540"),
+        ("data_batch_2.bin", "c0ba65cce70568cd57b4e03e9ac8d2a5367c1795"),
+        ("data_batch_3.bin", "1dd00a74ab1d17a6e7d73e185b69dbf31242f295"),
+        ("data_batch_4.bin", "aab85764eb3584312d3c7f65fd2fd016e36a258e"),
+        ("data_batch_5.bin", "26e2849e66a845b7f1e4614ae70f4889ae604628"),
+    )
+    _test_files: tuple[File, ...] = (("test_batch.bin", "67eb016db431130d61cd03c7ad570b013799c88c"),)
+    #: how many labels stand before an image, and which of them is taken
+    _labels, _label_place = 1, 0
+
+    def __init__(
+        self,
+        root: str = os.path.join(_HOME, "cifar10"),
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
+    ) -> None:
+        self._train = train
+        super().__init__(root, transform)
+
+    def _read(self) -> tuple[Values, Values]:
+        files = list(self._train_files if self._train else self._test_files)
+        if not _in_place(self._root, files):
+            _unpacked(_fetched(self._root, self._namespace, self._archive), self._root, files)
+        parts = [self._read_batch(os.path.join(self._root, name)) for name, _ in files]
+        return np.concatenate([data for data, _ in parts]), np.concatenate([label for _, label in parts])
+
+    def _read_batch(self, filename: str) -> tuple[Values, Values]:
+        """Return the images and labels in one file."""
+        with open(filename, "rb") as file:
+            content = file.read()
+        width = self._labels + 3 * 32 * 32
+        if not content or len(content) % width:
+            raise MXNetError(f"{filename} is cut off or damaged: {len(content)} bytes are no multiple of {width}")
+        rows = np.frombuffer(content, np.uint8).reshape(-1, width)
+        images = rows[:, self._labels :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        return images, rows[:, self._label_place].astype(np.int32)
+
+
+class CIFAR100(CIFAR10):
+    """Small photographs with a hundred labels in twenty groups.
+
+    `fine_label` says whether labels are those of the hundred classes; else those of the twenty groups.
+    """
+
+    _namespace = "cifar100"
+    _archive = ("cifar-100-binary.tar.gz", "a0bb982c76b83111308126cc779a992fa506b90b")
+    _train_files = (("train.bin", "e207cd2e05b73b1393c74c7f5e7bea451d63e08e"),)
+    _test_files = (("test.bin", "8fb6623e830365ff53cf14adec797474f5478006"),)
+    _labels = 2
+
+    def __init__(
+        self,
+        root: str = os.path.join(_HOME, "cifar100"),
+        fine_label: bool = False,
+        train: bool = True,
+        transform: Callable[..., Any] | None = None,
+    ) -> None:
+        self._label_place = int(fine_label)
+        super().__init__(root, train, transform)
+
+
+def _unpacked(archive: str, root: str, files: list[File]) -> None:
+    """Write some files of an archive to a directory, wherever in the archive they are."""
+    wanted = dict(files)
+    try:
+        with tarfile.open(archive) as opened:
+            for member in opened:
+                # only by name, only regular files, and only to this directory: archives may be hostile
+                name = os.path.basename(member.name)
+                content = opened.extractfile(member) if member.isfile() and name in wanted else None
+                if content is not None:
+                    write_atomically(os.path.join(root, name), [content.read()])
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise MXNetError(f"{archive} cannot be unpacked: {error}") from error
+    missing = [name for name in wanted if not _in_place(root, [(name, wanted[name])])]
+    if missing:
+        raise MXNetError(f"{archive} does not have {', '.join(missing)} with the right checksum")
+
+
+class ImageRecordDataset(RecordFileDataset):
+    """The images and labels of a record file with an index.
+
+    Parameters
+    ----------
+    filename
+        The record file ``name.rec``; its index is ``name.idx``.
+    flag
+        1 for three channels, 0 for one.
+    transform
+        A function of image and label, whose result is the example.
+    """
+
+    def __init__(
+        self, filename: str | os.PathLike[str], flag: int = 1, transform: Callable[..., Any] | None = None
+    ) -> None:
+        super().__init__(filename)
+        self._flag = flag
+        self._transform = transform
+
+    def __getitem__(self, idx: int) -> Any:
+        header, content = recordio.unpack(super().__getitem__(idx))
+        decoded = image.imdecode(content, self._flag)
+        if self._transform is not None:
+            return self._transform(decoded, header.label)
+        return decoded, header.label
+
+
+class ImageFolderDataset(Dataset):
+    """The images in the subdirectories of a directory; the names of these, in their order, are the classes.
+
+    Parameters
+    ----------
+    root
+        The directory.
+    flag
+        1 for three channels, 0 for one.
+    transform
+        A function of image and label, whose result is the example.
+
+    Attributes
+    ----------
+    synsets
+        The names of the classes.
+    items
+        (path, number of the class) of each image.
+    """
+
+    def __init__(
+        self, root: str | os.PathLike[str], flag: int = 1, transform: Callable[..., Any] | None = None
+    ) -> None:
+        self._root = os.path.expanduser(os.fspath(root))
+        self._flag = flag
+        self._transform = transform
+        self._exts = [".jpg", ".jpeg", ".png"]
+        self.synsets: list[str] = []
+        self.items: list[tuple[str, int]] = []
+        self._list_images(self._root)
+
+    def _list_images(self, root: str) -> None:
+        for folder in sorted(os.listdir(root)):
+            path = os.path.join(root, folder)
+            if not os.path.isdir(path):
+                warnings.warn(f"Ignoring {path}, which is not a directory.", stacklevel=4)
+                continue
+            self.synsets.append(folder)
+            for name in sorted(os.listdir(path)):
+                ending = os.path.splitext(name)[1]
+                if ending.lower() in self._exts:
+                    self.items.append((os.path.join(path, name), len(self.synsets) - 1))
+                else:
+                    warnings.warn(
+                        f"Ignoring {os.path.join(path, name)} of type {ending}. Only support {', '.join(self._exts)}",
+                        stacklevel=4,
+                    )
+
+    def __getitem__(self, idx: int) -> Any:
+        path, label = self.items[idx]
+        decoded = image.imread(path, self._flag)
+        if self._transform is not None:
+            return self._transform(decoded, label)
+        return decoded, label
+
+    def __len__(self) -> int:
+        return len(self.items)

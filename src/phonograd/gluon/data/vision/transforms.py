@@ -1,0 +1,517 @@
+"""Transformations of images, as blocks (``mxnet.gluon.data.vision.transforms``).
+
+Images are arrays (height, width, channel), of dtype uint8 or float32, until :class:`ToTensor` makes them (channel,
+height, width) of float32. Examples are transformed one by one, where to record operators would take longer than to
+compute: values are computed with NumPy at once, unless a gradient is recorded or a network is captured.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .... import autograd, image
+from ....context import CPU
+from ....dtypes import as_dtype
+from ....image.functions import pixels_of, returned
+from ....image.resizing import resize
+from ....ndarray.array import NDArray, concrete
+from ....trace import LOCAL, Capturing
+from ...block import Block, HybridBlock
+from ...nn import HybridSequential, Sequential
+from . import chance, colors
+
+__all__ = [
+    "Cast",
+    "CenterCrop",
+    "Compose",
+    "CropResize",
+    "HybridCompose",
+    "HybridRandomApply",
+    "Normalize",
+    "RandomApply",
+    "RandomBrightness",
+    "RandomColorJitter",
+    "RandomContrast",
+    "RandomCrop",
+    "RandomFlipLeftRight",
+    "RandomFlipTopBottom",
+    "RandomGray",
+    "RandomHue",
+    "RandomLighting",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "RandomSaturation",
+    "Resize",
+    "Rotate",
+    "ToTensor",
+]
+
+Values = np.ndarray[Any, Any]
+
+
+def _size(size: Any) -> tuple[int, int]:
+    """Return (width, height), given both or one number for both."""
+    return (int(size), int(size)) if isinstance(size, (int, np.integer)) else (int(size[0]), int(size[1]))
+
+
+def _rounded(values: Values, dtype: np.dtype[Any]) -> NDArray:
+    """Return values as an array of a dtype; whole numbers are rounded down, and stay within their limits."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        values = np.clip(values, limits.min, limits.max)
+    return returned(values.astype(dtype, copy=False))
+
+
+class _Arithmetic(HybridBlock):
+    """A block with a shorter way for images that no gradient is recorded for."""
+
+    def forward(self, x: Any, *args: Any) -> Any:
+        """Return the transformed image."""
+        if isinstance(x, NDArray) and not autograd.is_recording() and not isinstance(LOCAL.trace, Capturing):
+            return concrete(np.ascontiguousarray(self._of(pixels_of(x))), CPU)
+        return super().forward(x, *args)
+
+    def _of(self, values: Values) -> Values:
+        """Return the transformed values, in memory of their own."""
+        raise NotImplementedError
+
+
+class _OfPixels(HybridBlock):
+    """A block that takes the values of images, and so cannot become a symbol."""
+
+    def forward(self, x: Any, *args: Any) -> Any:
+        """Return the transformed image."""
+        if not isinstance(x, NDArray):
+            raise TypeError(f"{type(self).__name__} takes an NDArray, not {type(x).__name__}")
+        return self._of(x)
+
+    def _of(self, x: NDArray) -> Any:
+        raise NotImplementedError
+
+
+class Compose(Sequential):
+    """Transformations one after the other.
+
+    >>> import phonograd as mx
+    >>> Compose([Resize(8), ToTensor()])(mx.nd.zeros((4, 6, 3), dtype="uint8")).shape
+    (3, 8, 8)
+    """
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
+        super().__init__()
+        for transform in transforms:
+            if not isinstance(transform, Block):
+                raise ValueError(f"Compose takes blocks, not {type(transform).__name__}: derive a class from Block")
+            self.add(transform)
+
+
+class HybridCompose(HybridSequential):
+    """Hybrid transformations one after the other."""
+
+    def __init__(self, transforms: Sequence[HybridBlock]) -> None:
+        super().__init__()
+        for transform in transforms:
+            if not isinstance(transform, HybridBlock):
+                raise ValueError(f"HybridCompose takes hybrid blocks, not {type(transform).__name__}")
+            self.add(transform)
+
+
+class Cast(_Arithmetic):
+    """Converts to a dtype."""
+
+    def __init__(self, dtype: Any = "float32") -> None:
+        super().__init__()
+        self._dtype = dtype
+
+    def _of(self, values: Values) -> Values:
+        return values.astype(as_dtype(self._dtype))
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image in the dtype."""
+        return F.cast(x, self._dtype)
+
+
+class ToTensor(_Arithmetic):
+    """Makes (channel, height, width) of (height, width, channel), float32 with values divided by 255; also of batches.
+
+    >>> import phonograd as mx
+    >>> ToTensor()(mx.nd.full((2, 4, 3), 51, dtype="uint8"))[0, 0, 0].asscalar().round(3) == 0.2
+    True
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _of(self, values: Values) -> Values:
+        if values.ndim not in (3, 4):
+            raise ValueError(f"ToTensor takes an image (height, width, channel) or a batch, not shape {values.shape}")
+        return np.moveaxis(values, -1, -3).astype(np.float32, order="C") / np.float32(255)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image with its channels in front."""
+        return F.swapaxes(F.swapaxes(F.cast(x, "float32"), -1, -3), -1, -2) / 255.0
+
+
+class Normalize(_Arithmetic):
+    """Subtracts `mean` and divides by `std`, numbers or one for each channel, from images (channel, height, width)."""
+
+    def __init__(self, mean: Any = 0.0, std: Any = 1.0) -> None:
+        super().__init__()
+        self._mean = tuple(np.atleast_1d(np.asarray(mean, np.float64)).tolist())
+        self._std = tuple(np.atleast_1d(np.asarray(std, np.float64)).tolist())
+
+    def _of(self, values: Values) -> Values:
+        if values.dtype.kind != "f" or values.ndim not in (3, 4):
+            raise ValueError(
+                f"Normalize takes floats (channel, height, width) or a batch, not {values.dtype} of shape "
+                f"{values.shape}: apply ToTensor first"
+            )
+        for given in (self._mean, self._std):
+            if len(given) not in (1, values.shape[-3]):
+                raise ValueError(f"Normalize has {len(given)} numbers for images with {values.shape[-3]} channels")
+        mean, std = (np.array(given, values.dtype).reshape(-1, 1, 1) for given in (self._mean, self._std))
+        return (values - mean) / std
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the normalized image."""
+        return F.broadcast_div(F.broadcast_sub(x, _column(F, self._mean)), _column(F, self._std))
+
+
+def _column(F: Any, numbers: tuple[float, ...]) -> Any:
+    """Return numbers as an array, or symbol, (channel, 1, 1)."""
+    parts = [F.full((1, 1, 1), number) for number in numbers]
+    return parts[0] if len(parts) == 1 else F.concat(*parts, dim=0)
+
+
+class Resize(_OfPixels):
+    """Gives images, or batches of them, another size.
+
+    Parameters
+    ----------
+    size
+        (width, height), or one number for both.
+    keep_ratio
+        Whether one number is the length of the shorter edge.
+    interpolation
+        See :func:`phonograd.image.imresize`.
+    """
+
+    def __init__(self, size: Any, keep_ratio: bool = False, interpolation: int = 1) -> None:
+        super().__init__()
+        self._size, self._keep, self._interpolation = size, keep_ratio, interpolation
+
+    def _of(self, x: NDArray) -> NDArray:
+        width, height = _size(self._size)
+        if self._keep and not isinstance(self._size, (tuple, list)):
+            rows, columns = x.shape[-3:-1]
+            if rows < columns:
+                width = self._size * columns // rows
+            else:
+                height = self._size * rows // columns
+        return returned(resize(pixels_of(x), width, height, self._interpolation))
+
+
+class CropResize(_OfPixels):
+    """Takes the window with its left upper corner at (x, y), and gives it a size.
+
+    Parameters
+    ----------
+    x, y, width, height
+        The window.
+    size
+        (width, height) of the result, or one number for both; the window as it is if this is None.
+    interpolation
+        See :func:`phonograd.image.imresize`; bilinear if this is None.
+    """
+
+    def __init__(
+        self, x: int, y: int, width: int, height: int, size: Any = None, interpolation: int | None = None
+    ) -> None:
+        super().__init__()
+        self._window = x, y, width, height
+        self._size = size
+        self._interpolation = 1 if interpolation is None else interpolation
+
+    def _of(self, x: NDArray) -> NDArray:
+        left, top, width, height = self._window
+        rows, columns = x.shape[-3:-1]
+        if left < 0 or top < 0 or left + width > columns or top + height > rows:
+            raise ValueError(f"the window (x, y, width, height) = {self._window} is not inside of {columns} x {rows}")
+        window = pixels_of(x)[..., top : top + height, left : left + width, :]
+        if self._size is None:
+            return returned(window)
+        return returned(resize(window, *_size(self._size), interp=self._interpolation))
+
+
+class CenterCrop(Block):
+    """Takes the middle of an image, of a size (width, height) or one number for both."""
+
+    def __init__(self, size: Any, interpolation: int = 1) -> None:
+        super().__init__()
+        self._size, self._interpolation = _size(size), interpolation
+
+    def forward(self, x: Any) -> Any:
+        """Return the middle of an image."""
+        return image.center_crop(x, self._size, self._interpolation)[0]
+
+
+class RandomCrop(Block):
+    """Takes a random part of an image.
+
+    Parameters
+    ----------
+    size
+        (width, height), or one number for both.
+    pad
+        How much to add around the image before: a number, (all), (vertical, horizontal), or ((top, bottom), (left,
+        right)).
+    pad_value
+        With which value.
+    interpolation
+        See :func:`phonograd.image.imresize`; for images that are smaller than the crop.
+    """
+
+    def __init__(self, size: Any, pad: Any = None, pad_value: float = 0, interpolation: int = 1) -> None:
+        super().__init__()
+        self._size, self._interpolation = _size(size), interpolation
+        self._pad_value = pad_value
+        self._pad: tuple[tuple[int, int], ...] | None = None
+        if pad is not None:
+            sides = np.broadcast_to(np.asarray(pad).reshape(-1, 1) if np.ndim(pad) == 1 else np.asarray(pad), (2, 2))
+            self._pad = tuple((int(before), int(after)) for before, after in sides)
+
+    def forward(self, x: Any) -> Any:
+        """Return a part of an image."""
+        if self._pad is not None:
+            x = np.pad(pixels_of(x), (*self._pad, (0, 0)), constant_values=self._pad_value)
+        return image.random_crop(x, self._size, self._interpolation)[0]
+
+
+class RandomResizedCrop(Block):
+    """Takes a random part of an image of random size and proportions, and gives it a size.
+
+    Parameters
+    ----------
+    size
+        (width, height) of the result, or one number for both.
+    scale
+        (least, most) part of the image's area.
+    ratio
+        (least, most) ratio of width and height of the part.
+    interpolation
+        See :func:`phonograd.image.imresize`.
+    """
+
+    def __init__(
+        self,
+        size: Any,
+        scale: tuple[float, float] = (0.08, 1.0),
+        ratio: tuple[float, float] = (3.0 / 4.0, 4.0 / 3.0),
+        interpolation: int = 1,
+    ) -> None:
+        super().__init__()
+        self._args = _size(size), scale, ratio, interpolation
+
+    def forward(self, x: Any) -> Any:
+        """Return a part of an image."""
+        return image.random_size_crop(x, *self._args)[0]
+
+
+class RandomApply(Sequential):
+    """Applies a transformation with a probability of `p`."""
+
+    def __init__(self, transforms: Callable[[Any], Any], p: float = 0.5) -> None:
+        super().__init__()
+        self.transforms = transforms
+        self.p = p
+
+    def forward(self, x: Any) -> Any:
+        """Return the image, transformed or not."""
+        return x if self.p < random.random() else self.transforms(x)
+
+
+class HybridRandomApply(RandomApply):
+    """The same; a decision is made for each image, so it is never compiled."""
+
+
+class _Flip(_OfPixels):
+    """Mirrors half of the images along an axis."""
+
+    _axis = 0
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        self.p = p
+
+    def _of(self, x: NDArray) -> NDArray:
+        return returned(np.flip(pixels_of(x), self._axis)) if chance.uniform() < self.p else x
+
+
+class RandomFlipLeftRight(_Flip):
+    """Mirrors images left to right, with a probability of a half."""
+
+    _axis = -2
+
+
+class RandomFlipTopBottom(_Flip):
+    """Mirrors images top to bottom, with a probability of a half."""
+
+    _axis = -3
+
+
+class _Jitter(_OfPixels):
+    """Changes the colors of an image by a random factor around 1."""
+
+    _change: Callable[[Values, float], Values]
+
+    def __init__(self, amount: float) -> None:
+        super().__init__()
+        if amount < 0:
+            raise ValueError(f"{type(self).__name__} needs a number that is not negative, not {amount}")
+        self._limits = max(0.0, 1.0 - amount), 1.0 + amount
+
+    def _of(self, x: NDArray) -> NDArray:
+        values = pixels_of(x)
+        return _rounded(type(self)._change(values.astype(np.float32), chance.uniform(*self._limits)), values.dtype)
+
+
+class RandomBrightness(_Jitter):
+    """Multiplies all colors by a factor from ``1 - brightness`` to ``1 + brightness``."""
+
+    _change = staticmethod(colors.brightened)
+
+    def __init__(self, brightness: float) -> None:
+        super().__init__(brightness)
+
+
+class RandomContrast(_Jitter):
+    """Multiplies the distance of colors to the mean brightness by a factor around 1."""
+
+    _change = staticmethod(colors.contrasted)
+
+    def __init__(self, contrast: float) -> None:
+        super().__init__(contrast)
+
+
+class RandomSaturation(_Jitter):
+    """Multiplies the distance of colors to gray by a factor around 1.
+
+    Compatibility
+    -------------
+    Gray is the brightness of a pixel. MXNet 1.9.1 takes a part of its blue only.
+    """
+
+    _change = staticmethod(colors.saturated)
+
+    def __init__(self, saturation: float) -> None:
+        super().__init__(saturation)
+
+
+class RandomHue(_Jitter):
+    """Turns hues by up to `hue` whole turns in either direction."""
+
+    # a factor of 1 is a whole turn, which changes nothing
+    _change = staticmethod(colors.turned_hue)
+
+    def __init__(self, hue: float) -> None:
+        super().__init__(hue)
+
+
+class RandomColorJitter(_OfPixels):
+    """Changes brightness, contrast, saturation and hue in a random order."""
+
+    def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0) -> None:
+        super().__init__()
+        kinds = (RandomBrightness, brightness), (RandomContrast, contrast), (RandomSaturation, saturation)
+        self._parts: list[_Jitter] = [kind(amount) for kind, amount in (*kinds, (RandomHue, hue)) if amount]
+
+    def _of(self, x: NDArray) -> NDArray:
+        for number in chance.shuffled(len(self._parts)):
+            x = self._parts[number](x)
+        return x
+
+
+class RandomLighting(_OfPixels):
+    """Adds a random color along the principal components of colors, with standard deviation `alpha`."""
+
+    def __init__(self, alpha: float) -> None:
+        super().__init__()
+        self._alpha = alpha
+
+    def _of(self, x: NDArray) -> NDArray:
+        values = pixels_of(x)
+        alphas = chance.normal(self._alpha), chance.normal(self._alpha), chance.normal(self._alpha)
+        return _rounded(colors.lit(values.astype(np.float32), alphas), values.dtype)
+
+
+class RandomGray(_OfPixels):
+    """Makes images gray with a probability of `p`; they keep three channels."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        self.p = p
+
+    def _of(self, x: NDArray) -> NDArray:
+        if chance.uniform() >= self.p:
+            return x
+        values = pixels_of(x)
+        return _rounded(colors.saturated(values.astype(np.float32), 0.0), values.dtype)
+
+
+class Rotate(Block):
+    """Turns images (channel, height, width) of float32 by an angle in degrees; see :func:`phonograd.image.imrotate`."""
+
+    def __init__(self, rotation_degrees: float, zoom_in: bool = False, zoom_out: bool = False) -> None:
+        super().__init__()
+        self._args = rotation_degrees, zoom_in, zoom_out
+
+    def forward(self, x: Any) -> Any:
+        """Return the turned image."""
+        _check_floats(x)
+        return image.imrotate(x, *self._args)
+
+
+class RandomRotation(Block):
+    """Turns images (channel, height, width) of float32 by a random angle.
+
+    Parameters
+    ----------
+    angle_limits
+        (least, most) angle in degrees.
+    zoom_in, zoom_out
+        See :func:`phonograd.image.imrotate`.
+    rotate_with_proba
+        How probable it is that an image is turned at all.
+    """
+
+    def __init__(
+        self,
+        angle_limits: tuple[float, float],
+        zoom_in: bool = False,
+        zoom_out: bool = False,
+        rotate_with_proba: float = 1.0,
+    ) -> None:
+        super().__init__()
+        lower, upper = angle_limits
+        if lower >= upper:
+            raise ValueError("`angle_limits` must be an ordered tuple")
+        if not 0 <= rotate_with_proba <= 1:
+            raise ValueError("Probability of rotating the image should be between 0 and 1")
+        self._args = angle_limits, zoom_in, zoom_out
+        self._rotate_with_proba = rotate_with_proba
+
+    def forward(self, x: Any) -> Any:
+        """Return the image, turned or not."""
+        if random.random() > self._rotate_with_proba:
+            return x
+        _check_floats(x)
+        return image.random_rotate(x, *self._args)
+
+
+def _check_floats(x: Any) -> None:
+    if x.dtype is not np.float32:
+        raise TypeError("This transformation only supports float32. Consider calling it after ToTensor")

@@ -1,0 +1,394 @@
+"""Losses: how far predictions are from labels, one number per sample (``mxnet.gluon.loss``)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..base import numeric_types
+from ..ndarray.array import NDArray
+from .block import HybridBlock
+
+__all__ = [
+    "CTCLoss",
+    "CosineEmbeddingLoss",
+    "HingeLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "L2Loss",
+    "LogisticLoss",
+    "Loss",
+    "PoissonNLLLoss",
+    "SDMLLoss",
+    "SigmoidBCELoss",
+    "SigmoidBinaryCrossEntropyLoss",
+    "SoftmaxCELoss",
+    "SoftmaxCrossEntropyLoss",
+    "SquaredHingeLoss",
+    "TripletLoss",
+]
+
+#: keeps logarithms of probabilities finite
+_TINY = 1e-12
+
+
+def _reshape_like(F: Any, x: Any, y: Any) -> Any:
+    if isinstance(x, NDArray):
+        return x if x.shape == y.shape else x.reshape(y.shape)
+    return F.reshape_like(x, y)
+
+
+class Loss(HybridBlock):
+    """The base class of losses.
+
+    Parameters
+    ----------
+    weight
+        A number by which the loss is multiplied, or None.
+    batch_axis
+        The axis of samples: losses are means over all others.
+    """
+
+    def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._weight = weight
+        self._batch_axis = batch_axis
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
+
+    def _weighted(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
+        """Return a loss times the weights of samples and that of the loss."""
+        if sample_weight is not None:
+            loss = F.broadcast_mul(loss, sample_weight)
+        if self._weight is not None:
+            assert isinstance(self._weight, numeric_types), "weight must be a number"
+            loss = loss * (self._weight * factor)
+        return loss
+
+    def _mean(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
+        """Return the mean of a loss for each sample."""
+        return F.mean(self._weighted(F, loss, sample_weight, factor), axis=self._batch_axis, exclude=True)
+
+
+class L2Loss(Loss):
+    """Half the mean of squared differences."""
+
+    def __init__(self, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        """Return the loss of each sample."""
+        return self._mean(F, F.square(_reshape_like(F, label, pred) - pred), sample_weight, 0.5)
+
+
+class L1Loss(Loss):
+    """The mean of absolute differences."""
+
+    def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        """Return the loss of each sample."""
+        return self._mean(F, F.abs(_reshape_like(F, label, pred) - pred), sample_weight)
+
+
+def _log_loss(F: Any, pred: Any, label: Any) -> Any:
+    """Return the cross entropy of labels 0 and 1 with the sigmoid of predictions, which never overflows."""
+    return F.relu(pred) - pred * label + F.Activation(-F.abs(pred), act_type="softrelu")
+
+
+class SigmoidBinaryCrossEntropyLoss(Loss):
+    """The cross entropy of labels between 0 and 1 with predicted probabilities.
+
+    Predictions are taken before the sigmoid function, unless `from_sigmoid` says that they are after it.
+    """
+
+    def __init__(
+        self, from_sigmoid: bool = False, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_sigmoid = from_sigmoid
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None) -> Any:
+        """Return the loss of each sample; `pos_weight` is the weight of labels that are 1."""
+        label = _reshape_like(F, label, pred)
+        if self._from_sigmoid:
+            hits = F.log(pred + _TINY) * label
+            if pos_weight is not None:
+                hits = F.broadcast_mul(hits, pos_weight)
+            loss = -(hits + F.log(1.0 - pred + _TINY) * (1.0 - label))
+        elif pos_weight is None:
+            loss = _log_loss(F, pred, label)
+        else:
+            weight = 1 + F.broadcast_mul(pos_weight - 1, label)
+            log_sigmoid = F.Activation(-F.abs(pred), act_type="softrelu") + F.relu(-pred)
+            loss = pred - pred * label + weight * log_sigmoid
+        return self._mean(F, loss, sample_weight)
+
+
+SigmoidBCELoss = SigmoidBinaryCrossEntropyLoss
+
+
+class SoftmaxCrossEntropyLoss(Loss):
+    """The cross entropy of labels with predicted probabilities of classes.
+
+    Parameters
+    ----------
+    axis
+        The axis of classes.
+    sparse_label
+        Whether labels are numbers of classes; else they are probabilities.
+    from_logits
+        Whether predictions are logarithms of probabilities; else they are what softmax is taken of.
+    weight, batch_axis
+        As for all losses.
+    """
+
+    def __init__(
+        self,
+        axis: int = -1,
+        sparse_label: bool = True,
+        from_logits: bool = False,
+        weight: float | None = None,
+        batch_axis: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._axis = axis
+        self._sparse_label = sparse_label
+        self._from_logits = from_logits
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        """Return the loss of each sample."""
+        if not self._from_logits:
+            pred = F.log_softmax(pred, axis=self._axis)
+        if self._sparse_label:
+            loss = -F.pick(pred, label, axis=self._axis, keepdims=True)
+        else:
+            loss = -F.sum(pred * _reshape_like(F, label, pred), axis=self._axis, keepdims=True)
+        return self._mean(F, loss, sample_weight)
+
+
+SoftmaxCELoss = SoftmaxCrossEntropyLoss
+
+
+class KLDivLoss(Loss):
+    """The divergence of predicted distributions from those that are labels (Kullback and Leibler).
+
+    Predictions are logarithms of probabilities; with ``from_logits=False``, what softmax is taken of along `axis`.
+    """
+
+    def __init__(
+        self,
+        from_logits: bool = True,
+        axis: int = -1,
+        weight: float | None = None,
+        batch_axis: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_logits = from_logits
+        self._axis = axis
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        """Return the loss of each sample."""
+        if not self._from_logits:
+            pred = F.log_softmax(pred, axis=self._axis)
+        loss = label * (F.log(label + _TINY) - pred)
+        return F.sum(self._weighted(F, loss, sample_weight), axis=self._batch_axis, exclude=True)
+
+
+class CTCLoss(Loss):
+    """How unlikely sequences of labels are under predictions for longer sequences (Graves et al. 2006).
+
+    `layout` and `label_layout` are the meaning of axes: N batch, T time, C classes. The last class is the blank.
+    """
+
+    def __init__(
+        self, layout: str = "NTC", label_layout: str = "NT", weight: float | None = None, **kwargs: Any
+    ) -> None:
+        assert layout in ("NTC", "TNC"), f"Only 'NTC' and 'TNC' layouts for pred are supported. Got: {layout}"
+        assert label_layout in ("NT", "TN"), f"Only 'NT' and 'TN' layouts for label are supported. Got: {label_layout}"
+        self._layout = layout
+        self._label_layout = label_layout
+        super().__init__(weight, label_layout.find("N"), **kwargs)
+
+    def hybrid_forward(
+        self,
+        F: Any,
+        pred: Any,
+        label: Any,
+        pred_lengths: Any = None,
+        label_lengths: Any = None,
+        sample_weight: Any = None,
+    ) -> Any:
+        """Return the loss of each sample; lengths say how much of predictions and labels counts."""
+        if self._layout == "NTC":
+            pred = F.swapaxes(pred, 0, 1)
+        if self._batch_axis == 1:
+            label = F.swapaxes(label, 0, 1)
+        lengths = {"data_lengths": pred_lengths, "label_lengths": label_lengths}
+        loss = F.CTCLoss(
+            pred,
+            label,
+            **{name: given for name, given in lengths.items() if given is not None},
+            use_data_lengths=pred_lengths is not None,
+            use_label_lengths=label_lengths is not None,
+            blank_label="last",
+        )
+        return self._weighted(F, loss, sample_weight)
+
+
+class HuberLoss(Loss):
+    """Squared differences where they are smaller than `rho`, and absolute ones elsewhere."""
+
+    def __init__(self, rho: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._rho = rho
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        """Return the loss of each sample."""
+        difference = F.abs(_reshape_like(F, label, pred) - pred)
+        straight, curved = difference - 0.5 * self._rho, (0.5 / self._rho) * F.square(difference)
+        return self._mean(F, F.where(difference > self._rho, straight, curved), sample_weight)
+
+
+class HingeLoss(Loss):
+    """How much predictions are below `margin`, for labels 1 and -1."""
+
+    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        """Return the loss of each sample."""
+        return self._mean(F, F.relu(self._margin - pred * _reshape_like(F, label, pred)), sample_weight)
+
+
+class SquaredHingeLoss(Loss):
+    """The square of how much predictions are below `margin`, for labels 1 and -1."""
+
+    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        """Return the loss of each sample."""
+        missing = F.relu(self._margin - pred * _reshape_like(F, label, pred))
+        return self._mean(F, F.square(missing), sample_weight)
+
+
+class LogisticLoss(Loss):
+    """The cross entropy of labels with the sigmoid of predictions.
+
+    Labels are 1 and -1 with ``label_format='signed'``, 1 and 0 with ``'binary'``.
+    """
+
+    def __init__(
+        self, weight: float | None = None, batch_axis: int = 0, label_format: str = "signed", **kwargs: Any
+    ) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._label_format = label_format
+        if label_format not in ("signed", "binary"):
+            raise ValueError(f"label_format can only be signed or binary, recieved {label_format}.")
+
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
+        """Return the loss of each sample."""
+        label = _reshape_like(F, label, pred)
+        if self._label_format == "signed":
+            label = (label + 1.0) / 2.0
+        return self._mean(F, _log_loss(F, pred, label), sample_weight)
+
+
+class TripletLoss(Loss):
+    """How much predictions are nearer to negative examples than to positive ones, plus `margin`."""
+
+    def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, pred: Any, positive: Any, negative: Any) -> Any:
+        """Return the loss of each sample."""
+        near = F.square(_reshape_like(F, positive, pred) - pred)
+        far = F.square(_reshape_like(F, negative, pred) - pred)
+        distance = F.sum(near - far, axis=self._batch_axis, exclude=True)
+        return self._weighted(F, F.relu(distance + self._margin))
+
+
+class PoissonNLLLoss(Loss):
+    """How unlikely counts are under Poisson distributions with predicted means, as one number for all samples.
+
+    Predictions are logarithms of means, unless ``from_logits=False``. With `compute_full`, Stirling's approximation of
+    the term that does not depend on predictions is added.
+    """
+
+    def __init__(
+        self,
+        weight: float | None = None,
+        from_logits: bool = True,
+        batch_axis: int = 0,
+        compute_full: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_logits = from_logits
+        self._compute_full = compute_full
+
+    def hybrid_forward(self, F: Any, pred: Any, target: Any, sample_weight: Any = None, epsilon: float = 1e-08) -> Any:
+        """Return the mean loss."""
+        target = _reshape_like(F, target, pred)
+        if self._from_logits:
+            loss = F.exp(pred) - target * pred
+        else:
+            loss = pred - target * F.log(pred + epsilon)
+        if self._compute_full:
+            stirling = target * F.log(target) - target + 0.5 * F.log(2 * target * math.pi)
+            loss = loss + stirling * (target > 1)
+        return F.mean(self._weighted(F, loss, sample_weight))
+
+
+class CosineEmbeddingLoss(Loss):
+    """1 minus the cosine of the angle between pairs for label 1, and that cosine above `margin` for label -1."""
+
+    def __init__(self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **kwargs: Any) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F: Any, input1: Any, input2: Any, label: Any, sample_weight: Any = None) -> Any:
+        """Return the loss of each pair, in one column."""
+        cosine = self._cosine_similarity(F, _reshape_like(F, input1, input2), input2)
+        label = F.reshape(label, shape=(-1, 1))
+        apart = F.relu((label == -1) * (cosine - self._margin))
+        return self._weighted(F, (1 - cosine) * (label == 1) + apart, sample_weight)
+
+    def _cosine_similarity(self, F: Any, x: Any, y: Any, axis: int = -1) -> Any:
+        """Return the cosine of the angle between vectors, in one column."""
+        lengths = F.norm(x, axis=axis) * F.norm(y, axis=axis)
+        cosine = F.sum(x * y, axis=axis) / F.maximum(lengths, _TINY)
+        return F.reshape(cosine, shape=(-1, 1))
+
+
+class SDMLLoss(Loss):
+    """How hard it is to find the partner of each sample among a batch (smoothed deep metric learning, Bonadiman 2019).
+
+    `smoothing_parameter` is the part of probability that is given to those that are not the partner.
+    """
+
+    def __init__(
+        self, smoothing_parameter: float = 0.3, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(weight, batch_axis, **kwargs)
+        self.kl_loss = KLDivLoss(from_logits=True)
+        self.smoothing_parameter = smoothing_parameter
+
+    def hybrid_forward(self, F: Any, x1: Any, x2: Any) -> Any:
+        """Return the loss of each pair of rows."""
+        assert x1.shape == x2.shape, f"SDMLLoss compares pairs: shapes {x1.shape} and {x2.shape} must be the same"
+        size = x1.shape[0]
+        squares = F.square(F.broadcast_sub(F.expand_dims(x1, axis=1), F.expand_dims(x2, axis=0)))
+        partner = F.eye(size, ctx=x1.context)
+        shared = self.smoothing_parameter / (size - 1)
+        labels = partner * (1 - self.smoothing_parameter) + (1 - partner) * shared
+        return self.kl_loss(F.log_softmax(-F.sum(squares, axis=2), axis=1), labels)

@@ -1,0 +1,287 @@
+"""Residual networks: version 1 (He and others 2015) and version 2 (He and others 2016, "Identity mappings")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import nn
+from ...block import HybridBlock
+from .parts import loaded
+
+__all__ = [
+    "BasicBlockV1",
+    "BasicBlockV2",
+    "BottleneckV1",
+    "BottleneckV2",
+    "ResNetV1",
+    "ResNetV2",
+    "get_resnet",
+    "resnet18_v1",
+    "resnet18_v2",
+    "resnet34_v1",
+    "resnet34_v2",
+    "resnet50_v1",
+    "resnet50_v2",
+    "resnet101_v1",
+    "resnet101_v2",
+    "resnet152_v1",
+    "resnet152_v2",
+]
+
+
+def _conv3x3(channels: int, stride: int, in_channels: int) -> nn.Conv2D:
+    return nn.Conv2D(channels, 3, stride, 1, use_bias=False, in_channels=in_channels)
+
+
+def _conv1x1(channels: int, stride: int, in_channels: int = 0) -> nn.Conv2D:
+    return nn.Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels)
+
+
+class _BlockV1(HybridBlock):
+    """Convolutions, each followed by a normalisation, whose result is added to the inputs."""
+
+    def __init__(
+        self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.body = nn.HybridSequential(prefix="")
+        self._add_body(channels, stride, in_channels)
+        self.downsample: nn.HybridSequential | None = None
+        if downsample:
+            self.downsample = nn.HybridSequential(prefix="")
+            self.downsample.add(_conv1x1(channels, stride, in_channels), nn.BatchNorm())
+
+    def _add_body(self, channels: int, stride: int, in_channels: int) -> None:
+        raise NotImplementedError
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the outputs of the block."""
+        residual = x if self.downsample is None else self.downsample(x)
+        return F.Activation(residual + self.body(x), act_type="relu")
+
+
+class BasicBlockV1(_BlockV1):
+    """Two convolutions of 3 x 3 pixels: for networks of 18 and 34 layers."""
+
+    def _add_body(self, channels: int, stride: int, in_channels: int) -> None:
+        self.body.add(_conv3x3(channels, stride, in_channels), nn.BatchNorm(), nn.Activation("relu"))
+        self.body.add(_conv3x3(channels, 1, channels), nn.BatchNorm())
+
+
+class BottleneckV1(_BlockV1):
+    """A convolution of 3 x 3 pixels in a quarter of the channels: for networks of 50 and more layers."""
+
+    def _add_body(self, channels: int, stride: int, in_channels: int) -> None:
+        inside = channels // 4
+        self.body.add(nn.Conv2D(inside, 1, stride), nn.BatchNorm(), nn.Activation("relu"))
+        self.body.add(_conv3x3(inside, 1, inside), nn.BatchNorm(), nn.Activation("relu"))
+        self.body.add(nn.Conv2D(channels, 1, 1), nn.BatchNorm())
+
+
+class BasicBlockV2(HybridBlock):
+    """Two convolutions of 3 x 3 pixels, each after a normalisation."""
+
+    def __init__(
+        self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.bn1 = nn.BatchNorm()
+        self.conv1 = _conv3x3(channels, stride, in_channels)
+        self.bn2 = nn.BatchNorm()
+        self.conv2 = _conv3x3(channels, 1, channels)
+        self.downsample = _conv1x1(channels, stride, in_channels) if downsample else None
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the outputs of the block."""
+        active = F.Activation(self.bn1(x), act_type="relu")
+        residual = x if self.downsample is None else self.downsample(active)
+        inner = self.conv1(active)
+        return self.conv2(F.Activation(self.bn2(inner), act_type="relu")) + residual
+
+
+class BottleneckV2(HybridBlock):
+    """A convolution of 3 x 3 pixels in a quarter of the channels, all after normalisations."""
+
+    def __init__(
+        self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        inside = channels // 4
+        self.bn1 = nn.BatchNorm()
+        self.conv1 = _conv1x1(inside, 1)
+        self.bn2 = nn.BatchNorm()
+        self.conv2 = _conv3x3(inside, stride, inside)
+        self.bn3 = nn.BatchNorm()
+        self.conv3 = _conv1x1(channels, 1)
+        self.downsample = _conv1x1(channels, stride, in_channels) if downsample else None
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the outputs of the block."""
+        active = F.Activation(self.bn1(x), act_type="relu")
+        residual = x if self.downsample is None else self.downsample(active)
+        inner = F.Activation(self.bn2(self.conv1(active)), act_type="relu")
+        inner = F.Activation(self.bn3(self.conv2(inner)), act_type="relu")
+        return self.conv3(inner) + residual
+
+
+class _ResNet(HybridBlock):
+    """What both versions have in common."""
+
+    features: nn.HybridSequential
+    output: nn.Dense
+
+    @staticmethod
+    def _check(layers: Sequence[int], channels: Sequence[int]) -> None:
+        if len(layers) != len(channels) - 1:
+            raise ValueError(f"a residual network of {len(layers)} stages needs {len(layers) + 1} numbers of channels")
+
+    def _add_stem(self, channels: int, thumbnail: bool) -> None:
+        if thumbnail:
+            self.features.add(_conv3x3(channels, 1, 0))
+        else:
+            self.features.add(nn.Conv2D(channels, 7, 2, 3, use_bias=False))
+            self.features.add(nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(3, 2, 1))
+
+    def _add_stages(self, block: Any, layers: Sequence[int], channels: Sequence[int]) -> None:
+        for number, (count, before, after) in enumerate(zip(layers, channels, channels[1:]), 1):
+            stage = nn.HybridSequential(prefix=f"stage{number}_")
+            with stage.name_scope():
+                stride = 1 if number == 1 else 2
+                stage.add(block(after, stride, after != before, in_channels=before, prefix=""))
+                for _ in range(count - 1):
+                    stage.add(block(after, 1, False, in_channels=after, prefix=""))
+            self.features.add(stage)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return a score for each class."""
+        return self.output(self.features(x))
+
+
+class ResNetV1(_ResNet):
+    """A residual network of version 1; with `thumbnail`, for small images."""
+
+    def __init__(
+        self,
+        block: Any,
+        layers: Sequence[int],
+        channels: Sequence[int],
+        classes: int = 1000,
+        thumbnail: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._check(layers, channels)
+        with self.name_scope():
+            self.features = nn.HybridSequential(prefix="")
+            self._add_stem(channels[0], thumbnail)
+            self._add_stages(block, layers, channels)
+            self.features.add(nn.GlobalAvgPool2D())
+            self.output = nn.Dense(classes, in_units=channels[-1])
+
+
+class ResNetV2(_ResNet):
+    """A residual network of version 2; with `thumbnail`, for small images."""
+
+    def __init__(
+        self,
+        block: Any,
+        layers: Sequence[int],
+        channels: Sequence[int],
+        classes: int = 1000,
+        thumbnail: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._check(layers, channels)
+        with self.name_scope():
+            self.features = nn.HybridSequential(prefix="")
+            self.features.add(nn.BatchNorm(scale=False, center=False))
+            self._add_stem(channels[0], thumbnail)
+            self._add_stages(block, layers, channels)
+            self.features.add(nn.BatchNorm(), nn.Activation("relu"), nn.GlobalAvgPool2D(), nn.Flatten())
+            self.output = nn.Dense(classes, in_units=channels[-1])
+
+
+#: whether it is made of bottlenecks, and the blocks of each stage
+_SPECIFICATIONS = {
+    18: (False, (2, 2, 2, 2)),
+    34: (False, (3, 4, 6, 3)),
+    50: (True, (3, 4, 6, 3)),
+    101: (True, (3, 4, 23, 3)),
+    152: (True, (3, 8, 36, 3)),
+}
+_NETWORKS: dict[int, tuple[Callable[..., HybridBlock], type[HybridBlock], type[HybridBlock]]] = {
+    1: (ResNetV1, BasicBlockV1, BottleneckV1),
+    2: (ResNetV2, BasicBlockV2, BottleneckV2),
+}
+
+
+def get_resnet(
+    version: int,
+    num_layers: int,
+    pretrained: bool = False,
+    ctx: Any = None,
+    root: str | None = None,
+    **kwargs: Any,
+) -> HybridBlock:
+    """Return a residual network of version 1 or 2 with 18, 34, 50, 101 or 152 layers."""
+    if num_layers not in _SPECIFICATIONS:
+        raise ValueError(f"Invalid number of layers: {num_layers}. Options are {sorted(_SPECIFICATIONS)}")
+    if version not in _NETWORKS:
+        raise ValueError(f"Invalid resnet version: {version}. Options are 1 and 2.")
+    kind, basic, bottleneck = _NETWORKS[version]
+    is_deep, layers = _SPECIFICATIONS[num_layers]
+    channels = (64, 256, 512, 1024, 2048) if is_deep else (64, 64, 128, 256, 512)
+    net = kind(bottleneck if is_deep else basic, layers, channels, **kwargs)
+    return loaded(net, f"resnet{num_layers}_v{version}", pretrained, ctx, root)
+
+
+def resnet18_v1(**kwargs: Any) -> HybridBlock:
+    """Return a residual network of version 1 with 18 layers."""
+    return get_resnet(1, 18, **kwargs)
+
+
+def resnet34_v1(**kwargs: Any) -> HybridBlock:
+    """Return a residual network of version 1 with 34 layers."""
+    return get_resnet(1, 34, **kwargs)
+
+
+def resnet50_v1(**kwargs: Any) -> HybridBlock:
+    """Return a residual network of version 1 with 50 layers."""
+    return get_resnet(1, 50, **kwargs)
+
+
+def resnet101_v1(**kwargs: Any) -> HybridBlock:
+    """Return a residual network of version 1 with 101 layers."""
+    return get_resnet(1, 101, **kwargs)
+
+
+def resnet152_v1(**kwargs: Any) -> HybridBlock:
+    """Return a residual network of version 1 with 152 layers."""
+    return get_resnet(1, 152, **kwargs)
+
+
+def resnet18_v2(**kwargs: Any) -> HybridBlock:
+    """Return a residual network of version 2 with 18 layers."""
+    return get_resnet(2, 18, **kwargs)
+
+
+def resnet34_v2(**kwargs: Any) -> HybridBlock:
+    """Return a residual network of version 2 with 34 layers."""
+    return get_resnet(2, 34, **kwargs)
+
+
+def resnet50_v2(**kwargs: Any) -> HybridBlock:
+    """Return a residual network of version 2 with 50 layers."""
+    return get_resnet(2, 50, **kwargs)
+
+
+def resnet101_v2(**kwargs: Any) -> HybridBlock:
+    """Return a residual network of version 2 with 101 layers."""
+    return get_resnet(2, 101, **kwargs)
+
+
+def resnet152_v2(**kwargs: Any) -> HybridBlock:
+    """Return a residual network of version 2 with 152 layers."""
+    return get_resnet(2, 152, **kwargs)

@@ -1,0 +1,61 @@
+"""SqueezeNet (Iandola and others 2016)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import nn
+from ...block import HybridBlock
+from .parts import concurrent, loaded, sequence
+
+__all__ = ["SqueezeNet", "squeezenet1_0", "squeezenet1_1"]
+
+#: channels and window of the first convolution, and the squeezed channels of the fire modules between poolings
+_VERSIONS: dict[str, tuple[int, int, tuple[tuple[int, ...], ...]]] = {
+    "1.0": (96, 7, ((16, 16, 32), (32, 48, 48, 64), (64,))),
+    "1.1": (64, 3, ((16, 16), (32, 32), (48, 48, 64, 64))),
+}
+
+
+def _conv_relu(channels: int, size: int, padding: int = 0) -> HybridBlock:
+    return sequence(nn.Conv2D(channels, size, padding=padding), nn.Activation("relu"))
+
+
+def _fire(squeezed: int) -> HybridBlock:
+    """Return a fire module: few channels, then four times as many of each kind of convolution."""
+    # layers are numbered in the order in which they are made
+    first = _conv_relu(squeezed, 1)
+    return sequence(first, concurrent(_conv_relu(4 * squeezed, 1), _conv_relu(4 * squeezed, 3, 1)))
+
+
+class SqueezeNet(HybridBlock):
+    """Fire modules with pooling between them, and a convolution to the classes."""
+
+    def __init__(self, version: str, classes: int = 1000, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if version not in _VERSIONS:
+            raise ValueError(f"Unsupported SqueezeNet version {version}: 1.0 or 1.1 expected")
+        channels, size, stages = _VERSIONS[version]
+        with self.name_scope():
+            self.features = nn.HybridSequential(prefix="")
+            self.features.add(nn.Conv2D(channels, size, 2), nn.Activation("relu"))
+            for stage in stages:
+                self.features.add(nn.MaxPool2D(3, 2, ceil_mode=True))
+                for squeezed in stage:
+                    self.features.add(_fire(squeezed))
+            self.features.add(nn.Dropout(0.5))
+            self.output = sequence(nn.Conv2D(classes, 1), nn.Activation("relu"), nn.AvgPool2D(13), nn.Flatten())
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return a score for each class."""
+        return self.output(self.features(x))
+
+
+def squeezenet1_0(pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> SqueezeNet:
+    """Return SqueezeNet 1.0, for images of 224 x 224 pixels."""
+    return loaded(SqueezeNet("1.0", **kwargs), "squeezenet1.0", pretrained, ctx, root)
+
+
+def squeezenet1_1(pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> SqueezeNet:
+    """Return SqueezeNet 1.1, for images of 224 x 224 pixels: as good for less than half of the operations."""
+    return loaded(SqueezeNet("1.1", **kwargs), "squeezenet1.1", pretrained, ctx, root)

@@ -1,0 +1,103 @@
+"""Activation functions as blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import initializer
+from ..block import HybridBlock
+
+__all__ = ["ELU", "GELU", "SELU", "Activation", "LeakyReLU", "PReLU", "Swish"]
+
+
+class Activation(HybridBlock):
+    """A function without parameters: 'relu', 'sigmoid', 'tanh', 'softrelu' or 'softsign'."""
+
+    def __init__(self, activation: str, **kwargs: Any) -> None:
+        # its name is made from this before anything else
+        self._act_type = activation
+        super().__init__(**kwargs)
+
+    def _alias(self) -> str:
+        return self._act_type
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the function of the input."""
+        return F.Activation(x, act_type=self._act_type, name="fwd")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._act_type})"
+
+
+class LeakyReLU(HybridBlock):
+    """x where it is positive, and alpha times x elsewhere."""
+
+    def __init__(self, alpha: float, **kwargs: Any) -> None:
+        assert alpha >= 0, "Slope coefficient for LeakyReLU must be no less than 0."
+        super().__init__(**kwargs)
+        self._alpha = alpha
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the function of the input."""
+        return F.LeakyReLU(x, act_type="leaky", slope=self._alpha, name="fwd")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._alpha})"
+
+
+class PReLU(HybridBlock):
+    """x where it is positive, and alpha times x elsewhere; alpha is learnt, one for all channels or one for each."""
+
+    def __init__(
+        self,
+        alpha_initializer: Any = initializer.Constant(0.25),  # noqa: B008 - it is never changed
+        in_channels: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.alpha = self.params.get("alpha", shape=(in_channels,), init=alpha_initializer)
+
+    def hybrid_forward(self, F: Any, x: Any, alpha: Any) -> Any:
+        """Return the function of the input."""
+        return F.LeakyReLU(x, gamma=alpha, act_type="prelu", name="fwd")
+
+
+class ELU(HybridBlock):
+    """x where it is positive, and ``alpha * (exp(x) - 1)`` elsewhere."""
+
+    def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._alpha = alpha
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the function of the input."""
+        return F.LeakyReLU(x, act_type="elu", slope=self._alpha)
+
+
+class SELU(HybridBlock):
+    """The scaled exponential linear unit, which keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the function of the input."""
+        return F.LeakyReLU(x, act_type="selu", name="fwd")
+
+
+class GELU(HybridBlock):
+    """x times the probability that a normal variable is below x (Hendrycks and Gimpel 2016)."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the function of the input."""
+        return F.LeakyReLU(x, act_type="gelu", name="fwd")
+
+
+class Swish(HybridBlock):
+    """``x * sigmoid(beta * x)``."""
+
+    def __init__(self, beta: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._beta = beta
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the function of the input."""
+        return x * F.sigmoid(self._beta * x, name="fwd")

@@ -1,0 +1,298 @@
+"""Dense layers, embeddings, dropout, functions as layers, and layers in a row."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from ... import ndarray
+from ..block import Block, HybridBlock
+from ..parameter import Parameter, ParameterDict
+from ..text import indented
+from .activations import Activation
+
+__all__ = ["Dense", "Dropout", "Embedding", "Flatten", "HybridLambda", "HybridSequential", "Lambda", "Sequential"]
+
+Stack = TypeVar("Stack", "Sequential", "HybridSequential")
+
+
+def _described(stack: Block) -> str:
+    lines = [f"  ({key}): {indented(repr(block), 2)}" for key, block in stack._children.items()]
+    return f"{type(stack).__name__}(\n" + "\n".join(lines) + "\n)"
+
+
+def _selected(stack: Stack, key: Any) -> Any:
+    layers = list(stack._children.values())[key]
+    if not isinstance(layers, list):
+        return layers
+    part = type(stack)(prefix=stack._prefix)
+    with part.name_scope():
+        part.add(*layers)
+    return part
+
+
+class Sequential(Block):
+    """Blocks in a row: each gets the output of the one before.
+
+    >>> import phonograd as mx
+    >>> from phonograd.gluon import nn
+    >>> net = nn.Sequential()
+    >>> net.add(nn.Dense(10, activation="relu"), nn.Dense(2))
+    >>> net.initialize()
+    >>> net(mx.nd.ones((3, 4))).shape
+    (3, 2)
+    """
+
+    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        super().__init__(prefix=prefix, params=params)
+
+    def add(self, *blocks: Block) -> None:
+        """Put blocks at the end."""
+        for block in blocks:
+            self.register_child(block)
+
+    def forward(self, x: Any) -> Any:
+        """Return the output of the last block."""
+        for block in self._children.values():
+            x = block(x)
+        return x
+
+    __repr__ = _described
+    __getitem__ = _selected
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._children.values())
+
+    def hybridize(self, active: bool = True, **kwargs: Any) -> None:
+        """Have the hybrid blocks among its children compiled, or not any more."""
+        if self._children and all([isinstance(child, HybridBlock) for child in self._children.values()]):
+            warnings.warn(
+                f"All children of this Sequential layer '{self.prefix}' are HybridBlocks. Consider using "
+                "HybridSequential for the best performance.",
+                stacklevel=2,
+            )
+        super().hybridize(active, **kwargs)
+
+
+class HybridSequential(HybridBlock):
+    """Hybrid blocks in a row: each gets the output of the one before."""
+
+    def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        super().__init__(prefix=prefix, params=params)
+
+    def add(self, *blocks: HybridBlock) -> None:
+        """Put blocks at the end."""
+        for block in blocks:
+            self.register_child(block)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the output of the last block."""
+        for block in self._children.values():
+            x = block(x)
+        return x
+
+    __repr__ = _described
+    __getitem__ = _selected
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._children.values())
+
+
+class Dense(HybridBlock):
+    """A linear function of all inputs, followed by an activation: ``activation(x · weightᵀ + bias)``.
+
+    Parameters
+    ----------
+    units
+        The number of outputs.
+    activation
+        The name of an activation function; None for none.
+    use_bias
+        Whether there is a bias.
+    flatten
+        Whether all axes of the input but the first are taken as one; else only the last is transformed.
+    dtype
+        The dtype of weight and bias.
+    weight_initializer, bias_initializer
+        How they begin.
+    in_units
+        The number of inputs; 0 to find it out in the first forward pass.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: str | None = None,
+        use_bias: bool = True,
+        flatten: bool = True,
+        dtype: Any = "float32",
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        in_units: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._flatten = flatten
+        with self.name_scope():
+            self._units = units
+            self._in_units = in_units
+            self.weight = self.params.get(
+                "weight", shape=(units, in_units), init=weight_initializer, dtype=dtype, allow_deferred_init=True
+            )
+            self.bias: Parameter | None = None
+            if use_bias:
+                self.bias = self.params.get(
+                    "bias", shape=(units,), init=bias_initializer, dtype=dtype, allow_deferred_init=True
+                )
+            self.act = None if activation is None else Activation(activation, prefix=activation + "_")
+
+    def infer_shape(self, x: Any) -> None:
+        """Find the number of inputs."""
+        self.weight.shape = self._units, math.prod(x.shape[1:]) if self._flatten else x.shape[-1]
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+        """Return the linear function of the input, after the activation."""
+        result = F.FullyConnected(
+            x, weight, bias, no_bias=bias is None, num_hidden=self._units, flatten=self._flatten, name="fwd"
+        )
+        return result if self.act is None else self.act(result)
+
+    def __repr__(self) -> str:
+        units, inputs = self.weight.shape or (0, 0)
+        return f"{type(self).__name__}({inputs or None} -> {units}, {self.act or 'linear'})"
+
+
+class Dropout(HybridBlock):
+    """While training, sets each input to 0 with probability `rate`, and scales the others by ``1 / (1 - rate)``.
+
+    Along `axes`, all inputs share the same fate.
+    """
+
+    def __init__(self, rate: float, axes: tuple[int, ...] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._rate = rate
+        self._axes = axes
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the input with some elements set to 0."""
+        if self._rate > 0:
+            return F.Dropout(x, p=self._rate, axes=self._axes, name="fwd", cudnn_off=False)
+        return F.identity(x)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(p = {self._rate}, axes={self._axes})"
+
+
+class Embedding(HybridBlock):
+    """Rows of a matrix by their numbers: whole numbers become vectors.
+
+    Parameters
+    ----------
+    input_dim
+        The number of rows.
+    output_dim
+        The length of the vectors.
+    dtype
+        The dtype of the vectors.
+    weight_initializer
+        How the matrix begins.
+    sparse_grad
+        Changes nothing here: gradients are dense.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        dtype: Any = "float32",
+        weight_initializer: Any = None,
+        sparse_grad: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._kwargs = {
+            "input_dim": input_dim,
+            "output_dim": output_dim,
+            "dtype": dtype,
+            "sparse_grad": sparse_grad,
+        }
+        self.weight = self.params.get(
+            "weight",
+            shape=(input_dim, output_dim),
+            init=weight_initializer,
+            dtype=dtype,
+            allow_deferred_init=True,
+            grad_stype="row_sparse" if sparse_grad else "default",
+        )
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
+        """Return the vectors of the numbers in the input."""
+        return F.Embedding(x, weight, name="fwd", **self._kwargs)
+
+    def __repr__(self) -> str:
+        return "{0}({input_dim} -> {output_dim}, {dtype})".format(type(self).__name__, **self._kwargs)
+
+
+class Flatten(HybridBlock):
+    """All axes but the first as one."""
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the input with two axes."""
+        return F.flatten(x)
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class Lambda(Block):
+    """A function of arrays, or the name of an operator, as a block."""
+
+    def __init__(self, function: str | Callable[..., Any], prefix: str | None = None) -> None:
+        super().__init__(prefix=prefix)
+        if isinstance(function, str):
+            assert hasattr(ndarray, function), f"Function name {function} is not found in ndarray."
+            self._func_impl: Callable[..., Any] = getattr(ndarray, function)
+        elif callable(function):
+            self._func_impl = function
+        else:
+            raise ValueError(f"Unrecognized function in lambda: {function} of type {type(function)}")
+
+    def forward(self, *args: Any) -> Any:
+        """Return the function of the inputs."""
+        return self._func_impl(*args)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._func_impl.__name__})"
+
+
+class HybridLambda(HybridBlock):
+    """A function of a namespace and arrays or symbols (``lambda F, x: F.relu(x)``), or an operator, as a block."""
+
+    def __init__(self, function: str | Callable[..., Any], prefix: str | None = None) -> None:
+        super().__init__(prefix=prefix)
+        if isinstance(function, str):
+            assert hasattr(ndarray, function), f"Function name {function} is not found in symbol/ndarray."
+            self._func: Callable[..., Any] | None = None
+            self._func_name = function
+        elif callable(function):
+            self._func = function
+            self._func_name = function.__name__
+        else:
+            raise ValueError(f"Unrecognized function in lambda: {function} of type {type(function)}")
+
+    def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
+        """Return the function of the inputs."""
+        if self._func is None:
+            return getattr(F, self._func_name)(x, *args)
+        return self._func(F, x, *args)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._func_name})"

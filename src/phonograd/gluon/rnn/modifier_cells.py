@@ -1,0 +1,231 @@
+"""Cells that change what other cells do: dropout, zoneout, a way around, both directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import ndarray
+from ...base import numeric_types
+from ..parameter import ParameterDict, tensor_types
+from .base import HybridRecurrentCell, begin, infos_of, states_of
+from .sequences import format_sequence, masked, reversed_sequence
+
+__all__ = ["BidirectionalCell", "DropoutCell", "ModifierCell", "ResidualCell", "ZoneoutCell"]
+
+
+class DropoutCell(HybridRecurrentCell):
+    """While training, sets each input to 0 with probability `rate`; it has no states.
+
+    Along `axes`, all inputs share the same fate.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        axes: tuple[int, ...] = (),
+        prefix: str | None = None,
+        params: ParameterDict | None = None,
+    ) -> None:
+        super().__init__(prefix, params)
+        assert isinstance(rate, numeric_types), "rate must be a number"
+        self._rate = rate
+        self._axes = axes
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rate={self._rate}, axes={self._axes})"
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        """Return nothing."""
+        return []
+
+    def _alias(self) -> str:
+        return "dropout"
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+        """Return the input with some elements set to 0, and the states."""
+        if self._rate > 0:
+            inputs = F.Dropout(data=inputs, p=self._rate, axes=self._axes, name=f"t{self._counter}_fwd")
+        return inputs, states
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, Any]:
+        """Return a sequence with some elements set to 0; if it is one array, in one go."""
+        self.reset()
+        inputs, _, F, _ = format_sequence(length, inputs, layout, merge_outputs)
+        if isinstance(inputs, tensor_types):
+            output, states = self.hybrid_forward(F, inputs, begin_state or [])
+            return output, states
+        return super().unroll(length, inputs, begin_state, layout, merge_outputs)
+
+
+class ModifierCell(HybridRecurrentCell):
+    """The base class of cells that change what another cell does; they have its parameters and states."""
+
+    def __init__(self, base_cell: Any) -> None:
+        assert not base_cell._modified, f"Cell {base_cell.name} is already modified. One cell cannot be modified twice"
+        base_cell._modified = True
+        super().__init__(prefix=base_cell.prefix + self._alias(), params=None)
+        self.base_cell = base_cell
+
+    @property
+    def params(self) -> ParameterDict:
+        """The parameters of the other cell."""
+        found: ParameterDict = self.base_cell.params
+        return found
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        """Return the shapes and layouts of the other cell's states."""
+        return infos_of([self.base_cell], batch_size)
+
+    def begin_state(self, batch_size: int = 0, func: Any = ndarray.zeros, **kwargs: Any) -> list[Any]:
+        """Return the states that a sequence begins with."""
+        self._check_free()
+        self.base_cell._modified = False
+        states = states_of([self.base_cell], batch_size=batch_size, func=func, **kwargs)
+        self.base_cell._modified = True
+        return states
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_cell})"
+
+
+class ZoneoutCell(ModifierCell):
+    """While training, leaves outputs and states as they were before, each with a probability (Krueger et al. 2016)."""
+
+    _keeps_arrays = True
+
+    def __init__(self, base_cell: Any, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0) -> None:
+        assert not isinstance(base_cell, BidirectionalCell), (
+            "BidirectionalCell doesn't support zoneout since it doesn't support step. Please add ZoneoutCell to the "
+            "cells underneath instead."
+        )
+        super().__init__(base_cell)
+        self.zoneout_outputs = zoneout_outputs
+        self.zoneout_states = zoneout_states
+        self._prev_output: Any = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(p_out={self.zoneout_outputs}, p_state={self.zoneout_states}, {self.base_cell})"
+
+    def _alias(self) -> str:
+        return "zoneout"
+
+    def reset(self) -> None:
+        """Forget the last output: call it before a new sequence."""
+        super().reset()
+        self._prev_output = None
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+        """Return the output of one step and the states after it."""
+        output, after = self.base_cell(inputs, states)
+
+        def mixed(probability: float, new: Any, old: Any) -> Any:
+            return F.where(F.Dropout(F.ones_like(new), p=probability), new, old)
+
+        if self.zoneout_outputs != 0.0:
+            before = F.zeros_like(output) if self._prev_output is None else self._prev_output
+            output = mixed(self.zoneout_outputs, output, before)
+        if self.zoneout_states != 0.0:
+            after = [mixed(self.zoneout_states, new, old) for new, old in zip(after, states)]
+        self._prev_output = output
+        return output, after
+
+
+class ResidualCell(ModifierCell):
+    """Adds the input to the output of another cell (He et al. 2016)."""
+
+    def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
+        """Return the output of one step and the states after it."""
+        output, after = self.base_cell(inputs, states)
+        return F.elemwise_add(output, inputs, name=f"t{self._counter}_fwd"), after
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, Any]:
+        """Return the outputs for all steps of a sequence, and the states after it."""
+        self.reset()
+        self.base_cell._modified = False
+        outputs, states = self.base_cell.unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        self.base_cell._modified = True
+        merge = isinstance(outputs, tensor_types) if merge_outputs is None else merge_outputs
+        inputs, axis, F, _ = format_sequence(length, inputs, layout, merge)
+        if valid_length is not None:
+            inputs = masked(F, inputs, length, valid_length, axis, merge)
+        if merge:
+            return F.elemwise_add(outputs, inputs), states
+        return [F.elemwise_add(output, step) for output, step in zip(outputs, inputs)], states
+
+
+class BidirectionalCell(HybridRecurrentCell):
+    """Two cells, of which one goes through sequences forwards and the other backwards; outputs are joined."""
+
+    def __init__(self, l_cell: Any, r_cell: Any, output_prefix: str = "bi_") -> None:
+        super().__init__(prefix="", params=None)
+        self.register_child(l_cell, "l_cell")
+        self.register_child(r_cell, "r_cell")
+        self._output_prefix = output_prefix
+
+    def __call__(self, inputs: Any, states: Any) -> Any:
+        """Raise NotImplementedError: the backward cell begins at the end of the sequence."""
+        raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
+
+    def __repr__(self) -> str:
+        forward, backward = self._children.values()
+        return f"{type(self).__name__}(forward={forward}, backward={backward})"
+
+    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
+        """Return the shapes and layouts of the states of both cells."""
+        return infos_of(self._children.values(), batch_size)
+
+    def begin_state(self, batch_size: int = 0, func: Any = ndarray.zeros, **kwargs: Any) -> list[Any]:
+        """Return the states that a sequence begins with, of both cells."""
+        self._check_free()
+        return states_of(self._children.values(), batch_size=batch_size, func=func, **kwargs)
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Any,
+        begin_state: Any = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Any = None,
+    ) -> tuple[Any, Any]:
+        """Return the outputs for all steps of a sequence, and the states of both cells after it."""
+        self.reset()
+        inputs, axis, F, batch_size = format_sequence(length, inputs, layout, False)
+        states = begin(self, F, begin_state, inputs, batch_size)
+        forward, backward = self._children.values()
+        count = len(infos_of([forward], batch_size))
+        ways: list[Any] = []
+        after: list[Any] = []
+        for cell, steps, own in (
+            (forward, inputs, states[:count]),
+            (backward, reversed_sequence(inputs, valid_length), states[count:]),
+        ):
+            outputs, own = cell.unroll(length, steps, own, layout, False, valid_length)  # type: ignore[attr-defined]
+            ways.append(outputs)
+            after.extend(own)
+        pairs = zip(ways[0], reversed_sequence(ways[1], valid_length), strict=True)
+        joined = [
+            F.concat(one, other, dim=1, name=f"{self._output_prefix}t{number}")
+            for number, (one, other) in enumerate(pairs)
+        ]
+        merge = bool(merge_outputs) or (merge_outputs is None and valid_length is not None)
+        result, _, _, _ = format_sequence(length, joined, layout, merge or None)
+        if valid_length is not None:
+            result = masked(F, result, length, valid_length, axis, merge)
+        return result, after

@@ -1,0 +1,84 @@
+"""Sequences as one array or as a list of steps, and what is done to them when their lengths differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import ndarray
+from ...ndarray.array import NDArray
+from ...symbol import Symbol
+from ..parameter import tensor_types
+from ..parameter.parameter import symbols
+
+__all__ = ["format_sequence", "last_valid", "masked", "namespace_of", "reversed_sequence", "split"]
+
+
+def namespace_of(value: Any) -> Any:
+    """Return the namespace of arrays or of symbols, whichever a sequence is made of."""
+    first = value[0] if isinstance(value, (list, tuple)) else value
+    return symbols() if isinstance(first, Symbol) else ndarray
+
+
+def split(F: Any, data: Any, count: int, axis: int) -> list[Any]:
+    """Return the steps of a sequence that is one array."""
+    parts = F.split(data, num_outputs=count, axis=axis, squeeze_axis=True)
+    return [parts] if isinstance(parts, NDArray) else list(parts)
+
+
+def format_sequence(length: int | None, inputs: Any, layout: str, merge: bool | None) -> tuple[Any, int, Any, int]:
+    """Return a sequence in the form that is wanted, its axis of time, its namespace and the size of its batch.
+
+    Parameters
+    ----------
+    length
+        The number of steps; None if it is found in the sequence.
+    inputs
+        The sequence: one array, or a list of steps.
+    layout
+        The meaning of axes of the one array: T time, N batch, C features.
+    merge
+        Whether one array is wanted; None to leave it as it is.
+    """
+    assert inputs is not None, "unroll(inputs=None) has been deprecated. Please create input variables outside unroll."
+    axis, batch_axis = layout.find("T"), layout.find("N")
+    F = namespace_of(inputs)
+    if isinstance(inputs, tensor_types):
+        size = inputs.shape[batch_axis] if isinstance(inputs, NDArray) else 0
+        if merge is False:
+            if isinstance(inputs, NDArray):
+                assert length is None or length == inputs.shape[axis], (
+                    f"the sequence has {inputs.shape[axis]} steps along axis {axis}, not {length}"
+                )
+                length = inputs.shape[axis]
+            inputs = split(F, inputs, length or 1, axis)
+        return inputs, axis, F, size
+    assert length is None or len(inputs) == length, f"the sequence has {len(inputs)} steps, not {length}"
+    size = inputs[0].shape[0] if isinstance(inputs[0], NDArray) else 0
+    if merge is True:
+        inputs = F.stack(*inputs, axis=axis)
+    return inputs, axis, F, size
+
+
+def masked(F: Any, data: Any, length: int, valid_length: Any, axis: int, merge: bool | None) -> Any:
+    """Return a sequence with zeros after its valid length, as one array if `merge` is true."""
+    if not isinstance(data, tensor_types):
+        data = F.stack(*data, axis=axis)
+    data = F.SequenceMask(data, sequence_length=valid_length, use_sequence_length=True, axis=axis)
+    return data if merge else split(F, data, length, axis)
+
+
+def last_valid(F: Any, states: list[list[Any]], valid_length: Any) -> list[Any]:
+    """Return the states after the last valid step of each sample, from those after all steps."""
+    return [
+        F.SequenceLast(F.stack(*state, axis=0), sequence_length=valid_length, use_sequence_length=True, axis=0)
+        for state in zip(*states)
+    ]
+
+
+def reversed_sequence(steps: Any, valid_length: Any = None) -> list[Any]:
+    """Return the steps of a sequence backwards; with lengths, only the valid ones change places."""
+    if valid_length is None:
+        return list(reversed(steps))
+    F = namespace_of(steps)
+    whole = F.SequenceReverse(F.stack(*steps, axis=0), sequence_length=valid_length, use_sequence_length=True)
+    return split(F, whole, len(steps), 0)

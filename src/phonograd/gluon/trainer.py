@@ -1,0 +1,256 @@
+"""Trainer: an optimiser applied to parameters (``mxnet.gluon.Trainer``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import kvstore as stores
+from .. import optimizer as optimizers
+from ..context import Context
+from ..files import write_atomically
+from .parameter import Parameter, ParameterDict
+
+__all__ = ["Trainer"]
+
+
+class Trainer:
+    """Updates parameters by their gradients.
+
+    Parameters
+    ----------
+    params
+        The parameters: ``net.collect_params()``, or a list.
+    optimizer
+        An optimiser, or the name of one.
+    optimizer_params
+        The arguments of an optimiser given by name.
+    kvstore
+        Where gradients of several contexts come together: a store, or the type of one. With one context, there is none.
+    compression_params
+        How gradients are compressed; only some stores of other libraries can do that.
+    update_on_kvstore
+        Whether the store makes the updates; if this is None, it does if it can.
+
+    >>> import phonograd as mx
+    >>> from phonograd import autograd, gluon
+    >>> net = gluon.nn.Dense(1, in_units=1, use_bias=False)
+    >>> net.initialize("ones")
+    >>> trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+    >>> with autograd.record():
+    ...     loss = net(mx.nd.array([[1.0], [3.0]]))
+    >>> loss.backward()
+    >>> trainer.step(batch_size=2)
+    >>> net.weight.data().asnumpy().tolist()
+    [[0.0]]
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer: Any,
+        optimizer_params: dict[str, Any] | None = None,
+        kvstore: Any = "device",
+        compression_params: dict[str, Any] | None = None,
+        update_on_kvstore: bool | None = None,
+    ) -> None:
+        if isinstance(params, (dict, ParameterDict)):
+            params = [params[name] for name in sorted(params.keys())]
+        if not isinstance(params, (list, tuple)):
+            raise ValueError(f"First argument must be a list or dict of Parameters, got {type(params)}.")
+        self._params: list[Parameter] = []
+        self._param2idx: dict[str, int] = {}
+        for parameter in params:
+            if not isinstance(parameter, Parameter):
+                raise ValueError(f"First argument must be a list or dict of Parameters, got list of {type(parameter)}.")
+            self._param2idx[parameter.name] = len(self._params)
+            self._params.append(parameter)
+            parameter._set_trainer(self)
+        self._compression_params = compression_params
+        self._contexts = self._check_contexts()
+        self._optimizer = self._make_optimizer(optimizer, optimizer_params or {})
+        self._updaters = [optimizers.get_updater(self._optimizer) for _ in self._contexts]
+        self._scale = self._optimizer.rescale_grad
+        self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
+        self._reset_kvstore()
+
+    def _check_contexts(self) -> list[Context]:
+        contexts: list[Context] | None = None
+        for parameter in self._params:
+            own = parameter.list_ctx()
+            assert contexts is None or contexts == own, (
+                "All Parameters must be initialized on the same set of contexts, but Parameter "
+                f"{parameter.name} is initialized on {own} while previous Parameters are initialized on {contexts}."
+            )
+            contexts = own
+        return contexts or []
+
+    def _make_optimizer(self, optimizer: Any, arguments: dict[str, Any]) -> optimizers.Optimizer:
+        by_number = dict(enumerate(self._params))
+        if not isinstance(optimizer, optimizers.Optimizer):
+            return optimizers.create(optimizer, param_dict=by_number, **arguments)
+        assert not arguments, "optimizer_params must be None if optimizer is an instance of Optimizer instead of str"
+        optimizer.param_dict = by_number
+        return optimizer
+
+    # -- the store
+
+    def _reset_kvstore(self) -> None:
+        self._kv_initialized = False
+        self._kvstore: Any = None
+        self._update_on_kvstore = False
+        self._params_to_init = list(self._params)
+
+    def _note_new_data(self, parameter: Parameter) -> None:
+        """Begin with a new store, because a parameter was given other values than are stored."""
+        if self._kv_initialized and self._update_on_kvstore and parameter not in self._params_to_init:
+            self._reset_kvstore()
+
+    def _prepare(self) -> None:
+        """Make the store, and put parameters there that have not been."""
+        if not self._kv_initialized:
+            self._init_kvstore()
+        if self._params_to_init:
+            self._init_params()
+
+    def _init_params(self) -> None:
+        """Put parameters into the store that have not been, as far as they are initialised."""
+        later: list[Parameter] = []
+        for number, parameter in enumerate(self._params):
+            if self._kvstore is None or parameter not in self._params_to_init:
+                continue
+            if parameter._deferred_init is not None:
+                later.append(parameter)
+            else:
+                arrays = parameter._check_and_get(parameter._data, list)
+                self._kvstore.broadcast(number, arrays[0], arrays)
+        self._params_to_init = later
+
+    def _init_kvstore(self) -> None:
+        wanted, on_store = self._kvstore_params["kvstore"], self._kvstore_params["update_on_kvstore"]
+        if wanted is None or isinstance(wanted, stores.KVStoreBase):
+            self._kvstore = wanted
+        elif len(self._contexts) > 1 or "dist" in wanted:
+            self._kvstore = stores.create(wanted)
+        if self._kvstore is not None:
+            if self._compression_params:
+                self._kvstore.set_gradient_compression(self._compression_params)
+            can = self._kvstore.is_capable("optimizer")
+            if on_store and not can:
+                raise ValueError(f"Please set update_on_kvstore=False when training with {type(self._kvstore)}")
+            self._update_on_kvstore = can if on_store is None else bool(on_store)
+            if self._update_on_kvstore:
+                self._kvstore.set_optimizer(self._optimizer)
+        self._kv_initialized = True
+
+    # -- learning rates
+
+    @property
+    def optimizer(self) -> optimizers.Optimizer:
+        """The optimiser."""
+        return self._optimizer
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate, at present."""
+        return self._optimizer.learning_rate
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Change the learning rate."""
+        self._optimizer.set_learning_rate(lr)
+
+    # -- updates
+
+    def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """Make one update: gradients of all contexts are added up and divided by `batch_size`.
+
+        Parameters
+        ----------
+        batch_size
+            The number of samples that gradients are sums over.
+        ignore_stale_grad
+            Whether parameters without new gradients are left as they are; otherwise they are an error.
+        """
+        self._optimizer.rescale_grad = self._scale / batch_size
+        self._prepare()
+        self._allreduce_grads()
+        self._update(ignore_stale_grad)
+
+    def allreduce_grads(self) -> None:
+        """Add up the gradients of all contexts, without making an update."""
+        self._prepare()
+        self._check_separate("allreduce_grads()")
+        self._allreduce_grads()
+
+    def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """Make one update by gradients that :meth:`allreduce_grads` has added up."""
+        self._prepare()
+        self._check_separate("update()")
+        self._optimizer.rescale_grad = self._scale / batch_size
+        self._update(ignore_stale_grad)
+
+    def _check_separate(self, method: str) -> None:
+        assert not self._update_on_kvstore, (
+            f"{method} when parameters are updated on kvstore is not supported. Try setting `update_on_kvstore` to "
+            "False when creating trainer."
+        )
+
+    def _allreduce_grads(self) -> None:
+        if self._kvstore is None:
+            return
+        for number, parameter in enumerate(self._params):
+            if parameter.grad_req != "null":
+                out = parameter._check_and_get(parameter._data, list) if self._update_on_kvstore else None
+                self._kvstore.pushpull(number, parameter.list_grad(), out=out, priority=-number)
+
+    def _update(self, ignore_stale_grad: bool) -> None:
+        updates: list[list[tuple[Any, Any, Any]]] = [[] for _ in self._updaters]
+        for number, parameter in enumerate(self._params):
+            if parameter.grad_req == "null":
+                continue
+            arrays = parameter._check_and_get(parameter._data, list)
+            for array in () if ignore_stale_grad else arrays:
+                if not array._fresh_grad:
+                    raise UserWarning(
+                        f"Gradient of Parameter `{parameter.name}` on context {array.context} has not been updated by "
+                        "backward since last `step`. This could mean a bug in your model that made it only use a "
+                        "subset of the Parameters (Blocks) for this iteration. If you are intentionally only using a "
+                        "subset, call step with ignore_stale_grad=True to suppress this warning and skip updating of "
+                        "Parameters with stale gradient"
+                    )
+            if self._update_on_kvstore:
+                continue
+            for update, array, grad in zip(updates, arrays, parameter.list_grad()):
+                if array._fresh_grad:
+                    update.append((number, grad, array))
+                    array._fresh_grad = False
+        for updater, update in zip(self._updaters, updates):
+            if update:
+                updater(*zip(*update))
+
+    # -- files
+
+    def save_states(self, fname: str) -> None:
+        """Write the optimiser, and what it remembers of all parameters, to a file."""
+        self._prepare()
+        if self._update_on_kvstore:
+            assert not self._params_to_init, (
+                "Cannot save trainer states when some parameters are not yet initialized in kvstore."
+            )
+            self._kvstore.save_optimizer_states(fname, dump_optimizer=True)
+        else:
+            write_atomically(fname, [self._updaters[0].get_states(dump_optimizer=True)])
+
+    def load_states(self, fname: str) -> None:
+        """Read the optimiser, and what it remembers of all parameters, from a file."""
+        self._prepare()
+        if self._update_on_kvstore:
+            self._kvstore.load_optimizer_states(fname)
+            self._optimizer = self._kvstore._updater.optimizer
+        else:
+            with open(fname, "rb") as file:
+                states = file.read()
+            for updater in self._updaters:
+                updater.set_states(states)
+                updater.optimizer = self._updaters[0].optimizer
+            self._optimizer = self._updaters[0].optimizer
+        self._optimizer.param_dict = dict(enumerate(self._params))

@@ -1,0 +1,192 @@
+"""Splitting batches over contexts, clipping gradients, and downloading files (``mxnet.gluon.utils``)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import tempfile
+import urllib.error
+import urllib.request
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import ndarray
+from ..context import Context
+from ..ndarray.array import NDArray
+from .block.plain import HookHandle
+
+__all__ = [
+    "HookHandle",
+    "check_sha1",
+    "clip_global_norm",
+    "download",
+    "replace_file",
+    "split_and_load",
+    "split_data",
+]
+
+_BLOCK_BYTES = 1 << 20
+
+
+def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list[Any]:
+    """Return an array in `num_slice` parts along an axis.
+
+    Raises
+    ------
+    ValueError
+        If `even_split` is set and the parts would not be equal.
+
+    >>> import phonograd as mx
+    >>> [part.shape for part in split_data(mx.nd.ones((5, 2)), 2, even_split=False)]
+    [(3, 2), (2, 2)]
+    """
+    size = data.shape[batch_axis]
+    if even_split and size % num_slice != 0:
+        raise ValueError(
+            f"data with shape {data.shape} cannot be evenly split into {num_slice} slices along axis {batch_axis}. "
+            f"Use a batch size that's multiple of {num_slice} or set even_split=False to allow uneven partitioning of "
+            "data."
+        )
+    each, extra = divmod(size, num_slice)
+    ends = [each * (number + 1) + min(number + 1, extra) for number in range(num_slice)]
+    bounds = list(zip([0, *ends], ends))
+    if batch_axis == 0:
+        return [data[begin:end] for begin, end in bounds]
+    return [ndarray.slice_axis(data, axis=batch_axis, begin=begin, end=end) for begin, end in bounds]
+
+
+def split_and_load(
+    data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
+) -> list[NDArray]:
+    """Return an array in as many parts as there are contexts, each on its own."""
+    if not isinstance(data, NDArray):
+        data = ndarray.array(data, ctx=ctx_list[0])
+    if len(ctx_list) == 1:
+        return [data.as_in_context(ctx_list[0])]
+    slices = split_data(data, len(ctx_list), batch_axis, even_split)
+    return [part.as_in_context(context) for part, context in zip(slices, ctx_list)]
+
+
+def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite: bool = True) -> Any:
+    """Return the norm of all arrays together, after scaling them in place so that it is at most `max_norm`.
+
+    With ``check_isfinite=False`` the norm is an array, and nothing has to be computed at once.
+    """
+    assert len(arrays) > 0, "clip_global_norm needs at least one array"
+    context = arrays[0].context
+    total = None
+    for array in arrays:
+        square = ndarray.sum(ndarray.square(array)).as_in_context(context)
+        total = square if total is None else total + square
+    norm = ndarray.sqrt(total)
+    value: Any = norm.asscalar() if check_isfinite else norm
+    if check_isfinite and not np.isfinite(value):
+        warnings.warn("nan or inf is detected. Clipping results will be undefined.", UserWarning, stacklevel=2)
+    scale = ndarray.minimum(max_norm / (norm + 1e-8), 1.0)
+    for array in arrays:
+        array *= scale.as_in_context(array.context).astype(array.dtype)
+    return value
+
+
+def check_sha1(filename: str, sha1_hash: str) -> bool:
+    """Return whether a file has the given SHA-1 hash."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    with open(filename, "rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest() == sha1_hash
+
+
+def replace_file(src: str, dst: str) -> None:
+    """Move a file to the place of another one, in one step."""
+    os.replace(src, dst)
+
+
+def download(
+    url: str,
+    path: str | None = None,
+    overwrite: bool = False,
+    sha1_hash: str | None = None,
+    retries: int = 5,
+    verify_ssl: bool = True,
+) -> str:
+    """Return the path of a file from the network, downloaded if it is not there.
+
+    Parameters
+    ----------
+    url
+        Where it is.
+    path
+        Where it goes: a directory, or the name of the file; the current directory if this is None.
+    overwrite
+        Whether to download it even if it is there.
+    sha1_hash
+        The SHA-1 hash it must have.
+    retries
+        How often to try again.
+    verify_ssl
+        Whether to check certificates.
+
+    Raises
+    ------
+    OSError
+        If it cannot be downloaded: the message says from where, to where, and why.
+    """
+    assert retries >= 0, f"Number of retries should be at least 0, currently it's {retries}"
+    name = url.split("/")[-1]
+    if path is None:
+        assert name, f"Can't construct file-name from this URL. Please set the `path` option manually: {url}"
+        target = name
+    else:
+        path = os.path.expanduser(path)
+        target = os.path.join(path, name) if os.path.isdir(path) else path
+    if not overwrite and os.path.exists(target) and (not sha1_hash or check_sha1(target, sha1_hash)):
+        return target
+    os.makedirs(os.path.dirname(os.path.abspath(os.path.expanduser(target))), exist_ok=True)
+    if not verify_ssl:
+        warnings.warn(
+            "Unverified HTTPS request is being made (verify_ssl=False). Adding certificate verification is strongly "
+            "advised.",
+            stacklevel=2,
+        )
+    for attempt in range(retries + 1):
+        try:
+            _fetch(url, target, sha1_hash, verify_ssl)
+            return target
+        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            if attempt == retries or _is_hopeless(error):
+                reason = getattr(error, "reason", error)
+                raise OSError(
+                    f"{url} could not be downloaded ({reason}). Without a network, put the file at "
+                    f"{os.path.abspath(target)!r} by hand: it is then taken from there."
+                ) from error
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _is_hopeless(error: Exception) -> bool:
+    """Return whether trying again is of no use: the address is wrong, or there is no network."""
+    if isinstance(error, urllib.error.HTTPError):
+        return 400 <= error.code < 500
+    return isinstance(getattr(error, "reason", None), OSError) and not isinstance(error, TimeoutError)
+
+
+def _fetch(url: str, target: str, sha1_hash: str | None, verify_ssl: bool) -> None:
+    context = None if verify_ssl else ssl._create_unverified_context()
+    handle, partial = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(target)))
+    try:
+        with os.fdopen(handle, "wb") as file, urllib.request.urlopen(url, context=context, timeout=60) as source:
+            while block := source.read(_BLOCK_BYTES):
+                file.write(block)
+        if sha1_hash and not check_sha1(partial, sha1_hash):
+            raise OSError(
+                f"File {target} is downloaded but the content hash does not match. The repo may be outdated or "
+                "download may be incomplete. If the `repo_url` is overridden, consider switching to the default repo."
+            )
+        replace_file(partial, target)
+    finally:
+        if os.path.exists(partial):
+            os.remove(partial)

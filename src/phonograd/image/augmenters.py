@@ -1,0 +1,377 @@
+"""Random and fixed changes of images (height, width, channel), to make more of few examples."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import as_dtype
+from ..ndarray.array import NDArray
+from . import functions
+from .functions import Image, pixels_of, returned
+
+__all__ = [
+    "Augmenter",
+    "BrightnessJitterAug",
+    "CastAug",
+    "CenterCropAug",
+    "ColorJitterAug",
+    "ColorNormalizeAug",
+    "ContrastJitterAug",
+    "CreateAugmenter",
+    "ForceResizeAug",
+    "HorizontalFlipAug",
+    "HueJitterAug",
+    "LightingAug",
+    "RandomCropAug",
+    "RandomGrayAug",
+    "RandomOrderAug",
+    "RandomSizedCropAug",
+    "ResizeAug",
+    "SaturationJitterAug",
+    "SequentialAug",
+]
+
+#: how much of the brightness of a gray pixel red, green and blue have
+LUMA = np.array([0.299, 0.587, 0.114], np.float32)
+#: principal components of the colors of ImageNet
+EIGENVALUES = np.array([55.46, 4.794, 1.148])
+EIGENVECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
+_TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
+_FROM_YIQ = np.array([[1.0, 0.956, 0.621], [1.0, -0.272, -0.647], [1.0, -1.107, 1.705]])
+_MEAN_OF_IMAGENET = np.array([123.68, 116.28, 103.53])
+_DEVIATION_OF_IMAGENET = np.array([58.395, 57.12, 57.375])
+
+
+def _plain(value: Any) -> Any:
+    """Return an argument as JSON can have it."""
+    if isinstance(value, NDArray):
+        value = value.asnumpy()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value
+
+
+class Augmenter:
+    """The base class of augmenters: callables that take an image and return one.
+
+    Keyword arguments are what :meth:`dumps` tells of it.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._kwargs = {name: _plain(value) for name, value in kwargs.items()}
+
+    def dumps(self) -> Any:
+        """Return its name and arguments as JSON."""
+        return json.dumps([type(self).__name__.lower(), self._kwargs])
+
+    def __call__(self, src: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not say what it returns for an image")
+
+
+class SequentialAug(Augmenter):
+    """Augmenters one after the other."""
+
+    def __init__(self, ts: Sequence[Augmenter]) -> None:
+        super().__init__()
+        self.ts = list(ts)
+
+    def dumps(self) -> Any:
+        """Return its name and those of its parts."""
+        return [type(self).__name__.lower(), [part.dumps() for part in self.ts]]
+
+    def __call__(self, src: Any) -> Any:
+        for part in self.ts:
+            src = part(src)
+        return src
+
+
+class RandomOrderAug(SequentialAug):
+    """Augmenters one after the other, in an order that is random for each image."""
+
+    def __call__(self, src: Any) -> Any:
+        random.shuffle(self.ts)
+        return super().__call__(src)
+
+
+class ResizeAug(Augmenter):
+    """Gives the shorter edge a length."""
+
+    def __init__(self, size: int, interp: int = 2) -> None:
+        super().__init__(size=size, interp=interp)
+        self.size, self.interp = size, interp
+
+    def __call__(self, src: Any) -> Any:
+        return functions.resize_short(src, self.size, self.interp)
+
+
+class ForceResizeAug(Augmenter):
+    """Gives the image a size (width, height), whatever its proportions."""
+
+    def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
+        super().__init__(size=size, interp=interp)
+        self.size, self.interp = size, interp
+
+    def __call__(self, src: Any) -> Any:
+        return functions.imresize(src, *self.size, interp=self.interp)
+
+
+class RandomCropAug(Augmenter):
+    """Takes a random part of a size (width, height)."""
+
+    def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
+        super().__init__(size=size, interp=interp)
+        self.size, self.interp = size, interp
+
+    def __call__(self, src: Any) -> Any:
+        return functions.random_crop(src, self.size, self.interp)[0]
+
+
+class RandomSizedCropAug(Augmenter):
+    """Takes a random part of random size and proportions, and gives it a size (width, height)."""
+
+    def __init__(
+        self, size: tuple[int, int], area: Any, ratio: tuple[float, float], interp: int = 2, **kwargs: Any
+    ) -> None:
+        area = kwargs.pop("min_area", area)
+        if kwargs:
+            raise TypeError(f"unexpected keyword arguments for RandomSizedCropAug: {', '.join(kwargs)}")
+        super().__init__(size=size, area=area, ratio=ratio, interp=interp)
+        self.size, self.area, self.ratio, self.interp = size, area, ratio, interp
+
+    def __call__(self, src: Any) -> Any:
+        return functions.random_size_crop(src, self.size, self.area, self.ratio, self.interp)[0]
+
+
+class CenterCropAug(Augmenter):
+    """Takes the middle of a size (width, height)."""
+
+    def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
+        super().__init__(size=size, interp=interp)
+        self.size, self.interp = size, interp
+
+    def __call__(self, src: Any) -> Any:
+        return functions.center_crop(src, self.size, self.interp)[0]
+
+
+class BrightnessJitterAug(Augmenter):
+    """Multiplies all colors by 1 ± a random number up to `brightness`."""
+
+    def __init__(self, brightness: float) -> None:
+        super().__init__(brightness=brightness)
+        self.brightness = brightness
+
+    def __call__(self, src: Any) -> Any:
+        alpha = 1.0 + random.uniform(-self.brightness, self.brightness)
+        return _like(src, _floats(src) * np.float32(alpha))
+
+
+class ContrastJitterAug(Augmenter):
+    """Takes colors away from the mean brightness of the image, or nearer to it, by up to `contrast`."""
+
+    def __init__(self, contrast: float) -> None:
+        super().__init__(contrast=contrast)
+        self.contrast = contrast
+
+    def __call__(self, src: Any) -> Any:
+        alpha = 1.0 + random.uniform(-self.contrast, self.contrast)
+        image = _floats(src)
+        gray = (image @ LUMA).mean(dtype=np.float64)
+        return _like(src, image * np.float32(alpha) + np.float32((1.0 - alpha) * gray))
+
+
+class SaturationJitterAug(Augmenter):
+    """Takes colors away from gray, or nearer to it, by up to `saturation`."""
+
+    def __init__(self, saturation: float) -> None:
+        super().__init__(saturation=saturation)
+        self.saturation = saturation
+
+    def __call__(self, src: Any) -> Any:
+        alpha = 1.0 + random.uniform(-self.saturation, self.saturation)
+        image = _floats(src)
+        gray = (image @ LUMA)[..., None]
+        return _like(src, image * np.float32(alpha) + gray * np.float32(1.0 - alpha))
+
+
+class HueJitterAug(Augmenter):
+    """Turns the hue by up to `hue` half turns."""
+
+    def __init__(self, hue: float) -> None:
+        super().__init__(hue=hue)
+        self.hue = hue
+
+    def __call__(self, src: Any) -> Any:
+        alpha = random.uniform(-self.hue, self.hue)
+        cosine, sine = math.cos(alpha * math.pi), math.sin(alpha * math.pi)
+        turn = np.array([[1.0, 0.0, 0.0], [0.0, cosine, -sine], [0.0, sine, cosine]])
+        return _like(src, _floats(src) @ (_FROM_YIQ @ turn @ _TO_YIQ).T.astype(np.float32))
+
+
+class ColorJitterAug(RandomOrderAug):
+    """Changes brightness, contrast and saturation in a random order."""
+
+    def __init__(self, brightness: float, contrast: float, saturation: float) -> None:
+        parts: list[Augmenter] = []
+        if brightness > 0:
+            parts.append(BrightnessJitterAug(brightness))
+        if contrast > 0:
+            parts.append(ContrastJitterAug(contrast))
+        if saturation > 0:
+            parts.append(SaturationJitterAug(saturation))
+        super().__init__(parts)
+
+
+class LightingAug(Augmenter):
+    """Adds a random color along the principal components of colors, as AlexNet did."""
+
+    def __init__(self, alphastd: float, eigval: Any, eigvec: Any) -> None:
+        super().__init__(alphastd=alphastd, eigval=eigval, eigvec=eigvec)
+        self.alphastd, self.eigval, self.eigvec = alphastd, np.asarray(eigval), np.asarray(eigvec)
+
+    def __call__(self, src: Any) -> Any:
+        alpha = np.random.normal(0, self.alphastd, size=(3,))
+        return _like(src, _floats(src) + ((self.eigvec * alpha) @ self.eigval).astype(np.float32))
+
+
+class ColorNormalizeAug(Augmenter):
+    """Subtracts a mean and divides by a standard deviation."""
+
+    def __init__(self, mean: Any, std: Any) -> None:
+        super().__init__(mean=mean, std=std)
+        self.mean = None if mean is None else np.asarray(_plain(mean), np.float32)
+        self.std = None if std is None else np.asarray(_plain(std), np.float32)
+
+    def __call__(self, src: Any) -> Any:
+        return _like(src, functions.color_normalize(_floats(src), self.mean, self.std))
+
+
+class RandomGrayAug(Augmenter):
+    """Makes the image gray with probability `p`."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p=p)
+        self.p = p
+
+    def __call__(self, src: Any) -> Any:
+        if random.random() >= self.p:
+            return src
+        gray = _floats(src) @ np.array([0.21, 0.72, 0.07], np.float32)
+        return _like(src, np.repeat(gray[..., None], 3, axis=-1))
+
+
+class HorizontalFlipAug(Augmenter):
+    """Mirrors the image left to right with probability `p`."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p=p)
+        self.p = p
+
+    def __call__(self, src: Any) -> Any:
+        return returned(pixels_of(src)[:, ::-1]) if random.random() < self.p else src
+
+
+class CastAug(Augmenter):
+    """Converts to a dtype."""
+
+    def __init__(self, typ: str = "float32") -> None:
+        super().__init__(type=typ)
+        self.typ = typ
+
+    def __call__(self, src: Any) -> Any:
+        return returned(pixels_of(src).astype(as_dtype(self.typ)))
+
+
+def _floats(src: Any) -> Image:
+    """Return an image as a NumPy array of floats."""
+    image = pixels_of(src)
+    return image if image.dtype.kind == "f" else image.astype(np.float32)
+
+
+def _like(src: Any, image: Image) -> NDArray:
+    """Return an image as an array with the dtype of another."""
+    original = pixels_of(src)
+    return returned(image.astype(original.dtype, copy=image is original))
+
+
+def CreateAugmenter(  # noqa: N802
+    data_shape: tuple[int, int, int],
+    resize: int = 0,
+    rand_crop: bool = False,
+    rand_resize: bool = False,
+    rand_mirror: bool = False,
+    mean: Any = None,
+    std: Any = None,
+    brightness: float = 0,
+    contrast: float = 0,
+    saturation: float = 0,
+    hue: float = 0,
+    pca_noise: float = 0,
+    rand_gray: float = 0,
+    inter_method: int = 2,
+) -> list[Augmenter]:
+    """Return the usual augmenters in their usual order.
+
+    Parameters
+    ----------
+    data_shape
+        (channels, height, width) of the results.
+    resize
+        The length of the shorter edge before the crop; 0 leaves it as it is.
+    rand_crop
+        Whether the crop is at a random place; else in the middle.
+    rand_resize
+        Whether it also has a random size; needs `rand_crop`.
+    rand_mirror
+        Whether half of the images are mirrored.
+    mean, std
+        What to subtract and to divide by, a number for each channel; True for those of ImageNet.
+    brightness, contrast, saturation, hue, pca_noise
+        How much to change the colors.
+    rand_gray
+        How probable it is that an image becomes gray.
+    inter_method
+        How to interpolate; see :func:`imresize`.
+    """
+    result: list[Augmenter] = []
+    size = (data_shape[2], data_shape[1])
+    if resize > 0:
+        result.append(ResizeAug(resize, inter_method))
+    if rand_resize:
+        assert rand_crop, "rand_resize needs rand_crop"
+        result.append(RandomSizedCropAug(size, 0.08, (3.0 / 4.0, 4.0 / 3.0), inter_method))
+    elif rand_crop:
+        result.append(RandomCropAug(size, inter_method))
+    else:
+        result.append(CenterCropAug(size, inter_method))
+    if rand_mirror:
+        result.append(HorizontalFlipAug(0.5))
+    result.append(CastAug())
+    if brightness or contrast or saturation:
+        result.append(ColorJitterAug(brightness, contrast, saturation))
+    if hue:
+        result.append(HueJitterAug(hue))
+    if pca_noise > 0:
+        result.append(LightingAug(pca_noise, EIGENVALUES, EIGENVECTORS))
+    if rand_gray > 0:
+        result.append(RandomGrayAug(rand_gray))
+    mean = _channels(mean, _MEAN_OF_IMAGENET, "mean")
+    std = _channels(std, _DEVIATION_OF_IMAGENET, "std")
+    if mean is not None or std is not None:
+        result.append(ColorNormalizeAug(mean, std))
+    return result
+
+
+def _channels(given: Any, usual: Image, name: str) -> Image | None:
+    """Return a number for each channel, or None."""
+    if given is None or given is False:
+        return None
+    values = usual if given is True else np.asarray(_plain(given))
+    if values.shape not in ((1,), (3,)):
+        raise ValueError(f"{name} must have 1 or 3 numbers, not shape {values.shape}")
+    return values.astype(np.float32)

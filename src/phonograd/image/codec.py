@@ -1,0 +1,108 @@
+"""Image files and NumPy arrays (height, width, channel) with channels red, green, blue; Pillow knows the formats."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..errors import MXNetError
+
+__all__ = ["decode", "encode", "read"]
+
+Image = np.ndarray[Any, Any]
+
+
+def _pillow() -> Any:
+    """Return Pillow's main module, or raise."""
+    try:
+        import PIL.Image
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "image files are read and written with Pillow, which is not installed: pip install 'phonograd[image]'",
+            name="PIL",
+        ) from None
+    return PIL.Image
+
+
+def decode(data: bytes | bytearray | memoryview, flag: int = 1, name: str = "the image") -> Image:
+    """Return the image in some bytes as uint8.
+
+    Parameters
+    ----------
+    data
+        The contents of an image file.
+    flag
+        1 for three channels, 0 for one (gray), -1 for those that it has.
+    name
+        What it is called in errors.
+
+    Raises
+    ------
+    MXNetError
+        If it is empty, cut off, damaged, larger than Pillow trusts, or of an unknown format.
+    """
+    pillow = _pillow()
+    if not len(data):
+        raise MXNetError(f"{name} cannot be decoded: it is empty")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pillow.DecompressionBombWarning)
+            with pillow.open(io.BytesIO(data)) as opened:
+                return _pixels(opened, flag)
+    # Pillow's readers raise nearly anything for damaged files
+    except (OSError, ValueError, SyntaxError, TypeError, IndexError, KeyError, EOFError, AttributeError) as error:
+        raise MXNetError(f"{name} ({len(data)} bytes) cannot be decoded: {error}") from error
+    except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+        raise MXNetError(f"{name} is not decoded: {error} (PIL.Image.MAX_IMAGE_PIXELS is the limit)") from error
+
+
+def _pixels(opened: Any, flag: int) -> Image:
+    """Return the pixels of an image that Pillow opened."""
+    if flag >= 0:
+        from PIL import ImageOps
+
+        opened = ImageOps.exif_transpose(opened)
+    if flag == 0:
+        opened = opened.convert("L")
+    elif flag > 0 or opened.mode not in ("L", "RGB", "RGBA"):
+        opened = opened.convert("RGB")
+    pixels = np.array(opened, np.uint8)
+    return pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def read(filename: str | os.PathLike[str], flag: int = 1) -> Image:
+    """Return the image in a file as uint8; see :func:`decode`."""
+    with open(filename, "rb") as file:
+        return decode(file.read(), flag, os.fspath(filename))
+
+
+def encode(image: Image, quality: int = 95, img_fmt: str = ".jpg") -> bytes:
+    """Return the contents of a file with an image, (height, width) or (height, width, channel).
+
+    Parameters
+    ----------
+    image
+        The image, of dtype uint8.
+    quality
+        1 to 100 for JPEG; how hard to compress, 1 to 9, for PNG.
+    img_fmt
+        The ending of such a file, ``.jpg`` or ``.png``.
+    """
+    pillow = _pillow()
+    form = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG"}.get(img_fmt.lower())
+    if form is None:
+        raise ValueError(f"img_fmt must be '.jpg', '.jpeg' or '.png', not {img_fmt!r}")
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[:, :, 0]
+    if image.dtype != np.uint8 or image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (3, 4)):
+        raise ValueError(
+            f"an image must be uint8 with 1, 3 or 4 channels in the last axis, not {image.dtype} of shape {image.shape}"
+        )
+    options = {"quality": quality} if form == "JPEG" else {"compress_level": min(max(quality, 0), 9)}
+    buffer = io.BytesIO()
+    pillow.fromarray(np.ascontiguousarray(image)).save(buffer, form, **options)
+    return buffer.getvalue()

@@ -1,0 +1,288 @@
+"""Functions of images that are arrays (height, width, channel): reading, resizing, cropping, rotating."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..context import CPU
+from ..ndarray.array import NDArray, concrete
+from ..ndarray.handle import read
+from . import codec, resizing
+
+__all__ = [
+    "center_crop",
+    "color_normalize",
+    "copyMakeBorder",
+    "fixed_crop",
+    "imdecode",
+    "imread",
+    "imresize",
+    "imrotate",
+    "pixels_of",
+    "random_crop",
+    "random_rotate",
+    "random_size_crop",
+    "resize_short",
+    "returned",
+    "scale_down",
+]
+
+Image = np.ndarray[Any, Any]
+
+
+def pixels_of(image: Any) -> Image:
+    """Return an image as a NumPy array, to which nobody may write."""
+    return read(image) if isinstance(image, NDArray) else np.asarray(image)
+
+
+def returned(pixels: Image, out: Any = None) -> NDArray:
+    """Return pixels as an array; `out`, if that is given, after writing them to it."""
+    # a part of another image needs memory of its own
+    own = np.array(pixels, order="C") if pixels.base is not None else np.ascontiguousarray(pixels)
+    if out is not None:
+        out[:] = concrete(own, CPU)
+        return out  # type: ignore[no-any-return]
+    return concrete(own, CPU)
+
+
+def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: Any = None) -> NDArray:
+    """Return the image in some bytes as an array of dtype uint8.
+
+    Parameters
+    ----------
+    buf
+        The contents of an image file: bytes, or an array of uint8.
+    flag
+        1 for three channels, 0 for one (gray).
+    to_rgb
+        Whether channels are red, green, blue; else blue, green, red.
+    out
+        Where to write the result.
+    """
+    if isinstance(buf, NDArray):
+        buf = buf.asnumpy()
+    if isinstance(buf, np.ndarray):
+        buf = np.ascontiguousarray(buf, np.uint8).tobytes()
+    if not isinstance(buf, (bytes, bytearray, memoryview)):
+        raise ValueError(
+            "buf must be of type bytes, bytearray or numpy.ndarray,"
+            "if you would like to input type str, please convert to bytes"
+        )
+    image = codec.decode(buf, flag)
+    return returned(image if to_rgb or image.shape[2] == 1 else image[:, :, ::-1], out)
+
+
+def imread(filename: str | os.PathLike[str], flag: int = 1, to_rgb: bool = True, out: Any = None) -> NDArray:
+    """Return the image in a file as an array of dtype uint8; see :func:`imdecode`."""
+    image = codec.read(filename, flag)
+    return returned(image if to_rgb or image.shape[2] == 1 else image[:, :, ::-1], out)
+
+
+def imresize(src: Any, w: int, h: int, interp: int = 1, out: Any = None) -> NDArray:
+    """Return an image with another width and height.
+
+    `interp` is 0 for the nearest pixel, 1 for bilinear, 2 for bicubic interpolation, 3 for means of areas, 4 for
+    Lanczos' method, 9 for bicubic if it grows and areas if it shrinks, 10 for a random one.
+
+    >>> import phonograd as mx
+    >>> imresize(mx.nd.ones((4, 6, 3)), 3, 2).shape
+    (2, 3, 3)
+    """
+    return returned(resizing.resize(pixels_of(src), int(w), int(h), interp), out)
+
+
+def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
+    """Return (width, height) of the largest window with the proportions of `size` that fits in, at most `size`.
+
+    >>> scale_down((640, 480), (720, 120))
+    (640, 106)
+    """
+    width, height = size
+    source_width, source_height = src_size
+    if source_height < height:
+        width, height = int(width * source_height / height), source_height
+    if source_width < width:
+        width, height = source_width, int(height * source_width / width)
+    return int(width), int(height)
+
+
+def copyMakeBorder(  # noqa: N802
+    src: Any,
+    top: int,
+    bot: int,
+    left: int,
+    right: int,
+    type: int = 0,  # noqa: A002
+    value: float = 0.0,
+    values: Sequence[float] = (),
+    out: Any = None,
+) -> NDArray:
+    """Return an image with a border around it.
+
+    `type` is 0 for a color (`values`, one number for each channel, or `value` for all), 1 for the outermost pixels, 2
+    for a mirror that repeats them, 3 for a periodic continuation, 4 for a mirror that does not repeat them.
+    """
+    image = pixels_of(src)
+    widths = ((top, bot), (left, right), (0, 0))
+    modes = {1: "edge", 2: "symmetric", 3: "wrap", 4: "reflect"}
+    if type in modes:
+        return returned(np.pad(image, widths, mode=modes[type]), out)  # type: ignore[call-overload]
+    if type != 0:
+        raise ValueError(f"type must be one of 0, 1, 2, 3, 4, not {type}")
+    color = np.broadcast_to(np.asarray(values if len(values) else value, np.float64), (image.shape[2],))
+    bordered = np.empty((image.shape[0] + top + bot, image.shape[1] + left + right, image.shape[2]), image.dtype)
+    bordered[:] = color.astype(image.dtype)
+    bordered[top : top + image.shape[0], left : left + image.shape[1]] = image
+    return returned(bordered, out)
+
+
+def resize_short(src: Any, size: int, interp: int = 2) -> NDArray:
+    """Return an image whose shorter edge has a given length."""
+    height, width = src.shape[:2]
+    if height > width:
+        return imresize(src, size, size * height // width, interp)
+    return imresize(src, size * width // height, size, interp)
+
+
+def fixed_crop(
+    src: Any, x0: int, y0: int, w: int, h: int, size: tuple[int, int] | None = None, interp: int = 2
+) -> NDArray:
+    """Return the window of an image with its left upper corner at (x0, y0), resized to `size` (width, height)."""
+    image = pixels_of(src)[y0 : y0 + h, x0 : x0 + w]
+    if size is not None and (w, h) != tuple(size):
+        image = resizing.resize(image, *size, interp=interp)
+    return returned(image)
+
+
+def center_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, tuple[int, int, int, int]]:
+    """Return the middle of an image, and its window (x0, y0, width, height).
+
+    A window larger than the image is scaled down, and the crop resized to `size` (width, height).
+    """
+    height, width = src.shape[:2]
+    new_width, new_height = scale_down((width, height), size)
+    x0, y0 = (width - new_width) // 2, (height - new_height) // 2
+    return fixed_crop(src, x0, y0, new_width, new_height, size, interp), (x0, y0, new_width, new_height)
+
+
+def random_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, tuple[int, int, int, int]]:
+    """Return a random part of an image of a size (width, height), and its window (x0, y0, width, height)."""
+    height, width = src.shape[:2]
+    new_width, new_height = scale_down((width, height), size)
+    x0, y0 = random.randint(0, width - new_width), random.randint(0, height - new_height)
+    return fixed_crop(src, x0, y0, new_width, new_height, size, interp), (x0, y0, new_width, new_height)
+
+
+def random_size_crop(
+    src: Any, size: tuple[int, int], area: Any, ratio: tuple[float, float], interp: int = 2, **kwargs: Any
+) -> tuple[NDArray, tuple[int, int, int, int]]:
+    """Return a random part of random size of an image, resized to `size`, and its window (x0, y0, width, height).
+
+    Parameters
+    ----------
+    src
+        The image.
+    size
+        (width, height) of the result.
+    area
+        (least, most) part of the image's area; a single number is the least, and the most is 1.
+    ratio
+        (least, most) ratio of width and height of the window.
+    interp
+        See :func:`imresize`.
+    **kwargs
+        ``min_area``, the old name of `area`.
+    """
+    area = kwargs.pop("min_area", area)
+    if kwargs:
+        raise TypeError(f"unexpected keyword arguments for random_size_crop: {', '.join(kwargs)}")
+    least, most = (area, 1.0) if isinstance(area, (int, float)) else area
+    height, width = src.shape[:2]
+    for _ in range(10):
+        target = random.uniform(least, most) * height * width
+        proportion = math.exp(random.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        new_width, new_height = round(math.sqrt(target * proportion)), round(math.sqrt(target / proportion))
+        if 0 < new_width <= width and 0 < new_height <= height:
+            x0, y0 = random.randint(0, width - new_width), random.randint(0, height - new_height)
+            return fixed_crop(src, x0, y0, new_width, new_height, size, interp), (x0, y0, new_width, new_height)
+    return center_crop(src, size, interp)
+
+
+def color_normalize(src: Any, mean: Any, std: Any = None) -> Any:
+    """Return an image minus a mean, divided by a standard deviation; None leaves either out."""
+    if mean is not None:
+        src = src - mean
+    return src if std is None else src / std
+
+
+def imrotate(src: NDArray, rotation_degrees: Any, zoom_in: bool = False, zoom_out: bool = False) -> NDArray:
+    """Return images (channel, height, width), or a batch of them, turned by angles around their middle.
+
+    Parameters
+    ----------
+    src
+        The images, of dtype float32.
+    rotation_degrees
+        An angle in degrees, counterclockwise; or an array with one for each image of a batch.
+    zoom_in
+        Whether to magnify the result until no corner outside of the image shows.
+    zoom_out
+        Whether to shrink it until the whole image shows.
+    """
+    if zoom_in and zoom_out:
+        raise ValueError("`zoom_in` and `zoom_out` cannot be both True")
+    if src.dtype is not np.float32:
+        raise TypeError("Only `float32` images are supported by this function")
+    single = src.ndim == 3
+    if single:
+        if not isinstance(rotation_degrees, (int, float, np.number)):
+            raise TypeError("When a single image is passed the rotation angle is required to be a scalar.")
+    elif src.ndim != 4:
+        raise ValueError("Only 3D and 4D are supported by this function")
+    images = src.asnumpy()[None] if single else src.asnumpy()
+    given = rotation_degrees.asnumpy() if isinstance(rotation_degrees, NDArray) else np.asarray(rotation_degrees)
+    if given.ndim and len(given) != len(images):
+        raise ValueError("The number of images must be equal to the number of rotation angles")
+    angles = np.broadcast_to(given.reshape(-1), len(images))
+    turned = np.stack([_turned(image, float(angle), zoom_in, zoom_out) for image, angle in zip(images, angles)])
+    return returned(turned[0] if single else turned)
+
+
+def _turned(image: Image, degrees: float, zoom_in: bool, zoom_out: bool) -> Image:
+    """Return one image turned, with zeros where nothing is known."""
+    height, width = image.shape[1:]
+    angle = math.radians(degrees)
+    cosine, sine = math.cos(angle), math.sin(angle)
+    half_height, half_width = (height - 1) / 2, (width - 1) / 2
+    y, x = np.meshgrid(np.arange(height) - half_height, np.arange(width) - half_width, indexing="ij")
+    column, row = x * cosine - y * sine, x * sine + y * cosine
+    column, row = column / max(half_width, 0.5), row / max(half_height, 0.5)
+    if zoom_in or zoom_out:
+        # how far the corners of the turned picture reach, in halves of the picture
+        scale = abs(cosine) + abs(sine) * max(width / height, height / width)
+        column, row = (column / scale, row / scale) if zoom_in else (column * scale, row * scale)
+    column, row = (column + 1) * half_width, (row + 1) * half_height
+    left, top = np.floor(column), np.floor(row)
+    result = np.zeros_like(image)
+    for near_y in (0, 1):
+        for near_x in (0, 1):
+            rows, columns = (top + near_y).astype(int), (left + near_x).astype(int)
+            inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
+            weight = (1 - np.abs(row - rows)) * (1 - np.abs(column - columns)) * inside
+            result += weight.astype(image.dtype) * image[:, rows.clip(0, height - 1), columns.clip(0, width - 1)]
+    return result
+
+
+def random_rotate(
+    src: NDArray, angle_limits: tuple[float, float], zoom_in: bool = False, zoom_out: bool = False
+) -> NDArray:
+    """Return images turned by random angles between two limits, in degrees; see :func:`imrotate`."""
+    if src.ndim == 3:
+        return imrotate(src, random.uniform(*angle_limits), zoom_in, zoom_out)
+    return imrotate(src, np.array([random.uniform(*angle_limits) for _ in src]), zoom_in, zoom_out)

@@ -1,0 +1,249 @@
+"""Batches of images from record files, lists and directories."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import recordio
+from ..context import CPU
+from ..dtypes import as_dtype
+from ..errors import MXNetError
+from ..io.iteration import DataBatch, DataIter
+from ..io.rounds import part_of
+from ..ndarray.array import NDArray, concrete
+from .augmenters import Augmenter, CreateAugmenter
+from .functions import imdecode, pixels_of
+from .lists import read_list
+
+__all__ = ["ImageIter"]
+
+_HANDLES = ("pad", "discard", "roll_over")
+
+
+class ImageIter(DataIter):
+    """Batches (example, channel, height, width) of images, after augmenters.
+
+    Images that cannot be decoded are left out, with a line in the log.
+
+    Parameters
+    ----------
+    batch_size
+        How many images a batch has.
+    data_shape
+        (channels, height, width) of an image.
+    label_width
+        How many labels an image has.
+    path_imgrec
+        A record file with images.
+    path_imglist
+        A list of images; see :mod:`phonograd.image.lists`.
+    path_root
+        The directory of the images in a list.
+    path_imgidx
+        The index of the record file, needed to shuffle and divide it.
+    shuffle
+        Whether the order is random, another one in each pass.
+    part_index, num_parts
+        Which part of the images to take, and into how many they are divided.
+    aug_list
+        Augmenters; those of :func:`CreateAugmenter` with `kwargs` if this is None.
+    imglist
+        A list of images in memory: ``[label, path]`` for each.
+    data_name, label_name
+        What data and labels are called.
+    dtype
+        The dtype of the data.
+    last_batch_handle
+        ``'pad'``, ``'discard'`` or ``'roll_over'``; see :class:`phonograd.io.NDArrayIter`.
+    **kwargs
+        Arguments of :func:`CreateAugmenter`.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        data_shape: tuple[int, int, int],
+        label_width: int = 1,
+        path_imgrec: str | None = None,
+        path_imglist: str | None = None,
+        path_root: str | None = None,
+        path_imgidx: str | None = None,
+        shuffle: bool = False,
+        part_index: int = 0,
+        num_parts: int = 1,
+        aug_list: Sequence[Augmenter] | None = None,
+        imglist: Sequence[Any] | None = None,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        dtype: Any = "float32",
+        last_batch_handle: str = "pad",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_size)
+        assert path_imgrec or path_imglist or isinstance(imglist, list), (
+            "images come from path_imgrec, path_imglist or imglist"
+        )
+        if last_batch_handle not in _HANDLES:
+            raise ValueError(f"last_batch_handle must be one of {', '.join(_HANDLES)}, not {last_batch_handle!r}")
+        self.check_data_shape(data_shape)
+        self.data_shape = tuple(data_shape)
+        self.label_width = label_width
+        self.path_root = path_root or ""
+        self.shuffle = shuffle
+        self.dtype = as_dtype(dtype)
+        self.last_batch_handle = last_batch_handle
+        self.auglist = CreateAugmenter(self.data_shape, **kwargs) if aug_list is None else list(aug_list)  # type: ignore[arg-type]
+        self.provide_data = [(data_name, (batch_size, *self.data_shape))]
+        self.provide_label = [(label_name, (batch_size, label_width) if label_width > 1 else (batch_size,))]
+        self.imglist = _listed(path_imglist, imglist)
+        self.imgrec: recordio.MXRecordIO | None = None
+        self.seq: list[Any] | None = None
+        if path_imgrec:
+            self._open(path_imgrec, path_imgidx, shuffle or num_parts > 1)
+        else:
+            self.seq = list(self.imglist or ())
+        if self.seq is not None:
+            chosen = part_of(len(self.seq), num_parts, part_index)
+            self.seq = self.seq[chosen.start : chosen.stop]
+        self.cur = 0
+        #: examples that the pass before left for the first batch of this one
+        self._carried: list[tuple[NDArray, Any]] = []
+        self._ended = False
+        self.reset()
+
+    def _open(self, path: str, index: str | None, needs_index: bool) -> None:
+        """Open the record file, with its index if there is one."""
+        if index:
+            indexed = recordio.MXIndexedRecordIO(index, path, "r")
+            self.imgrec, self.seq = indexed, list(self.imglist or indexed.keys)
+            return
+        assert not needs_index, "shuffling or dividing a record file needs its index: path_imgidx"
+        self.imgrec = recordio.MXRecordIO(path, "r")
+
+    def hard_reset(self) -> None:
+        """Go back to the first image, and forget what the last pass left over."""
+        self._carried = []
+        self._begin()
+
+    def reset(self) -> None:
+        """Begin the next pass."""
+        self._begin()
+
+    def _begin(self) -> None:
+        if self.seq is not None and self.shuffle:
+            random.shuffle(self.seq)
+        if self.imgrec is not None and self.seq is None:
+            self.imgrec.reset()
+        self.cur = 0
+        self._ended = False
+
+    def next_sample(self) -> tuple[Any, bytes]:
+        """Return (label, contents of the image file) of the next image, or raise StopIteration."""
+        if self.seq is None:
+            assert self.imgrec is not None
+            record = self.imgrec.read()
+            if record is None:
+                raise StopIteration
+            header, image = recordio.unpack(record)
+            return header.label, image
+        if self.cur >= len(self.seq):
+            raise StopIteration
+        key = self.seq[self.cur]
+        self.cur += 1
+        if isinstance(self.imgrec, recordio.MXIndexedRecordIO):
+            header, image = recordio.unpack(self.imgrec.read_idx(key))
+            return (header.label if self.imglist is None else self.imglist[key][0]), image
+        assert self.imglist is not None
+        label, name = self.imglist[key]
+        return label, self.read_image(name)
+
+    def _sample(self) -> tuple[NDArray, Any]:
+        """Return the next image that can be decoded, augmented, and its label."""
+        while True:
+            label, content = self.next_sample()
+            try:
+                data = self.imdecode(content)
+                self.check_valid_image([data])
+            except (MXNetError, ValueError) as error:
+                logging.debug("Invalid image, skipping:  %s", error)
+                continue
+            return self.postprocess_data(self.augmentation_transform(data)), label
+
+    def next(self) -> DataBatch:
+        """Return the next batch, or raise StopIteration."""
+        if self._ended:
+            raise StopIteration
+        samples, self._carried = self._carried, []
+        pad = len(samples)
+        try:
+            while len(samples) < self.batch_size:
+                samples.append(self._sample())
+        except StopIteration:
+            self._ended = True
+            if not samples or self.last_batch_handle == "discard":
+                raise
+            if self.last_batch_handle == "roll_over":
+                self._carried = samples
+                raise
+            pad = self.batch_size - len(samples)
+            self._begin()
+            while len(samples) < self.batch_size:
+                try:
+                    samples.append(self._sample())
+                except StopIteration:
+                    self._begin()
+            self._ended = True
+        data = np.stack([pixels_of(image) for image, _ in samples]).astype(self.dtype, copy=False)
+        labels = np.array([np.asarray(label, np.float32).reshape(-1)[: self.label_width] for _, label in samples])
+        label = labels if self.label_width > 1 else labels[:, 0]
+        return DataBatch([concrete(data, CPU)], [concrete(np.ascontiguousarray(label), CPU)], pad)
+
+    def check_data_shape(self, data_shape: Sequence[int]) -> None:
+        """Raise unless a shape is that of images with three channels."""
+        if len(data_shape) != 3:
+            raise ValueError("data_shape should have length 3, with dimensions CxHxW")
+        if data_shape[0] != 3:
+            raise ValueError("This iterator expects inputs to have 3 channels.")
+
+    def check_valid_image(self, data: Sequence[Any]) -> None:
+        """Raise if there are no pixels."""
+        if len(data[0].shape) == 0:
+            raise RuntimeError("Data shape is wrong")
+
+    def imdecode(self, s: bytes) -> NDArray:
+        """Return the image in the contents of a file."""
+        return imdecode(s)
+
+    def read_image(self, fname: str) -> bytes:
+        """Return the contents of a file of the list."""
+        with open(os.path.join(self.path_root, fname), "rb") as file:
+            return file.read()
+
+    def augmentation_transform(self, data: Any) -> Any:
+        """Return an image after all augmenters."""
+        for augmenter in self.auglist:
+            data = augmenter(data)
+        return data
+
+    def postprocess_data(self, datum: Any) -> NDArray:
+        """Return an image as (channel, height, width)."""
+        return concrete(np.ascontiguousarray(pixels_of(datum).transpose(2, 0, 1)), CPU)
+
+
+def _listed(path: str | None, given: Sequence[Any] | None) -> dict[Any, tuple[Any, str]] | None:
+    """Return labels and paths of images by key, from a file or from a list in memory; None if there is neither."""
+    if path:
+        return dict(read_list(path))
+    if given is None:
+        return None
+    found: dict[Any, tuple[Any, str]] = {}
+    for number, entry in enumerate(given, 1):
+        labels = entry[0] if len(entry) == 2 else entry[:-1]
+        found[str(number)] = np.atleast_1d(np.asarray(labels, np.float32)), entry[-1]
+    return found

@@ -1,0 +1,182 @@
+"""Batches of arrays that are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..context import CPU
+from ..ndarray.array import NDArray, concrete
+from ..ndarray.creation import array
+from ..ndarray.handle import read
+from .iteration import DataBatch, DataDesc, DataIter
+
+__all__ = ["NDArrayIter"]
+
+_HANDLES = ("pad", "discard", "roll_over")
+
+
+def _named(given: Any, allow_empty: bool, default_name: str) -> list[tuple[str, NDArray]]:
+    """Return arrays with their names: the keys of a dictionary in their order, or numbered ones."""
+    if given is None:
+        assert allow_empty, "there is no data to iterate over"
+        return []
+    if isinstance(given, (np.ndarray, NDArray)):
+        given = [given]
+    if isinstance(given, Mapping):
+        pairs = sorted(given.items())
+    elif isinstance(given, (list, tuple)):
+        assert allow_empty or len(given), "there is no data to iterate over"
+        names = [default_name] if len(given) == 1 else [f"_{n}_{default_name}" for n in range(len(given))]
+        pairs = list(zip(names, given))
+    else:
+        raise TypeError("Input must be NDArray, numpy.ndarray, h5py.Dataset a list of them or dict with them as values")
+    result = []
+    for name, value in pairs:
+        if not isinstance(value, NDArray):
+            try:
+                value = array(np.asarray(value))
+            except (TypeError, ValueError) as error:
+                raise TypeError(
+                    f"Invalid type '{type(value)}' for {name}, should be NDArray, numpy.ndarray or h5py.Dataset"
+                ) from error
+        result.append((name, value))
+    return result
+
+
+class NDArrayIter(DataIter):
+    """Batches of arrays.
+
+    Parameters
+    ----------
+    data, label
+        An array, a list of arrays, or a dictionary of them by name. NumPy arrays become float32.
+    batch_size
+        How many examples a batch has.
+    shuffle
+        Whether their order is random, by NumPy's generator; another one after each ``reset``.
+    last_batch_handle
+        What to do when the last batch is not full: ``'pad'`` fills it with examples from the beginning, ``'discard'``
+        leaves it out, ``'roll_over'`` saves its examples for the first batch after ``reset``.
+    data_name, label_name
+        The names of arrays that have none.
+    layout
+        What the axes are.
+
+    >>> batches = NDArrayIter(np.arange(5), batch_size=2)
+    >>> [(batch.data[0].asnumpy().tolist(), batch.pad) for batch in batches]
+    [([0.0, 1.0], 0), ([2.0, 3.0], 0), ([4.0, 0.0], 1)]
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        last_batch_handle: str = "pad",
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        layout: str = "NCHW",
+    ) -> None:
+        super().__init__(batch_size)
+        if last_batch_handle not in _HANDLES:
+            raise ValueError(f"last_batch_handle must be one of {', '.join(_HANDLES)}, not {last_batch_handle!r}")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be positive, not {batch_size}")
+        self.data = _named(data, False, data_name)
+        self.label = _named(label, True, label_name)
+        self.num_data = self.data[0][1].shape[0]
+        for name, value in self.data + self.label:
+            if value.shape[0] != self.num_data:
+                raise ValueError(f"{name} has {value.shape[0]} examples, but {self.data[0][0]} has {self.num_data}")
+        if self.num_data < 1:
+            raise ValueError("there are no examples to iterate over")
+        self.idx = np.arange(self.num_data)
+        self.shuffle = shuffle
+        self.last_batch_handle = last_batch_handle
+        self.num_source = len(self.data)
+        self.layout = layout
+        self.cursor = -batch_size
+        #: the examples that the pass before left for the first batch of this one
+        self._carried = self.idx[:0]
+        self.reset()
+
+    @property
+    def data_list(self) -> list[NDArray]:
+        """The arrays of data and labels."""
+        return [value for _, value in self.data + self.label]
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Descriptions of the data of a batch."""
+        return self._described(self.data)
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Descriptions of the labels of a batch."""
+        return self._described(self.label)
+
+    def _described(self, named: list[tuple[str, NDArray]]) -> list[DataDesc]:
+        return [
+            DataDesc(name, (self.batch_size, *value.shape[1:]), value.dtype, layout=self.layout)
+            for name, value in named
+        ]
+
+    def hard_reset(self) -> None:
+        """Go back to the first batch, and forget what the last pass left over."""
+        if self.shuffle:
+            np.random.shuffle(self.idx)
+        self.cursor = -self.batch_size
+        self._carried = self.idx[:0]
+
+    def reset(self) -> None:
+        """Go back to the first batch."""
+        carried = self.idx[:0]
+        # only a pass that came to its end leaves something over
+        if self.last_batch_handle == "roll_over" and self.num_data - self.batch_size < self.cursor < self.num_data:
+            carried = self.idx[self.cursor :].copy()
+        self.hard_reset()
+        if len(carried):
+            self._carried = carried
+            self.cursor = -len(carried) - self.batch_size
+
+    def iter_next(self) -> bool:
+        """Go to the next batch; return whether there is one."""
+        self.cursor += self.batch_size
+        return self.cursor < self.num_data
+
+    def next(self) -> DataBatch:
+        """Return the next batch, or raise StopIteration."""
+        if not self.iter_next():
+            raise StopIteration
+        end = self.cursor + self.batch_size
+        if end > self.num_data and self.last_batch_handle != "pad":
+            raise StopIteration
+        return DataBatch(data=self.getdata(), label=self.getlabel(), pad=self.getpad(), index=None)
+
+    def _examples(self) -> np.ndarray[Any, Any]:
+        """Return the numbers of the examples in the batch."""
+        if self.cursor < 0:
+            return np.concatenate([self._carried, self.idx[: self.batch_size - len(self._carried)]])
+        return self.idx[np.arange(self.cursor, self.cursor + self.batch_size) % self.num_data]
+
+    def _taken(self, named: list[tuple[str, NDArray]]) -> list[NDArray]:
+        chosen = self._examples()
+        return [concrete(read(value)[chosen], CPU) for _, value in named]
+
+    def getdata(self) -> list[NDArray]:
+        """Return the arrays of the batch."""
+        return self._taken(self.data)
+
+    def getlabel(self) -> list[NDArray]:
+        """Return the labels of the batch."""
+        return self._taken(self.label)
+
+    def getpad(self) -> int:
+        """Return how many examples come from elsewhere: the beginning, or the pass before."""
+        if self.cursor < 0:
+            return -self.cursor
+        return max(0, self.cursor + self.batch_size - self.num_data) if self.last_batch_handle == "pad" else 0

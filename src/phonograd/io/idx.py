@@ -1,0 +1,48 @@
+"""The files of MNIST: unsigned bytes with a big-endian header of magic number and extents, plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+
+from ..errors import MXNetError
+
+__all__ = ["read_idx"]
+
+#: more than any file of this kind that has a purpose
+_MOST_BYTES = 1 << 32
+
+
+def read_idx(path: str | os.PathLike[str], ndim: int) -> np.ndarray[Any, Any]:
+    """Return the bytes in a file with `ndim` axes, 3 for images and 1 for labels.
+
+    Raises
+    ------
+    MXNetError
+        If it is another kind of file, cut off, or damaged.
+    """
+    name = os.fspath(path)
+    try:
+        with open(name, "rb") as plain:
+            packed = plain.read(2) == b"\x1f\x8b"
+            plain.seek(0)
+            with gzip.GzipFile(fileobj=plain) if packed else plain as file:
+                head = file.read(4 + 4 * ndim)
+                if len(head) < 4 + 4 * ndim or head[:4] != bytes([0, 0, 8, ndim]):
+                    raise MXNetError(f"{name} is no file of MNIST's format with {ndim} axes: it begins {head[:4]!r}")
+                shape = struct.unpack(f">{ndim}I", head[4:])
+                size = math.prod(shape)
+                if size > _MOST_BYTES:
+                    raise MXNetError(f"{name} claims to have shape {shape}: that is no file of MNIST's kind")
+                body = file.read(size)
+                if len(body) < size:
+                    raise MXNetError(f"{name} is cut off: {len(body)} of the {size} bytes of shape {shape} are there")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise MXNetError(f"{name} is cut off or damaged: {error}") from error
+    return np.frombuffer(body, np.uint8).reshape(shape)

@@ -1,0 +1,249 @@
+"""Batches of the images in record files, decoded by threads."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import random
+from typing import Any
+
+import numpy as np
+
+from .. import recordio
+from ..dtypes import as_dtype
+from ..errors import MXNetError, nearest
+from ..image import augmenters, codec, functions
+from ..image.lists import read_list
+from ..image.resizing import resize
+from .rounds import RoundIter, Values, part_of
+
+__all__ = ["ImageRecordIter", "ImageRecordUInt8Iter"]
+
+#: options of MXNet's engine, which change nothing in the batches
+_IGNORED = frozenset(
+    "preprocess_threads verbose device_id shuffle_chunk_size shuffle_chunk_seed prefetch_buffer ctx aug_seq".split()
+)
+#: what else changes images in MXNet, with the values that leave them as they are
+_NEUTRAL: dict[str, Any] = {
+    "max_rotate_angle": 0,
+    "rotate": -1,
+    "max_shear_ratio": 0,
+    "max_crop_size": -1,
+    "min_crop_size": -1,
+    "max_random_scale": 1,
+    "min_random_scale": 1,
+    "max_img_size": 1e10,
+    "min_img_size": 0,
+    "random_h": 0,
+    "random_s": 0,
+    "random_l": 0,
+    "fill_value": 255,
+    "mean_img": "",
+    "mean_a": 0,
+    "std_a": 1,
+    "max_random_contrast": 0,
+    "max_random_illumination": 0,
+}
+
+
+class ImageRecordIter(RoundIter):
+    """Batches (example, channel, height, width) of the images in a record file.
+
+    Parameters
+    ----------
+    path_imgrec
+        The record file.
+    data_shape
+        (channels, height, width) of an image.
+    batch_size
+        How many images a batch has.
+    path_imgidx
+        The index of the file; without one it is read once to find the records.
+    path_imglist
+        A list with other labels than those in the file.
+    label_width
+        How many labels an image has.
+    shuffle, seed
+        Whether the order is random, another one in each pass, and which.
+    round_batch
+        Whether the last batch is filled with images from the beginning, which the next pass then leaves out.
+    num_parts, part_index
+        Into how many parts to divide the images, and which of them to take.
+    resize
+        The length of the shorter edge before the crop; -1 leaves it as it is.
+    rand_crop
+        Whether the crop is at a random place; else in the middle.
+    random_resized_crop, min_random_area, max_random_area, min_aspect_ratio, max_aspect_ratio
+        Whether the crop has a random size and proportions, and in which limits.
+    rand_mirror, mirror
+        Whether half of the images are mirrored, or all.
+    mean_r, mean_g, mean_b, std_r, std_g, std_b, scale
+        The result is ``(image - mean) * scale / std``.
+    brightness, contrast, saturation, pca_noise
+        How much to change the colors.
+    inter_method
+        How to interpolate; see :func:`phonograd.image.imresize`.
+    seed_aug
+        The seed of random changes.
+    dtype
+        The dtype of data.
+    data_name, label_name
+        What they are called in descriptions.
+    **kwargs
+        Other options of MXNet: those that change nothing in the batches are ignored, others raise.
+    """
+
+    _default_dtype = "float32"
+
+    def __init__(
+        self,
+        path_imgrec: str,
+        data_shape: tuple[int, int, int],
+        batch_size: int,
+        path_imgidx: str = "",
+        path_imglist: str = "",
+        label_width: int = 1,
+        shuffle: bool = False,
+        seed: int = 0,
+        round_batch: bool = True,
+        num_parts: int = 1,
+        part_index: int = 0,
+        resize: int = -1,
+        rand_crop: bool = False,
+        random_resized_crop: bool = False,
+        min_random_area: float = 1.0,
+        max_random_area: float = 1.0,
+        min_aspect_ratio: float | None = None,
+        max_aspect_ratio: float = 0.0,
+        rand_mirror: bool = False,
+        mirror: bool = False,
+        mean_r: float = 0.0,
+        mean_g: float = 0.0,
+        mean_b: float = 0.0,
+        std_r: float = 1.0,
+        std_g: float = 1.0,
+        std_b: float = 1.0,
+        scale: float = 1.0,
+        brightness: float = 0.0,
+        contrast: float = 0.0,
+        saturation: float = 0.0,
+        pca_noise: float = 0.0,
+        inter_method: int = 1,
+        seed_aug: int | None = None,
+        dtype: Any = None,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        **kwargs: Any,
+    ) -> None:
+        _check_options(kwargs)
+        channels, self._height, self._width = data_shape
+        if channels not in (1, 3):
+            raise ValueError(f"data_shape must be (1 or 3, height, width), not {tuple(data_shape)}")
+        self._channels = channels
+        self._reader = recordio.MXRecordIO(path_imgrec, "r")
+        if path_imgidx:
+            with recordio.MXIndexedRecordIO(path_imgidx, path_imgrec, "r") as indexed:
+                places = [indexed.idx[key] for key in indexed.keys]
+        else:
+            places = recordio.record_offsets(path_imgrec)
+        chosen = part_of(len(places), num_parts, part_index)
+        self._places = places[chosen.start : chosen.stop]
+        if not self._places:
+            raise MXNetError(f"{os.fspath(path_imgrec)} has no records for part {part_index} of {num_parts}")
+        super().__init__(len(self._places), batch_size, round_batch, data_name, label_name)
+        self._listed = read_list(path_imglist) if path_imglist else None
+        self._label_width = label_width
+        self._shuffle, self._random = shuffle, np.random.RandomState(seed)
+        self._chance = random.Random(seed_aug)
+        self._resize, self._inter_method = resize, inter_method
+        self._rand_crop, self._rand_mirror, self._mirror = rand_crop, rand_mirror, mirror
+        self._resized_crop: tuple[tuple[float, float], tuple[float, float]] | None = None
+        if random_resized_crop:
+            least = min_aspect_ratio if min_aspect_ratio is not None else 1 - max_aspect_ratio
+            most = max_aspect_ratio if min_aspect_ratio is not None else 1 + max_aspect_ratio
+            self._resized_crop = (min_random_area, max_random_area), (least, most)
+        self._mean = np.array([mean_r, mean_g, mean_b], np.float32)[:channels]
+        self._factor = (np.float32(scale) / np.array([std_r, std_g, std_b], np.float32))[:channels]
+        self._colors: list[augmenters.Augmenter] = []
+        if brightness or contrast or saturation:
+            self._colors.append(augmenters.ColorJitterAug(brightness, contrast, saturation))
+        if pca_noise:
+            self._colors.append(augmenters.LightingAug(pca_noise, augmenters.EIGENVALUES, augmenters.EIGENVECTORS))
+        self._dtype = as_dtype(dtype or self._default_dtype)
+        self._pool = concurrent.futures.ThreadPoolExecutor(int(kwargs.get("preprocess_threads", 4)))
+        self._described(tuple(data_shape), (label_width,) if label_width > 1 else (), self._dtype.type)
+        self._reordered()
+
+    def _reordered(self) -> None:
+        if self._shuffle:
+            self._random.shuffle(self._order)
+
+    def _values(self, examples: Values) -> tuple[Values, Values]:
+        records = [recordio.unpack(self._reader.read_at(self._places[number])) for number in examples]
+        images = self._pool.map(codec.decode, [body for _, body in records], [int(self._channels == 3)] * len(records))
+        data = np.empty((len(records), self._channels, self._height, self._width), self._dtype)
+        for place, image in enumerate(images):
+            data[place] = self._changed(image).transpose(2, 0, 1)
+        labels = np.zeros((len(records), self._label_width), np.float32)
+        for place, (header, _) in enumerate(records):
+            found = header.label
+            if self._listed is not None:
+                if header.id not in self._listed:
+                    raise MXNetError(f"the list of images has no line for record {header.id}")
+                found = self._listed[header.id][0]
+            values = np.atleast_1d(np.asarray(found, np.float32))
+            if len(values) < self._label_width:
+                raise MXNetError(f"record {header.id} has {len(values)} labels, but label_width is {self._label_width}")
+            labels[place] = values[: self._label_width]
+        return data, labels if self._label_width > 1 else labels[:, 0]
+
+    def _changed(self, image: Values) -> Values:
+        """Return an image after all that is done to it."""
+        if self._resize > 0:
+            short = min(image.shape[:2])
+            height, width = (self._resize * extent // short for extent in image.shape[:2])
+            image = resize(image, width, height, self._inter_method)
+        image = self._cropped(image)
+        if self._mirror or (self._rand_mirror and self._chance.random() < 0.5):
+            image = image[:, ::-1]
+        if self._dtype.kind != "f":
+            return image
+        for augmenter in self._colors:
+            image = functions.pixels_of(augmenter(image.astype(np.float32)))
+        return (image - self._mean) * self._factor
+
+    def _cropped(self, image: Values) -> Values:
+        rows, columns = image.shape[:2]
+        size = self._width, self._height
+        width, height = functions.scale_down((columns, rows), size)
+        if self._resized_crop is not None:
+            for _ in range(10):
+                area = self._chance.uniform(*self._resized_crop[0]) * rows * columns
+                ratio = self._chance.uniform(*self._resized_crop[1])
+                wide, high = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+                if 0 < wide <= columns and 0 < high <= rows:
+                    width, height = wide, high
+                    break
+        is_random = self._rand_crop or self._resized_crop is not None
+        left = self._chance.randint(0, columns - width) if is_random else (columns - width) // 2
+        top = self._chance.randint(0, rows - height) if is_random else (rows - height) // 2
+        window = image[top : top + height, left : left + width]
+        return window if (width, height) == size else resize(window, *size, interp=self._inter_method)
+
+
+class ImageRecordUInt8Iter(ImageRecordIter):
+    """The same with data of dtype uint8, to which neither colors nor mean and deviation are applied."""
+
+    _default_dtype = "uint8"
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Raise for options that are unknown, or that would change images and are not available."""
+    for name, value in options.items():
+        if name in _IGNORED or (name in _NEUTRAL and _NEUTRAL[name] == value):
+            continue
+        if name in _NEUTRAL:
+            raise NotImplementedError(
+                f"ImageRecordIter does not have {name}={value!r}; use mx.image.ImageIter with an augmenter of your own"
+            )
+        raise TypeError(f"ImageRecordIter has no argument {name!r}{nearest(name, [*_IGNORED, *_NEUTRAL])}")

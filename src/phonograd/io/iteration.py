@@ -1,0 +1,139 @@
+"""What iterators over batches have in common: descriptions, batches, and the protocol of ``next`` and ``reset``."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..ndarray.array import NDArray
+
+__all__ = ["DataBatch", "DataDesc", "DataIter"]
+
+
+class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
+    """The name, shape, dtype and layout of an input; a tuple of the first two.
+
+    >>> DataDesc("data", (32, 3, 8, 8))
+    DataDesc[data,(32, 3, 8, 8),<class 'numpy.float32'>,NCHW]
+    """
+
+    dtype: Any
+    layout: str | None
+
+    def __new__(cls, name: str, shape: Sequence[int], dtype: Any = np.float32, layout: str | None = "NCHW") -> DataDesc:
+        made = super().__new__(cls, name, shape)
+        made.dtype = dtype
+        made.layout = layout
+        return made
+
+    def __repr__(self) -> str:
+        return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}]"
+
+    def __reduce__(self) -> Any:
+        return DataDesc, (self.name, self.shape, self.dtype, self.layout)
+
+    @staticmethod
+    def get_batch_axis(layout: str | None) -> int:
+        """Return the axis of the examples of a batch: where N stands in the layout, else 0."""
+        return 0 if layout is None else layout.find("N")
+
+    @staticmethod
+    def get_list(shapes: Sequence[tuple[str, Any]], types: Sequence[tuple[str, Any]] | None) -> list[DataDesc]:
+        """Return descriptions of inputs, given as pairs (name, shape) and (name, dtype)."""
+        if types is None:
+            return [DataDesc(name, shape) for name, shape in shapes]
+        dtypes = dict(types)
+        return [DataDesc(name, shape, dtypes[name]) for name, shape in shapes]
+
+
+class DataBatch:
+    """The arrays of a batch.
+
+    Parameters
+    ----------
+    data, label
+        Lists of arrays; `label` may be None.
+    pad
+        How many examples at the end are there only to fill the batch.
+    index
+        The numbers of the examples.
+    bucket_key
+        Which bucket it belongs to.
+    provide_data, provide_label
+        Descriptions of the arrays.
+    """
+
+    def __init__(
+        self,
+        data: Sequence[NDArray],
+        label: Sequence[NDArray] | None = None,
+        pad: int | None = None,
+        index: Any = None,
+        bucket_key: Any = None,
+        provide_data: Any = None,
+        provide_label: Any = None,
+    ) -> None:
+        if data is not None:
+            assert isinstance(data, (list, tuple)), "Data must be list of NDArrays"
+        if label is not None:
+            assert isinstance(label, (list, tuple)), "Label must be list of NDArrays"
+        self.data = data
+        self.label = label
+        self.pad = pad
+        self.index = index
+        self.bucket_key = bucket_key
+        self.provide_data = provide_data
+        self.provide_label = provide_label
+
+    def __str__(self) -> str:
+        data = [array.shape for array in self.data]
+        label = [array.shape for array in self.label] if self.label else None
+        return f"{type(self).__name__}: data shapes: {data} label shapes: {label}"
+
+
+class DataIter:
+    """The base class of iterators over batches. A subclass overrides ``iter_next`` and the functions ``get...``.
+
+    Unlike Python's iterators, one can be used again after :meth:`reset`.
+    """
+
+    def __init__(self, batch_size: int = 0) -> None:
+        self.batch_size = batch_size
+
+    def __iter__(self) -> Iterator[DataBatch]:
+        return self
+
+    def reset(self) -> None:
+        """Go back to the first batch."""
+
+    def next(self) -> DataBatch:
+        """Return the next batch, or raise StopIteration."""
+        if self.iter_next():
+            return DataBatch(data=self.getdata(), label=self.getlabel(), pad=self.getpad(), index=self.getindex())
+        raise StopIteration
+
+    def __next__(self) -> DataBatch:
+        return self.next()
+
+    def iter_next(self) -> bool:
+        """Go to the next batch; return whether there is one."""
+        raise NotImplementedError(f"{type(self).__name__} has no iter_next")
+
+    def getdata(self) -> Any:
+        """Return the arrays of the batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no getdata")
+
+    def getlabel(self) -> Any:
+        """Return the labels of the batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no getlabel")
+
+    def getindex(self) -> Any:
+        """Return the numbers of the examples of the batch, or None."""
+        return None
+
+    def getpad(self) -> int | None:
+        """Return how many examples at the end are there only to fill the batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no getpad")

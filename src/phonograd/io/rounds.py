@@ -1,0 +1,118 @@
+"""Passes over numbered examples in batches that are all full, as MXNet's native iterators make them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..context import CPU
+from ..ndarray.array import NDArray, concrete
+from .iteration import DataBatch, DataDesc, DataIter
+
+__all__ = ["RoundIter", "part_of"]
+
+Values = np.ndarray[Any, Any]
+
+
+def part_of(count: int, num_parts: int, part_index: int) -> range:
+    """Return the numbers of the examples in one of several equal parts of all examples.
+
+    >>> part_of(5, 2, 1)
+    range(3, 5)
+    """
+    if num_parts < 1 or not 0 <= part_index < num_parts:
+        raise ValueError(f"part_index must be in 0..{num_parts - 1}, not {part_index}")
+    each, extra = divmod(count, num_parts)
+    begin = part_index * each + min(part_index, extra)
+    return range(begin, begin + each + (part_index < extra))
+
+
+class RoundIter(DataIter):
+    """An iterator whose subclass returns the values of numbered examples.
+
+    Where the last batch of a pass is not full, `round_batch` fills it from the beginning, and the next pass leaves out
+    what was used for that. Without `round_batch` the places are filled with what stood there in the batch before.
+    """
+
+    def __init__(
+        self, count: int, batch_size: int, round_batch: bool, data_name: str = "data", label_name: str = "softmax_label"
+    ) -> None:
+        super().__init__(batch_size)
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be positive, not {batch_size}")
+        if count < 1:
+            raise ValueError("there are no examples to iterate over")
+        self.round_batch = round_batch
+        self._count = count
+        self._names = data_name, label_name
+        self._order = np.arange(count)
+        self._place = 0
+        self._pad = 0
+        self._chosen: Values | None = None
+        self._arrays: tuple[NDArray, NDArray] | None = None
+
+    def _described(self, data: tuple[int, ...], label: tuple[int, ...], dtype: Any) -> None:
+        """Say what the batches are like."""
+        self.provide_data = [DataDesc(self._names[0], (self.batch_size, *data), dtype)]
+        self.provide_label = [DataDesc(self._names[1], (self.batch_size, *label), dtype)]
+
+    def _values(self, examples: Values) -> tuple[Values, Values]:
+        """Return data and labels of some examples."""
+        raise NotImplementedError(f"{type(self).__name__} has no values")
+
+    def _reordered(self) -> None:
+        """Choose the order of the next pass."""
+
+    def reset(self) -> None:
+        """Begin the next pass."""
+        self._place = self._pad % self._count if self.round_batch else 0
+        self._pad = 0
+        self._chosen = self._arrays = None
+        self._reordered()
+
+    def iter_next(self) -> bool:
+        """Go to the next batch; return whether there is one."""
+        if self._place >= self._count:
+            return False
+        end = self._place + self.batch_size
+        self._pad = max(0, end - self._count)
+        if self._pad and not self.round_batch and self._chosen is not None:
+            rest = self._order[self._place :]
+            self._chosen = np.concatenate([rest, self._chosen[len(rest) :]])
+        else:
+            self._chosen = self._order[np.arange(self._place, end) % self._count]
+        self._place = end
+        self._arrays = None
+        return True
+
+    def _batch(self) -> tuple[NDArray, NDArray]:
+        if self._chosen is None:
+            raise StopIteration("there is no batch before the first call of next")
+        if self._arrays is None:
+            data, label = self._values(self._chosen)
+            self._arrays = concrete(np.ascontiguousarray(data), CPU), concrete(np.ascontiguousarray(label), CPU)
+        return self._arrays
+
+    def next(self) -> DataBatch:
+        """Return the next batch, or raise StopIteration."""
+        if not self.iter_next():
+            raise StopIteration
+        data, label = self._batch()
+        return DataBatch([data], [label], self._pad, self.getindex())
+
+    def getdata(self) -> NDArray:
+        """Return the data of the batch."""
+        return self._batch()[0]
+
+    def getlabel(self) -> NDArray:
+        """Return the labels of the batch."""
+        return self._batch()[1]
+
+    def getindex(self) -> Values | None:
+        """Return the numbers of the examples in the batch."""
+        return None if self._chosen is None else self._chosen.astype(np.uint64)
+
+    def getpad(self) -> int:
+        """Return how many examples at the end are there only to fill the batch."""
+        return self._pad

@@ -1,0 +1,157 @@
+"""Batches from text files with numbers, and from the files of MNIST."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import as_dtype
+from ..errors import MXNetError
+from .idx import read_idx
+from .rounds import RoundIter, Values, part_of
+
+__all__ = ["CSVIter", "MNISTIter"]
+
+
+def _table(path: str, shape: tuple[int, ...], dtype: Any) -> Values:
+    """Return the rows of a file, or of all files of a directory, each in a shape."""
+    files = sorted(os.path.join(path, name) for name in os.listdir(path)) if os.path.isdir(path) else [path]
+    width = math.prod(shape)
+    tables = []
+    for name in files:
+        with open(name, encoding="utf-8", errors="replace") as file:
+            lines = [line for line in file if line.strip()]
+        if not lines:
+            continue
+        try:
+            table = np.loadtxt(lines, dtype, delimiter=",", ndmin=2, comments=None)
+        except ValueError as error:
+            raise MXNetError(f"{name} is no table of {np.dtype(dtype)} with commas between: {error}") from error
+        if table.shape[1] != width:
+            raise MXNetError(f"rows of {name} have {table.shape[1]} numbers, but shape {shape} needs {width}")
+        tables.append(table)
+    if not tables:
+        raise MXNetError(f"{path} has no rows")
+    return np.concatenate(tables).reshape(-1, *shape)
+
+
+class CSVIter(RoundIter):
+    """Batches of the rows of files with numbers and commas between.
+
+    Parameters
+    ----------
+    data_csv
+        A file, or a directory whose files are read in the order of their names.
+    data_shape
+        The shape of an example.
+    label_csv
+        The same for labels; without one they are zero.
+    label_shape
+        The shape of a label.
+    batch_size
+        How many examples a batch has.
+    round_batch
+        Whether the last batch is filled with examples from the beginning, which the next pass then leaves out.
+    dtype
+        ``'float32'``, ``'int32'`` or ``'int64'``.
+    prefetch_buffer, ctx
+        Accepted and ignored: everything is read at once.
+    data_name, label_name
+        What they are called in descriptions.
+    """
+
+    def __init__(
+        self,
+        data_csv: str,
+        data_shape: tuple[int, ...],
+        label_csv: str = "NULL",
+        label_shape: tuple[int, ...] = (1,),
+        batch_size: int = 0,
+        round_batch: bool = True,
+        prefetch_buffer: int = 4,
+        ctx: str = "cpu",
+        dtype: Any = None,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+    ) -> None:
+        kind = as_dtype(dtype)
+        self._data = _table(os.fspath(data_csv), tuple(data_shape), kind)
+        if label_csv == "NULL":
+            labels = np.zeros((len(self._data), *label_shape), kind)
+        else:
+            labels = _table(os.fspath(label_csv), tuple(label_shape), kind)
+        if len(labels) != len(self._data):
+            raise MXNetError(f"{label_csv} has {len(labels)} rows, but {data_csv} has {len(self._data)}")
+        self._labels = labels[:, 0] if tuple(label_shape) == (1,) else labels
+        super().__init__(len(self._data), batch_size, round_batch, data_name, label_name)
+        self._described(self._data.shape[1:], self._labels.shape[1:], kind.type)
+
+    def _values(self, examples: Values) -> tuple[Values, Values]:
+        return self._data[examples], self._labels[examples]
+
+
+class MNISTIter(RoundIter):
+    """Batches of the images in files of MNIST's format, with brightness from 0 to 1; the last one must be full.
+
+    Parameters
+    ----------
+    image, label
+        The files, plain or gzipped.
+    batch_size
+        How many examples a batch has.
+    shuffle
+        Whether their order is random; the same in each pass.
+    flat
+        Whether an image is a vector; else its shape is (1, height, width).
+    seed
+        Which random order.
+    silent
+        Accepted and ignored: nothing is printed.
+    num_parts, part_index
+        Into how many parts to divide the examples, and which of them to take.
+    prefetch_buffer, ctx
+        Accepted and ignored: everything is read at once.
+    dtype
+        The dtype of data and labels.
+    data_name, label_name
+        What they are called in descriptions.
+    """
+
+    def __init__(
+        self,
+        image: str = "./train-images-idx3-ubyte",
+        label: str = "./train-labels-idx1-ubyte",
+        batch_size: int = 128,
+        shuffle: bool = True,
+        flat: bool = False,
+        seed: int = 0,
+        silent: bool = False,
+        num_parts: int = 1,
+        part_index: int = 0,
+        prefetch_buffer: int = 4,
+        ctx: str = "cpu",
+        dtype: Any = None,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+    ) -> None:
+        images, labels = read_idx(image, 3), read_idx(label, 1)
+        if len(images) != len(labels):
+            raise MXNetError(f"{image} has {len(images)} images, but {label} has {len(labels)} labels")
+        chosen = part_of(len(images), num_parts, part_index)
+        images, labels = images[chosen.start : chosen.stop], labels[chosen.start : chosen.stop]
+        count = len(images) // batch_size * batch_size
+        super().__init__(count, batch_size, False, data_name, label_name)
+        if shuffle:
+            self._order = np.random.RandomState(seed).permutation(len(images))[:count]
+        self._images = images.reshape(len(images), -1) if flat else images[:, None]
+        self._labels = labels
+        self._dtype = as_dtype(dtype)
+        self._described(self._images.shape[1:], (), self._dtype.type)
+
+    def _values(self, examples: Values) -> tuple[Values, Values]:
+        return (self._images[examples] / np.float32(256)).astype(self._dtype), self._labels[examples].astype(
+            self._dtype
+        )

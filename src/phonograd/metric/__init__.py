@@ -1,0 +1,45 @@
+"""mx.metric: numbers that say how good predictions are, added up batch by batch."""
+
+from __future__ import annotations
+
+from .base import (
+    Caffe,
+    CompositeEvalMetric,
+    CustomMetric,
+    EvalMetric,
+    Loss,
+    Torch,
+    alias,
+    check_label_shapes,
+    create,
+    np,
+    register,
+)
+from .classification import F1, MCC, PCC, Accuracy, CrossEntropy, NegativeLogLikelihood, Perplexity, TopKAccuracy
+from .regression import MAE, MSE, RMSE, PearsonCorrelation
+
+__all__ = [
+    "F1",
+    "MAE",
+    "MCC",
+    "MSE",
+    "PCC",
+    "RMSE",
+    "Accuracy",
+    "Caffe",
+    "CompositeEvalMetric",
+    "CrossEntropy",
+    "CustomMetric",
+    "EvalMetric",
+    "Loss",
+    "NegativeLogLikelihood",
+    "PearsonCorrelation",
+    "Perplexity",
+    "TopKAccuracy",
+    "Torch",
+    "alias",
+    "check_label_shapes",
+    "create",
+    "np",
+    "register",
+]

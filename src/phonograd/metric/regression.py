@@ -1,0 +1,127 @@
+"""Metrics of predicted numbers: mean errors and correlation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .base import EvalMetric, alias, as_columns, check_label_shapes, register
+
+__all__ = ["MAE", "MSE", "RMSE", "PearsonCorrelation"]
+
+
+class _Error(EvalMetric):
+    """The mean, over batches, of an error of each batch."""
+
+    def _error(self, difference: Any) -> Any:
+        raise NotImplementedError
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Take lists of labels and predictions."""
+        labels, preds = check_label_shapes(labels, preds, True)
+        for label, pred in zip(labels, preds):
+            self._add(float(self._error(as_columns(label) - as_columns(pred))), 1)
+
+
+@register
+class MAE(_Error):
+    """The mean absolute error."""
+
+    def __init__(
+        self, name: str = "mae", output_names: list[str] | None = None, label_names: list[str] | None = None
+    ) -> None:
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def _error(self, difference: Any) -> Any:
+        return np.abs(difference).mean()
+
+
+@register
+class MSE(_Error):
+    """The mean squared error."""
+
+    def __init__(
+        self, name: str = "mse", output_names: list[str] | None = None, label_names: list[str] | None = None
+    ) -> None:
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def _error(self, difference: Any) -> Any:
+        return np.square(difference).mean()
+
+
+@register
+class RMSE(_Error):
+    """The root of the mean squared error of each batch."""
+
+    def __init__(
+        self, name: str = "rmse", output_names: list[str] | None = None, label_names: list[str] | None = None
+    ) -> None:
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def _error(self, difference: Any) -> Any:
+        return np.sqrt(np.square(difference).mean())
+
+
+@register
+@alias("pearsonr")
+class PearsonCorrelation(EvalMetric):
+    """Pearson's correlation of predictions and labels: its mean over batches ('macro'), or that of all ('micro')."""
+
+    def __init__(
+        self,
+        name: str = "pearsonr",
+        output_names: list[str] | None = None,
+        label_names: list[str] | None = None,
+        average: str = "macro",
+    ) -> None:
+        self.average = average
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def reset(self) -> None:
+        """Begin again."""
+        super().reset()
+        self.reset_micro()
+
+    def reset_micro(self) -> None:
+        """Begin again with what is added up over all batches."""
+        self._count = 0
+        self._means = np.zeros(2)
+        #: sums of products of deviations from the means: of labels, of both, of predictions
+        self._products = np.zeros(3)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Take lists of labels and predictions."""
+        labels, preds = check_label_shapes(labels, preds, True)
+        for label, pred in zip(labels, preds):
+            check_label_shapes(label, pred, False, True)
+            pair = np.stack([label.asnumpy().ravel(), pred.asnumpy().ravel()]).astype(np.float64)
+            if self.average == "macro":
+                self._add(float(np.corrcoef(*pair)[0, 1]), 1)
+            else:
+                self._merge(pair)
+                self._add(0.0, 1)
+
+    def _merge(self, pair: Any) -> None:
+        """Add deviations of a batch to those of all before, which have another mean."""
+        size = pair.shape[1]
+        means = pair.mean(axis=1)
+        deviations = pair - means[:, None]
+        shift = means - self._means
+        weight = self._count * size / (self._count + size)
+        for number, (one, other) in enumerate(((0, 0), (0, 1), (1, 1))):
+            inside = float(np.dot(deviations[one], deviations[other]))
+            self._products[number] += inside + shift[one] * shift[other] * weight
+        self._count += size
+        self._means += shift * size / self._count
+
+    def get(self) -> tuple[Any, Any]:
+        """Return name and value."""
+        if self.average == "macro" or not self.num_inst:
+            return super().get()
+        return self.name, float(self._products[1]) / math.sqrt(self._products[0] * self._products[2])
+
+    def get_global(self) -> tuple[Any, Any]:
+        """Return name and value since the last :meth:`reset`."""
+        return super().get_global() if self.average == "macro" else self.get()

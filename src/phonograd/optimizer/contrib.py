@@ -1,0 +1,36 @@
+"""Optimisers that MXNet keeps apart from the others (``mxnet.optimizer.contrib``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import ndarray
+from ..ndarray.array import NDArray
+from ..ndarray.creation import zeros
+from .optimizer import Optimizer, Step, assign, register
+
+__all__ = ["GroupAdaGrad"]
+
+
+@register
+class GroupAdaGrad(Optimizer):
+    """:class:`~phonograd.optimizer.AdaGrad` with one learning rate for each row of a matrix."""
+
+    def __init__(self, eps: float = 1e-05, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.float_stable_eps = eps
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        """Return zeros for the sum of squares of each row."""
+        assert len(weight.shape) == 2, f"GroupAdaGrad updates matrices, not arrays of shape {weight.shape}"
+        return zeros((weight.shape[0], 1), ctx=weight.context)
+
+    def _rates(self, step: Step) -> tuple[float | None, ...]:
+        assert step.wd == 0, "Weight decay is not supported for GroupAdaGrad"
+        return (step.lr,)
+
+    def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any) -> None:
+        grad = self._prepared(grad, scale)
+        assign(state, state + ndarray.mean(ndarray.square(grad), axis=1, keepdims=True))
+        spread = ndarray.sqrt(state + self.float_stable_eps)
+        assign(weight, weight - ndarray.broadcast_div(lr * grad, spread))

@@ -1,0 +1,143 @@
+"""Optimisers that follow the gradient: plain, with momentum, by its sign, or with noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import ndarray
+from ..ndarray import random
+from ..ndarray.array import NDArray
+from .optimizer import Optimizer, Step, assign, decayed, register, zeros_like
+
+__all__ = ["DCASGD", "NAG", "SGD", "SGLD", "Signum", "ccSGD"]
+
+
+def descend(weight: NDArray, grad: NDArray, momentum: NDArray | None, lr: Any, factor: float) -> None:
+    """Make a step against a gradient, with a momentum that is kept times `factor`."""
+    if momentum is None:
+        assign(weight, weight - lr * grad)
+    else:
+        assign(momentum, factor * momentum - lr * grad)
+        assign(weight, weight + momentum)
+
+
+class _Momentum(Optimizer):
+    """An optimiser whose state is a momentum, unless its factor is 0."""
+
+    momentum: float
+    _copy_first = False
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        """Return zeros for the momentum, or None if there is none."""
+        return None if self.momentum == 0.0 else zeros_like(weight)
+
+
+@register
+class SGD(_Momentum):
+    """Stochastic gradient descent with momentum: ``m = momentum * m - lr * (grad + wd * w); w = w + m``.
+
+    `lazy_update` concerns sparse gradients in MXNet, and changes nothing here.
+    """
+
+    def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+        self.lazy_update = lazy_update
+        # weights that MXNet updates at once: stands in files of states, and changes nothing here
+        self.aggregate_num = 4
+
+    def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
+        descend(weight, decayed(self._prepared(grad, scale), wd, weight), state, lr, self.momentum)
+
+
+@register
+class ccSGD(SGD):  # noqa: N801 - MXNet's name
+    """:class:`SGD` under its older name."""
+
+
+@register
+class NAG(_Momentum):
+    """Gradient descent with Nesterov's momentum."""
+
+    def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+
+    def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
+        grad = self._prepared(grad, scale)
+        direction = decayed(grad, wd, weight)
+        if state is None:
+            assign(weight, weight - lr * direction)
+            return
+        ahead = self.momentum * state - lr * direction
+        moved = weight + self.momentum * ahead - lr * direction
+        # as in MXNet, the momentum that is kept has the decay of the weight after the step
+        assign(state, self.momentum * state - lr * decayed(grad, wd, moved))
+        assign(weight, moved)
+
+
+@register
+class Signum(_Momentum):
+    """Steps of equal size in the direction of the momentum's signs (Bernstein et al. 2018).
+
+    `wd_lh` is a weight decay apart from the gradient. Without momentum, signs are those of gradients.
+    """
+
+    _copy_first = True
+
+    def __init__(self, learning_rate: float = 0.01, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.momentum = momentum
+        self.wd_lh = wd_lh
+
+    def _rates(self, step: Step) -> tuple[float | None, ...]:
+        return step.lr, step.wd or None, 1 - step.lr * (step.wd if self.momentum == 0.0 else self.wd_lh)
+
+    def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any, kept: Any) -> None:
+        if state is None:
+            assign(weight, kept * weight - lr * ndarray.sign(grad))
+            return
+        direction = decayed(self._prepared(grad, scale), wd, weight)
+        assign(state, self.momentum * state - (1 - self.momentum) * direction)
+        assign(weight, kept * weight + lr * ndarray.sign(state))
+
+
+@register
+class DCASGD(Optimizer):
+    """Gradient descent that makes up for gradients being late (Zheng et al. 2016): `lamda` says how much."""
+
+    def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+        self.weight_previous: dict[Any, NDArray] = {}
+        self.lamda = lamda
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        """Return the momentum, or None if there is none, and the weight before the last update."""
+        return None if self.momentum == 0.0 else zeros_like(weight), weight.copy()
+
+    def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
+        momentum, before = state
+        grad = self._prepared(grad, scale)
+        late = self.lamda * grad * grad * (weight - before)
+        change = -(lr * (decayed(grad, wd, weight) + late))
+        if momentum is not None:
+            assign(momentum, self.momentum * momentum + change)
+            change = momentum
+        assign(before, weight)
+        assign(weight, weight + change)
+
+
+@register
+class SGLD(Optimizer):
+    """Gradient descent with noise, which draws weights from their distribution (Welling and Teh 2011)."""
+
+    def _rates(self, step: Step) -> tuple[float | None, ...]:
+        return step.lr / 2, step.wd or None, math.sqrt(step.lr)
+
+    def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, half: Any, wd: Any, spread: Any) -> None:
+        moved = weight - half * decayed(self._prepared(grad, scale), wd, weight)
+        # the spread is a factor of standard normal numbers, and so no part of what is compiled
+        noise = random.normal(0, 1, weight.shape, dtype=weight.dtype, ctx=weight.context)
+        assign(weight, moved + spread * noise)

@@ -1,0 +1,221 @@
+"""Optimisers for large batches: steps in proportion to the size of weights, or a learning rate that rises first."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import ndarray
+from ..ndarray.array import NDArray
+from .adaptive import remember
+from .descent import _Momentum, descend
+from .optimizer import Optimizer, Step, assign, decayed, register, zeros_like
+
+__all__ = ["LAMB", "LARS", "LBSGD"]
+
+
+def _ratio(above: NDArray, below: NDArray, both: tuple[NDArray, NDArray]) -> NDArray:
+    """Return a ratio, or 1 where one of two norms is 0."""
+    is_there = (both[0] > 0) * (both[1] > 0)
+    quotient: NDArray = ndarray.where(is_there, above / below, ndarray.ones_like(above))
+    return quotient
+
+
+@register
+class LARS(_Momentum):
+    """:class:`SGD` with a learning rate for each weight, in the ratio of its norm and its gradient's (You et al. 2017).
+
+    `eta` is a factor of the ratio, `eps` is added below. `momentum_correction` scales the momentum with the learning
+    rate when that changes.
+    """
+
+    def __init__(
+        self,
+        momentum: float = 0.0,
+        lazy_update: bool = True,
+        eta: float = 0.001,
+        eps: float = 0,
+        momentum_correction: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+        self.momentum_correction = momentum_correction
+        self.lazy_update = lazy_update
+        self.eta = eta
+        self.eps = eps
+        self.skip = 0
+        self.last_lr: float | None = None
+        self.cur_lr: float | None = None
+        self.aggregate_num = 4
+
+    def _decaying(self) -> tuple[str, ...]:
+        return ("_weight",)
+
+    def _get_lr(self, index: Any) -> float:
+        rate = float(self.learning_rate)
+        self.last_lr = rate if self.cur_lr is None else self.cur_lr
+        self.cur_lr = rate
+        return rate * self._multiplier(index, "lr_mult", self.lr_mult)
+
+    def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
+        """Update a weight by a gradient."""
+        step = self._step(index)
+        lr: Any = step.lr
+        if not self.idx2name.get(index, str(index)).endswith(("gamma", "beta", "bias")):
+            size, slope = ndarray.norm(weight), ndarray.norm(grad)
+            lr = step.lr * _ratio(self.eta * size, slope * self.rescale_grad + step.wd * size + self.eps, (size, slope))
+            lr = lr.astype(weight.dtype).reshape((1,) * len(weight.shape))
+        momentum = self.momentum
+        if self.momentum_correction and self.last_lr and self.cur_lr is not None:
+            momentum *= self.cur_lr / self.last_lr
+        direction = decayed(self._prepared(grad, self._scale()), step.wd or None, weight)
+        change = ndarray.broadcast_mul(lr, direction) if isinstance(lr, NDArray) else lr * direction
+        descend(weight, change, state, 1.0, momentum)
+
+
+@register
+class LBSGD(Optimizer):
+    """:class:`SGD` that adds up gradients of `batch_scale` batches, with a learning rate that rises at first.
+
+    Parameters
+    ----------
+    momentum, multi_precision
+        As for :class:`SGD`.
+    warmup_strategy
+        How the factor of the learning rate rises to `batch_scale`: 'linear', 'power2' or 'sqrt'; or 'lars', where it is
+        the ratio of the norms of weight and gradient.
+    warmup_epochs
+        For how many epochs it rises.
+    batch_scale
+        The number of batches that make one update.
+    updates_per_epoch
+        The number of batches in an epoch.
+    begin_epoch
+        The number of epochs before.
+    num_epochs
+        The number of all epochs.
+    """
+
+    def __init__(
+        self,
+        momentum: float = 0.0,
+        multi_precision: bool = False,
+        warmup_strategy: str = "linear",
+        warmup_epochs: int = 5,
+        batch_scale: int = 1,
+        updates_per_epoch: int = 32,
+        begin_epoch: int = 0,
+        num_epochs: int = 60,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+        self.multi_precision = multi_precision
+        self.warmup_strategy = warmup_strategy
+        self.warmup_epochs = warmup_epochs
+        self.batch_scale = batch_scale
+        self.updates_per_epoch = updates_per_epoch
+        self.init_updates = begin_epoch * updates_per_epoch
+        self.num_epochs = num_epochs
+        self.lbmult = 1
+        self.cumgrads: dict[Any, dict[str, Any]] = {}
+        self.adaptive = False
+        self.admult = 1
+
+    _copy_first = False
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        """Return zeros for the momentum, or None if there is none."""
+        return None if self.momentum == 0.0 else zeros_like(weight)
+
+    def _get_lbmult(self, nup: int) -> float:
+        """Return the factor of the learning rate after some batches."""
+        most, rising = float(self.batch_scale), self.warmup_epochs * self.updates_per_epoch
+        if nup >= rising:
+            return most
+        if rising <= 1:
+            return 1.0
+        progress = float(nup) / rising
+        heights = {"linear": progress, "power2": progress * progress, "sqrt": math.sqrt(progress)}
+        return 1.0 + (most - 1) * heights.get(self.warmup_strategy, 0.0)
+
+    def _get_lars(self, weight: NDArray, grad: NDArray, wd: float) -> float:
+        """Return the ratio of norms, between 0.01 and 100."""
+        size, slope = [float(np.sum(np.square(array.asnumpy()))) for array in (weight, grad)]
+        return min(max(math.sqrt(size / (slope + wd * size + 1e-18)), 0.01), 100)
+
+    def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
+        """Add up a gradient, and update the weight if enough of them have come together."""
+        lr, wd = self._get_lr(index), self._get_wd(index)
+        self._update_count(index)
+        before = self.cumgrads.get(index, {"cum_grad": None, "num_cums": 0})
+        if before["num_cums"] > 0:
+            total, count = before["cum_grad"] + grad, before["num_cums"] + 1
+        else:
+            total, count = grad.copy(), self.init_updates + 1
+        if count % self.batch_scale != 0:
+            self.cumgrads[index] = {"cum_grad": total, "num_cums": count}
+            return
+        mean = total / self.batch_scale
+        lr *= self._get_lars(weight, mean, wd) if self.warmup_strategy == "lars" else self._get_lbmult(count)
+        descend(weight, decayed(self._prepared(mean, self._scale()), wd or None, weight), state, lr, self.momentum)
+        self.cumgrads[index] = {"cum_grad": 0, "num_cums": count}
+
+
+@register
+class LAMB(Optimizer):
+    """:class:`Adam` with a learning rate for each weight, in the ratio of its norm and its step's (You et al. 2019).
+
+    The norm of weights is kept between `lower_bound` and `upper_bound`, if these are given. `bias_correction` makes up
+    for means that begin with 0.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-06,
+        lower_bound: float | None = None,
+        upper_bound: float | None = None,
+        bias_correction: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
+        self.lower_bound = lower_bound
+        self.upper_bound = upper_bound
+        self.bias_correction = bias_correction
+        self.aggregate_num = 45
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        """Return zeros for both means."""
+        return zeros_like(weight), zeros_like(weight)
+
+    def _rates(self, step: Step) -> tuple[float | None, ...]:
+        if not self.bias_correction:
+            return step.lr, step.wd or None, None, None
+        return step.lr, step.wd or None, 1.0 - self.beta1**step.number, 1.0 - self.beta2**step.number
+
+    def _apply(
+        self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any, first: Any, second: Any
+    ) -> None:
+        grad = self._prepared(grad, scale)
+        mean, square = state
+        remember(mean, self.beta1, grad)
+        remember(square, self.beta2, ndarray.square(grad))
+        if self.bias_correction:
+            mean, square = mean / first, square / second
+        direction = decayed(mean / (ndarray.sqrt(square) + self.epsilon), wd, weight)
+        size, slope = ndarray.norm(weight), ndarray.norm(direction)
+        if self.lower_bound:
+            size = ndarray.maximum(size, self.lower_bound)
+        if self.upper_bound:
+            size = ndarray.minimum(size, self.upper_bound)
+        ratio = (_ratio(size, slope, (size, slope)) * lr).astype(weight.dtype)
+        assign(weight, weight - ndarray.broadcast_mul(ratio.reshape((1,) * len(weight.shape)), direction))

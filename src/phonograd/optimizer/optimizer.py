@@ -1,0 +1,326 @@
+"""The base class of optimisers: learning rates, weight decay, counts of updates, and the registry."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from .. import ndarray
+from ..errors import nearest
+from ..ndarray.array import NDArray
+from ..ndarray.call import write
+from ..ndarray.creation import zeros
+from ..ndarray.handle import enter, settled
+from ..trace import ready_trace
+
+__all__ = ["Optimizer", "Step", "Test", "assign", "create", "decayed", "register", "zeros_like"]
+
+Class = TypeVar("Class", bound="type[Optimizer]")
+
+
+class Step(NamedTuple):
+    """What one update of one weight depends on."""
+
+    lr: float
+    """The learning rate."""
+    wd: float
+    """The weight decay."""
+    number: int
+    """The number of the update, from 1."""
+
+
+def zeros_like(weight: NDArray, dtype: Any = None) -> NDArray:
+    """Return zeros of a weight's shape, context, and dtype unless another is given."""
+    return zeros(weight.shape, ctx=weight.context, dtype=weight.dtype if dtype is None else dtype)
+
+
+def assign(target: NDArray, value: NDArray) -> None:
+    """Give an array another value of the same shape and dtype: ``target[:] = value``, the short way."""
+    write(target, settled(enter(value, ready_trace())))
+
+
+def rescaled(grad: NDArray, scale: Any) -> NDArray:
+    """Return a gradient times a number; None is 1."""
+    return grad if scale is None else grad * scale
+
+
+def decayed(grad: NDArray, wd: Any, weight: NDArray) -> NDArray:
+    """Return a gradient with weight decay; None is 0."""
+    return grad if wd is None else grad + wd * weight
+
+
+class Optimizer:
+    """The base class of optimisers. A subclass overrides ``create_state`` and ``update``.
+
+    Parameters
+    ----------
+    rescale_grad
+        What gradients are multiplied by; trainers set it to ``1 / batch_size``.
+    param_idx2name
+        The names of parameters by their numbers.
+    wd
+        Weight decay: how much of each weight is added to its gradient.
+    clip_gradient
+        Gradients are cut off at this size; None for no limit.
+    learning_rate
+        The size of steps; 0.01 if neither this nor a scheduler is given.
+    lr_scheduler
+        A scheduler of :mod:`phonograd.lr_scheduler`.
+    sym
+        A symbol whose variables may have attributes ``__lr_mult__`` and ``__wd_mult__``.
+    begin_num_update
+        The number of updates made before.
+    multi_precision
+        Whether float16 weights are updated by way of float32 copies.
+    param_dict
+        Parameters by their numbers, whose ``lr_mult`` and ``wd_mult`` count.
+    """
+
+    opt_registry: dict[str, type[Optimizer]] = {}
+    #: whether the float32 copy of a weight comes first in its state
+    _copy_first = True
+
+    def __init__(
+        self,
+        rescale_grad: float = 1.0,
+        param_idx2name: dict[Any, str] | None = None,
+        wd: float = 0.0,
+        clip_gradient: float | None = None,
+        learning_rate: float | None = None,
+        lr_scheduler: Any = None,
+        sym: Any = None,
+        begin_num_update: int = 0,
+        multi_precision: bool = False,
+        param_dict: dict[Any, Any] | None = None,
+    ) -> None:
+        self.rescale_grad = rescale_grad
+        self.lr_scheduler = lr_scheduler
+        if lr_scheduler is None and learning_rate is None:
+            learning_rate = 0.01
+        self.lr = learning_rate
+        if lr_scheduler is not None and learning_rate is not None and lr_scheduler.base_lr != learning_rate:
+            warnings.warn(
+                "learning rate from ``lr_scheduler`` has been overwritten by ``learning_rate`` in optimizer.",
+                UserWarning,
+                stacklevel=3,
+            )
+            lr_scheduler.base_lr = learning_rate
+        self.wd = wd
+        self.lr_mult: dict[Any, float] = {}
+        self.wd_mult: dict[Any, float] = {}
+        self.begin_num_update = begin_num_update
+        self.num_update = begin_num_update
+        self._all_index_update_counts: dict[int, dict[Any, int]] = {0: {}}
+        self._index_update_count = self._all_index_update_counts[0]
+        self.clip_gradient = clip_gradient
+        self.multi_precision = multi_precision
+        self.aggregate_num = 0
+        names = param_idx2name or {}
+        assert isinstance(names, dict), "param_idx2name should be a dict of param indexes to names."
+        self.idx2name = dict(names)
+        self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
+        self.param_dict = param_dict or {}
+        self.allow_np_array = False
+        self.set_lr_mult({})
+        self.set_wd_mult({})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "param_dict"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, param_dict={})
+
+    # -- by name
+
+    @staticmethod
+    def register(klass: Class) -> Class:
+        """Return an optimiser class after registering it by its lower-case name."""
+        assert isinstance(klass, type), f"only classes can be registered, not {klass!r}"
+        name = klass.__name__.lower()
+        old = Optimizer.opt_registry.get(name)
+        if old is not None and old is not klass:
+            warnings.warn(
+                f"WARNING: New optimizer {klass.__module__}.{klass.__name__} is overriding existing optimizer "
+                f"{old.__module__}.{old.__name__}",
+                stacklevel=2,
+            )
+        Optimizer.opt_registry[name] = klass
+        return klass
+
+    @staticmethod
+    def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
+        """Return a new optimiser of the class with a name.
+
+        >>> Optimizer.create_optimizer("sgd", momentum=0.9).momentum
+        0.9
+        """
+        known = Optimizer.opt_registry
+        if name.lower() not in known:
+            raise ValueError(f"Cannot find optimizer {name}{nearest(name.lower(), list(known))}")
+        return known[name.lower()](**kwargs)
+
+    # -- learning rates and weight decay
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate, at present."""
+        return self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Change the learning rate; a scheduler must not be there."""
+        if self.lr_scheduler is not None:
+            raise UserWarning(
+                "LRScheduler of the optimizer has already been defined. Note that set_learning_rate can mutate the "
+                "value of the learning rate of the optimizer only when the LRScheduler of the optimizer is undefined."
+            )
+        self.lr = lr
+
+    def set_lr_scale(self, args_lrscale: Any) -> None:
+        """Raise DeprecationWarning: it has become :meth:`set_lr_mult`."""
+        raise DeprecationWarning("set_lr_scale is gone: use set_lr_mult")
+
+    def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
+        """Set factors of the learning rate, by numbers or names of parameters."""
+        self.lr_mult = {**self._from_symbol("__lr_mult__"), **args_lr_mult}
+
+    def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
+        """Set factors of weight decay, by numbers or names; they are 0 for all but weights and gammas otherwise."""
+        others = {name: 0.0 for name in self.idx2name.values() if not name.endswith(self._decaying())}
+        self.wd_mult = {**others, **self._from_symbol("__wd_mult__"), **args_wd_mult}
+
+    def _decaying(self) -> tuple[str, ...]:
+        """Return how the names of parameters end to which weight decay applies."""
+        return "_weight", "_gamma"
+
+    def _from_symbol(self, attribute: str) -> dict[Any, float]:
+        if not self.sym_info:
+            return {}
+        attributes, names = self.sym_info
+        return {name: float(attributes[name][attribute]) for name in names if attribute in attributes.get(name, {})}
+
+    def _multiplier(self, index: Any, attribute: str, own: dict[Any, float]) -> float:
+        if index in self.param_dict:
+            return float(getattr(self.param_dict[index], attribute))
+        if index in own:
+            return own[index]
+        return own.get(self.idx2name.get(index), 1.0)
+
+    def _get_lr(self, index: Any) -> float:
+        return float(self.learning_rate) * self._multiplier(index, "lr_mult", self.lr_mult)
+
+    def _get_wd(self, index: Any) -> float:
+        return self.wd * self._multiplier(index, "wd_mult", self.wd_mult)
+
+    def _get_lrs(self, indices: Any) -> list[float]:
+        return [self._get_lr(index) for index in indices]
+
+    def _get_wds(self, indices: Any) -> list[float]:
+        return [self._get_wd(index) for index in indices]
+
+    # -- counting
+
+    def _set_current_context(self, device_id: int) -> None:
+        """Count the updates of each device on its own."""
+        self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
+
+    def _update_count(self, index: Any) -> None:
+        """Count one more update of one parameter, or of each in a list."""
+        counts = self._index_update_count
+        for each in index if isinstance(index, (list, tuple)) else [index]:
+            counts[each] = counts.get(each, self.begin_num_update) + 1
+            self.num_update = max(counts[each], self.num_update)
+
+    def _step(self, index: Any) -> Step:
+        """Return what the next update of a parameter depends on, and count it."""
+        self._update_count(index)
+        return Step(self._get_lr(index), self._get_wd(index), self._index_update_count[index])
+
+    # -- gradients
+
+    def _clipped(self, grad: NDArray) -> NDArray:
+        if not self.clip_gradient:
+            return grad
+        clipped: NDArray = ndarray.clip(grad, -self.clip_gradient, self.clip_gradient)
+        return clipped
+
+    def _prepared(self, grad: NDArray, scale: Any) -> NDArray:
+        """Return a gradient rescaled and then cut off."""
+        return self._clipped(rescaled(grad, scale))
+
+    def _prepared_with_decay(self, grad: NDArray, scale: Any, wd: Any, weight: NDArray) -> NDArray:
+        """Return a gradient rescaled, with weight decay, and then cut off."""
+        return self._clipped(decayed(rescaled(grad, scale), wd, weight))
+
+    # -- updating
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        """Return what is to be remembered of a weight from update to update; None for nothing."""
+        return None
+
+    def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
+        """Return what is to be remembered of a weight, with a float32 copy of it where that is asked for."""
+        is_half = np.dtype(weight.dtype) == np.float16
+        if is_half and self.multi_precision:
+            copy = weight.astype("float32")
+            state = self.create_state(index, copy)
+            return (copy, state) if self._copy_first else (state, copy)
+        if is_half:
+            warnings.warn(
+                "Accumulating with float16 in optimizer can lead to poor accuracy or slow convergence. Consider using "
+                "multi_precision=True option of the optimizer",
+                stacklevel=2,
+            )
+        return self.create_state(index, weight)
+
+    def _rates(self, step: Step) -> tuple[float | None, ...]:
+        """Return the numbers of one update that may be others in the next; None for one that has no effect."""
+        return step.lr, step.wd or None
+
+    def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, *rates: Any) -> None:
+        """Update a weight, and its state, by a gradient times `scale`.
+
+        Numbers that change from update to update are arguments, and may be arrays without axes: then the update can be
+        repeated without running this code (:mod:`phonograd.optimizer.repetition`).
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no update(self, index, weight, grad, state)")
+
+    def _scale(self) -> float | None:
+        return None if self.rescale_grad == 1.0 else self.rescale_grad
+
+    def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
+        """Update a weight, and its state, by a gradient."""
+        self._apply(weight, grad, state, self._scale(), *self._rates(self._step(index)))
+
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Update a weight (or each of a list), by way of its float32 copy where there is one."""
+        if isinstance(index, (list, tuple)):
+            for each in zip(index, weight, grad, state, strict=True):
+                self.update_multi_precision(*each)
+            return
+        if not self.multi_precision or np.dtype(weight.dtype) != np.float16:
+            self.update(index, weight, grad, state)
+            return
+        copy, own = state if self._copy_first else reversed(state)
+        self.update(index, copy, grad.astype("float32"), own)
+        assign(weight, copy.astype(weight.dtype))
+
+
+register = Optimizer.register
+create = Optimizer.create_optimizer
+
+
+@register
+class Test(Optimizer):
+    """Adds gradients to weights; its state is the weight."""
+
+    __test__ = False  # no test of pytest
+
+    def create_state(self, index: Any, weight: NDArray) -> Any:
+        """Return zeros."""
+        return zeros_like(weight)
+
+    def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, *rates: Any) -> None:
+        assign(weight, weight + rescaled(grad, scale))
+        assign(state, weight)

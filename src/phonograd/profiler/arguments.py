@@ -1,0 +1,171 @@
+"""Arguments: what is known of an event besides its name and times, as a dictionary and as the text that traces hold.
+
+The text of what most events have is written piece by piece, and pieces that were written before are looked up: a
+program that repeats itself repeats shapes, stacks and kernels too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from ..observers import USER_SCOPE, Range
+from ..observers.facts import Facts
+from .events import FunctionEvent
+
+__all__ = ["ArgumentTexts", "as_json", "described", "plain", "served_scopes"]
+
+
+def described(event: FunctionEvent, facts: Facts) -> dict[str, Any]:
+    """Return what is known of an event besides its name and times, by the names that traces use."""
+    args: dict[str, Any] = dict(facts.attributes) if facts.attributes else {}
+    if facts.args is not None:
+        args.setdefault("args", facts.args)
+    if facts.domain:
+        args.setdefault("domain", facts.domain)
+    if facts.shapes:
+        args["Input Dims"] = facts.shapes
+    if facts.stack:
+        args["Call stack"] = facts.stack
+    if facts.operators:
+        args["operators"] = facts.operators
+    if facts.serves:
+        args["serves"] = served_scopes(facts.serves)
+    if facts.flops is not None:
+        args["flops"] = facts.flops
+    if facts.moved_bytes is not None:
+        args["bytes"] = facts.moved_bytes
+    if facts.error:
+        args["error"] = facts.error
+    if event.unfinished:
+        args["unfinished"] = True
+    return args
+
+
+def served_scopes(serves: tuple[Range | str, ...]) -> list[str]:
+    """Return the names of the user's scopes that a kernel works for, or of operators outside of all scopes."""
+    return list(dict.fromkeys([who if isinstance(who, str) else _scope_of(who).name for who in serves]))
+
+
+def _scope_of(source: Range) -> Range:
+    found: Range | None = source
+    while found is not None and found.scope != USER_SCOPE:
+        found = found.parent
+    return source if found is None else found
+
+
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON, whatever it is."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError):
+        return _encode(plain(value))
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it: what is unknown as text, and no number that JSON does not have."""
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    item = getattr(value, "item", None)
+    if getattr(value, "shape", None) == () and callable(item):
+        return plain(item())
+    return repr(value)
+
+
+#: facts that may be anything, so that a dictionary is written
+_ODD = ("error", "args", "domain")
+_PHASES = ("forward", "backward")
+
+
+class ArgumentTexts:
+    """The arguments of the events of one trace as text. Equal pieces are written once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, str] = {}
+        self._names: dict[Range, str] = {}
+
+    def of(self, event: FunctionEvent, facts: Facts | None) -> str:
+        """Return the part of a line of a trace that holds the arguments of an event, or nothing."""
+        if event.unfinished:
+            return self._in_full(event, facts or Facts())
+        text = ""
+        if facts is not None:
+            own = vars(facts)
+            for name in _ODD:
+                if name in own:
+                    return self._in_full(event, facts)
+            attributes = own.get("attributes")
+            if attributes:
+                text = _kernel_text(attributes)
+                if not text:
+                    return self._in_full(event, facts)
+            if shapes := own.get("shapes"):
+                # what describes an array is the same object whenever shape and dtype are the same
+                key = tuple(map(id, shapes))
+                text += self._known.get(key) or self._known.setdefault(key, f',"Input Dims":{as_json(shapes)}')
+            if stack := own.get("stack"):
+                text += self._known.get(stack) or self._known.setdefault(stack, f',"Call stack":{as_json(stack)}')
+            if operators := own.get("operators"):
+                text += self._work(operators, own.get("flops"), own.get("moved_bytes"))
+            elif "flops" in own or "moved_bytes" in own:
+                text += _numbers(own.get("flops"), own.get("moved_bytes"))
+            if serves := own.get("serves"):
+                text += self._serves(serves)
+            if thread := own.get("forward_thread_id"):
+                text += f',"Fwd thread id":{thread}'
+        number = event.range.sequence_nr
+        if number != -1:
+            text += f',"Sequence number":{number}'
+        return f',"args":{{{text[1:]}}}' if text else ""
+
+    def _in_full(self, event: FunctionEvent, facts: Facts) -> str:
+        args = described(event, facts)
+        if event.range.sequence_nr != -1:
+            args["Sequence number"] = event.range.sequence_nr
+        if facts.forward_thread_id:
+            args["Fwd thread id"] = facts.forward_thread_id
+        return f',"args":{as_json(args)}' if args else ""
+
+    def _work(self, operators: tuple[str, ...], flops: float | None, moved_bytes: float | None) -> str:
+        key = operators, flops, moved_bytes
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = f',"operators":{as_json(operators)}{_numbers(flops, moved_bytes)}'
+        return found
+
+    def _serves(self, value: tuple[Range | str, ...]) -> str:
+        names = self._names
+        found: dict[str, None] = {}
+        for who in value:
+            name = who if isinstance(who, str) else names.get(who)
+            if name is None:
+                assert not isinstance(who, str)
+                name = names[who] = _scope_of(who).name
+            found[name] = None
+        key = "serves", *found
+        text = self._known.get(key)
+        if text is None:
+            text = self._known[key] = f',"serves":{as_json(list(found))}'
+        return text
+
+
+def _kernel_text(attributes: dict[str, Any]) -> str:
+    """Return the text of what kernels say; nothing for what users say, which may be anything."""
+    if len(attributes) == 2 and attributes.get("phase") in _PHASES and type(attributes.get("launches")) is int:
+        return f',"phase":"{attributes["phase"]}","launches":{attributes["launches"]}'
+    return ""
+
+
+def _numbers(flops: float | None, moved_bytes: float | None) -> str:
+    text = "" if flops is None else f',"flops":{as_json(flops)}'
+    return text if moved_bytes is None else f'{text},"bytes":{as_json(moved_bytes)}'

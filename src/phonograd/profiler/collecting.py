@@ -1,0 +1,216 @@
+"""Collecting: what a profiler does while it runs. It keeps the ranges of each thread in a list, and nothing else.
+
+Bounds are kept here too: a limit of events (the first ones or the last ones stay), a share of them by sampling, a
+shortest duration.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any
+
+from ..errors import _PACKAGE_DIRECTORY
+from ..observers import (
+    MEMORY,
+    MODULE,
+    Alone,
+    Observer,
+    Range,
+    RecordScope,
+    add_collector,
+    current_thread_id,
+    remove_collector,
+)
+from .events import EventList, Slice, build
+
+__all__ = ["Recording", "joined", "observed_scopes"]
+
+
+_ORDINARY = frozenset([int(scope) for scope in RecordScope if scope not in (MEMORY, MODULE)])
+
+
+def observed_scopes(
+    scopes: Collection[int] | None, profile_memory: bool = False, with_modules: bool = False
+) -> frozenset[int]:
+    """Return what a profiler observes: memory and modules only if asked for."""
+    chosen = frozenset([int(RecordScope(scope)) for scope in scopes]) if scopes else _ORDINARY
+    return chosen | ({MEMORY} if profile_memory else set()) | ({MODULE} if with_modules else set())
+
+
+class Recording:
+    """One stretch of recording: the ranges of each thread from :meth:`start` to :meth:`stop`."""
+
+    def __init__(
+        self,
+        *,
+        scopes: Collection[int] | None = None,
+        record_shapes: bool = False,
+        with_stack: bool = False,
+        all_threads: bool = True,
+        max_events: int | None = None,
+        keep_last: bool = False,
+        minimum_duration_ns: int = 0,
+        sampling_probability: float = 1.0,
+        origin_ns: int = 0,
+    ) -> None:
+        self._observer = Observer(
+            scopes=scopes,
+            needs_inputs=record_shapes,
+            sampling_probability=sampling_probability,
+            collector=self._collect,
+        )
+        self._details = (record_shapes, with_stack)
+        self._only = None if all_threads else current_thread_id()
+        self._buffers: dict[int, tuple[str, Any]] = {}
+        self._most = max_events
+        self._keep_last = keep_last
+        self._shortest = minimum_duration_ns
+        self._events: EventList | None = None
+        self.dropped = 0
+        self.origin_ns = origin_ns or time.perf_counter_ns()
+        """The moment from which times are counted."""
+        self.wall_ns = time.time_ns() - (time.perf_counter_ns() - self.origin_ns)
+        self.stop_ns = 0
+
+    def start(self) -> None:
+        """Begin to record."""
+        add_collector(self._observer)
+
+    def stop(self) -> None:
+        """End recording; what is open is closed as of now."""
+        remove_collector(self._observer)
+        self.stop_ns = time.perf_counter_ns()
+
+    def pause(self, paused: bool) -> None:
+        """Miss what begins from now on, or see it again."""
+        remove_collector(self._observer)
+        if not paused:
+            add_collector(self._observer)
+
+    def alone(self) -> Alone:
+        """Return a ``with`` block in which nobody else observes this thread."""
+        return Alone(self._observer)
+
+    def _collect(self, number: int, name: str) -> Callable[[Range], object]:
+        if self._only not in (None, number):
+            return _ignore
+        most = self._most
+        _, buffer = self._buffers.setdefault(number, (name, [] if most is None else deque()))
+        if most is None and not any(self._details):
+            append: Callable[[Range], object] = buffer.append
+            return append
+        shapes, stack = self._details
+
+        def collect(entry: Range) -> None:
+            if most is not None and sum([len(kept) for _, kept in list(self._buffers.values())]) >= most:
+                self.dropped += 1
+                if not self._keep_last or not most:
+                    return
+                self._forget_oldest(buffer)
+            if shapes and entry.shapes is None:
+                entry.shapes = [_described(value) for value in entry.inputs]
+            if stack and entry.stack is None:
+                entry.stack = _stack()
+            buffer.append(entry)
+
+        return collect
+
+    def _forget_oldest(self, own: deque[Range]) -> None:
+        fullest = own or max([kept for _, kept in list(self._buffers.values())], key=len)
+        fullest.popleft()
+
+    def events(self) -> EventList:
+        """Return the events so far: made once when recording is over, each time while it goes on."""
+        if self._events is not None:
+            return self._events
+        stop_ns = self.stop_ns or time.perf_counter_ns()
+        buffers = {number: (name, list(kept)) for number, (name, kept) in list(self._buffers.items())}
+        dropped = self.dropped
+        if self._shortest:
+            long = {number: (name, self._long_enough(kept)) for number, (name, kept) in buffers.items()}
+            dropped += sum([len(kept) - len(long[number][1]) for number, (_, kept) in buffers.items()])
+            buffers = long
+        events = build(buffers, self.origin_ns, stop_ns, self.wall_ns, dropped)
+        if self.stop_ns:
+            self._events = events
+            # threads that have begun nothing since still know the lists
+            for _, kept in self._buffers.values():
+                kept.clear()
+            self._buffers = {}
+        return events
+
+    def _long_enough(self, ranges: list[Range]) -> list[Range]:
+        shortest = self._shortest
+        return [r for r in ranges if r.instant or not r.end_ns or r.end_ns - r.start_ns >= shortest]
+
+
+def _ignore(entry: Range) -> None:
+    """Take no notice of a range of a thread that is not profiled."""
+
+
+def _described(value: Any) -> Any:
+    """Return the shape and dtype of an array, always the same object for the same; or the text of anything else."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        dtype = getattr(value, "dtype", "")
+        found = _descriptions.get((shape, dtype))
+        if found is None:
+            # the dtype of an array may be a class of numbers
+            text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+            if len(_descriptions) >= _MOST_REMEMBERED:
+                _descriptions.clear()
+            found = _descriptions[shape, dtype] = [list(shape), text]
+        return found
+    return value if isinstance(value, str | int | float | bool | None) else repr(value)[:200]
+
+
+_DEEPEST = 64
+_MOST_REMEMBERED = 10_000
+_descriptions: dict[tuple[Any, Any], list[Any]] = {}
+#: the text of each place in the user's code; none for places in this package
+_places: dict[tuple[str, int, str], str] = {}
+
+
+def _stack() -> tuple[str, ...]:
+    """Return where the user's code is, innermost call first."""
+    places: list[str] = []
+    frame: Any = sys._getframe(1)
+    while frame is not None and len(places) < _DEEPEST:
+        code = frame.f_code
+        key = code.co_filename, frame.f_lineno, code.co_name
+        place = _places.get(key)
+        if place is None:
+            hidden = key[0].startswith((_PACKAGE_DIRECTORY, "<phonograd"))
+            if len(_places) >= _MOST_REMEMBERED:
+                _places.clear()
+            place = _places[key] = "" if hidden else f"{key[0]}({key[1]}): {key[2]}"
+        if place:
+            places.append(place)
+        frame = frame.f_back
+    return tuple(places)
+
+
+def joined(cycles: list[EventList]) -> EventList:
+    """Return the events of several cycles of one profiler as one list."""
+    slices: dict[int, list[Slice]] = {}
+    threads: dict[int, str] = {}
+    for cycle in cycles:
+        threads.update(cycle.threads)
+        for number, stretches in cycle.slices.items():
+            slices.setdefault(number, []).extend(stretches)
+    return EventList(
+        [event for cycle in cycles for event in cycle],
+        slices,
+        threads,
+        elapsed_ns=max([cycle.elapsed_ns for cycle in cycles], default=0),
+        wall_ns=cycles[0].wall_ns if cycles else 0,
+        dropped=sum([cycle.dropped for cycle in cycles]),
+        moments=[moment for cycle in cycles for moment in cycle.moments],
+        links=[pair for cycle in cycles for pair in cycle.links],
+        causes=[pair for cycle in cycles for pair in cycle.causes],
+        uncredited_ns=sum([cycle.uncredited_ns for cycle in cycles]),
+        origin_ns=cycles[0].origin_ns if cycles else 0,
+    )

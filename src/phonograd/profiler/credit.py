@@ -1,0 +1,173 @@
+"""Credit: what events caused without doing it themselves.
+
+Kernels run when values are asked for, long after the operators were called; gradients are derived later still; memory
+is taken by whoever evaluates. Each kernel is credited, in equal parts, to the ranges in which its operators were called
+and to everything around them; backward work to the range of the forward operator; memory to the range inside of which
+it was taken. So the columns of a scope show both what it did and what it caused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..observers import BACKWARD_FUNCTION, FUNCTION, KERNEL, Range
+
+if TYPE_CHECKING:
+    from .events import FunctionEvent
+
+__all__ = ["NO_CREDIT", "Credit", "credit_backward", "credit_kernels", "credit_memory", "link"]
+
+Found = dict[Range, "FunctionEvent"]
+
+
+class Credit:
+    """What is credited to one event. Times are nanoseconds, memory is bytes."""
+
+    __slots__ = (
+        "allocated",
+        "backward_kernel_ns",
+        "backward_ns",
+        "forward_kernel_ns",
+        "freed",
+        "kernel_flops",
+        "peak",
+        "self_kernel_ns",
+        "self_net",
+    )
+
+    def __init__(self) -> None:
+        self.forward_kernel_ns = 0.0
+        """Time of kernels that computed what was called inside."""
+        self.backward_kernel_ns = 0.0
+        """Time of kernels that computed gradients of what was called inside."""
+        self.self_kernel_ns = 0.0
+        """The part of both that no event inside it is credited with."""
+        self.backward_ns = 0
+        """Time in which gradients of what was called inside were derived."""
+        self.kernel_flops = 0.0
+        self.allocated = 0
+        """Bytes taken inside."""
+        self.freed = 0
+        """Bytes given back inside."""
+        self.peak = 0
+        """The most that was held at once of what was taken inside."""
+        self.self_net = 0
+        """What was taken minus what was given back, without what events inside took."""
+
+    @property
+    def kernel_ns(self) -> float:
+        """Time of all kernels."""
+        return self.forward_kernel_ns + self.backward_kernel_ns
+
+    @property
+    def net(self) -> int:
+        """What was taken minus what was given back."""
+        return self.allocated - self.freed
+
+
+#: the credit of everything that caused nothing
+NO_CREDIT = Credit()
+
+
+def _of(event: FunctionEvent) -> Credit:
+    if event.credit is NO_CREDIT:
+        event.credit = Credit()
+    return event.credit
+
+
+def _event_of(source: Range | None, found: Found) -> FunctionEvent | None:
+    """Return the event of a range, or of the nearest one around it that was recorded."""
+    while source is not None and source not in found:
+        source = source.parent
+    return None if source is None else found[source]
+
+
+def credit_memory(moments: Iterable[Range], found: Found) -> None:
+    """Credit every piece of memory to the events inside of which it was taken or given back."""
+    for moment in moments:
+        delta = int(moment.value)
+        event = _event_of(moment.parent, found)
+        if event is not None:
+            _of(event).self_net += delta
+        while event is not None:
+            credit = _of(event)
+            if delta > 0:
+                credit.allocated += delta
+                credit.peak = max(credit.peak, credit.allocated - credit.freed)
+            else:
+                credit.freed -= delta
+            event = event.parent
+
+
+def credit_kernels(
+    events: Sequence[FunctionEvent], found: Found
+) -> tuple[int, list[tuple[FunctionEvent, FunctionEvent]]]:
+    """Credit every kernel to whom it serves; return the time of those that serve nobody, and pairs of cause and kernel.
+
+    A name stands for the scope of that name that began last before the kernel.
+    """
+    named: dict[str, FunctionEvent] = {}
+    nobody = 0
+    causes: list[tuple[FunctionEvent, FunctionEvent]] = []
+    for event in events:
+        source = event.range
+        if source.scope != KERNEL:
+            named[source.name] = event
+            continue
+        served = [named.get(who) if isinstance(who, str) else _event_of(who, found) for who in source.serves]
+        receivers = [receiver for receiver in served if receiver is not None]
+        if not receivers:
+            nobody += event.total_ns
+            continue
+        causes += [(receiver, event) for receiver in dict.fromkeys(receivers)]
+        backward = (source.attributes or {}).get("phase") == "backward"
+        share, flops = event.total_ns / len(receivers), (source.flops or 0.0) / len(receivers)
+        for receiver in receivers:
+            _of(receiver).self_kernel_ns += share
+            around: FunctionEvent | None = receiver
+            while around is not None:
+                credit = _of(around)
+                credit.kernel_flops += flops
+                if backward:
+                    credit.backward_kernel_ns += share
+                else:
+                    credit.forward_kernel_ns += share
+                around = around.parent
+    return nobody, causes
+
+
+def link(events: Sequence[FunctionEvent], found: Found) -> list[tuple[FunctionEvent, FunctionEvent]]:
+    """Return each backward event with the forward event whose gradient it computes, for every backward pass.
+
+    The forward range is known by identity; where only its number was kept, it is the last one of its thread that had
+    that number when the backward event began.
+    """
+    numbered: dict[tuple[int, int], FunctionEvent] = {}
+    links: list[tuple[FunctionEvent, FunctionEvent]] = []
+    for event in events:
+        source = event.range
+        if source.scope == BACKWARD_FUNCTION:
+            forward = found.get(source.forward) if source.forward is not None else None
+            if forward is None and source.forward is None and source.sequence_nr != -1:
+                forward = numbered.get((source.forward_thread_id or source.thread_id, source.sequence_nr))
+            if forward is not None and forward is not event:
+                links.append((forward, event))
+        # operators that a backward pass calls have numbers too: that is how second derivatives are linked
+        if source.scope == FUNCTION and source.sequence_nr != -1:
+            numbered[source.thread_id, source.sequence_nr] = event
+    return links
+
+
+def credit_backward(links: Iterable[tuple[FunctionEvent, FunctionEvent]]) -> None:
+    """Credit the time of backward events to their forward events and to everything around those."""
+    for forward, backward in links:
+        around: FunctionEvent | None = backward.parent
+        while around is not None and around.range.scope != BACKWARD_FUNCTION:
+            around = around.parent
+        if around is not None:  # the one around it is credited already
+            continue
+        around = forward
+        while around is not None:
+            _of(around).backward_ns += backward.total_ns
+            around = around.parent

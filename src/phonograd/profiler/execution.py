@@ -1,0 +1,242 @@
+"""Execution traces: which operator was called with which arrays, as a graph that can be replayed or analysed.
+
+The format is that of PyTorch's execution traces: a node for each operator, scope, gradient and kernel, with the node
+around it, and with the numbers, shapes and types of the arrays that go in and come out. An array has the same number
+wherever it appears; arrays that share memory have the same storage.
+
+>>> import phonograd as mx
+>>> x = mx.nd.ones((2, 3))
+>>> with mx.profiler.ExecutionTraceObserver() as observer:
+...     y = mx.nd.exp(x) + 1
+>>> [node["name"] for node in observer.nodes() if node["name"] in ("exp", "broadcast_add")]
+['exp', 'broadcast_add']
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+import time
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..ndarray.handle import Handle
+from ..observers import MEMORY, Range, RecordScope, add_global_callback, current_thread_id, remove_callback
+from .arguments import as_json
+
+__all__ = ["ExecutionTraceObserver"]
+
+_SCHEMA = "1.1.1-phonograd.1"
+_SEEN = [scope for scope in RecordScope if scope != MEMORY]
+_ROOT = 1
+
+
+class _Numbers:
+    """Numbers of objects, for as long as they live; never used again."""
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1)
+        self._known: dict[int, tuple[Any, int]] = {}
+
+    def of(self, thing: Any) -> int:
+        """Return the number of an object."""
+        identity = id(thing)
+        found = self._known.get(identity)
+        if found is None:
+            known = self._known
+
+            def forget(_: object, identity: int = identity) -> None:
+                known.pop(identity, None)
+
+            found = known[identity] = weakref.ref(thing, forget), next(self._next)
+        return found[1]
+
+
+class ExecutionTraceObserver:
+    """An observer that writes down the graph of what is called, between :meth:`start` and :meth:`stop`.
+
+    Parameters
+    ----------
+    path : path, optional
+        Where :meth:`stop` writes the trace; compressed if it ends in ``.gz``. :meth:`register_callback` sets it too.
+
+    It is a ``with`` block, or an option of :class:`.session.profile` (``execution_trace_observer``).
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self._path = None if path is None else Path(path)
+        self._handle = 0
+        self._numbers = itertools.count(_ROOT + 1)
+        self._arrays = _Numbers()
+        self._nodes: list[dict[str, Any]] = []
+        self._known: weakref.WeakKeyDictionary[Range, int] = weakref.WeakKeyDictionary()
+        self._threads: dict[int, int] = {}
+        self._start_ns = 0
+        self._finish_ns = 0
+
+    # -- PyTorch's names
+
+    def register_callback(self, path: str | os.PathLike[str]) -> ExecutionTraceObserver:
+        """Set the file to write, and return the observer."""
+        self._path = Path(path)
+        return self
+
+    def unregister_callback(self) -> None:
+        """Stop, and forget the file."""
+        self.stop()
+        self._path = None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether there is a file to write."""
+        return self._path is not None
+
+    def get_output_file_path(self) -> str | None:
+        """Return the file that is written."""
+        return None if self._path is None else str(self._path)
+
+    # -- life
+
+    def start(self) -> None:
+        """Begin a new graph; nothing happens if the observer is running."""
+        if self._handle:
+            return
+        self._nodes, self._threads = [], {}
+        self._known = weakref.WeakKeyDictionary()
+        self._numbers = itertools.count(_ROOT + 1)
+        self._start_ns, self._finish_ns = time.monotonic_ns(), 0
+        self._nodes.append(_node(_ROOT, "[phonograd|profiler|execution_trace|process]", _ROOT, []))
+        self._handle = add_global_callback(
+            self._begin, self._end, scopes=_SEEN, needs_inputs=True, needs_outputs=True, needs_ids=True
+        )
+
+    def stop(self) -> None:
+        """End the graph, and write it if there is a file; nothing happens if the observer is not running."""
+        if not self._handle:
+            return
+        remove_callback(self._handle)
+        self._handle = 0
+        self._finish_ns = time.monotonic_ns()
+        if self._path is not None:
+            self.write(self._path)
+
+    def __enter__(self) -> ExecutionTraceObserver:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- results
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return the nodes so far, in the order in which they began."""
+        return list(self._nodes)
+
+    def document(self) -> dict[str, Any]:
+        """Return the trace as a dictionary."""
+        return {
+            "schema": _SCHEMA,
+            "pid": os.getpid(),
+            "time": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "start_ts": self._start_ns // 1_000_000,
+            "nodes": self.nodes(),
+            "finish_ts": (self._finish_ns or time.monotonic_ns()) // 1_000_000,
+        }
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace as JSON; compressed if the path ends in ``.gz``."""
+        target = Path(path)
+        data = as_json(self.document()).encode("ascii")
+        target.write_bytes(gzip.compress(data, 6, mtime=0) if target.suffix == ".gz" else data)
+
+    # -- observing
+
+    def _begin(self, source: Range) -> dict[str, Any]:
+        number = next(self._numbers)
+        attributes = [
+            _attribute("rf_id", "uint64", source.handle),
+            _attribute("fw_parent", "uint64", self._known.get(source.forward, 0) if source.forward else 0),
+            _attribute("seq_id", "int64", source.sequence_nr),
+            _attribute("scope", "uint64", int(source.scope)),
+            _attribute("tid", "uint64", source.thread_id),
+            _attribute("fw_tid", "uint64", source.forward_thread_id),
+        ]
+        if source.parameters:
+            attributes.append(_attribute("parameters", "string", as_json(source.parameters)))
+        if source.operators:
+            served = dict.fromkeys([self._known.get(who, 0) for who in source.serves if isinstance(who, Range)])
+            attributes.append(_attribute("operators", "string", as_json(source.operators)))
+            attributes.append(_attribute("serves", "string", as_json([who for who in served if who])))
+        made = _node(number, source.name, self._around(source), attributes)
+        made["inputs"] = self._described(source.inputs)
+        self._known[source] = number
+        self._nodes.append(made)
+        return made
+
+    def _end(self, source: Range, made: dict[str, Any] | None) -> None:
+        if made is not None:
+            made["outputs"] = self._described(source.outputs)
+
+    def _around(self, source: Range) -> int:
+        """Return the node around a range, or the one of its thread."""
+        around = source.parent
+        while around is not None and around not in self._known:
+            around = around.parent
+        if around is not None:
+            return self._known[around]
+        thread = current_thread_id()
+        found = self._threads.get(thread)
+        if found is None:
+            found = self._threads[thread] = next(self._numbers)
+            attributes = [_attribute("tid", "uint64", thread), _attribute("thread_name", "string", source.thread_name)]
+            self._nodes.append(_node(found, "[phonograd|profiler|execution_trace|thread]", _ROOT, attributes))
+        return found
+
+    def _described(self, values: tuple[Any, ...]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
+        for value in values:
+            if isinstance(value, Handle):
+                shape, dtype = value.shape, value._dtype
+                found["values"].append(self._place(value))
+                found["shapes"].append(list(shape))
+                found["types"].append(f"Tensor({dtype.name})")
+            else:
+                found["values"].append(value if isinstance(value, str | int | float | bool | None) else repr(value))
+                found["shapes"].append([])
+                found["types"].append(type(value).__name__)
+        return found
+
+    def _place(self, array: Handle) -> list[Any]:
+        """Return number, storage, offset, elements, bytes of an element and device of an array."""
+        top, offset = array, 0
+        while top._root is not None:
+            region = top._region
+            offset += 0 if region is None else region[0]
+            top = top._root
+        elements = 1
+        for extent in array.shape:
+            elements *= extent
+        device = f"{array.context.device_type}:{array.context.device_id}"
+        return [self._arrays.of(array), self._arrays.of(top), offset, elements, array._dtype.itemsize, device]
+
+
+def _node(number: int, name: str, around: int, attributes: list[dict[str, Any]]) -> dict[str, Any]:
+    nothing: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
+    return {
+        "id": number,
+        "name": name,
+        "ctrl_deps": around,
+        "inputs": nothing,
+        "outputs": {key: [] for key in nothing},
+        "attrs": attributes,
+    }
+
+
+def _attribute(name: str, kind: str, value: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "value": value}

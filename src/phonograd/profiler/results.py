@@ -1,0 +1,156 @@
+"""Results: what can be asked of a profile, whether it was recorded just now or read from a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from .averages import AverageList, key_averages
+from .chrome import checked_metadata, write_chrome_trace
+from .difference import Difference, compare
+from .events import EventList
+from .folded import folded_stacks
+from .hints import Hint, find_hints
+from .memory import MemoryTimeline
+from .perfetto import write_perfetto_trace
+from .python_statistics import python_statistics
+from .report import html_report
+from .saving import save_events
+from .speedscope import speedscope_json
+from .telemetry import export_spans
+from .views import View, by_module, by_scope, by_step
+
+__all__ = ["LoadedProfile", "Results"]
+
+AnyPath = str | os.PathLike[str]
+
+
+class Results:
+    """Everything that is made of the events of a profile."""
+
+    def __init__(self) -> None:
+        self._metadata: dict[str, Any] = {}
+
+    def events(self) -> EventList:
+        """Return everything that was recorded, in the order in which it began."""
+        raise NotImplementedError
+
+    # -- tables
+
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> AverageList:
+        """Return the averages of all events with one name; see :meth:`AverageList.table`."""
+        return key_averages(self.events(), group_by_input_shape, group_by_stack_n)
+
+    def table(self, **options: Any) -> str:
+        """Return the table of averages; options as in :meth:`AverageList.table`."""
+        return self.key_averages().table(**options)
+
+    def tree(self, minimum_percent: float = 0.0) -> str:
+        """Return the events as an indented tree; see :meth:`EventList.tree`."""
+        return self.events().tree(minimum_percent)
+
+    def by_scope(self) -> View:
+        """Return a row for each scope: the time it took, the kernels and the memory that it caused."""
+        return by_scope(self.events())
+
+    def by_module(self) -> View:
+        """Return a row for each layer of a model, if the profile recorded ``with_modules``."""
+        return by_module(self.events())
+
+    def by_step(self) -> View:
+        """Return a row for each step of the schedule and each frame."""
+        return by_step(self.events())
+
+    def memory_timeline(self) -> MemoryTimeline:
+        """Return how much memory was held at each moment, if the profile recorded memory."""
+        return MemoryTimeline(self.events())
+
+    def diff(self, other: Results) -> Difference:
+        """Return how another profile of the same program differs from this one."""
+        return compare(self.key_averages(), other.key_averages())
+
+    def hints(self) -> list[Hint]:
+        """Return what is worth looking at, the most costly first."""
+        return find_hints(self.events())
+
+    # -- files
+
+    def add_metadata(self, key: str, value: Any) -> None:
+        """Add something to the trace that is not an event: anything JSON can hold."""
+        self._metadata.update(checked_metadata({key: value}))
+
+    def export_chrome_trace(self, path: AnyPath) -> None:
+        """Write a trace for ``chrome://tracing`` and https://ui.perfetto.dev; compressed if called ``.gz``."""
+        write_chrome_trace(self.events(), path, self._metadata)
+
+    def export_perfetto_trace(self, path: AnyPath) -> None:
+        """Write a trace in Perfetto's own binary format; compressed if called ``.gz``."""
+        write_perfetto_trace(self.events(), path)
+
+    def export_spans(self, tracer: Any, minimum_duration_us: float = 0.0, max_spans: int | None = None) -> int:
+        """Make spans of OpenTelemetry; see :func:`.telemetry.export_spans`."""
+        return export_spans(self.events(), tracer, minimum_duration_us, max_spans)
+
+    def export_json(self, path: AnyPath, sort_by: str | None = None, ascending: bool = False) -> None:
+        """Write the averages as JSON."""
+        _write(path, self.key_averages().to_json(sort_by, ascending))
+
+    def export_csv(self, path: AnyPath, sort_by: str | None = None, ascending: bool = False) -> None:
+        """Write the averages as comma-separated values."""
+        _write(path, self.key_averages().to_csv(sort_by, ascending))
+
+    def export_speedscope(self, path: AnyPath) -> None:
+        """Write a file for https://www.speedscope.app."""
+        _write(path, speedscope_json(self.events(), Path(path).name))
+
+    def export_folded(self, path: AnyPath, metric: str = "self_ns") -> None:
+        """Write folded stacks for flame graph tools; see :func:`.folded.folded_stacks`."""
+        _write(path, folded_stacks(self.events(), metric))
+
+    def export_stacks(self, path: AnyPath, metric: str = "self_cpu_time_total") -> None:
+        """Write folded stacks in microseconds: PyTorch's name."""
+        self.export_folded(path, metric)
+
+    def export_pstats(self, path: AnyPath) -> None:
+        """Write a file for Python's ``pstats`` and the tools that read it."""
+        Path(path).write_bytes(python_statistics(self.events()))
+
+    def export_memory_timeline(self, path: AnyPath) -> None:
+        """Write the memory over time: as comma-separated values if called ``.csv``, otherwise as JSON."""
+        timeline = self.memory_timeline()
+        _write(path, timeline.to_csv() if Path(path).suffix == ".csv" else timeline.to_json())
+
+    def export_html(self, path: AnyPath, title: str = "Profile") -> None:
+        """Write a report that any browser shows, in one file: timeline, flame graph, memory, tables."""
+        _write(path, html_report(self.events(), title))
+
+    def save(self, path: AnyPath) -> None:
+        """Write everything, to be read again by :func:`load`; compressed if called ``.gz``."""
+        save_events(self.events(), path, self._metadata)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def _write(path: AnyPath, text: str) -> None:
+    # names may hold halves of characters, which no encoding has
+    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+
+
+class LoadedProfile(Results):
+    """A profile that was read from files; see :func:`load`."""
+
+    def __init__(self, events: EventList, metadata: dict[str, Any]) -> None:
+        super().__init__()
+        self._events = events
+        self._metadata = metadata
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What :meth:`add_metadata` added."""
+        return dict(self._metadata)
+
+    def events(self) -> EventList:
+        """Return the events, in the order in which they began."""
+        return self._events

@@ -1,0 +1,153 @@
+"""Saving: profiles in files from which they can be read again exactly, also those of several processes together."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..observers import Range
+from ..observers.facts import Facts, Segment
+from .arguments import as_json
+from .events import EventList, build
+
+__all__ = ["load_events", "save_events"]
+
+_FORMAT = "phonograd profile"
+_VERSION = 1
+#: what is kept of a range besides name, scope, thread, times and parent
+_FACTS = (
+    *("forward_thread_id", "is_async", "kind", "domain", "value", "shapes", "instant", "args"),
+    *("attributes", "error", "operators", "flops", "moved_bytes", "category", "identity", "stack", "parameters"),
+)
+
+
+def save_events(events: EventList, path: str | os.PathLike[str], metadata: dict[str, Any]) -> None:
+    """Write events; compressed if the path ends in ``.gz``."""
+    sources = [*[event.range for event in events], *events.moments]
+    numbers = {source: number for number, source in enumerate(sources)}
+    names: dict[str, int] = {}
+    unfinished = {event.range for event in events if event.unfinished}
+    span = events.origin_ns, events.origin_ns + events.elapsed_ns
+    rows = [_row(source, numbers, names, span, source in unfinished) for source in sources]
+    document = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "process": os.getpid(),
+        "wall_ns": events.wall_ns,
+        "elapsed_ns": events.elapsed_ns,
+        "dropped": events.dropped,
+        "threads": {str(number): name for number, name in events.threads.items()},
+        "metadata": metadata,
+        "ranges": rows,
+        "names": list(names),
+    }
+    data = as_json(document).encode("ascii")
+    target = Path(path)
+    target.write_bytes(gzip.compress(data, 6, mtime=0) if target.suffix == ".gz" else data)
+
+
+def _row(
+    source: Range, numbers: dict[Range, int], names: dict[str, int], span: tuple[int, int], unfinished: bool
+) -> list[Any]:
+    origin_ns, stop_ns = span
+    facts: dict[str, Any] = {}
+    for name, value in vars(source.facts).items() if source.facts is not None else ():
+        if name in _FACTS and value != getattr(Facts, name):
+            facts[name] = value
+    if source.sequence_nr != -1:
+        facts["sequence_nr"] = source.sequence_nr
+    if source.forward in numbers:
+        facts["forward"] = numbers[source.forward]
+    if source.serves:
+        facts["serves"] = [
+            who if isinstance(who, str) else numbers.get(_known(who, numbers), -1) for who in source.serves
+        ]
+    if source.segments is not None:
+        resumed, outer = source.running()
+        stretches = [*source.segments]
+        if resumed:
+            stretches.append(Segment(resumed, stop_ns if unfinished else source.end_ns, stretches[-1].thread_id, outer))
+        facts["segments"] = [
+            [began - origin_ns, ended - origin_ns, thread, numbers.get(_known(around, numbers), -1)]
+            for began, ended, thread, around in stretches
+        ]
+    number = names.setdefault(source.name, len(names))
+    parent = numbers.get(_known(source.parent, numbers), -1)
+    end = -1 if unfinished else source.end_ns - origin_ns
+    row = [number, source.scope, source.thread_id, source.start_ns - origin_ns, end, parent]
+    return [*row, facts] if facts else row
+
+
+def _known(source: Range | None, numbers: dict[Range, int]) -> Any:
+    """Return the nearest range around one, or itself, that is saved; None if there is none."""
+    while source is not None and source not in numbers:
+        source = source.parent
+    return source
+
+
+def load_events(paths: Iterable[str | os.PathLike[str]]) -> tuple[EventList, dict[str, Any]]:
+    """Return the events and the metadata of files, as one profile: processes are told apart by their threads' names."""
+    documents = [_read(path) for path in paths]
+    if not documents:
+        raise ValueError("there is no profile to load")
+    origin = min([document["wall_ns"] for document in documents])
+    buffers: dict[int, tuple[str, list[Range]]] = {}
+    metadata: dict[str, Any] = {}
+    stop = 0
+    for document in documents:
+        prefix = f"process {document['process']}: " if len(documents) > 1 else ""
+        shift = document["wall_ns"] - origin + 1
+        first = max(buffers, default=0) if len(documents) > 1 else 0
+        for number, name in document["threads"].items():
+            buffers[first + int(number)] = (prefix + name, [])
+        for source in _ranges(document, shift, first, buffers):
+            buffers[source.thread_id][1].append(source)
+        metadata.update(document["metadata"])
+        stop = max(stop, shift + document["elapsed_ns"])
+    dropped = sum([document["dropped"] for document in documents])
+    return build(buffers, 1, stop, origin, dropped), metadata
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    data = Path(path).read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    document = json.loads(data)
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ValueError(f"{os.fspath(path)!r} is no saved profile: save one with profile.save()")
+    if document["version"] > _VERSION:
+        raise ValueError(f"{os.fspath(path)!r} was saved by a newer version of this library")
+    return document
+
+
+def _ranges(
+    document: dict[str, Any], shift: int, first: int, buffers: dict[int, tuple[str, list[Range]]]
+) -> list[Range]:
+    names = document["names"]
+    made: list[Range] = []
+    for name, scope, thread, start, end, *_ in document["ranges"]:
+        number = first + thread
+        title, _ = buffers.setdefault(number, (f"thread {thread}", []))
+        made.append(Range.restored(names[name], scope, number, title, start + shift, end + shift if end >= 0 else 0))
+
+    def place(number: int) -> Range | None:
+        return made[number] if number >= 0 else None
+
+    for source, (_, _, _, _, _, parent, *rest) in zip(made, document["ranges"], strict=True):
+        source.parent = place(parent)
+        facts = rest[0] if rest else {}
+        for key, value in facts.items():
+            if key == "forward":
+                source.forward = made[value]
+            elif key == "serves":
+                serves = [who if isinstance(who, str) else place(who) for who in value]
+                source.serves = tuple([who for who in serves if who is not None])
+            elif key == "segments":
+                source.segments = [Segment(a + shift, b + shift, first + t, place(o)) for a, b, t, o in value]
+            else:
+                setattr(source, key, tuple(value) if key in ("operators", "stack") else value)
+    return made

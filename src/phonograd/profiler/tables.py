@@ -1,0 +1,88 @@
+"""Tables: rows of text for terminals, Markdown and HTML, and how times, sizes and names are written in them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+__all__ = ["bytes_text", "count_text", "cut", "html_table", "markdown_table", "printable", "text_table", "time_text"]
+
+
+def text_table(titles: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = ()) -> list[str]:
+    """Return the lines of a table in PyTorch's layout: rule, titles, rule, rows, rule.
+
+    ``below`` holds lines to be shown under each row.
+    """
+    columns = list(zip(titles, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    rule = "  ".join(["-" * width for width in widths])
+    lines = [rule, _line(titles, widths), rule]
+    for index, row in enumerate(rows):
+        lines.append(_line(row, widths))
+        lines += [" " * 4 + text for text in (below[index] if below else ())]
+    return [*lines, rule]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join([cell.rjust(width) for cell, width in zip(cells, widths, strict=True)])
+
+
+def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table for documents in Markdown; the first column to the left, the others to the right."""
+    lines = [list(titles), ["---", *["---:"] * (len(titles) - 1)], *rows]
+    return "\n".join(["| " + " | ".join([cell.replace("|", "\\|") for cell in line]) + " |" for line in lines]) + "\n"
+
+
+def html_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in HTML, with everything escaped."""
+    head = "".join([f"<th>{html.escape(title)}</th>" for title in titles])
+    body = "".join(
+        ["<tr>" + "".join([f"<td>{html.escape(cell)}</td>" for cell in row]) + "</tr>\n" for row in rows],
+    )
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n"
+
+
+def printable(name: str) -> str:
+    """Return a name as one line that any terminal takes: what cannot be printed is escaped."""
+    if name.isprintable():
+        return name
+    return "".join([char if char.isprintable() else ascii(char)[1:-1] for char in name])
+
+
+def cut(text: str, width: int, left: bool = False) -> str:
+    """Return a text without what is beyond a width, at its end or at its beginning."""
+    if len(text) <= width:
+        return text
+    kept = max(width - 3, 0)
+    return "..." + text[len(text) - kept :] if left else text[:kept] + "..."
+
+
+def time_text(microseconds: float, unit: str | None = None) -> str:
+    """Return a time in a unit, or in the one that fits."""
+    if unit is None:
+        unit = "s" if microseconds >= 1e6 else "ms" if microseconds >= 1e3 else "us"
+    return f"{microseconds / {'s': 1e6, 'ms': 1e3, 'us': 1.0}[unit]:.3f}{unit}"
+
+
+def bytes_text(count: float) -> str:
+    """Return a number of bytes in the unit that fits.
+
+    >>> bytes_text(8 * 1024**2), bytes_text(-3), bytes_text(0)
+    ('8.00 MB', '-3 B', '0 B')
+    """
+    for exponent, unit in ((3, "GB"), (2, "MB"), (1, "KB")):
+        if abs(count) >= 1024**exponent:
+            return f"{count / 1024**exponent:.2f} {unit}"
+    return f"{count:.0f} B"
+
+
+def count_text(count: float) -> str:
+    """Return a large number with a prefix that fits.
+
+    >>> count_text(2_500_000), count_text(12)
+    ('2.500M', '12')
+    """
+    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K")):
+        if abs(count) >= size:
+            return f"{count / size:.3f}{prefix}"
+    return f"{count:.0f}"

@@ -1,0 +1,94 @@
+"""Classes that users choose by name (``mxnet.registry``): initialisers and metrics are registered here.
+
+A name may also be given with arguments as JSON: ``'["xavier", {"magnitude": 2}]'``.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .errors import nearest
+
+__all__ = ["get_alias_func", "get_create_func", "get_register_func", "get_registry"]
+
+Class = TypeVar("Class", bound=type)
+
+_REGISTRY: dict[type, dict[str, type]] = {}
+
+
+def get_registry(base_class: type) -> dict[str, type]:
+    """Return the registered subclasses of a class by their lower-case names."""
+    return dict(_REGISTRY.setdefault(base_class, {}))
+
+
+def get_register_func(base_class: type, nickname: str) -> Callable[..., Any]:
+    """Return a decorator that registers subclasses of a class; messages call them `nickname`."""
+    registry = _REGISTRY.setdefault(base_class, {})
+
+    def register(klass: Class, name: str | None = None) -> Class:
+        """Return the class after registering it by its own or another name, in lower case."""
+        assert issubclass(klass, base_class), f"Can only register subclass of {base_class.__name__}"
+        key = (name or klass.__name__).lower()
+        if key in registry and registry[key] is not klass:
+            old = registry[key]
+            warnings.warn(
+                f"New {nickname} {klass.__module__}.{klass.__name__} registered with name {key} is overriding existing "
+                f"{nickname} {old.__module__}.{old.__name__}",
+                UserWarning,
+                stacklevel=2,
+            )
+        registry[key] = klass
+        return klass
+
+    return register
+
+
+def get_alias_func(base_class: type, nickname: str) -> Callable[..., Any]:
+    """Return a decorator with arguments: further names under which a subclass is registered."""
+    register = get_register_func(base_class, nickname)
+
+    def alias(*aliases: str) -> Callable[[Class], Class]:
+        """Return a decorator that registers a class under each of the names."""
+
+        def registered(klass: Class) -> Class:
+            for name in aliases:
+                register(klass, name)
+            return klass
+
+        return registered
+
+    return alias
+
+
+def get_create_func(base_class: type, nickname: str) -> Callable[..., Any]:
+    """Return a function that makes instances from a name and arguments; an instance is returned as it is."""
+    registry = _REGISTRY.setdefault(base_class, {})
+
+    def create(*args: Any, **kwargs: Any) -> Any:
+        """Return an instance of the registered class with the given name."""
+        if args:
+            name, *positional = args
+        else:
+            name, positional = kwargs.pop(nickname), []
+        if isinstance(name, base_class):
+            if positional or kwargs:
+                raise AssertionError(f"{nickname} is already an instance. Additional arguments are invalid")
+            return name
+        if isinstance(name, dict):
+            return create(**name)
+        assert isinstance(name, str), f"{nickname} must be of string type"
+        if name.startswith(("[", "{")):
+            if positional or kwargs:
+                raise AssertionError(f"{nickname} is given as JSON. Additional arguments are invalid")
+            given = json.loads(name)
+            return create(given[0], **given[1]) if isinstance(given, list) else create(**given)
+        key = name.lower()
+        assert key in registry, (
+            f"{key} is not registered. Please register with {nickname}.register first{nearest(key, list(registry))}"
+        )
+        return registry[key](*positional, **kwargs)
+
+    return create

@@ -1,0 +1,127 @@
+"""sym: computations as named graphs, in MXNet's terms. Functions are operators of the registry, made at first use.
+
+>>> import phonograd as mx
+>>> x = mx.sym.var("x")
+>>> y = mx.sym.FullyConnected(x, num_hidden=2, name="fc")
+>>> y
+<Symbol fc>
+>>> y.list_arguments()
+['x', 'fc_weight', 'fc_bias']
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import MXNetError, nearest
+from ..ndarray.namespaces import Namespace, public_names
+from ..operator import REGISTRY
+from . import control, files, loops, random
+from .build import function_of, var
+from .calls import known_operator
+from .creation import arange, eye, full, linspace, ones, split_v2, zeros
+from .customs import Custom
+from .entry import Entry
+from .graph import Group, Symbol
+from .operations import hypot, maximum, minimum, power
+
+Variable = var
+pow = power  # noqa: A001 - MXNet's name
+
+__all__ = [
+    "Custom",
+    "Entry",
+    "Group",
+    "Symbol",
+    "Variable",
+    "arange",
+    "contrib",
+    "eye",
+    "full",
+    "hypot",
+    "linalg",
+    "linspace",
+    "load",
+    "load_json",
+    "maximum",
+    "minimum",
+    "ones",
+    "op",
+    "pow",
+    "power",
+    "random",
+    "split_v2",
+    "var",
+    "zeros",
+]
+del loops
+
+
+def load_json(json_str: str) -> Symbol:
+    """Return the symbol that a text in MXNet's JSON form describes."""
+    return Symbol(files.read(json_str))
+
+
+def load(fname: str | os.PathLike[str]) -> Symbol:
+    """Return the symbol that a file holds; files of MXNet are read as they are."""
+    if not isinstance(fname, (str, os.PathLike)):
+        raise TypeError("fname need to be string")
+    try:
+        with open(fname, encoding="utf-8") as file:
+            text = file.read()
+    except UnicodeDecodeError as error:
+        raise MXNetError(f"{os.fspath(fname)} is no symbol file: {error}") from None
+    return load_json(text)
+
+
+def lookup(prefix: str, name: str) -> Callable[..., Any] | None:
+    """Return the function a name has in a namespace, or None."""
+    whole = name if prefix == "_" else prefix + name
+    if whole in REGISTRY and known_operator(whole) is not None and (prefix or not name.startswith("_")):
+        return function_of(REGISTRY[whole], name)
+    return None
+
+
+class SymbolNamespace(Namespace):
+    """A module whose functions make symbols of the operators with a common prefix, and others that are set on it."""
+
+    def __getattr__(self, name: str) -> Any:
+        function = None if name.startswith("__") else lookup(self._prefix, name)
+        if function is None:
+            raise AttributeError(f"{self.__name__} has no operator {name!r}{nearest(name, self.__dir__())}")
+        setattr(self, name, function)
+        return function
+
+
+contrib = SymbolNamespace(
+    "phonograd.symbol.contrib",
+    "_contrib_",
+    "Operators that MXNet had under sym.contrib, loops and branches.",
+    cond=control.cond,
+    foreach=control.foreach,
+    rand_zipfian=random.rand_zipfian,
+    while_loop=control.while_loop,
+)
+linalg = SymbolNamespace("phonograd.symbol.linalg", "_linalg_", "Linear algebra: factorisations, solves, triangles.")
+op = SymbolNamespace("phonograd.symbol.op", "", "All operators by their plain names.", Custom=Custom)
+_internal = SymbolNamespace("phonograd.symbol._internal", "_", "Operators whose names begin with an underscore.")
+for _module in (contrib, linalg, op, _internal):
+    sys.modules[_module.__name__] = _module
+
+
+def __getattr__(name: str) -> Any:
+    if name == "symbol":
+        # MXNet keeps Symbol in sym.symbol
+        return sys.modules[__name__]
+    function = None if name.startswith("__") else lookup("", name) or lookup("_", name)
+    if function is None:
+        raise AttributeError(f"module 'phonograd.sym' has no attribute {name!r}{nearest(name, __dir__())}")
+    globals()[name] = function
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *[name for name in public_names() if known_operator(name)]})

@@ -1,0 +1,250 @@
+"""Building: symbols made by calling operators. Names, attributes and the variables of inputs that are left out.
+
+:func:`function_of` gives the public function of an operator, with MXNet's arguments; :func:`build` does the work.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..attribute import AttrScope
+from ..errors import MXNetError, nearest
+from ..name import NameManager
+from ..ndarray.call import NULL as NOT_GIVEN
+from ..operator import Operator
+from ..parameters import REQUIRED, Parameter
+from .calls import call_of, name_in_files
+from .entry import NULL, Entry, Head, hidden_key, text_of
+from .graph import Symbol
+
+__all__ = ["attributes_for", "build", "function_of", "var"]
+
+#: arguments every generated function takes and that mean nothing here
+_IGNORED = frozenset(("out", "ctx"))
+
+_OF_A_VARIABLE = re.compile(r".+_(ctx_group|lr_mult|wd_mult|force_mirroring|mirror_stage)")
+
+
+def attributes_for(attr: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the attributes of something new: those of the scopes around it, and its own."""
+    return {hidden_key(key): value for key, value in AttrScope.current.get(attr).items()}
+
+
+def var(
+    name: str,
+    attr: Mapping[str, str] | None = None,
+    shape: Any = None,
+    lr_mult: float | None = None,
+    wd_mult: float | None = None,
+    dtype: Any = None,
+    init: Any = None,
+    stype: str | None = None,
+    **kwargs: Any,
+) -> Symbol:
+    """Return a symbol that is an argument.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    attr
+        Attributes, strings by name.
+    shape, dtype
+        What is known of it before anything is inferred; 0 in a shape stands for an extent that is not known.
+    lr_mult, wd_mult
+        Factors of the learning rate and of the weight decay.
+    init
+        How it is to be initialized: a name, or an initializer with a method ``dumps``.
+    stype
+        The storage type: ``"default"``.
+    kwargs
+        More attributes, whose names begin and end with two underscores.
+
+    >>> var("x", shape=(2, 3)).list_attr()
+    {'__shape__': '(2, 3)'}
+    """
+    if not isinstance(name, str):
+        raise TypeError("Expect a string for variable `name`")
+    attributes = attributes_for(attr)
+    if shape is not None:
+        attributes["__shape__"] = text_of(tuple(shape))
+    if lr_mult is not None:
+        attributes["__lr_mult__"] = str(lr_mult)
+    if wd_mult is not None:
+        attributes["__wd_mult__"] = str(wd_mult)
+    if dtype is not None:
+        attributes["__dtype__"] = str(_code_of(dtype))
+    if init is not None:
+        attributes["__init__"] = init if isinstance(init, str) else init.dumps()
+    if stype is not None:
+        if stype != "default":
+            raise MXNetError(f"variable {name}: storage type {stype!r} does not exist here; only 'default' does")
+        attributes["__storage_type__"] = "0"
+    for key, value in kwargs.items():
+        if not (key.startswith("__") and key.endswith("__")):
+            raise ValueError(
+                f"Attribute name={key} is not supported. Additional attributes must start and end with double "
+                f"underscores, e.g, __yourattr__"
+            )
+        attributes[key] = str(value)
+    return Symbol([(Entry(NULL, name, attributes, []), 0)])
+
+
+def _code_of(dtype: Any) -> int:
+    from ..dtypes import CODES, as_dtype
+
+    return CODES[as_dtype(dtype)]
+
+
+def build(
+    operator: str,
+    hint: str,
+    inputs: Sequence[Symbol | None],
+    parameters: Mapping[str, str],
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    named: Mapping[str, Symbol] | None = None,
+    subgraphs: tuple[list[Head], ...] = (),
+) -> Symbol:
+    """Return the symbol of a call: inputs by position and by name, parameters as text.
+
+    Inputs that are left out become variables, named after the call and the input.
+    """
+    attributes = {**attributes_for(attr), **parameters}
+    for key in attributes:
+        if _OF_A_VARIABLE.fullmatch(key) and not key.startswith("__"):
+            raise MXNetError(
+                f"setting variable attributes with {key} is deprecated. please instead use\n"
+                f"w = Variable({key.rpartition('_')[2]}=...)\nsym = YourSymbolName(weight=w)"
+            )
+    name = NameManager.current.get(name, hint.lower())
+    given = [None if symbol is None else single_head(symbol, name) for symbol in inputs]
+    call = call_of(operator, attributes, subgraphs, len(given))
+    heads: list[Head] = []
+    if len(given) > len(call.argument_names):
+        expected = ", ".join(call.argument_names)
+        raise MXNetError(f"Operator {operator} expects the inputs {expected}, but got {len(given)} by position")
+    rest = {key: single_head(symbol, name) for key, symbol in (named or {}).items()}
+    for position, argument in enumerate(call.argument_names):
+        head = given[position] if position < len(given) else None
+        if argument in rest:
+            if head is not None:
+                raise MXNetError(f"Operator {operator} got the input {argument} twice: by position and by name")
+            head = rest.pop(argument)
+        if head is None:
+            head = Entry(NULL, f"{name}_{argument}", dict(attributes), []), 0
+        if argument in call.initial and head[0].is_argument:
+            head[0].attributes.setdefault("__init__", call.initial[argument])
+        heads.append(head)
+    for key in rest:
+        raise MXNetError(
+            f"Operator {operator} has no input {key} with these parameters{nearest(key, list(call.argument_names))}; "
+            f"its inputs are {', '.join(call.argument_names)}"
+        )
+    entry = Entry(operator, name, attributes, heads, None, subgraphs)
+    return Symbol([(entry, index) for index in range(entry.visible())])
+
+
+def single_head(symbol: Symbol, name: str) -> Head:
+    """Return the only output of a symbol that is the input of a call."""
+    if len(symbol) != 1:
+        raise MXNetError(
+            f"an input of {name} is a tuple of {len(symbol)} outputs ({', '.join(symbol.list_outputs())}), single "
+            f"value is required: choose one with symbol[index]"
+        )
+    return symbol._heads[0]
+
+
+# -- functions of operators
+
+
+def _visible(declared: Operator) -> list[Parameter]:
+    return [parameter for parameter in declared.parameters if parameter.name != "training"]
+
+
+def _signature(declared: Operator) -> inspect.Signature:
+    kinds = inspect.Parameter
+    arguments = []
+    for name in declared.input_names:
+        if declared.variadic:
+            arguments.append(kinds(name, kinds.VAR_POSITIONAL))
+        elif name != "counter":
+            arguments.append(kinds(name, kinds.POSITIONAL_OR_KEYWORD, default=None))
+    kind = kinds.KEYWORD_ONLY if declared.variadic else kinds.POSITIONAL_OR_KEYWORD
+    for parameter in _visible(declared):
+        arguments.append(kinds(parameter.name, kind, default=NOT_GIVEN))
+    arguments += [kinds(name, kind, default=None) for name in ("name", "attr", "out")]
+    return inspect.Signature([*arguments, kinds("kwargs", kinds.VAR_KEYWORD)])
+
+
+def parameter_text(parameter: Parameter, value: Any) -> str:
+    """Return the value of a parameter as it stands in attributes."""
+    if parameter.kind == "DType" and value is not None and not isinstance(value, str):
+        return str(np.dtype(value))
+    return text_of(value)
+
+
+@functools.cache
+def function_of(declared: Operator, name: str) -> Callable[..., Any]:
+    """Return the function that makes symbols of an operator; new symbols are called after ``name``."""
+    inputs = [i for i in declared.input_names if i != "counter"]
+    parameters = {parameter.name: parameter for parameter in _visible(declared)}
+    positional = list(parameters) if declared.variadic else [*inputs, *parameters]
+    file_name = name_in_files(declared)
+
+    def function(*args: Any, name: str | None = None, attr: Mapping[str, str] | None = None, **kwargs: Any) -> Symbol:
+        sources: Sequence[Any] = args
+        if not declared.variadic:
+            if len(args) > len(positional):
+                raise TypeError(f"{hint}() takes {len(positional)} positional arguments but {len(args)} were given")
+            given = dict(zip(positional, args, strict=False))
+            for key in given:
+                if key in kwargs:
+                    raise TypeError(f"{hint}() got multiple values for argument {key!r}")
+            kwargs = {**given, **kwargs}
+            sources = [_symbol(i, kwargs.pop(i, None)) for i in inputs]
+            while sources and sources[-1] is None:
+                sources.pop()
+        named = {key: kwargs.pop(key) for key, value in list(kwargs.items()) if isinstance(value, Symbol)}
+        for source in args if declared.variadic else ():
+            if not isinstance(source, Symbol):
+                raise AssertionError(f"Positional arguments must be Symbol instances, but got {source}")
+        texts = _texts(declared, parameters, kwargs)
+        if declared.variadic:
+            sources = [*sources, *named.values()]
+            named = {}
+            texts.setdefault(declared.interface.count, str(len(sources)))
+        return build(file_name, hint, sources, texts, name, attr, named)
+
+    hint = name
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "phonograd.symbol"
+    function.__doc__ = declared.__doc__
+    function.__signature__ = _signature(declared)  # type: ignore[attr-defined]
+    return function
+
+
+def _symbol(argument: str, value: Any) -> Symbol | None:
+    if value is not None and value is not NOT_GIVEN and not isinstance(value, Symbol):
+        raise AssertionError(f"Argument {argument} must be Symbol instances, but got {value}")
+    return value if isinstance(value, Symbol) else None
+
+
+def _texts(declared: Operator, parameters: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, str]:
+    texts = {}
+    for key, value in given.items():
+        if value is NOT_GIVEN or value is REQUIRED or key in _IGNORED:
+            continue
+        if key in parameters:
+            texts[key] = parameter_text(parameters[key], value)
+        elif (key.startswith("__") and key.endswith("__")) or key == declared.interface.count:
+            texts[key] = str(value)
+        else:
+            declared.reject_unknown([key])
+    return texts

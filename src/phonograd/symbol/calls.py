@@ -1,0 +1,336 @@
+"""Calls: what the entries of a graph do. An operator of the registry with its parameters, a custom operator, a loop.
+
+A :class:`Call` knows the names of what it takes and gives, infers shapes and dtypes in both directions, and computes
+nodes from nodes. All arithmetic is the registry's: nothing here computes a value itself.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..context import Context
+from ..dtypes import DType
+from ..errors import MXNetError, format_shape, nearest
+from ..interface import Interface, Partial, alike, is_known
+from ..ndarray.handle import counter_leaf, enter, make
+from ..node import Node
+from ..operator import ABSENT, REGISTRY, Operator
+from ..operators.structural import leaf, moved
+from ..state import FLAGS, RECORDING
+from ..trace import LOCAL, Trace
+
+if TYPE_CHECKING:
+    from .entry import Head
+
+__all__ = ["Call", "Environment", "OperatorCall", "Spec", "call_of", "known_operator", "special"]
+
+#: what is known of an array: its partial shape and its dtype
+Spec = tuple[Partial, DType | None]
+#: nodes of the outputs, and the new values of inputs that were changed, by position
+Outcome = tuple[tuple[Node, ...], dict[int, Node]]
+
+_FLOAT32, _INT32 = np.dtype("float32"), np.dtype("int32")
+
+#: numbers that are tried in the place of an extent that is not known: what they do not change is known all the same.
+#: Many numbers divide them, so that groups and factors of reshapes fit.
+_TRIALS = (240, 480)
+
+#: no call has more inputs or outputs
+_MOST = 100_000
+
+#: operators that symbol files know by a name that means something else here, or nothing
+_NAMES_IN_FILES = {"_full": "_filled", "_copy": "identity", "_copyto": "identity", "_CrossDeviceCopy": "identity"}
+
+
+def at_most(count: int, what: str) -> int:
+    """Return a number of inputs or outputs that a file gives, if somebody may have meant it."""
+    if not 0 <= count <= _MOST:
+        raise MXNetError(f"the number of {what} is {count}, and must lie between 0 and {_MOST}")
+    return count
+
+
+def numbered(count: int, even_one: bool = False) -> tuple[str, ...]:
+    """Return the names of outputs that have no better ones."""
+    if count == 1 and not even_one:
+        return ("output",)
+    return tuple([f"output{index}" for index in range(at_most(count, "outputs"))])
+
+
+class Environment:
+    """Where a graph is computed: the thread's current trace, the context, and the training flag.
+
+    A custom operator may look at values, and that may end the trace. A graph with such calls is computed *carefully*:
+    between two calls its values are held as arrays, which follow from one trace to the next.
+    """
+
+    def __init__(self, context: Context | None, training: bool, careful: bool = False) -> None:
+        self.context = context
+        self.training = training
+        self.careful = careful
+
+    @property
+    def trace(self) -> Trace:
+        """The trace that nodes belong to."""
+        return LOCAL.trace
+
+    def keep(self, node: Node) -> Any:
+        """Return what to hold until a value is needed."""
+        return make(node, LOCAL.trace) if self.careful else node
+
+    def node(self, kept: Any) -> Node:
+        """Return the node of something that was kept."""
+        return enter(kept, LOCAL.trace) if self.careful else kept
+
+    def counter(self) -> Node:
+        """Return the node of the next place in the random stream."""
+        return counter_leaf(LOCAL.trace)
+
+    def is_true(self, node: Node) -> bool:
+        """Return whether the only element of a node is not zero; it is computed now."""
+        if node.size != 1:
+            raise MXNetError(f"a condition must have one element, not the shape {format_shape(node.shape)}")
+        return bool(LOCAL.trace.value(node).item())
+
+
+class Call(ABC):
+    """What an entry does."""
+
+    argument_names: tuple[str, ...]
+    """The names of the inputs that it takes; variables are made for those that are left out."""
+    output_names: tuple[str, ...]
+    visible: int
+    """How many of the outputs users see."""
+    auxiliary: frozenset[int] = frozenset()
+    """The positions of inputs that are auxiliary states."""
+    initial: Mapping[str, str] = {}
+    """How variables made for inputs are to be initialized."""
+    looks_at_values: bool = False
+    """Whether the call may look at values while it is evaluated."""
+    is_open: bool = False
+    """Whether the shape of the output is not known to the call itself, but follows from where it is used."""
+
+    @abstractmethod
+    def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
+        """Return the nodes of the outputs, and the new values of inputs that change."""
+
+    @abstractmethod
+    def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
+        """Return what is known of inputs and outputs, given what was."""
+
+    def with_shape(self, shape: Partial) -> Call:
+        """Return the call with the shape that its output must have, for a call that is open."""
+        return self
+
+
+def known_operator(name: str) -> Operator | None:
+    """Return the operator that symbols know by a name, or None."""
+    declared = REGISTRY.get(_NAMES_IN_FILES.get(name, name))
+    return None if declared is None or "Any" in [parameter.kind for parameter in declared.parameters] else declared
+
+
+def name_in_files(declared: Operator) -> str:
+    """Return the name of an operator in symbol files."""
+    return {"_filled": "_full", "identity": "_copy"}.get(declared.name, declared.name)
+
+
+#: makers of calls that are no operators of the registry, by name: (attributes, graphs, number of inputs) -> call
+special: dict[str, Callable[[Mapping[str, str], tuple[list[Head], ...], int], Call]] = {}
+
+
+def call_of(name: str, attributes: Mapping[str, str], subgraphs: tuple[list[Head], ...], inputs: int) -> Call:
+    """Return the call that an operator's name and attributes as text stand for."""
+    if name in special:
+        return special[name](attributes, subgraphs, inputs)
+    declared = known_operator(name)
+    if declared is None:
+        known = [known for known in REGISTRY if known_operator(known)]
+        raise MXNetError(f"Operator {name} is not registered{nearest(name, known)}")
+    return OperatorCall(declared, attributes, inputs)
+
+
+def _parameters(declared: Operator, attributes: Mapping[str, str]) -> dict[str, Any]:
+    """Return the attributes that are parameters; what stands between underscores is for others."""
+    ignored = {"num_args", "ctx", "__layout__"}
+    if not [p for p in declared.parameters if p.name != "training"]:
+        return {}
+    return {
+        key: value
+        for key, value in attributes.items()
+        if not (key.startswith("__") and key.endswith("__")) and (key not in ignored or key in declared.parameter_names)
+    }
+
+
+class OperatorCall(Call):
+    """A call of an operator of the registry."""
+
+    def __init__(self, declared: Operator, attributes: Mapping[str, str], inputs: int) -> None:
+        self.declared = declared
+        given = _parameters(declared, attributes)
+        #: the attributes outside of training, and in it
+        self.attributes = tuple(
+            [
+                declared.attributes_of({**given, "training": training} if declared.training else given)
+                for training in (False, True)
+            ]
+        )
+        interface = declared.interface
+        self.argument_names = self._arguments(interface, attributes, inputs)
+        self.auxiliary = frozenset([self.argument_names.index(name) for name in interface.auxiliary])
+        self.initial = interface.initial
+        names = self._ask(interface.outputs) if callable(interface.outputs) else interface.outputs
+        self.output_names = numbered(names, interface.numbered) if isinstance(names, int) else tuple(names)
+        visible = declared.visible
+        if visible is None:
+            shown = self._ask(interface.shown) if callable(interface.shown) else interface.shown
+            self.visible = shown or len(self.output_names)
+        else:
+            self.visible = visible if isinstance(visible, int) else self._ask(visible)
+        if self.visible > len(self.output_names):
+            self.output_names = numbered(self.visible)
+        # 0 in the shape of new arrays is an extent that is not known: that of a batch, in the first state of a cell
+        self.is_open = not self.argument_names and 0 in (self._shape() or ())
+
+    def _shape(self) -> Any:
+        """Return the parameter that gives the shape of a new array, if there is one."""
+        return dict(zip(self.declared.parameter_names, self.attributes[0], strict=True)).get("shape")
+
+    def with_shape(self, shape: Partial) -> OperatorCall:
+        """Return the call with the shape that its output must have; what stays open has no elements."""
+        if shape is None or 0 in shape:
+            return self
+        place = self.declared.parameter_names.index("shape")
+        closed = copy.copy(self)
+        closed.attributes = tuple([(*values[:place], shape, *values[place + 1 :]) for values in self.attributes])
+        return closed
+
+    def _ask(self, rule: Callable[..., Any], *arguments: Any) -> Any:
+        return rule(*arguments, **self.declared.accepted(rule, self.attributes[0]))
+
+    def _arguments(self, interface: Interface, attributes: Mapping[str, str], inputs: int) -> tuple[str, ...]:
+        declared = self.declared
+        if declared.variadic:
+            count = self._number(attributes.get(interface.count), inputs)
+            each = tuple([interface.each.format(index) for index in range(count)])
+            return each if interface.arguments is None else tuple(self._ask(interface.arguments, each))[:count]
+        names = [name for name in declared.input_names if name != "counter"]
+        if interface.arguments is not None:
+            return tuple(self._ask(interface.arguments, names))
+        required = declared.required_inputs - (declared.input_names[: declared.required_inputs].count("counter"))
+        return tuple(names[: max(required, min(inputs, len(names)))])
+
+    def _number(self, text: str | None, inputs: int) -> int:
+        try:
+            return at_most(inputs if text is None else int(text), "inputs")
+        except ValueError:
+            raise MXNetError(f"operator {self.declared.name}: the number of inputs is {text!r}") from None
+
+    def _placed(self, inputs: Sequence[Any], counter: Callable[[], Any]) -> tuple[Any, ...]:
+        """Return inputs in the order of the operator's signature."""
+        declared = self.declared
+        if declared.variadic:
+            return tuple(inputs)
+        present = [None if node.operator is ABSENT.operator else node for node in inputs]
+        given = dict(zip(self.argument_names, present, strict=False))
+        nodes = [counter() if name == "counter" else given.get(name) for name in declared.input_names]
+        return tuple(nodes)
+
+    def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
+        """Return the nodes of the outputs, and the new values of inputs that change."""
+        declared = self.declared
+        attributes = self.attributes[environment.training]
+        nodes = self._placed(inputs, environment.counter)
+        result = declared.apply(nodes, attributes)
+        changed: dict[int, Node] = {}
+        if declared.effects is not None:
+            outputs = result if isinstance(result, tuple) else (result,)
+            found = declared.effects(nodes, outputs, **declared.accepted(declared.effects, attributes))
+            changed = {self.argument_names.index(declared.input_names[place]): node for place, node in found.items()}
+        if not isinstance(result, tuple):
+            if not inputs and environment.context is not None:
+                result = moved(result, environment.context)
+            return (result,), changed
+        if FLAGS.get() & RECORDING:
+            for node in result:
+                environment.trace.siblings[node] = result
+        return result, changed
+
+    def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
+        """Return what is known of inputs and outputs, given what was."""
+        dtypes, output_dtypes = self._dtypes([d for _, d in inputs], [d for _, d in outputs])
+        shapes = self._shapes([s for s, _ in inputs], [s for s, _ in outputs])
+        inputs = list(zip(shapes, dtypes, strict=True))
+        known: list[Spec] = []
+        # a file may list more outputs than the operator has
+        for index, (shape, dtype) in enumerate(
+            (self._forward(inputs) or [(None, None)] * len(outputs))[: len(outputs)]
+        ):
+            guess = output_dtypes[index] if index < len(output_dtypes) else None
+            known.append((shape, (dtype if None not in dtypes else None) or guess))
+        return inputs, known
+
+    def _shapes(self, inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
+        rule = self.declared.interface.shapes
+        if rule is None:
+            if self.declared.infer_rule is not None or self.declared.composite or self.declared.variadic:
+                return inputs
+            rule = alike if len(inputs) == 1 else None
+        return inputs if rule is None else list(self._ask(rule, inputs, outputs))
+
+    def _dtypes(
+        self, inputs: list[DType | None], outputs: list[DType | None]
+    ) -> tuple[list[DType | None], list[DType | None]]:
+        rule = self.declared.interface.types
+        if rule is not None:
+            found = self._ask(rule, inputs, outputs)
+            return list(found[0]), list(found[1])
+        chosen = dict(zip(self.declared.parameter_names, self.attributes[0], strict=True)).get("dtype")
+        if chosen is not None:
+            return inputs, [chosen] * len(outputs)
+        common = next((dtype for dtype in (*inputs, *outputs) if dtype is not None), None)
+        return [dtype or common for dtype in inputs], [dtype or common for dtype in outputs]
+
+    def _forward(self, inputs: list[Spec]) -> list[Spec] | None:
+        """Return what follows for the outputs from the shapes of all inputs, or None if too little is known."""
+        if any([shape is None for shape, _ in inputs]):
+            return None
+        if all([is_known(shape) for shape, _ in inputs]):
+            return self._outputs_for(inputs, 0)
+        tried = []
+        for trial in _TRIALS:
+            try:
+                tried.append(self._outputs_for(inputs, trial))
+            except (MXNetError, AssertionError):
+                # the number does not fit; nothing is known then, and nothing is wrong yet
+                return None
+        pairs = list(zip(*tried, strict=True))
+        if any([len(first[0] or ()) != len(second[0] or ()) for first, second in pairs]):
+            return None
+        return [
+            (tuple([a if a == b else 0 for a, b in zip(first[0] or (), second[0] or (), strict=True)]), first[1])
+            for first, second in pairs
+        ]
+
+    def _outputs_for(self, inputs: list[Spec], trial: int) -> list[Spec]:
+        """Return what the shape rule gives, with a number in the place of extents that are not known."""
+        try:
+            return self._given_types(inputs, trial, _FLOAT32)
+        except MXNetError:
+            if None not in [dtype for _, dtype in inputs[1:]]:
+                raise
+            # lengths and indices must be whole numbers; nobody has said yet that these are not
+            return self._given_types(inputs, trial, _INT32)
+
+    def _given_types(self, inputs: list[Spec], trial: int, other: DType) -> list[Spec]:
+        nodes = [
+            leaf(index, tuple([extent or trial for extent in shape or ()]), dtype or (other if index else _FLOAT32))
+            for index, (shape, dtype) in enumerate(inputs)
+        ]
+        placed = self._placed(nodes, lambda: leaf(len(nodes), (4,), np.dtype("uint32")))
+        result = self.declared.apply(placed, self.attributes[0])
+        found: list[Spec] = [(node.shape, node.dtype) for node in (result if isinstance(result, tuple) else (result,))]
+        return found[: len(self.output_names)] + [(None, None)] * (len(self.output_names) - len(found))

@@ -1,0 +1,202 @@
+"""Files: graphs as MXNet's JSON text, written as MXNet writes it, and read with every mistake named.
+
+Files of MXNet since 0.8 are read: attributes stood under ``param`` and ``attr`` before they stood under ``attrs``, and
+auxiliary states were not listed among the inputs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from ..errors import MXNetError
+from .calls import call_of
+from .entry import NULL, Entry, Head, copied, entries_of, hidden_key
+
+__all__ = ["read", "without_casts", "write"]
+
+_VERSION = 10901
+
+#: no graph that anybody made is nested deeper, loops inside of loops, or has a node with more outputs
+_DEEPEST = 32
+_MOST_OUTPUTS = 10_000
+
+
+#: a list with more elements has a line for each
+_LONGEST_LINE = 10
+
+
+# -- writing
+
+
+def without_casts(heads: Iterable[Head]) -> list[Head]:
+    """Return a copy of a graph without the casts that mixed precision has put between its entries."""
+    heads = list(heads)
+    casts = ("amp_cast", "amp_multicast")
+    if not any([entry.operator in casts for entry in entries_of(heads)]):
+        return heads
+    copy = copied(heads)
+    for entry in entries_of(copy):
+        for position, (source, index) in enumerate(entry.inputs):
+            while source.operator in casts:
+                source, index = source.inputs[index]
+            entry.inputs[position] = source, index
+    return copy
+
+
+def write(heads: Iterable[Head]) -> str:
+    """Return a graph as text."""
+    graph = _graph(list(heads))
+    graph["attrs"] = {"mxnet_version": ["int", _VERSION]}
+    return _text(graph, 0)
+
+
+def _graph(heads: list[Head]) -> dict[str, Any]:
+    entries = entries_of(heads)
+    numbers = {entry: index for index, entry in enumerate(entries)}
+    versions: dict[Entry, int] = {}
+    nodes = []
+    rows = [0]
+    for entry in entries:
+        node: dict[str, Any] = {"op": entry.operator, "name": entry.name}
+        if entry.attributes:
+            node["attrs"] = {key: entry.attributes[key] for key in sorted(entry.attributes)}
+        if not entry.is_argument:
+            for position in sorted(entry.call.auxiliary):
+                source = entry.inputs[position][0]
+                versions[source] = versions.get(source, 0) + 1
+        node["inputs"] = [[numbers[source], index, versions.get(source, 0)] for source, index in entry.inputs]
+        if entry.subgraphs:
+            node["subgraphs"] = [_graph(list(graph)) for graph in entry.subgraphs]
+        nodes.append(node)
+        rows.append(rows[-1] + len(entry.output_names()))
+    return {
+        "nodes": nodes,
+        "arg_nodes": [index for index, entry in enumerate(entries) if entry.is_argument],
+        "node_row_ptr": rows,
+        "heads": [[numbers[entry], index, 0] for entry, index in heads],
+    }
+
+
+def _text(value: Any, depth: int) -> str:
+    """Return JSON laid out as MXNet lays it out: short lists, and objects with one member, on one line."""
+    inner, outer = "  " * (depth + 1), "  " * depth
+    if isinstance(value, Mapping):
+        members = [f"{json.dumps(key, ensure_ascii=False)}: {_text(item, depth + 1)}" for key, item in value.items()]
+        if len(members) <= 1:
+            return "{" + "".join(members) + "}"
+        return "{\n" + inner + f", \n{inner}".join(members) + f"\n{outer}" + "}"
+    if isinstance(value, list):
+        items = [_text(item, depth + 1) for item in value]
+        if len(items) <= _LONGEST_LINE and not any([isinstance(item, Mapping) for item in value]):
+            return f"[{', '.join(items)}]"
+        return "[\n" + inner + f", \n{inner}".join(items) + f"\n{outer}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+# -- reading
+
+
+def read(text: str) -> list[Head]:
+    """Return the heads of the graph that a text describes."""
+    if not isinstance(text, str):
+        raise TypeError("json_str must be a string")
+    try:
+        graph = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MXNetError(f"this is no symbol file: {error}") from None
+    return _read_graph(graph, "the graph", 0)
+
+
+def _refuse(where: str, what: str) -> NoReturn:
+    raise MXNetError(f"the symbol file is damaged: {where} {what}")
+
+
+def _read_graph(graph: Any, where: str, depth: int) -> list[Head]:
+    if depth > _DEEPEST:
+        _refuse(where, f"lies more than {_DEEPEST} graphs deep")
+    if not isinstance(graph, dict):
+        _refuse(where, f"is {type(graph).__name__}, not an object")
+    for field in ("nodes", "heads"):
+        if not isinstance(graph.get(field), list):
+            _refuse(where, f'has no list "{field}"')
+    entries: list[Entry] = []
+    rows = graph.get("node_row_ptr")
+    for number, node in enumerate(graph["nodes"]):
+        entry = _read_node(node, entries, f"node {number} of {where}", depth)
+        _count_outputs(entry, rows, number)
+        entries.append(entry)
+    if not graph["heads"]:
+        _refuse(where, "has no outputs")
+    return [_read_head(head, entries, f"an output of {where}") for head in graph["heads"]]
+
+
+def _count_outputs(entry: Entry, rows: Any, number: int) -> None:
+    """Take the number of outputs from the file, for operators of gradients that do not say it themselves."""
+    if entry.is_argument or not isinstance(rows, list) or len(rows) < number + 2:
+        return
+    first, last = rows[number : number + 2]
+    if type(first) is int and type(last) is int and len(entry.output_names()) < last - first <= _MOST_OUTPUTS:
+        entry.outputs = last - first
+
+
+def _read_node(node: Any, entries: list[Entry], where: str, depth: int) -> Entry:
+    if not isinstance(node, dict):
+        _refuse(where, f"is {type(node).__name__}, not an object")
+    operator, name = node.get("op"), node.get("name")
+    if not isinstance(operator, str) or not isinstance(name, str):
+        _refuse(where, 'has no strings "op" and "name"')
+    where = f"{where} ({name!r})"
+    attributes = _read_attributes(node, where)
+    sources = node.get("inputs", [])
+    if not isinstance(sources, list):
+        _refuse(where, 'has no list "inputs"')
+    inputs = [_read_head(source, entries, where) for source in sources]
+    graphs = node.get("subgraphs", [])
+    if not isinstance(graphs, list):
+        _refuse(where, "has subgraphs that are no list")
+    subgraphs = tuple([_read_graph(graph, f"a graph inside of {where}", depth + 1) for graph in graphs])
+    if operator == NULL:
+        if inputs:
+            _refuse(where, "is an argument and has inputs")
+        return Entry(NULL, name, attributes, [])
+    return _completed(Entry(operator, name, attributes, inputs, None, subgraphs), where)
+
+
+def _completed(entry: Entry, where: str) -> Entry:
+    """Return a call with its inputs checked; auxiliary states that old files do not list are made."""
+    try:
+        call = call_of(entry.operator, entry.attributes, entry.subgraphs, len(entry.inputs))
+    except MXNetError as error:
+        raise MXNetError(f"Failed loading Op {entry.name} of type {entry.operator}: {error}") from error
+    names, count = call.argument_names, len(entry.inputs)
+    if count < len(names) and set(range(count, len(names))) <= call.auxiliary:
+        for name in names[count:]:
+            entry.inputs.append((Entry(NULL, f"{entry.name}_{name}", {}, []), 0))
+        count = len(names)
+    if count != len(names):
+        _refuse(where, f"has {count} inputs, and {entry.operator} takes {len(names)}: {', '.join(names)}")
+    return entry
+
+
+def _read_attributes(node: Mapping[str, Any], where: str) -> dict[str, str]:
+    attributes: dict[str, str] = {}
+    for field in ("param", "attr", "attrs"):
+        found = node.get(field, {})
+        if not isinstance(found, dict) or not all([isinstance(value, str) for value in found.values()]):
+            _refuse(where, f'has "{field}" that are no object of strings')
+        attributes.update({hidden_key(key): value for key, value in found.items()})
+    return attributes
+
+
+def _read_head(head: Any, entries: Sequence[Entry], where: str) -> Head:
+    if not isinstance(head, list) or len(head) < 2 or not all([type(number) is int for number in head]):
+        _refuse(where, f"refers to {head!r}, which is no pair of a node and an output")
+    number, index = head[:2]
+    if not 0 <= number < len(entries):
+        _refuse(where, f"refers to node {number}, which does not stand before it: a graph has no cycles")
+    entry = entries[number]
+    if not 0 <= index < len(entry.output_names()):
+        _refuse(where, f"refers to output {index} of {entry.name!r}, which has {len(entry.output_names())}")
+    return entry, index

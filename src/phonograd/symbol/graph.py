@@ -1,0 +1,488 @@
+"""Symbol: a computation as a named graph, in MXNet's terms.
+
+A symbol is one or more outputs of a graph of entries (:mod:`.entry`). It can be listed, put together with others,
+written to a file, asked for shapes and dtypes, and computed: with arrays by name (``eval``), or bound to arrays
+(:mod:`phonograd.executor`). What its operators do is declared once, in the registry.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..context import Context
+from ..dtypes import as_dtype
+from ..errors import MXNetError, nearest
+from ..files import write_atomically
+from ..interface import is_known
+from ..ndarray.array import NDArray
+from ..ndarray.handle import enter, make, rebind, settled
+from ..node import Node
+from ..operators.structural import detach
+from ..state import is_training
+from ..trace import LOCAL, ready_trace
+from . import files
+from .calls import Environment, Spec
+from .entry import Entry, Head, copied, entries_of, hidden_key, substituted
+from .inference import Inferred, infer
+from .running import Monitor, run
+
+__all__ = ["Group", "Symbol"]
+
+
+class Symbol:
+    """A named graph of operators with one or more outputs.
+
+    >>> import phonograd as mx
+    >>> net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name="fc")
+    >>> net.list_arguments()
+    ['data', 'fc_weight', 'fc_bias']
+    >>> net.infer_shape(data=(2, 5))
+    ([(2, 5), (3, 5), (3,)], [(2, 3)], [])
+    """
+
+    # NumPy must not take ``array * symbol`` apart
+    __array_priority__ = 1000.0
+
+    __slots__ = ("__weakref__", "_heads", "_order")
+
+    def __init__(self, heads: Sequence[Head]) -> None:
+        self._heads = list(heads)
+        self._order: list[Entry] | None = None
+
+    # -- what it consists of
+
+    @property
+    def name(self) -> str | None:
+        """The name of the operator or argument this symbol is; None if it is several."""
+        first = self._heads[0][0]
+        return first.name if all([entry is first for entry, _ in self._heads]) else None
+
+    def __repr__(self) -> str:
+        if self.name is not None:
+            return f"<Symbol {self.name}>"
+        return f"<Symbol group [{', '.join([entry.name for entry, _ in self._heads])}]>"
+
+    def _entries(self) -> list[Entry]:
+        """Return all entries, inputs before what uses them; a graph never changes, so they are found once."""
+        if self._order is None:
+            self._order = entries_of(self._heads)
+        return self._order
+
+    def _auxiliary(self) -> dict[Entry, None]:
+        """Return the arguments that calls take as auxiliary states, in the order of the graph."""
+        found: dict[Entry, None] = {}
+        for entry in self._entries():
+            if not entry.is_argument and entry.call.auxiliary:
+                sources = [entry.inputs[position][0] for position in sorted(entry.call.auxiliary)]
+                found.update(dict.fromkeys([source for source in sources if source.is_argument]))
+        return found
+
+    def list_arguments(self) -> list[str]:
+        """Return the names of all arguments, in depth-first order."""
+        auxiliary = self._auxiliary()
+        return [entry.name for entry in self._entries() if entry.is_argument and entry not in auxiliary]
+
+    def list_inputs(self) -> list[str]:
+        """Return the names of all arguments and auxiliary states, in depth-first order."""
+        return [entry.name for entry in self._entries() if entry.is_argument]
+
+    def list_outputs(self) -> list[str]:
+        """Return the names of the outputs."""
+        return [entry.output_names()[index] for entry, index in self._heads]
+
+    def list_auxiliary_states(self) -> list[str]:
+        """Return the names of arguments that operators change in training, such as the moving mean of BatchNorm."""
+        auxiliary = self._auxiliary()
+        return [entry.name for entry in self._entries() if entry in auxiliary]
+
+    def get_internals(self) -> Symbol:
+        """Return a symbol whose outputs are those of every entry of this one."""
+        return Symbol([(entry, index) for entry in self._entries() for index in range(entry.visible())])
+
+    def get_children(self) -> Symbol | None:
+        """Return a symbol whose outputs are the inputs of this one's operators; None for an argument."""
+        entries = dict.fromkeys([entry for entry, _ in self._heads])
+        children = [source for entry in entries for source in entry.inputs]
+        return Symbol(children) if children else None
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def __getitem__(self, index: int | slice | str) -> Symbol:
+        if isinstance(index, str):
+            names = self.list_outputs()
+            if names.count(index) > 1:
+                raise ValueError(f'There are multiple outputs with name "{index}"')
+            if index not in names:
+                raise ValueError(f'Cannot find output that matches name "{index}"{nearest(index, names)}')
+            index = names.index(index)
+        if isinstance(index, slice):
+            return Symbol(self._heads[index])
+        if not isinstance(index, (int, np.integer)):
+            raise TypeError(f"Symbol only support integer index to fetch i-th output, not {index!r}")
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"output {index} of a symbol with {len(self)}")
+        return Symbol([self._heads[index]])
+
+    def __iter__(self) -> Iterator[Symbol]:
+        return (self[index] for index in range(len(self)))
+
+    # -- attributes
+
+    def _own_entry(self) -> Entry | None:
+        return self._heads[0][0] if self.name is not None else None
+
+    def attr(self, key: str) -> str | None:
+        """Return an attribute of the entry this symbol is, or None."""
+        entry = self._own_entry()
+        return None if entry is None else entry.attributes.get(hidden_key(key))
+
+    def list_attr(self, recursive: bool = False) -> dict[str, str]:
+        """Return the attributes of the entry this symbol is."""
+        if recursive:
+            raise DeprecationWarning(
+                "Symbol.list_attr with recursive=True has been deprecated. Please use attr_dict instead."
+            )
+        entry = self._own_entry()
+        return {} if entry is None else entry.shown_attributes()
+
+    def attr_dict(self) -> dict[str, dict[str, str]]:
+        """Return the attributes of every entry that has some, by name."""
+        return {entry.name: entry.shown_attributes() for entry in self._entries() if entry.attributes}
+
+    def _set_attr(self, **kwargs: str) -> None:
+        """Change attributes of the entry this symbol is."""
+        entry = self._own_entry()
+        if entry is None:
+            raise MXNetError("a group of symbols has no attributes; set those of its members")
+        for key, value in kwargs.items():
+            if not isinstance(value, str):
+                raise ValueError("Set Attr only accepts string values")
+            entry.attributes[hidden_key(key)] = value
+        entry.forget_call()
+
+    # -- copies and files
+
+    def __copy__(self) -> Symbol:
+        return Symbol(copied(self._heads))
+
+    def __deepcopy__(self, memo: Any) -> Symbol:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        return _from_json, (self.tojson(remove_amp_cast=False),)
+
+    def tojson(self, remove_amp_cast: bool = True) -> str:
+        """Return the graph in MXNet's JSON form."""
+        return files.write(files.without_casts(self._heads) if remove_amp_cast else self._heads)
+
+    def save(self, fname: str | os.PathLike[str], remove_amp_cast: bool = True) -> None:
+        """Write the graph to a file; :func:`load` reads it, and so does MXNet."""
+        if not isinstance(fname, (str, os.PathLike)):
+            raise TypeError("fname must be a string")
+        write_atomically(fname, [self.tojson(remove_amp_cast).encode()])
+
+    def debug_str(self) -> str:
+        """Return a text that lists all entries with their inputs and attributes."""
+        lines = ["Symbol Outputs:"]
+        lines += [f"\toutput[{i}]={entry.name}({index})" for i, (entry, index) in enumerate(self._heads)]
+        for entry in self._entries():
+            if entry.is_argument:
+                lines.append(f"Variable:{entry.name}")
+                continue
+            lines += ["--------------------", f"Op:{entry.operator}, Name={entry.name}"]
+            lines += ["Inputs:"] if entry.inputs else []
+            lines += [f"\targ[{i}]={source.name}({index})" for i, (source, index) in enumerate(entry.inputs)]
+            lines += ["Attrs:"] if entry.attributes else []
+            lines += [f"\t{key}={entry.attributes[key]}" for key in sorted(entry.attributes)]
+        return "\n".join(lines) + "\n"
+
+    # -- putting together
+
+    def __call__(self, *args: Symbol, **kwargs: Any) -> Symbol:
+        """Return a copy of this symbol with other symbols in the place of arguments, given by name."""
+        name = kwargs.pop("name", None)
+        if args and kwargs:
+            raise TypeError("compose only accept input Symbols either as positional or keyword arguments, not both")
+        for value in (*args, *kwargs.values()):
+            if not isinstance(value, Symbol):
+                raise TypeError("Compose expect `Symbol` as arguments")
+        if args:
+            raise MXNetError(
+                f"General composition only support kwargs for now: name the arguments to replace, which are "
+                f"{', '.join(self.list_arguments())}"
+            )
+        self._check_names(kwargs, "Symbol.Compose")
+        replacements = {}
+        for key, symbol in kwargs.items():
+            if len(symbol) != 1:
+                raise MXNetError(f"Keyword Argument {key} is a tuple, single value is required")
+            replacements[key] = symbol._heads[0]
+        heads = substituted(self._heads, replacements)
+        if name is not None and self.name is not None:
+            heads[0][0].name = name
+        return Symbol(heads)
+
+    def _check_names(self, given: Mapping[str, Any], method: str) -> None:
+        names = self.list_inputs()
+        for name in given:
+            if name not in names:
+                raise MXNetError(
+                    f"{method}: Keyword argument name {name} not found.{nearest(name, names)} "
+                    f"Candidate arguments: {', '.join(names)}"
+                )
+
+    # -- shapes and dtypes
+
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any], what: str, method: str) -> dict[str, Any]:
+        if args and kwargs:
+            raise ValueError(f"Can only specify known argument {what} either by positional or kwargs way.")
+        names = self.list_arguments()
+        if len(args) > len(names):
+            raise ValueError(f"{method} got {len(args)} {what}, but there are {len(names)} arguments: {names}")
+        self._check_names(kwargs, method)
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _inferred(self, shapes: Mapping[str, Any], dtypes: Mapping[str, Any], fill: Any = None) -> Inferred:
+        specs: dict[str, Spec] = {}
+        for name in {**shapes, **dtypes}:
+            shape = shapes.get(name)
+            dtype = dtypes.get(name)
+            specs[name] = (
+                None if shape is None else _shape(shape, name) or None,
+                None if dtype is None else as_dtype(dtype),
+            )
+        return infer(self._heads, specs, fill)
+
+    def _sorted(self, inferred: Inferred) -> tuple[list[Spec], list[Spec], list[Spec]]:
+        """Return what is known of arguments, outputs and auxiliary states."""
+        auxiliary = self._auxiliary()
+        arguments = [entry for entry in inferred.entries if entry.is_argument]
+        return (
+            [inferred.specs[entry][0] for entry in arguments if entry not in auxiliary],
+            [inferred.of(head) for head in self._heads],
+            [inferred.specs[entry][0] for entry in arguments if entry in auxiliary],
+        )
+
+    def infer_shape(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        """Return the shapes of arguments, outputs and auxiliary states; three times None if too little is known.
+
+        Shapes are given in the order of :meth:`list_arguments`, or by name; 0 stands for an extent that is not known.
+        """
+        inferred = self._inferred(self._given(args, kwargs, "shapes", "infer_shape"), {})
+        parts = self._sorted(inferred)
+        if not all([is_known(shape) for part in parts for shape, _ in part]):
+            return None, None, None
+        shapes = [[shape for shape, _ in part] for part in parts]
+        return shapes[0], shapes[1], shapes[2]
+
+    def infer_shape_partial(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        """Return what can be known of shapes: () for nothing, 0 for an extent that is not known."""
+        inferred = self._inferred(self._given(args, kwargs, "shapes", "infer_shape_partial"), {})
+        shapes = [[shape or () for shape, _ in part] for part in self._sorted(inferred)]
+        return shapes[0], shapes[1], shapes[2]
+
+    def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        """Return the types of arguments, outputs and auxiliary states; three times None if too little is known.
+
+        Types are given in the order of :meth:`list_arguments`, or by name.
+        """
+        types = self.infer_type_partial(*args, **kwargs)
+        return (None, None, None) if any([None in part for part in types]) else types
+
+    def infer_type_partial(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        """Return what can be known of types: None for nothing."""
+        inferred = self._inferred({}, self._given(args, kwargs, "types", "infer_type"))
+        types = [[None if dtype is None else dtype.type for _, dtype in part] for part in self._sorted(inferred)]
+        return types[0], types[1], types[2]
+
+    # -- computing with it
+
+    def _run(
+        self, arrays: Mapping[str, NDArray], context: Context | None, monitor: Monitor | None = None
+    ) -> list[NDArray]:
+        """Return the outputs for arrays by name; those that operators change are changed."""
+        trace = ready_trace()
+        nodes: dict[str, Node] = {name: enter(array, trace) for name, array in arrays.items()}
+        entries = self._entries()
+        careful = any([not entry.is_argument and entry.call.looks_at_values for entry in entries])
+        outputs, changed = run(self._heads, entries, nodes, Environment(context, is_training(), careful), monitor)
+        trace = LOCAL.trace
+        results = [make(settled(node), trace) for node in outputs]
+        for name, node in changed.items():
+            rebind(arrays[name], detach(node), trace)
+        return results
+
+    def eval(self, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:
+        """Return the outputs for arrays given by argument name; recorded if recording is on.
+
+        >>> import phonograd as mx
+        >>> (mx.sym.var("x") * 2).eval(x=mx.nd.ones((2,)))[0]
+        <BLANKLINE>
+        [2. 2.]
+        <NDArray 2 @cpu(0)>
+        """
+        self._check_names(kwargs, "eval")
+        for name in self.list_inputs():
+            if name not in kwargs:
+                raise ValueError(f"key `{name}` is missing in `args`")
+            if not isinstance(kwargs[name], NDArray):
+                raise TypeError(f"eval: {name} must be an NDArray, not {type(kwargs[name])}")
+        return self._run(kwargs, ctx)
+
+    def bind(
+        self,
+        ctx: Context | None,
+        args: Any,
+        args_grad: Any = None,
+        grad_req: Any = "write",
+        aux_states: Any = None,
+        group2ctx: Any = None,
+        shared_exec: Any = None,
+    ) -> Any:
+        """Return an :class:`~phonograd.executor.Executor` that computes with given arrays.
+
+        ``args``, ``args_grad`` and ``aux_states`` are lists in the order of :meth:`list_arguments` and
+        :meth:`list_auxiliary_states`, or dictionaries by name. ``group2ctx`` and ``shared_exec`` mean nothing here.
+        """
+        from ..executor import Executor
+
+        return Executor(self, args, args_grad, grad_req, aux_states, ctx)
+
+    def simple_bind(
+        self,
+        ctx: Context | None,
+        grad_req: Any = "write",
+        type_dict: Mapping[str, Any] | None = None,
+        stype_dict: Any = None,
+        group2ctx: Any = None,
+        shared_arg_names: Any = None,
+        shared_exec: Any = None,
+        shared_buffer: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return an executor with new arrays, filled with zeros, of the shapes that follow from those given by name.
+
+        ``type_dict`` gives dtypes by name; what nothing decides is float32. The other arguments mean nothing here.
+        """
+        from ..executor import bound_to_new_arrays
+
+        return bound_to_new_arrays(self, ctx, grad_req, type_dict or {}, kwargs)
+
+    # -- arithmetic
+
+    def _combined(self, word: str, other: Any, reflected: bool = False) -> Symbol:
+        from .operations import combined
+
+        return combined(word, other, self) if reflected else combined(word, self, other)
+
+    def __add__(self, other: Any) -> Symbol:
+        return self._combined("add", other)
+
+    __radd__ = __iadd__ = __add__
+
+    def __sub__(self, other: Any) -> Symbol:
+        return self._combined("subtract", other)
+
+    __isub__ = __sub__
+
+    def __rsub__(self, other: Any) -> Symbol:
+        return self._combined("subtract", other, reflected=True)
+
+    def __mul__(self, other: Any) -> Symbol:
+        return self._combined("multiply", other)
+
+    __rmul__ = __imul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Symbol:
+        return self._combined("divide", other)
+
+    __itruediv__ = __div__ = __truediv__
+
+    def __rtruediv__(self, other: Any) -> Symbol:
+        return self._combined("divide", other, reflected=True)
+
+    __rdiv__ = __rtruediv__
+
+    def __mod__(self, other: Any) -> Symbol:
+        return self._combined("modulo", other)
+
+    __imod__ = __mod__
+
+    def __rmod__(self, other: Any) -> Symbol:
+        return self._combined("modulo", other, reflected=True)
+
+    def __pow__(self, other: Any) -> Symbol:
+        return self._combined("power", other)
+
+    def __rpow__(self, other: Any) -> Symbol:
+        return self._combined("power", other, reflected=True)
+
+    def __neg__(self) -> Symbol:
+        return self * -1.0
+
+    def __abs__(self) -> Symbol:
+        return self.abs()  # type: ignore[no-any-return]
+
+    def __eq__(self, other: object) -> Symbol:  # type: ignore[override]
+        return self._combined("equal", other)
+
+    def __ne__(self, other: object) -> Symbol:  # type: ignore[override]
+        return self._combined("not_equal", other)
+
+    def __gt__(self, other: Any) -> Symbol:
+        return self._combined("greater", other)
+
+    def __ge__(self, other: Any) -> Symbol:
+        return self._combined("greater_equal", other)
+
+    def __lt__(self, other: Any) -> Symbol:
+        return self._combined("lesser", other)
+
+    def __le__(self, other: Any) -> Symbol:
+        return self._combined("lesser_equal", other)
+
+    # == makes a symbol: in dictionaries, a symbol is itself
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise NotImplementedForSymbol('__bool__ (namely operator "bool")')
+
+    def __getattr__(self, name: str) -> Any:
+        from .methods import method_of
+
+        return method_of(self, name)
+
+
+class NotImplementedForSymbol(MXNetError):
+    """An operation needs values, and a symbol has none."""
+
+    def __init__(self, function: str) -> None:
+        super().__init__(f"Function {function} is not implemented for Symbol and only available in NDArray.")
+
+
+def _shape(value: Any, name: str) -> tuple[int, ...]:
+    if isinstance(value, (int, np.integer)):
+        value = (value,)
+    try:
+        return tuple([max(int(extent), 0) for extent in value])
+    except (TypeError, ValueError):
+        raise TypeError(f"the shape of {name} must be a tuple of integers, not {value!r}") from None
+
+
+def _from_json(text: str) -> Symbol:
+    return Symbol(files.read(text))
+
+
+def Group(symbols: Sequence[Symbol], create_fn: Any = Symbol) -> Symbol:  # noqa: N802 - MXNet's name
+    """Return a symbol whose outputs are those of several symbols."""
+    members = list(symbols)
+    if not members or any([not isinstance(symbol, Symbol) for symbol in members]):
+        raise TypeError("Expected a list of symbols as input")
+    made: Symbol = create_fn([head for symbol in members for head in symbol._heads])
+    return made

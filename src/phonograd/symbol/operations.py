@@ -1,0 +1,96 @@
+"""Operations: ``+``, ``<`` and so on between symbols and numbers, and functions of two operands such as ``maximum``.
+
+Between two symbols MXNet demands equal shapes (``elemwise_add``); ``broadcast_add`` broadcasts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .build import build
+from .graph import Symbol
+
+__all__ = ["combined", "hypot", "maximum", "minimum", "power"]
+
+_NUMBERS = (int, float, np.number, np.bool_)
+
+
+class Operation(NamedTuple):
+    """What two operands are combined by: (operator, what names are made of) for each combination."""
+
+    between: tuple[str, str]
+    number_last: tuple[str, str]
+    number_first: tuple[str, str]
+
+
+def _operation(word: str, whole: str = "", reflected: str = "", older: bool = True) -> Operation:
+    """Return the operators of a word; names made from the older ones have no underscore before "scalar"."""
+    last, first = f"_{word}_scalar", f"_{reflected or word}_scalar"
+
+    def hint(name: str) -> str:
+        # MXNet calls this one by its newer name
+        return name.replace("_scalar", "scalar") if older and name != "_rpower_scalar" else name
+
+    return Operation((whole or f"_{word}", f"_{word}"), (last, hint(last)), (first, hint(first)))
+
+
+_OPERATIONS = {
+    "add": _operation("plus", "elemwise_add"),
+    "subtract": _operation("minus", "elemwise_sub", "rminus"),
+    "multiply": _operation("mul", "elemwise_mul"),
+    "divide": _operation("div", "elemwise_div", "rdiv"),
+    "modulo": _operation("mod", reflected="rmod"),
+    "power": _operation("power", reflected="rpower"),
+    "maximum": _operation("maximum"),
+    "minimum": _operation("minimum"),
+    "hypot": _operation("hypot"),
+    "equal": _operation("equal", older=False),
+    "not_equal": _operation("not_equal", older=False),
+    "greater": _operation("greater", reflected="lesser", older=False),
+    "greater_equal": _operation("greater_equal", reflected="lesser_equal", older=False),
+    "lesser": _operation("lesser", reflected="greater", older=False),
+    "lesser_equal": _operation("lesser_equal", reflected="greater_equal", older=False),
+}
+
+
+def combined(word: str, lhs: Any, rhs: Any) -> Symbol:
+    """Return the symbol of an operation on two operands, of which one may be a number."""
+    operation = _OPERATIONS[word]
+    if isinstance(lhs, Symbol) and isinstance(rhs, Symbol):
+        return build(*operation.between, [lhs, rhs], {})
+    number = rhs if isinstance(lhs, Symbol) else lhs
+    if not isinstance(number, _NUMBERS) or not (isinstance(lhs, Symbol) or isinstance(rhs, Symbol)):
+        raise TypeError(f"type {type(number)} not supported")
+    if isinstance(lhs, Symbol):
+        return build(*operation.number_last, [lhs], {"scalar": str(rhs)})
+    return build(*operation.number_first, [rhs], {"scalar": str(lhs)})
+
+
+def _either(word: str, lhs: Any, rhs: Any, on_numbers: Callable[[Any, Any], Any]) -> Any:
+    if isinstance(lhs, _NUMBERS) and isinstance(rhs, _NUMBERS):
+        return on_numbers(lhs, rhs)
+    return combined(word, lhs, rhs)
+
+
+def power(base: Any, exp: Any) -> Any:
+    """Return base raised to a power; either may be a number."""
+    return _either("power", base, exp, lambda a, b: a**b)
+
+
+def maximum(left: Any, right: Any) -> Any:
+    """Return the larger of two elements; either may be a number."""
+    return _either("maximum", left, right, max)
+
+
+def minimum(left: Any, right: Any) -> Any:
+    """Return the smaller of two elements; either may be a number."""
+    return _either("minimum", left, right, min)
+
+
+def hypot(left: Any, right: Any) -> Any:
+    """Return the hypotenuse of a right triangle with the given legs; either may be a number."""
+    return _either("hypot", left, right, math.hypot)

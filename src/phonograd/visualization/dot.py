@@ -1,0 +1,64 @@
+"""DOT: graphs as text for the Graphviz programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from .drawing import Box, Edge, Group
+
+__all__ = ["dot_of"]
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|-?(\.[0-9]+|[0-9]+(\.[0-9]*)?)")
+_KEYWORDS = frozenset(("node", "edge", "graph", "digraph", "subgraph", "strict"))
+
+
+def quoted(text: str) -> str:
+    r"""Return a text as a DOT identifier.
+
+    >>> quoted("data"), quoted('say "x"')
+    ('data', '"say \\"x\\""')
+    """
+    if _PLAIN.fullmatch(text) and text.lower() not in _KEYWORDS:
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _attributes(label: str, others: Mapping[str, str]) -> str:
+    pairs = [("label", label), *sorted(others.items())]
+    return " ".join([f"{quoted(key)}={quoted(value)}" for key, value in pairs])
+
+
+def dot_of(
+    name: str,
+    boxes: Iterable[Box],
+    edges: Iterable[Edge],
+    groups: Sequence[Group] = (),
+    node_attributes: Mapping[str, Mapping[str, str]] | None = None,
+    upward: bool = False,
+) -> str:
+    """Return a graph as DOT text.
+
+    Where the first boxes stand at the bottom, edges are written from the box that takes a value to the one that makes
+    it, and drawn backwards, as MXNet does.
+    """
+    lines = [f"digraph {quoted(name)} {{"]
+    for box in boxes:
+        others = {"fillcolor": box.fill, "shape": box.shape, "style": "filled"}
+        others.update((node_attributes or {}).get(box.name, {}))
+        lines.append(f"\t{quoted(box.name)} [{_attributes(box.label, others)}]")
+    for number, group in enumerate(groups):
+        lines.append(f"\tsubgraph cluster_{number} {{")
+        lines.append(f"\t\tgraph [{_attributes(group.label, {'bgcolor': group.fill})}]")
+        lines += [f"\t\t{quoted(member)}" for member in group.members]
+        lines.append("\t}")
+    for edge in edges:
+        style = {"style": "dashed"} if edge.dashed else {}
+        if upward:
+            others = {"arrowtail": "open", "dir": "back", **style}
+            lines.append(f"\t{quoted(edge.target)} -> {quoted(edge.source)} [{_attributes(edge.label, others)}]")
+        else:
+            lines.append(f"\t{quoted(edge.source)} -> {quoted(edge.target)} [{_attributes(edge.label, style)}]")
+    lines.append("}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,111 @@
+"""print_summary: the layers of a symbol as a table, with MXNet's arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..symbol import Entry, Symbol
+from .network import Head, inferred_outputs
+
+__all__ = ["print_summary", "summary_of"]
+
+_POSITIONS = (0.44, 0.64, 0.74, 1.0)
+
+
+def print_summary(
+    symbol: Symbol,
+    shape: Mapping[str, Any] | None = None,
+    line_length: int = 120,
+    positions: Sequence[float] = _POSITIONS,
+) -> None:
+    """Print a table of the layers of a symbol: output shapes, numbers of parameters, and where inputs come from.
+
+    Parameters
+    ----------
+    symbol
+        What to describe.
+    shape
+        Shapes of arguments by name. Without them, shapes are not shown and parameters of unknown shape not counted.
+    line_length
+        The width of the table.
+    positions
+        Where its four columns end, in parts of the width, or in letters.
+
+    Compatibility
+    -------------
+    MXNet counts the parameters of some layers only; here they are those of all. A parameter that several layers share
+    counts where it is used first. All arguments with a given shape have a row, not only the first.
+
+    >>> import phonograd as mx
+    >>> net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name="fc")
+    >>> mx.viz.print_summary(net, shape={"data": (2, 5)}, line_length=60)
+    ____________________________________________________________
+    Layer (type)              Output ShapeParamPrevious Layer...
+    ============================================================
+    data(null)                5           0...
+    ____________________________________________________________
+    fc(FullyConnected)        3           18   data...
+    ============================================================
+    Total params: 18
+    ____________________________________________________________
+    """
+    print(summary_of(symbol, shape, line_length, positions))
+
+
+def summary_of(
+    symbol: Symbol,
+    shape: Mapping[str, Any] | None = None,
+    line_length: int = 120,
+    positions: Sequence[float] = _POSITIONS,
+) -> str:
+    """Return the table that :func:`print_summary` prints."""
+    if not isinstance(symbol, Symbol):
+        raise TypeError("symbol must be Symbol")
+    shapes: dict[Head, tuple[int, ...]] = {}
+    if shape is not None:
+        shapes = inferred_outputs(symbol, shape)
+    ends = [int(line_length * position) for position in positions] if positions[-1] <= 1 else list(map(int, positions))
+    given = shape or {}
+    entries = symbol._entries()
+    parameters = _parameters(symbol, given)
+    counted: set[Entry] = set()
+    blocks, total = [], 0
+    for index, entry in enumerate(entries):
+        if entry.is_argument and index > 0 and entry.name not in given:
+            continue
+        own = [source for source, _ in entry.inputs if source in parameters and source not in counted]
+        counted.update(own)
+        count = sum([parameters[source] for source in dict.fromkeys(own)])
+        total += count
+        extents = "x".join([str(extent) for extent in shapes.get((entry, 0), ())[1:]])
+        before = [
+            source.name
+            for source, _ in entry.inputs
+            if not source.is_argument or source is entries[0] or source.name in given
+        ]
+        row = [f"{entry.name}({entry.operator})", extents, str(count), *before[:1]]
+        blocks.append("\n".join([_row(row, ends), *[_row(["", "", "", name], ends) for name in before[1:]]]))
+    thin, thick = "_" * line_length, "=" * line_length
+    head = _row(["Layer (type)", "Output Shape", "Param #", "Previous Layer"], ends)
+    return "\n".join([thin, head, thick, f"\n{thin}\n".join(blocks), thick, f"Total params: {total}", thin])
+
+
+def _parameters(symbol: Symbol, given: Mapping[str, Any]) -> dict[Entry, int]:
+    """Return the sizes of arguments that are learned: neither given, nor a label, nor an auxiliary or first state."""
+    shapes = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**given)[0]))
+    found = {}
+    for entry in symbol._entries():
+        other = entry.name.endswith(("label", "_state", "_state_cell"))
+        if entry.is_argument and entry.name in shapes and entry.name not in given and not other:
+            shape = shapes[entry.name]
+            found[entry] = math.prod(shape) if shape else 0
+    return found
+
+
+def _row(fields: Sequence[str], ends: Sequence[int]) -> str:
+    line = ""
+    for field, end in zip(fields, ends):
+        line = (line + field)[:end].ljust(end)
+    return line.ljust(ends[-1])

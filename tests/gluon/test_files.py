@@ -1,0 +1,232 @@
+"""Files of parameters and trainers are those of MXNet 1.9.1, in both directions."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import pickletools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import phonograd as mx
+from phonograd import gluon
+from phonograd.gluon import nn
+from phonograd.optimizer import states
+
+from . import programs
+
+FOLDER = Path(__file__).parent / "recorded"
+RECORDED = json.loads((FOLDER / "files.json").read_text(encoding="utf-8"))
+
+
+def numbers(block: gluon.Block) -> dict[str, Any]:
+    return {name: programs.values(parameter.data()) for name, parameter in block.collect_params().items()}
+
+
+def blank() -> Any:
+    """Return the network of the files without its values."""
+    net = programs.saved_net(mx)
+    net.initialize(mx.init.Constant(7), force_reinit=True)
+    return net
+
+
+@pytest.mark.parametrize("name", ["paths", "once", "names", "stripped"])
+def test_the_same_bytes_are_written(tmp_path: Path, name: str) -> None:
+    programs.save_files(mx, tmp_path)
+    assert (tmp_path / f"{name}.params").read_bytes() == (FOLDER / f"{name}.params").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["paths", "once", "stripped"])
+def test_load_parameters(name: str) -> None:
+    net = blank()
+    net.load_parameters(str(FOLDER / f"{name}.params"))
+    assert numbers(net) == RECORDED["params"]
+
+
+def test_load_by_names() -> None:
+    net = blank()
+    net.collect_params().load(str(FOLDER / "names.params"))
+    assert numbers(net) == RECORDED["params"]
+    other = blank()
+    other.collect_params().load(str(FOLDER / "stripped.params"), restore_prefix="saved_")
+    assert numbers(other) == RECORDED["params"]
+
+
+def test_load_without_initializing() -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(2, 3), nn.BatchNorm(), nn.Dense(3), nn.Dense(3))
+    net.load_parameters(str(FOLDER / "paths.params"), ctx=mx.cpu(1))
+    assert net[0].weight.shape == (2, 1, 3, 3)
+    assert net[0].weight.list_ctx() == [mx.cpu(1)]
+    assert net[0].weight.grad().shape == (2, 1, 3, 3)
+
+
+def test_missing_and_extra_parameters(tmp_path: Path) -> None:
+    small, large = nn.HybridSequential(), nn.HybridSequential()
+    small.add(nn.Dense(2, in_units=3))
+    large.add(nn.Dense(2, in_units=3), nn.Dense(2, in_units=2))
+    for net in (small, large):
+        net.initialize()
+    small.save_parameters(str(tmp_path / "small.params"))
+    large.save_parameters(str(tmp_path / "large.params"))
+    with pytest.raises(AssertionError, match=r"Parameter '1\.weight' is missing in file"):
+        large.load_parameters(str(tmp_path / "small.params"))
+    with pytest.raises(ValueError, match=r"Parameter '1\.weight' loaded from file"):
+        small.load_parameters(str(tmp_path / "large.params"))
+    small.load_parameters(str(tmp_path / "small.params"))
+    large.load_parameters(str(tmp_path / "small.params"), allow_missing=True)
+    assert np.array_equal(small[0].weight.data().asnumpy(), large[0].weight.data().asnumpy())
+    small.initialize("zeros", force_reinit=True)
+    large.save_parameters(str(tmp_path / "large.params"))
+    small.load_parameters(str(tmp_path / "large.params"), ignore_extra=True)
+    assert np.array_equal(small[0].weight.data().asnumpy(), large[0].weight.data().asnumpy())
+
+
+def test_dtypes(tmp_path: Path) -> None:
+    path = str(tmp_path / "half.params")
+    net = nn.Dense(2, in_units=3)
+    net.initialize()
+    net.cast("float16")
+    net.save_parameters(path)
+    other = nn.Dense(2, in_units=3)
+    other.initialize()
+    with pytest.raises(AssertionError, match="Set cast_dtype=True"):
+        other.load_parameters(path, allow_missing=True, ignore_extra=True)
+    same = nn.Dense(2, in_units=3, prefix=net.prefix)
+    same.initialize()
+    same.load_parameters(path, cast_dtype=True)
+    assert same.weight.data().dtype == np.float32
+    same.load_parameters(path, cast_dtype=True, dtype_source="saved")
+    assert same.weight.data().dtype == np.float16
+    assert np.array_equal(same.weight.data().asnumpy(), net.weight.data().asnumpy())
+
+
+def test_shapes_must_fit(tmp_path: Path) -> None:
+    path = str(tmp_path / "dense.params")
+    net, other = nn.Dense(2, in_units=3, prefix="a_"), nn.Dense(2, in_units=4, prefix="a_")
+    net.initialize()
+    other.initialize()
+    net.save_parameters(path)
+    with pytest.raises(AssertionError, match="shape incompatible"):
+        other.load_parameters(path)
+
+
+def test_prefix_must_fit(tmp_path: Path) -> None:
+    net = nn.Dense(2, in_units=3)
+    net.initialize()
+    with pytest.raises(ValueError, match="is to be striped before saving"):
+        net.collect_params().save(str(tmp_path / "x.params"), strip_prefix="other_")
+    with pytest.raises(AssertionError, match="restore_prefix is"):
+        net.collect_params().load(str(tmp_path / "x.params"), restore_prefix="other_")
+
+
+def test_older_methods(tmp_path: Path) -> None:
+    path = str(tmp_path / "old.params")
+    net = programs.saved_net(mx)
+    with pytest.warns(UserWarning, match="save_params is deprecated"):
+        net.save_params(path)
+    other = blank()
+    with pytest.warns(UserWarning, match="load_params is deprecated"):
+        other.load_params(path)
+    assert numbers(other) == RECORDED["params"]
+
+
+def test_save_and_load_the_tree(tmp_path: Path) -> None:
+    net = programs.saved_net(mx)
+    net.save(str(tmp_path / "tree"))
+    assert json.loads((tmp_path / "tree-model.json").read_text())["hybridsequential0"]["orig_name"] == "saved"
+    other = blank()
+    other.load(str(tmp_path / "tree"))
+    assert numbers(other) == RECORDED["params"]
+
+
+# -- trainers
+
+
+@pytest.mark.parametrize(("name", "arguments"), programs.STATES)
+def test_states_of_mxnet_go_on(name: str, arguments: dict[str, Any]) -> None:
+    trainer, parameter = programs.saved_trainer(mx, name, {}, steps=0)
+    trainer.load_states(str(FOLDER / f"{name}.states"))
+    before, after = RECORDED["later"][name]
+    parameter.set_data(mx.nd.array(before))
+    programs.train(mx, trainer, parameter, np.random.RandomState(9), 2)
+    np.testing.assert_allclose(programs.values(parameter.data()), after, rtol=1e-6)
+    assert vars(trainer.optimizer).items() >= arguments.items() or trainer.optimizer.lr == arguments["learning_rate"]
+
+
+@pytest.mark.parametrize(("name", "arguments"), programs.STATES)
+def test_states_have_the_names_of_mxnet(tmp_path: Path, name: str, arguments: dict[str, Any]) -> None:
+    trainer, _ = programs.saved_trainer(mx, name, arguments)
+    trainer.save_states(str(tmp_path / "own.states"))
+
+    def references(path: Path) -> set[str]:
+        found, texts = set(), []
+        for opcode, argument, _ in pickletools.genops(path.read_bytes()):
+            if opcode.name == "GLOBAL":
+                found.add(argument)
+            elif "UNICODE" in opcode.name:
+                texts.append(argument)
+            elif opcode.name == "STACK_GLOBAL":
+                found.add(" ".join(texts[-2:]))
+        return found
+
+    own, theirs = references(tmp_path / "own.states"), references(FOLDER / f"{name}.states")
+    assert own <= {name.replace("__builtin__", "builtins") for name in theirs}
+    states, optimizer = _read_as_plain(tmp_path / "own.states")
+    wanted_states, wanted = _read_as_plain(FOLDER / f"{name}.states")
+    assert set(optimizer) >= set(wanted)
+    assert states.keys() == wanted_states.keys()
+
+
+class _Plain:
+    """Stands for any class of MXNet in a pickle."""
+
+    def __init__(self, *arguments: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _PlainReader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        return _Plain if module.startswith("mxnet") else super().find_class(module, name)
+
+
+def _read_as_plain(path: Path) -> Any:
+    with path.open("rb") as file:
+        loaded, optimizer = _PlainReader(file).load()
+    return loaded, optimizer.state
+
+
+def test_states_go_on(tmp_path: Path) -> None:
+    for name, arguments in programs.STATES:
+        trainer, parameter = programs.saved_trainer(mx, name, arguments)
+        trainer.save_states(str(tmp_path / "states"))
+        other, copy = programs.saved_trainer(mx, name, {}, steps=0)
+        other.load_states(str(tmp_path / "states"))
+        copy.set_data(parameter.data())
+        for each, weight in ((trainer, parameter), (other, copy)):
+            programs.train(mx, each, weight, np.random.RandomState(9), 2)
+        assert np.array_equal(parameter.data().asnumpy(), copy.data().asnumpy())
+
+
+def test_states_refuse_to_call_functions() -> None:
+    with pytest.raises(pickle.UnpicklingError, match="neither an array nor a registered optimizer"):
+        states.loads(pickle.dumps(print))
+
+
+def test_own_schedulers_and_optimizers_are_read() -> None:
+    class Slow(mx.lr_scheduler.LRScheduler):
+        pass
+
+    globals()["Slow"] = Slow
+    Slow.__qualname__ = "Slow"
+    optimizer = mx.optimizer.SGD(lr_scheduler=Slow(0.25))
+    loaded = states.loads(states.dumps(({}, optimizer)))[1]
+    assert type(loaded) is mx.optimizer.SGD
+    assert type(loaded.lr_scheduler) is Slow
+    assert loaded.lr_scheduler.base_lr == 0.25

@@ -1,0 +1,122 @@
+"""Shapes and dtypes of graphs, inferred in both directions."""
+
+import numpy as np
+import pytest
+
+from phonograd import sym
+from phonograd.errors import MXNetError
+
+DATA = sym.var("data")
+
+
+@pytest.mark.parametrize(
+    "symbol, shape, arguments, outputs, states",
+    [
+        (sym.FullyConnected(DATA, num_hidden=3), (2, 4, 5), [(3, 20), (3,)], [(2, 3)], []),
+        (sym.FullyConnected(DATA, num_hidden=3, flatten=False), (2, 4, 5), [(3, 5), (3,)], [(2, 4, 3)], []),
+        (sym.Convolution(DATA, kernel=(3,), num_filter=6, num_group=2), (2, 4, 5), [(6, 2, 3), (6,)], [(2, 6, 3)], []),
+        (
+            sym.Convolution(DATA, kernel=(3, 3), num_filter=6, layout="NHWC"),
+            (2, 5, 5, 4),
+            [(6, 3, 3, 4), (6,)],
+            [(2, 3, 3, 6)],
+            [],
+        ),
+        (sym.Deconvolution(DATA, kernel=(2, 2), num_filter=6), (2, 4, 5, 5), [(4, 6, 2, 2)], [(2, 6, 6, 6)], []),
+        (sym.BatchNorm(DATA), (2, 4, 5), [(4,), (4,)], [(2, 4, 5)], [(4,), (4,)]),
+        (sym.BatchNorm(DATA, axis=-1), (2, 4, 5), [(5,), (5,)], [(2, 4, 5)], [(5,), (5,)]),
+        (sym.LayerNorm(DATA), (2, 4, 5), [(5,), (5,)], [(2, 4, 5)], []),
+        (sym.InstanceNorm(DATA), (2, 4, 5), [(4,), (4,)], [(2, 4, 5)], []),
+        (sym.GroupNorm(DATA, num_groups=2), (2, 4, 5), [(2,), (2,)], [(2, 4, 5)], []),
+        (sym.Embedding(DATA, input_dim=9, output_dim=7), (2, 4), [(9, 7)], [(2, 4, 7)], []),
+        (sym.LeakyReLU(DATA, act_type="prelu"), (2, 4, 5), [(4,)], [(2, 4, 5)], []),
+        (
+            sym.RNN(DATA, state_size=3, num_layers=2, mode="lstm", bidirectional=True),
+            (5, 2, 4),
+            [(480,), (4, 2, 3), (4, 2, 3)],
+            [(5, 2, 6)],
+            [],
+        ),
+        (sym.SoftmaxOutput(DATA), (4, 3), [(4,)], [(4, 3)], []),
+        (sym.SoftmaxOutput(DATA, multi_output=True), (4, 3, 5), [(4, 5)], [(4, 3, 5)], []),
+        (sym.LinearRegressionOutput(DATA), (4, 3), [(4, 3)], [(4, 3)], []),
+        (sym.SVMOutput(DATA), (4, 3), [(4,)], [(4, 3)], []),
+        (sym.SequenceMask(DATA, use_sequence_length=True), (4, 3), [(3,)], [(4, 3)], []),
+        (sym.softmax(DATA, use_length=True), (4, 3), [(4,)], [(4, 3)], []),
+        (DATA + sym.var("b"), (4, 3), [(4, 3)], [(4, 3)], []),
+        (sym.add_n(DATA, sym.var("b"), sym.var("c")), (4, 3), [(4, 3), (4, 3)], [(4, 3)], []),
+    ],
+    ids=lambda value: value.name if isinstance(value, sym.Symbol) else "",
+)
+def test_layers_know_their_weights(symbol, shape, arguments, outputs, states):
+    assert symbol.infer_shape(data=shape) == ([shape, *arguments], outputs, states)
+
+
+def test_positions_and_names():
+    net = sym.FullyConnected(DATA, num_hidden=3, name="fc")
+    expected = ([(2, 4), (3, 4), (3,)], [(2, 3)], [])
+    assert net.infer_shape((2, 4)) == net.infer_shape((2, 4), None) == net.infer_shape(data=[2, 4]) == expected
+    assert net.infer_shape(data=np.array([2, 4])) == expected
+    with pytest.raises(ValueError, match="either by positional or kwargs way"):
+        net.infer_shape((2, 4), data=(2, 4))
+    with pytest.raises(ValueError, match="there are 3 arguments"):
+        net.infer_shape((1,), (1,), (1,), (1,))
+    with pytest.raises(MXNetError, match=r"infer_shape: Keyword argument name dat not found. \(did you mean 'data'"):
+        net.infer_shape(dat=(2, 4))
+    with pytest.raises(TypeError, match="the shape of data must be a tuple of integers"):
+        net.infer_shape(data="ab")
+
+
+def test_contradictions():
+    net = sym.FullyConnected(DATA, num_hidden=3, name="fc")
+    with pytest.raises(MXNetError, match=r"Error in operator fc: Shape inconsistent, Provided = \[3,5\], inferred"):
+        net.infer_shape(data=(2, 4), fc_weight=(3, 5))
+    with pytest.raises(MXNetError, match="Error in operator"):
+        (DATA + sym.var("b")).infer_shape(data=(2, 1), b=(1, 3))
+
+
+def test_too_little_is_known():
+    net = sym.FullyConnected(DATA, num_hidden=3, name="fc")
+    assert net.infer_shape() == (None, None, None)
+    assert net.infer_shape(data=(0, 4)) == (None, None, None)
+    assert net.infer_shape_partial() == ([(), (), ()], [()], [])
+    assert net.infer_shape_partial(data=(0, 4)) == ([(0, 4), (3, 4), (3,)], [(0, 3)], [])
+    assert net.infer_type() == (None, None, None)
+    assert net.infer_type_partial() == ([None, None, None], [None], [])
+
+
+def test_extents_that_are_not_known_pass_through():
+    part = sym.concat(DATA, sym.var("b"), dim=1)
+    assert part.infer_shape_partial(data=(0, 4), b=(0, 5))[1] == [(0, 9)]
+    assert sym.transpose(DATA).infer_shape_partial(data=(0, 4))[1] == [(4, 0)]
+    assert sym.reshape(DATA, shape=(-1, 2)).infer_shape_partial(data=(3, 4))[1] == [(6, 2)]
+    assert sym.sum(DATA, axis=0).infer_shape_partial(data=(0, 4))[1] == [(4,)]
+    both = sym.var("a", shape=(2, 0)) + sym.var("b", shape=(0, 3))
+    assert both.infer_shape() == ([(2, 3), (2, 3)], [(2, 3)], [])
+
+
+def test_backwards_through_a_graph():
+    """The first state of a cell has the batch of the data, which is known only further on."""
+    state = sym.zeros((0, 4))
+    net = sym.FullyConnected(DATA, num_hidden=4) + sym.FullyConnected(sym.tanh(state), num_hidden=4)
+    assert net.infer_shape(data=(2, 3))[1] == [(2, 4)]
+    assert net.get_internals()["_zeros0_output"].infer_shape_partial()[1] == [(0, 4)]
+    chain = sym.exp(sym.relu(sym.var("inner"))) + DATA
+    assert chain.infer_shape(data=(2, 3)) == ([(2, 3), (2, 3)], [(2, 3)], [])
+
+
+def test_types():
+    net = sym.BatchNorm(sym.FullyConnected(DATA, num_hidden=3))
+    half, single = np.float16, np.float32
+    assert net.infer_type(data="float16") == ([half, half, half, single, single], [half], [single, single])
+    assert sym.Cast(DATA, dtype="int32").infer_type(data="float64")[1] == [np.int32]
+    assert sym.Embedding(DATA, input_dim=2, output_dim=2).infer_type(data="int32") == (
+        [np.int32, single],
+        [single],
+        [],
+    )
+    assert (sym.var("a", dtype="float64") + DATA).infer_type() == ([np.float64, np.float64], [np.float64], [])
+    assert (DATA + 1).infer_type(np.float64)[1] == [np.float64]
+    assert sym.zeros((2,), dtype="int8").infer_type()[1] == [np.int8]
+    with pytest.raises(MXNetError, match="variable x has the shape"):
+        sym.var("x", attr={"__shape__": "nope"}).infer_shape()
