@@ -11,7 +11,7 @@ import itertools
 import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .costs import flops_of
 from .gradient import Gradient

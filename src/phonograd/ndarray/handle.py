@@ -1,9 +1,9 @@
 """Handle: the mechanics under NDArray. A handle names a node of a trace, or memory; it can be made to name another one.
 
 Everything that changes an array in place goes through :func:`rebind`: the memory of the old value is not written while
-anybody refers to it, so whoever recorded it, or still has it pending, sees what it saw. A view (:func:`make_view`) names a contiguous piece of
-its base: writing to one makes the other look again. Only memory that another library uses too
-(:class:`SharedMemory`) is really written to, and copied when it is read.
+anybody refers to it, so whoever recorded it, or still has it pending, sees what it saw. A view (:func:`make_view`)
+names a contiguous piece of its base: writing to one makes the other look again. Only memory that another library uses
+too (:class:`SharedMemory`) is really written to, and copied when it is read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 #: views an array may have before the list is searched for dead ones
-_FEW_VIEWS = 32
+_FEW_VIEWS = 8
 
 
 class SharedMemory(np.ndarray[Any, Any]):
@@ -456,7 +456,9 @@ def _note_view(root: Handle, view: Handle) -> None:
     if views is None:
         views = root._views = []
     elif len(views) >= _FEW_VIEWS and not len(views) & (len(views) - 1):
-        # at every doubling, so that many living views do not make each new one expensive
+        # at every doubling, so that many living views do not make each new one expensive; most are dead by now, but
+        # the trace does not know yet
+        LOCAL.trace.prune()
         views = root._views = [reference for reference in views if reference() is not None]
     views.append(weakref.ref(view))
 
