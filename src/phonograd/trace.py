@@ -187,7 +187,7 @@ class Trace:
         # 0.0 and -0.0 are equal as keys but are different numbers; NaN is never found
         key = (value, kind) if value else ("zero", math.copysign(1.0, value), kind)
         found = self.scalars.get(key)
-        if found is None or found.context != context:
+        if found is None or (found.context is not context and found.context != context):
             found = self.scalars[key] = leaf(len(self.leaves), (), dtype, context)
             self.leaves.append(convert_scalar(value, dtype))
         return found

@@ -274,12 +274,12 @@ def operate(declared: Operator, lhs: Any, rhs: Any) -> Node:
         if isinstance(rhs, Handle):
             second = enter(rhs, trace)
         else:
-            number = _number(rhs)
+            number = rhs if type(rhs) is float else _number(rhs)
             if first.dtype.kind == "b":
                 first = REGISTRY["_cast"](first, dtype=np.int64)
             second = trace.bind_scalar(number, first.dtype, first.kind, first.context)
     else:
-        number = _number(lhs)
+        number = lhs if type(lhs) is float else _number(lhs)
         if not isinstance(rhs, Handle):
             raise TypeError(f"type {type(rhs)} not supported")
         second = enter(rhs, trace)

@@ -29,6 +29,7 @@ from .watching import LISTENERS, Deed, watched
 __all__ = ["get", "is_contiguous", "set_"]
 
 
+_EVERYTHING = slice(None)
 _SLICE, _ASSIGNMENT = Deed("slice"), Deed("_slice_assign")
 
 
@@ -82,6 +83,14 @@ def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) 
         return
     if self._readonly:
         raise ValueError("Cannot assign to readonly NDArray")
+    if type(key) is slice and type(value) is type(self) and key == _EVERYTHING and value is not self:
+        trace = ready_trace()
+        node = enter(value, trace)
+        if node.shape == self.shape and node.dtype == self._dtype and node.shape:
+            # what the rest of this function would do
+            rebind(self, settled(node), trace)
+            computed(self)
+            return
     selection = parse(key, self.shape, _is_array)
     if 0 in selection.target or _is_there(self, selection, value):
         return
