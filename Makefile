@@ -12,7 +12,7 @@ export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 .PHONY: help demo test test-reference lint format bench peers oracle fuzz clean
 
 help:
-	@echo "make demo            train on handwritten digits, print derivatives, show a picture (under 30 s)"
+	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
 	@echo "make test            lint, then every test that is not slow"
 	@echo "make test-reference  the same tests without llvmlite: NumPy evaluates everything"
 	@echo "make lint            ruff (lint and format) and mypy --strict"
@@ -78,5 +78,5 @@ oracle:
 	$(MXNET_PYTHON) tests/oracle/record.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov phonograd-demo.png
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov phonograd-demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -107,6 +107,9 @@ def test_information(capsys):
     assert names["phonograd"].startswith(phonograd.__version__)
     assert names["numpy"][0].isdigit()
     assert "setting executor" in names
+    assert names["threads"].isdigit()
+    assert names["executor"].split()[0] in ("native", "reference")
+    assert {"processor", "processor caches", "kernels on disk"} <= set(names)
 
 
 def test_help_and_wrong_arguments(capsys):
@@ -122,3 +125,48 @@ def test_the_demonstration_has_its_own_options(capsys):
         main(["demo", "--help"])
     assert caught.value.code == 0
     assert "usage:" in capsys.readouterr().out
+
+
+def test_a_script_is_profiled(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("""\
+import sys
+import mxnet as mx
+from mxnet.gluon import nn
+
+net = nn.Dense(3, prefix="layer_")
+net.initialize()
+print(net(mx.nd.ones((2, 4))).shape, sys.argv[1:])
+sys.exit(5)
+""")
+    result = phonograd_command("profile", "--output", "report.html", script, "--lr", "0.1", cwd=tmp_path)
+    assert result.returncode == 5
+    assert "(2, 3) ['--lr', '0.1']" in result.stdout
+    assert "FullyConnected" in result.stdout
+    assert f"report: {tmp_path / 'report.html'}" in result.stdout
+    assert "layer" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    result = phonograd_command("profile", "--output", "trace.json", script, cwd=tmp_path)
+    assert (tmp_path / "trace.json").exists()
+
+
+def test_a_script_that_fails_is_profiled_too(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import mxnet as mx\nmx.nd.ones((2,)).asnumpy()\nraise KeyError('lost')\n")
+    result = phonograd_command("profile", script, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "KeyError: 'lost'" in result.stderr
+    assert (tmp_path / "phonograd-profile.html").exists()
+
+
+def test_errors_of_profile_and_bench(tmp_path, capsys, monkeypatch):
+    assert main(["profile", "--output", "report.txt", "script.py"]) == 2
+    assert "must end in .html" in capsys.readouterr().err
+    assert main(["profile", "--output", str(tmp_path / "nowhere" / "report.html"), "script.py"]) == 2
+    assert "there is no directory" in capsys.readouterr().err
+    monkeypatch.setattr("phonograd.__main__.__file__", str(tmp_path / "a" / "b" / "c" / "__main__.py"))
+    assert main(["bench"]) == 2
+    assert "checkout of the repository" in capsys.readouterr().err
+    for command in ("bench", "profile"):
+        with pytest.raises(SystemExit) as caught:
+            main([command, "--help"])
+        assert caught.value.code == 0

@@ -1,6 +1,7 @@
 """Every example and the demonstration run to their end; each asserts its own result."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,18 +38,24 @@ def test_there_are_examples() -> None:
 
 
 def test_demo(tmp_path: Path) -> None:
-    printed = run(["-m", "phonograd.demo", "--output", "picture.png"], tmp_path)
+    printed = run(["-m", "phonograd.demo", "--output", "report.html"], tmp_path)
     assert "f'''" in printed
     accuracy = float(printed.partition("test accuracy ")[2].partition("%")[0])
-    assert accuracy >= 97.0
-    assert str(tmp_path / "picture.png") in printed
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["picture.png"]
+    assert accuracy >= 98.0
+    assert "Self CPU" in printed
+    assert str(tmp_path / "report.html") in printed
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    for part in ("digits_conv0", "Conv2D-", "<svg", "data:image/png;base64,", "<iframe srcdoc="):
+        assert part in page
+    # nothing is fetched from elsewhere
+    assert not re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', page)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_demo_refuses_a_directory_that_is_not_there(tmp_path: Path) -> None:
     finished = subprocess.run(
-        [sys.executable, "-m", "phonograd.demo", "--output", str(tmp_path / "nowhere" / "picture.png")],
+        [sys.executable, "-m", "phonograd.demo", "--output", str(tmp_path / "nowhere" / "report.html")],
         capture_output=True,
         text=True,
         timeout=TIME_LIMIT_SECONDS,

@@ -1,27 +1,32 @@
-"""The command line: run an MXNet script on this library, see the demonstration, print what is installed.
+"""The command line: run or profile an MXNet script on this library, see the demonstration, print what is installed.
 
 ::
 
     python -m phonograd run script.py [arguments]
+    python -m phonograd profile [--output report.html] [--memory] script.py [arguments]
     python -m phonograd demo [arguments]
+    python -m phonograd bench [arguments]
     python -m phonograd info
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib
 import importlib.metadata
+import importlib.util
 import io
 import os
 import platform
+import subprocess
 import sys
 import tokenize
 from collections.abc import Sequence
 from types import CodeType, ModuleType, TracebackType
 
-from . import settings
+from . import profiler, settings
 from ._version import __version__
 from .compat import install_as_mxnet
 from .runtime import Features
@@ -29,15 +34,19 @@ from .runtime import Features
 __all__ = ["main"]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit status of the command that the arguments ask for."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = list(sys.argv[1:] if argv is None else argv)
     # Everything after the script, and after `demo`, belongs to it and must not be read as options of ours.
     if given[:1] == ["run"] and len(given) > 1 and not given[1].startswith("-"):
         return run_script(given[1], given[2:])
     if given[:1] == ["demo"]:
         return int(importlib.import_module("phonograd.demo").main(given[1:]))
-    _parser().parse_args(given)
+    if given[:1] == ["bench"] and not {"-h", "--help"} & set(given[1:]):
+        return run_benchmarks(given[1:])
+    arguments = _parser().parse_args(given)
+    if arguments.command == "profile":
+        return profile_script(arguments)
     print(information())
     return 0
 
@@ -50,8 +59,25 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run an unmodified MXNet script")
     run.add_argument("script", help="the Python file")
     run.add_argument("arguments", nargs="*", help="what the script finds in sys.argv[1:]")
-    commands.add_parser("demo", help="learn handwritten digits and print derivatives; see `demo --help`")
-    commands.add_parser("info", help="print versions, processor and settings")
+    commands.add_parser("demo", help="learn handwritten digits, profile that, write a report; see `demo --help`")
+    profile = commands.add_parser(
+        "profile",
+        help="run a script under the profiler and write a report",
+        description="Run an unmodified MXNet script; print which operators took the time, and write an HTML report. "
+        "Options stand before the script; everything behind it belongs to the script.",
+    )
+    profile.add_argument(
+        "--output", default="phonograd-profile.html", help="the report: .html, .json (Chrome trace) or .csv"
+    )
+    profile.add_argument("--memory", action="store_true", help="record how memory is taken and given back, too")
+    profile.add_argument("--stacks", action="store_true", help="record where in the script operators are called, too")
+    profile.add_argument("--rows", type=int, default=15, help="rows of the table that is printed (default: 15)")
+    profile.add_argument("script", help="the Python file")
+    profile.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script finds in sys.argv[1:]")
+    commands.add_parser(
+        "bench", help="compare with other libraries; run from a checkout of the repository (see `make bench`)"
+    )
+    commands.add_parser("info", help="print versions, processor, caches, threads, executor and settings")
     return parser
 
 
@@ -89,6 +115,60 @@ def run_script(path: str, arguments: Sequence[str]) -> int:
     return 0
 
 
+def profile_script(arguments: argparse.Namespace) -> int:
+    """Return the exit status of a script that runs under the profiler; the report is written however it ends."""
+    kind = os.path.splitext(arguments.output)[1]
+    folder = os.path.dirname(os.path.abspath(arguments.output))
+    if kind not in (".html", ".json", ".csv"):
+        print(f"phonograd: --output must end in .html, .json or .csv, not {arguments.output!r}", file=sys.stderr)
+        return 2
+    if not os.path.isdir(folder):
+        print(f"phonograd: --output: there is no directory {folder}", file=sys.stderr)
+        return 2
+    output = os.path.abspath(arguments.output)
+    recording = profiler.profile(
+        with_modules=True, with_flops=True, profile_memory=arguments.memory, with_stack=arguments.stacks
+    )
+    with recording:
+        try:
+            status = run_script(arguments.script, arguments.arguments)
+        except SystemExit as error:
+            status = _status_of(error)
+    if not len(recording.events()):
+        print("phonograd: nothing was profiled: the script called no operators", file=sys.stderr)
+        return status
+    print(recording.table(sort_by="self_cpu_time_total", row_limit=arguments.rows))
+    if kind == ".html":
+        recording.export_html(output, title=os.path.basename(arguments.script))
+    elif kind == ".json":
+        recording.export_chrome_trace(output)
+    else:
+        recording.export_csv(output)
+    print(f"report: {output}")
+    return status
+
+
+def _status_of(error: SystemExit) -> int:
+    """Return the exit status that a script asked for, as the interpreter reads it."""
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def run_benchmarks(arguments: Sequence[str]) -> int:
+    """Return the exit status of the benchmarks, which only a checkout of the repository has."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if not os.path.exists(os.path.join(root, "benchmarks", "__main__.py")):
+        print(
+            "phonograd: the benchmarks are not installed with the package. Run this from a checkout of the "
+            f"repository, which has a directory 'benchmarks'; {root!r} has none",
+            file=sys.stderr,
+        )
+        return 2
+    return subprocess.run([sys.executable, "-m", "benchmarks", *arguments], cwd=root, check=False).returncode
+
+
 def _compiled(path: str) -> CodeType:
     """Return the code of a script, in whatever encoding it declares."""
     with open(path, "rb") as file:
@@ -112,13 +192,64 @@ def _installed(name: str) -> str:
         return "not installed"
 
 
+def _processor() -> str:
+    """Return the processor's name, as far as the system tells it."""
+    names = [platform.processor()]
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")] or names
+    return f"{platform.machine()} ({names[0]})" if names[0] not in ("", platform.machine()) else platform.machine()
+
+
+def _processor_caches() -> str:
+    """Return the caches of the first core, as far as the system tells them."""
+    folder = "/sys/devices/system/cpu/cpu0/cache"
+    found = []
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        facts = []
+        with contextlib.suppress(OSError):
+            for fact in ("level", "type", "size"):
+                with open(os.path.join(folder, name, fact), encoding="ascii") as file:
+                    facts.append(file.read().strip())
+        if len(facts) == 3:
+            found.append(f"L{facts[0]} {facts[1].lower()} {facts[2]}")
+    return ", ".join(found) or "unknown"
+
+
+def _executor() -> str:
+    """Return what evaluates arrays, and why."""
+    chosen = settings.current().executor
+    if chosen != "auto":
+        return f"{chosen} (as set)"
+    if importlib.util.find_spec("llvmlite") is None:
+        return "reference (llvmlite is not installed: NumPy evaluates everything)"
+    return "native (fused kernels, compiled by LLVM)"
+
+
+def _kernels_on_disk() -> str:
+    """Return where compiled kernels are kept, and how much there is."""
+    folder = settings.current().cache_directory
+    if not folder:
+        return "none are kept"
+    sizes = [
+        os.path.getsize(os.path.join(path, name))
+        for path, _, names in os.walk(folder)
+        for name in names
+        if os.path.isfile(os.path.join(path, name))
+    ]
+    return f"{sum(sizes) / (1 << 20):.1f} MB in {len(sizes)} files at {folder}"
+
+
 def information() -> str:
     """Return a report of versions, the processor and the settings, one fact per line."""
     facts = {
         "phonograd": f"{__version__} ({os.path.dirname(os.path.abspath(__file__))})",
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": platform.platform(),
-        "processor": f"{platform.machine()}, {os.cpu_count()} cores",
+        "processor": f"{_processor()}, {os.cpu_count()} cores",
+        "processor caches": _processor_caches(),
+        "threads": str(settings.current().num_threads),
+        "executor": _executor(),
+        "kernels on disk": _kernels_on_disk(),
         **{name: _installed(name) for name in ("numpy", "llvmlite", "matplotlib", "tqdm")},
         "features": ", ".join(name for name, feature in Features().items() if feature.enabled),
     }

@@ -116,7 +116,7 @@ class Attribution:
         if self._calls:
             self._look_through()
         facts = _facts_of(part)
-        serves = [self._forward.get(node) or self._backward.get(node) for node in part.nodes]
+        serves = [self._range_of(node) for node in part.nodes]
         backward = sum([node in self._backward for node in part.nodes])
         record(
             facts.name,
@@ -130,6 +130,13 @@ class Attribution:
             phase="backward" if 2 * backward > len(part.nodes) else "forward",
             launches=len(part.kernels),
         )
+
+    def _range_of(self, node: Node) -> Range | None:
+        """Return the range that a node was called in; for one that an executor made of another, that one's."""
+        found = self._forward.get(node) or self._backward.get(node)
+        if found is None and node.gradient_of is not None:
+            found = self._forward.get(node.gradient_of) or self._backward.get(node.gradient_of)
+        return found
 
     def made(self, nodes: Sequence[Node], values: Sequence[Array]) -> None:
         """Tell observers of memory that holds values from now on, and later that it does not any more."""

@@ -4,12 +4,13 @@
 >>> for step in range(8):
 ...     curves.add(loss=2.0**-step)
 >>> print(curves)
-loss  █▄▂▁▁▁▁▁  1 → 0.00781
+loss  █▄▃▂▁▁▁▁  1 → 0.00781
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import os
 import sys
@@ -33,7 +34,7 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
     """
     count = min(width, len(values))
     bounds = [len(values) * place // count for place in range(count + 1)] if count else [0]
-    groups = [values[begin:end] for begin, end in zip(bounds, bounds[1:])]
+    groups = [values[begin:end] for begin, end in itertools.pairwise(bounds)]
     means = [sum(group) / len(group) for group in groups]
     finite = [mean for mean in means if math.isfinite(mean)]
     least, most = (min(finite), max(finite)) if finite else (0.0, 0.0)

@@ -44,7 +44,7 @@ class Step:
     ``known`` holds the nodes whose values are there at the stage where it is made.
     """
 
-    __slots__ = ("following", "inputs", "kept", "places", "program", "sources", "spendable", "used")
+    __slots__ = ("following", "inputs", "kept", "places", "program", "results", "sources", "spendable", "used")
 
     def __init__(self, stage: Stage, nodes: Iterable[Node], known: Container[Node], keep_all: bool) -> None:
         statistics.plans += 1
@@ -59,6 +59,11 @@ class Step:
             self.following = Stage()
             self.kept = [node for node, _ in self.program.kept]
             self.inputs = [(_leaf_index(node), node) for node in self.program.inputs]
+        #: for each target its leaf, or its number among what the program keeps; None if one is neither
+        self.results: list[tuple[int | None, int]] | None = None
+        numbers = {node: number for number, node in enumerate(self.kept)}
+        if all([index is not None or node in numbers for index, node in self.places]):
+            self.results = [(index, numbers.get(node, -1)) for index, node in self.places]
         #: numbers of the inputs whose arrays the program can write over
         self.spendable: tuple[int, ...] = getattr(self.program, "spendable", ())
         self.used = 0
@@ -119,9 +124,9 @@ class Plans:
         next turn of a loop will ask for it. The limit of nodes is then twice its size.
         """
         self.tick += 1
-        limits = settings.current()
-        most_nodes = max(limits.node_limit, 2 * self._nodes_kept)
-        if self._count <= limits.plan_limit and statistics.nodes - self._nodes_before <= most_nodes:
+        limits = settings.active
+        made = statistics.nodes - self._nodes_before
+        if self._count <= limits.plan_limit and (made <= limits.node_limit or made <= 2 * self._nodes_kept):
             return
         steps = self.steps()
         # of those used at the same time the first of a sequence, because the others are found through it

@@ -17,7 +17,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from .errors import MXNetError
 from .files import AtomicFile, write_atomically
 
 __all__ = ["IRHeader", "MXIndexedRecordIO", "MXRecordIO", "pack", "pack_img", "record_offsets", "unpack", "unpack_img"]
+
+RecordFile = TypeVar("RecordFile", bound="MXRecordIO")
 
 _MAGIC = 0xCED7230A
 _MAGIC_BYTES = struct.pack("<I", _MAGIC)
@@ -226,7 +228,7 @@ class MXRecordIO:
         if was_open:
             self.open()
 
-    def __enter__(self) -> MXRecordIO:
+    def __enter__(self: RecordFile) -> RecordFile:
         return self
 
     def __exit__(

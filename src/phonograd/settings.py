@@ -103,7 +103,7 @@ _current = _from_environment()
 class _Active:
     """What every operator call looks at, where a look costs least."""
 
-    __slots__ = ("attentive", "executor", "naive", "watched")
+    __slots__ = ("attentive", "executor", "naive", "node_limit", "plan_limit", "watched")
 
     def __init__(self) -> None:
         self.watched = False
@@ -113,6 +113,8 @@ class _Active:
         """Take over what the settings say."""
         self.naive = settings.naive
         self.executor = settings.executor
+        self.node_limit = settings.node_limit
+        self.plan_limit = settings.plan_limit
         self._attend()
 
     def watch(self, watched: bool) -> None:

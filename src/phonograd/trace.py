@@ -30,10 +30,10 @@ from .anomaly import check, detection
 from .attribution import Attribution
 from .context import CPU, Context
 from .dtypes import DType, convert_scalar
-from .node import Node, forgetters, statistics
+from .node import Node, statistics
 from .observers import COMPILATION, EVALUATION, LISTENING, begin
 from .operator import Array
-from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, variable
+from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, leaf_like, variable
 from .plans import PLANS, Stage, Step, build, starting_points
 from .reference import resolve
 from .spending import take_out
@@ -84,27 +84,6 @@ class Origin(Target):
     def __init__(self, trace: Trace, node: Node) -> None:
         self.trace = trace
         self.node = node
-
-
-#: the leaf that was made last under each of the first numbers: most often the next one is the same
-_latest: list[Node | None] = [None] * 256
-
-
-def _leaf_like(number: int, data: Array, context: Context) -> Node:
-    """Return the leaf of a number for some memory."""
-    if number >= len(_latest):
-        return leaf(number, data.shape, data.dtype, context)
-    found = _latest[number]
-    if found is None or found.dtype is not data.dtype or found.context is not context or found.shape != data.shape:
-        found = _latest[number] = leaf(number, data.shape, data.dtype, context)
-    return found
-
-
-def _forget_leaves() -> None:
-    _latest[:] = [None] * len(_latest)
-
-
-forgetters.append(_forget_leaves)
 
 
 def _recorded_as(node: Node) -> Node:
@@ -177,7 +156,7 @@ class Trace:
         found = self.bound.get(id(data))
         if found is None or (found.context is not context and found.context != context):
             leaves = self.leaves
-            found = _leaf_like(len(leaves), data, context)
+            found = leaf_like(len(leaves), data, context)
             leaves.append(data)
             self.bound[id(data)] = found
         return found
@@ -270,6 +249,9 @@ class Trace:
                     results = program.run(inputs, spent) if spent else program.run(inputs)
                 if detection.on:
                     check(step.kept, results, zip(program.inputs, inputs, strict=True), build, self._scope_of)
+                if last and not spent and step.results is not None:
+                    # nobody will look for values here, but for threads that have just begun to: they compute again
+                    return [results[number] if index is None else leaves[index] for index, number in step.results]
                 values.update(zip(step.kept, results))
                 if lent is None:
                     self.stage = step.following

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from phonograd import settings
 from phonograd.native import layout, memory, overlay
+from phonograd.native.expansion import Order
 from phonograd.native.program import NativeProgram
 from phonograd.node import Node
 from phonograd.operator import REGISTRY, single
-from phonograd.operators.primitives import embed, gather, matmul, slice_step
+from phonograd.operators.creation import position_along
+from phonograd.operators.points import take_along
+from phonograd.operators.primitives import cast, embed, gather, matmul, reshape_to, slice_step
 from phonograd.operators.regions import assign_step
 from phonograd.operators.shape import concatenate
 from phonograd.operators.structural import constant, full, leaf
@@ -95,6 +98,24 @@ def test_a_number_in_memory_has_a_place_of_its_own() -> None:
     bindings = {_leaf(0, 4, 4): values_of((4, 4), "float32", 1, False), index: np.zeros(3, np.int64)}
     follow(found, bindings.__contains__)
     check_every_way(RandomProgram(bindings, found, found), {})
+
+
+def test_positions_are_the_same_in_memory_and_beside_others() -> None:
+    places = position_along((4, 6), 0)
+    check(reshape_to(places, (6, 4)), places + 1, _sum_to(cast(places, np.dtype("float32")), 1, 6))
+    check(embed(position_along((5,), 0), (9,), (2,), (7,)) + leaf(0, (9,), np.dtype("int32")))
+
+
+def test_elements_of_elements_are_computed_once() -> None:
+    x, others = _leaf(0, 32, 1), [_leaf(number, 32, 1) for number in range(1, 6)]
+    shifted = x + _leaf(9)
+    deep = shifted
+    for other in others:
+        deep = deep * other
+    few = take_along(deep + shifted, leaf(20, (1, 1), np.dtype("int64")), 0)
+    program = Program([few], lambda node: False)
+    order = Order([step[-1] for step in program.steps], program.inputs)
+    assert len(order.nodes) == len(set(order.nodes))
 
 
 # -- what is wrong with a plan is found

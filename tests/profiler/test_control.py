@@ -136,12 +136,27 @@ def test_operators_can_be_left_out() -> None:
     profiler.set_config(profile_symbolic=True, profile_imperative=True)
 
 
-def test_autostart_writes_a_trace_at_the_end(tmp_path: Path) -> None:
-    code = "import phonograd as mx\nwith mx.profiler.record_function('x'): pass"
+@pytest.mark.parametrize("mode", ["0", "1", None])
+def test_autostart_writes_a_trace_at_the_end(tmp_path: Path, mode: str | None) -> None:
+    code = """
+import phonograd as mx
+x = mx.nd.ones((2, 3))
+with mx.AttrScope():
+    (mx.nd.exp(x) + 1).wait_to_read()
+from phonograd.profiler import record_function
+with record_function("my scope"):
+    mx.nd.tanh(x).wait_to_read()
+"""
     environment = {**os.environ, "MXNET_PROFILER_AUTOSTART": "1"}
+    environment.update({} if mode is None else {"MXNET_PROFILER_MODE": mode})
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=environment)
-    assert validate_trace(tmp_path / "profile.json") == []
-    assert '"x"' in (tmp_path / "profile.json").read_text()
+    path = tmp_path / "profile.json"
+    assert validate_trace(path) == []
+    events = json.loads(path.read_text())["traceEvents"]
+    found = {(event.get("cat"), event["name"]) for event in events}
+    assert {("cpu_op", "exp"), ("cpu_op", "tanh"), ("kernel", "tanh"), ("user_annotation", "my scope")} <= found
+    (tanh,) = [event for event in events if event["name"] == "tanh" and event["cat"] == "kernel"]
+    assert tanh["args"]["serves"] == ["my scope"]
 
 
 # -- statistics

@@ -128,5 +128,5 @@ def resize(image: Image, width: int, height: int, interp: int = LINEAR) -> Image
         values = _along(values, image.ndim + axis, new, method)
     if image.dtype.kind in "iu":
         limits = np.iinfo(image.dtype)
-        return np.clip(np.rint(values), limits.min, limits.max).astype(image.dtype)
+        values = np.clip(np.rint(values), limits.min, limits.max)
     return values.astype(image.dtype)

@@ -95,6 +95,8 @@ class NDArrayIter(DataIter):
         if self.num_data < 1:
             raise ValueError("there are no examples to iterate over")
         self.idx = np.arange(self.num_data)
+        #: which example stands at each place; every shuffle is one of the order before
+        self._order = self.idx.copy()
         self.shuffle = shuffle
         self.last_batch_handle = last_batch_handle
         self.num_source = len(self.data)
@@ -129,6 +131,7 @@ class NDArrayIter(DataIter):
         """Go back to the first batch, and forget what the last pass left over."""
         if self.shuffle:
             np.random.shuffle(self.idx)
+            self._order = self._order[self.idx]
         self.cursor = -self.batch_size
         self._carried = self.idx[:0]
 
@@ -137,7 +140,7 @@ class NDArrayIter(DataIter):
         carried = self.idx[:0]
         # only a pass that came to its end leaves something over
         if self.last_batch_handle == "roll_over" and self.num_data - self.batch_size < self.cursor < self.num_data:
-            carried = self.idx[self.cursor :].copy()
+            carried = self._order[self.cursor :]
         self.hard_reset()
         if len(carried):
             self._carried = carried
@@ -160,8 +163,8 @@ class NDArrayIter(DataIter):
     def _examples(self) -> np.ndarray[Any, Any]:
         """Return the numbers of the examples in the batch."""
         if self.cursor < 0:
-            return np.concatenate([self._carried, self.idx[: self.batch_size - len(self._carried)]])
-        return self.idx[np.arange(self.cursor, self.cursor + self.batch_size) % self.num_data]
+            return np.concatenate([self._carried, self._order[: self.batch_size - len(self._carried)]])
+        return self._order[np.arange(self.cursor, self.cursor + self.batch_size) % self.num_data]
 
     def _taken(self, named: list[tuple[str, NDArray]]) -> list[NDArray]:
         chosen = self._examples()

@@ -21,7 +21,16 @@ __all__ = ["ImageRecordIter", "ImageRecordUInt8Iter"]
 
 #: options of MXNet's engine, which change nothing in the batches
 _IGNORED = frozenset(
-    "preprocess_threads verbose device_id shuffle_chunk_size shuffle_chunk_seed prefetch_buffer ctx aug_seq".split()
+    (
+        "aug_seq",
+        "ctx",
+        "device_id",
+        "prefetch_buffer",
+        "preprocess_threads",
+        "shuffle_chunk_seed",
+        "shuffle_chunk_size",
+        "verbose",
+    )
 )
 #: what else changes images in MXNet, with the values that leave them as they are
 _NEUTRAL: dict[str, Any] = {

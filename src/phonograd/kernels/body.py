@@ -208,6 +208,9 @@ class Body:
                 values[number] = self._scalar(number, place.offsets[number], e)
             elif load.is_place:
                 values[number] = self._places(number, place, strip)
+                if load.bounds:
+                    inside = self._inside(number, place, strip, e.below(strip.left))
+                    values[number] = e.select(inside, values[number], e.constant(0, load.dtype))
             elif load.access == UNIT and not load.bounds:
                 units.append((number, number, load.dtype))
             else:
@@ -243,10 +246,11 @@ class Body:
     def _places(self, number: int, place: Place, strip: Strip) -> Value:
         """Return the distances of elements from where their memory would begin."""
         e, operand, load = self.emitter, self.operands[number], self.structure.loads[number]
-        assert not load.bounds, load
         # 32 bits are enough for the difference between lanes wherever they are for the places
         first = e.splat(e.plus(operand.start, self._along(number, place, strip)), INT64)
         narrow = self._as(first, load.dtype)
+        if load.access == SPLAT:
+            return narrow
         steps = e.steps(load.dtype)
         if load.access == STRIDE:
             steps = e.multiply(steps, self._as(e.splat(operand.strides[self.last], INT64), load.dtype))
@@ -258,6 +262,15 @@ class Body:
     def _guarded(self, number: int, load: Load, place: Place, strip: Strip, mask: Value) -> Value:
         """Return the elements of a load whose memory may be touched at some positions only."""
         e, operand = self.emitter, self.operands[number]
+        mask = self._inside(number, place, strip, mask)
+        offset = self._along(number, place, strip)
+        if load.access == UNIT:
+            return e.load_where(operand.pointer, offset, load.dtype, mask)
+        return e.gather(operand.pointer, offset, operand.strides[self.last], load.dtype, mask)
+
+    def _inside(self, number: int, place: Place, strip: Strip, mask: Value) -> Value:
+        """Return a mask without the positions at which nothing of an operand lies in memory."""
+        e, operand = self.emitter, self.operands[number]
         for axis, (first, end) in operand.bounds.items():
             if axis == self.last:
                 inside = e.below(e.minus(end, strip.first))
@@ -266,10 +279,7 @@ class Body:
             else:
                 inside = e.splat(self._is_between(place.positions[axis], first, end), mask.dtype)
             mask = e.bits("and", mask, inside)
-        offset = self._along(number, place, strip)
-        if load.access == UNIT:
-            return e.load_where(operand.pointer, offset, load.dtype, mask)
-        return e.gather(operand.pointer, offset, operand.strides[self.last], load.dtype, mask)
+        return mask
 
     def _in_strip(self, wanted: Sequence[tuple[int, DType]], place: Place, strip: Strip) -> list[Value]:
         """Return consecutive elements of some operands."""

@@ -206,7 +206,9 @@ class Order:
         if not all([lowerings_of(other) for other in missing]):
             return None
         for other in missing[:-1]:
-            self._add(other)
+            # what is below one of them may have been another one
+            if other not in self._known:
+                self._add(other)
         assert missing[-1] is root, root
         lowering = lowerings_of(root)[-1]
         if isinstance(lowering, (Constant, Coordinate)):

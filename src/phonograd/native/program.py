@@ -351,8 +351,14 @@ class _Segments:
         row = Row(launches, len(bases), regions)
         run, arrays, allocate = row.run, operator.itemgetter(*bases), memory.allocate
 
+        small = [(slot, shape, dtype) for slot, shape, dtype, room in allocations if room < memory.SMALLEST_BLOCK]
+        large = [entry for entry in allocations if entry[-1] >= memory.SMALLEST_BLOCK]
+        empty = np.empty
+
         def native(values: list[Any]) -> None:
-            for slot, shape, dtype, room in allocations:
+            for slot, shape, dtype in small:
+                values[slot] = empty(shape, dtype)
+            for slot, shape, dtype, room in large:
                 values[slot] = allocate(shape, dtype, room)
             run(arrays(values))
             for slot in done:

@@ -142,6 +142,12 @@ class NDArray(Handle):
         shape = "x".join(map(str, self.shape))
         return f"\n{read(self)!s}\n<{type(self).__name__} {shape} @{self.context}>"
 
+    def _repr_html_(self) -> str:
+        from .html import table_of
+
+        shape = "x".join(map(str, self.shape))
+        return table_of(read(self), f"{type(self).__name__} {shape} {self._dtype} @{self.context}")
+
     def __format__(self, specification: str) -> str:
         return format(self._only() if specification else str(self), specification)
 

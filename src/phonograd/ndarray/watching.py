@@ -30,7 +30,6 @@ class Deed(NamedTuple):
     name: str
 
 
-
 def watched(
     declared: Operator | Deed,
     inputs: Sequence[Any],
@@ -43,8 +42,8 @@ def watched(
 ) -> Any:
     """Return the result of a call that observers are told of: ``call(*arguments)``.
 
-    What returns nothing changes the first of ``inputs``. ``named`` returns the parameters ``given`` by name, for observers that ask for them. ``before`` are the nodes of the
-    inputs of a call that changes them.
+    What returns nothing changes the first of ``inputs``. ``named`` returns the parameters ``given`` by name, for
+    observers that ask for them. ``before`` are the nodes of the inputs of a call that changes them.
     """
     number = next(_numbers) if FLAGS.get() & RECORDING else -1
     entry = started(FUNCTION, declared.name, number, _describe, declared, inputs, named, given)

@@ -98,7 +98,9 @@ def position_along(shape: Shape, axis: int, dtype: DType | None = None) -> Node:
     """
     if dtype is None:
         dtype = INT32 if shape[axis] <= np.iinfo(np.int32).max else INT64
-    return single(_position_along.apply((), (shape, axis, dtype)))
+    # always one line, of which others are views: should it be written to memory, it is read there in the same way
+    line = single(_position_along.apply((), (shape[axis : axis + 1], 0, dtype)))
+    return broadcast(reshape_to(line, (shape[axis], *[1] * (len(shape) - 1 - axis))), shape)
 
 
 def _progression(count: int, start: float, step: float, repeat: int, dtype: DType) -> Array:

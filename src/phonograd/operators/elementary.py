@@ -129,7 +129,7 @@ def _scaled(factor: float) -> Callable[[Emitter, Value], Value]:
 
 
 identity = unary(
-    "identity", lambda x: x, lambda g, y, x: g, "the array", lambda e, x: x, aliases=("_copy",), exact=True
+    "identity", lambda x: x, lambda g, y, x: g, "the array", lambda e, x: x, aliases=("_copy",), exact=True, cost=0
 )
 negative = unary(
     "negative",

@@ -465,7 +465,7 @@ def sample_multinomial(
     return (drawn, log(gather(data, flat))) if get_prob else drawn
 
 
-@operator(name="_shuffle", aliases=("shuffle",))
+@operator(name="_shuffle", aliases=("shuffle",), cost=0)
 def shuffle(data: Array, counter: Array) -> Array:
     """Return the array with its rows (the elements of axis 0) in random order."""
     return data[permutation(counter, data.shape[0])] if data.ndim else data

@@ -14,7 +14,7 @@ import numpy as np
 from ..context import CPU, Context
 from ..dtypes import DType, convert_scalar
 from ..kernels.lowering import SUPPORTED, Constant, Elementwise
-from ..node import Node, Shape, statistics
+from ..node import Node, Shape, forgetters, statistics
 from ..operator import Array, Operator, nothing, operator, single
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "detach",
     "full",
     "leaf",
+    "leaf_like",
     "moved",
     "overwritten",
     "recorded",
@@ -108,6 +109,27 @@ def _interned(op: Operator, attributes: tuple[Any, ...], shape: Shape, dtype: DT
 def leaf(index: int, shape: Shape, dtype: DType, context: Context = CPU) -> Node:
     """Return the node of leaf number ``index``."""
     return _interned(_leaf, (index, shape, dtype, context), shape, dtype, context)
+
+
+#: the leaf that was made last under each of the first numbers: most often the next one is the same
+_latest: list[Node | None] = [None] * 256
+
+
+def leaf_like(number: int, data: Array, context: Context) -> Node:
+    """Return the leaf of a number for some memory."""
+    if number >= len(_latest):
+        return leaf(number, data.shape, data.dtype, context)
+    found = _latest[number]
+    if found is None or found.dtype is not data.dtype or found.context is not context or found.shape != data.shape:
+        found = _latest[number] = leaf(number, data.shape, data.dtype, context)
+    return found
+
+
+def _forget_leaves() -> None:
+    _latest[:] = [None] * len(_latest)
+
+
+forgetters.append(_forget_leaves)
 
 
 def constant(value: Any, dtype: DType) -> Node:

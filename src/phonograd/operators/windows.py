@@ -246,7 +246,7 @@ def _column_geometry(
     return stride, dilate, pad, window_counts(name, extent, kernel, stride, dilate, pad)
 
 
-@operator()
+@operator(cost=0)
 def im2col(data: Array, *, kernel: Shape, stride: Shape = (), dilate: Shape = (), pad: Shape = ()) -> Array:
     """Return the sliding blocks of images as columns: shape (batch, channels × kernel positions, blocks).
 

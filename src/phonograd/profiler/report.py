@@ -13,8 +13,8 @@ from typing import Any
 
 from ..observers import RecordScope
 from ..observers.facts import Facts
-from .averages import key_averages
 from .arguments import as_json, described
+from .averages import key_averages
 from .chrome import lanes_of
 from .events import EventList, FunctionEvent, without_collection
 from .hints import find_hints

@@ -71,9 +71,9 @@ def record_text(*heads: NDArray, backward: bool = True, kernels: bool = True) ->
     ...     y = mx.nd.exp(x)
     >>> print(mx.viz.record_text(y, kernels=False))
     forward
-      %0 = variable ...: float32(2,)
-      %1 = exp(%0): float32(2,)...
-      output(%1): float32(2,)
+      %0 = variable ...: float32[2]
+      %1 = exp(%0): float32[2]...
+      output(%1): float32[2]
     backward
     ...
     """

@@ -67,7 +67,10 @@ def _outline(figure: Outline) -> str:
 
 def _curve(figure: Curve) -> str:
     pieces = [f"M{_pair(figure.points[0])}"]
-    pieces += [f"C{' '.join([_pair(point) for point in piece])}" for piece in control_points(figure.points)]
+    for piece in control_points(figure.points):
+        first, second, end = piece
+        is_straight = _number(first[0]) == _number(second[0])
+        pieces.append(f"V{_number(end[1])}" if is_straight else f"C{' '.join([_pair(point) for point in piece])}")
     dashes = ' stroke-dasharray="5 3"' if figure.dashed else ""
     round_ends = "" if figure.has_head else ' stroke-linecap="round"'
     path = (

@@ -161,7 +161,7 @@ class _Exporter:
             attributes["shape"] = str(self.shapes[entry, 0])
         arguments = [Entry("null", f"input{index}", {}, []) for index in range(len(names))]
         alone = Entry(entry.operator, entry.name, attributes, [(argument, 0) for argument in arguments], entry.outputs)
-        arrays = {
+        arrays: dict[str, Any] = {
             argument.name: nd.array(self.graph.constants[name], dtype=self.graph.constants[name].dtype)
             for argument, name in zip(arguments, names)
         }
@@ -175,8 +175,10 @@ class _Exporter:
         renamed: dict[str, str] = {}
         outputs: list[str] = []
         for head, name in zip(self.symbol._heads, wanted):
+            if head not in self.values:
+                raise MXNetError(f"ONNX export: the output {name} of {head[0].operator} cannot be exported")
             value = self.values[head]
-            if name in outputs:
+            if name in outputs or name in self.inputs.names:
                 name = self.graph.new_name(name)
             if value in made and value not in renamed:
                 renamed[value] = name

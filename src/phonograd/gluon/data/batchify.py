@@ -133,7 +133,7 @@ class Pad:
         dtype = self._dtype if self._dtype is not None else np.result_type(*values)
         batch = np.full((len(values), *shape), self._val, dtype)
         for number, value in enumerate(values):
-            batch[(number, *[slice(extent) for extent in value.shape])] = value
+            batch[number][tuple([slice(extent) for extent in value.shape])] = value
         if not self._ret_length:
             return _array(batch)
         lengths = [value.shape if self._axis is None else value.shape[self._axis] for value in values]

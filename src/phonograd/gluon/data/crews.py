@@ -1,8 +1,8 @@
 """Crews: threads or processes that make batches ahead of those who want them.
 
-A crew gets tasks, lists of numbers of examples under a key, and has the batches ready under the same keys. Threads share
-a queue. Each process has a pipe of its own, at whose end it waits for its tasks, so that one that dies takes neither a
-lock nor another's task with it; a thread of the program collects what they send and notices who is gone.
+A crew gets tasks, lists of numbers of examples under a key, and has the batches ready under the same keys. Threads have
+one queue. Each process has a pipe of its own, at whose end it waits for its tasks, so that one that dies takes neither
+a lock nor another's task with it; a thread of the program collects what they send and notices who is gone.
 
 Arrays travel in shared memory, one piece of it for each batch; the program copies them out and removes it. Everything
 else is pickled, as between all processes of :mod:`multiprocessing`.
@@ -195,7 +195,7 @@ class ProcessCrew(Crew):
 
     def __init__(self, count: int, dataset: Any, batchify_fn: Callable[[Sequence[Any]], Any]) -> None:
         super().__init__()
-        context = multiprocessing.get_context(_start_method())
+        context: Any = multiprocessing.get_context(_start_method())
         # one for all processes: a worker's own would remove its memory when it ends
         resource_tracker.ensure_running()
         self._prefix = f"phonograd-{os.getpid()}-{os.urandom(4).hex()}"
@@ -373,9 +373,10 @@ def _put_in(buffers: list[memoryview], name: str) -> list[tuple[int, int]] | Non
         memory = shared_memory.SharedMemory(name, create=True, size=end)
     except OSError:
         return None
+    view: Any = memory.buf
     try:
         for (offset, length), buffer in zip(places, buffers):
-            memory.buf[offset : offset + length] = buffer.cast("B")
+            view[offset : offset + length] = buffer.cast("B")
     finally:
         memory.close()
     return places
@@ -390,9 +391,10 @@ def _taken_out(name: str | None, places: list[tuple[int, int]]) -> list[Any]:
     except FileNotFoundError:
         return []
     try:
-        view = np.frombuffer(memory.buf, np.uint8)
+        content: Any = memory.buf
+        view = np.frombuffer(content, np.uint8)
         buffers = [view[offset : offset + length].copy() for offset, length in places]
-        del view
+        del view, content
         return buffers
     finally:
         memory.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import recordio
@@ -141,7 +141,7 @@ class ArrayDataset(Dataset):
     def __init__(self, *args: Any) -> None:
         assert args, "Needs at least 1 arrays"
         self._length = len(args[0])
-        self._data: list[Sequence[Any]] = []
+        self._data: list[Any] = []
         for number, data in enumerate(args):
             assert len(data) == self._length, (
                 f"All arrays must have the same length; array[0] has length {self._length} while array[{number}] has "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from ..graph import Call, Graph, maps
@@ -148,7 +150,7 @@ def _(graph: Graph, call: Call) -> list[str]:
         sizes = [extent // call["sections"]] * call["sections"]
     else:
         bounds = [*dict.fromkeys([0, *call["indices"]]), extent]
-        sizes = [end - start for start, end in zip(bounds, bounds[1:])]
+        sizes = [end - start for start, end in itertools.pairwise(bounds)]
     parts = graph.add_several("Split", [call.data, graph.integers(*sizes)], len(sizes), axis=axis)
     if not call["squeeze_axis"]:
         return parts

@@ -59,4 +59,5 @@ def turned_hue(image: Values, turns: float) -> Values:
 
 def lit(image: Values, alphas: tuple[float, float, float]) -> Values:
     """Return the image with a color added along the principal components of colors."""
-    return image + ((EIGENVECTORS * np.array(alphas)) @ EIGENVALUES).astype(np.float32)
+    color: Values = ((EIGENVECTORS * np.array(alphas)) @ EIGENVALUES).astype(np.float32)
+    return image + color

@@ -304,7 +304,7 @@ class ImageFolderDataset(Dataset):
         for folder in sorted(os.listdir(root)):
             path = os.path.join(root, folder)
             if not os.path.isdir(path):
-                warnings.warn(f"Ignoring {path}, which is not a directory.", stacklevel=4)
+                warnings.warn(f"Ignoring {path}, which is not a directory.", stacklevel=3)
                 continue
             self.synsets.append(folder)
             for name in sorted(os.listdir(path)):
@@ -314,7 +314,7 @@ class ImageFolderDataset(Dataset):
                 else:
                     warnings.warn(
                         f"Ignoring {os.path.join(path, name)} of type {ending}. Only support {', '.join(self._exts)}",
-                        stacklevel=4,
+                        stacklevel=3,
                     )
 
     def __getitem__(self, idx: int) -> Any:

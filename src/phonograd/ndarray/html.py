@@ -1,0 +1,41 @@
+"""HTML: an array as a short table, for notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+__all__ = ["table_of"]
+
+#: more rows and columns are left out in the middle
+_ROWS = 10
+_COLUMNS = 10
+
+
+def table_of(values: np.ndarray[Any, Any], caption: str) -> str:
+    """Return a table of at most so many elements; of more than two axes the first of each further one is shown.
+
+    >>> table_of(np.array([1.5]), "<x>")
+    '<table><caption>&lt;x&gt;</caption><tr><td>1.5</td></tr></table>'
+    """
+    note = ""
+    if values.ndim > 2:
+        note = f", the part [{', '.join(['0'] * (values.ndim - 2))}]"
+        values = values[(0,) * (values.ndim - 2)] if values.size else values.reshape(0, 0)
+    rows = values.reshape(1, -1) if values.ndim < 2 else values
+    lines = []
+    for row in _ends(rows.shape[0], _ROWS):
+        columns = _ends(rows.shape[1], _COLUMNS)
+        cells = ["…" if row is None or column is None else f"{rows[row, column]:.6g}" for column in columns]
+        lines.append(f"<tr>{''.join([f'<td>{escape(cell)}</td>' for cell in cells])}</tr>")
+    return f"<table><caption>{escape(caption + note)}</caption>{''.join(lines)}</table>"
+
+
+def _ends(count: int, most: int) -> list[int | None]:
+    """Return the numbers below a count; None stands for those left out of the middle."""
+    if count <= most:
+        return list(range(count))
+    half = most // 2
+    return [*range(half), None, *range(count - half, count)]
