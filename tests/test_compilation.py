@@ -734,4 +734,12 @@ def test_random_functions(statements: list[tuple[str, int, int]], recording: boo
                 first = [] if found[2]["first"] is None else [found[2]["first"]]
                 seen.append((bits(found[0], found[1][0], *first, a, b), world.state()))
         outcomes.append(seen)
-    assert outcomes[0] == outcomes[1]
+    kinds = {kind for kind, _, _ in statements}
+    if not {"recorded", "backward"} <= kinds or any([isinstance(entry, str) for seen in outcomes for entry in seen]):
+        assert outcomes[0] == outcomes[1]
+        return
+    # what reaches a variable by way of an earlier record is added at another moment (docs/decisions/0007)
+    for (values, state), (others, other_state) in zip(*outcomes, strict=True):
+        assert values == others
+        for one, other in zip(state, other_state, strict=True):
+            np.testing.assert_allclose(np.frombuffer(one, "f4"), np.frombuffer(other, "f4"), rtol=1e-5, atol=1e-6)

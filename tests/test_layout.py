@@ -45,6 +45,7 @@ LAYERS: list[tuple[str, str]] = [
 # that belongs to a later layer is the only good one.
 UPWARD: dict[tuple[str, str], str] = {
     ("phonograd.ndarray.array", "phonograd.autograd"): "x.attach_grad() and x.backward() are methods of arrays",
+    ("phonograd.symbol.graph", "phonograd.visualization"): "symbols are shown as pictures in notebooks",
     ("phonograd.operator", "phonograd.custom"): "mx.operator is where MXNet has CustomOp and CustomOpProp",
 }
 

@@ -134,7 +134,9 @@ def test_functions_and_hooks():
     symbol = autograd.get_symbol(z)
     assert [name for name, _ in operators(symbol)] == ["_CustomFunction", "_mul_scalar"]
     assert len(symbol.list_arguments()) == 2
-    with pytest.raises(MXNetError, match=r"Error in operator node_.*: a _CustomFunction can be listed, but not computed"):
+    with pytest.raises(
+        MXNetError, match=r"Error in operator node_.*: a _CustomFunction can be listed, but not computed"
+    ):
         symbol.eval(**{name: nd.ones((1,)) for name in symbol.list_arguments()})
 
 

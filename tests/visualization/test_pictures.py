@@ -214,3 +214,8 @@ def test_browser_draws_the_picture(tmp_path: pathlib.Path) -> None:
     # boxes and grounds are neither white nor black
     coloured = (pixels.max(axis=2) - pixels.min(axis=2) > 0.03).mean()
     assert coloured > 0.01
+
+
+def test_symbols_show_themselves_in_notebooks() -> None:
+    picture = ElementTree.fromstring(network()._repr_svg_())
+    assert any("conv0" in (element.text or "") for element in picture.iter())

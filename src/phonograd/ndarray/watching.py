@@ -61,10 +61,10 @@ def watched(
         if node is not None and node.operator is declared:
             attribution.called(entry, None, (node,))
         else:
-            results = _made(result, inputs)
+            made = [_node_of(array) for array in _made(result, inputs)]
             nodes = before or [value._node for value in inputs if isinstance(value, Handle)]
             sources = [source for source in nodes if source is not None]
-            attribution.called(entry, sources, [made._node for made in results if made._node is not None])
+            attribution.called(entry, sources, [node for node in made if node is not None])
         if entry._snapshot.observers:
             entry.set_outputs(*_made(result, inputs))
             entry.end()
@@ -79,6 +79,14 @@ def _made(result: Any, inputs: Sequence[Any]) -> Sequence[Any]:
     if result is None:
         return inputs[:1]
     return result if isinstance(result, (list, tuple)) else (result,)
+
+
+def _node_of(array: Any) -> Node | None:
+    """Return what an array names; for a view that was written to, what its base names now."""
+    while array._node is None and array._root is not None:
+        array = array._root
+    node: Node | None = array._node
+    return node
 
 
 def _describe(

@@ -66,6 +66,12 @@ class Symbol:
             return f"<Symbol {self.name}>"
         return f"<Symbol group [{', '.join([entry.name for entry, _ in self._heads])}]>"
 
+    def _repr_svg_(self) -> str:
+        """Return a picture of the graph, which notebooks show."""
+        from ..visualization import plot_network
+
+        return plot_network(self)._repr_svg_()
+
     def _entries(self) -> list[Entry]:
         """Return all entries, inputs before what uses them; a graph never changes, so they are found once."""
         if self._order is None:
