@@ -239,7 +239,9 @@ def test_missing_files_are_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"abcd" * 9, idx(np.zeros((2, 3, 4), np.uint8))[:-1], gzip.compress(b"a" * 40)[:-9]]
+    "content",
+    [b"", b"abcd" * 9, idx(np.zeros((2, 3, 4), np.uint8))[:-1], gzip.compress(b"a" * 40)[:-9]],
+    ids=["empty", "text", "short", "damaged"],
 )
 def test_damaged_files_of_mnist_raise(tmp_path, content):
     (tmp_path / "images").write_bytes(content)

@@ -81,7 +81,7 @@ class LongDraft(Draft):
         late = self.draw(st.integers(0, 11))
         return self.nodes[-1 - late % len(self.nodes)]
 
-    def _float(self) -> Node:
+    def real(self) -> Node:
         node = self.any()
         return node if node.dtype.kind == "f" else cast(node, self.dtype)
 
@@ -91,10 +91,10 @@ class LongDraft(Draft):
         return first, self.draw(st.sampled_from([*fitting[-8:], constant(0.5, first.dtype)]))
 
     def calm(self) -> Node:
-        return REGISTRY[self.draw(st.sampled_from(_CALM))](self._float())
+        return REGISTRY[self.draw(st.sampled_from(_CALM))](self.real())
 
     def unary(self) -> Node:
-        return REGISTRY[self.draw(st.sampled_from(FUNCTIONS))](self._float())
+        return REGISTRY[self.draw(st.sampled_from(FUNCTIONS))](self.real())
 
     def binary(self) -> Node:
         names = [name for name in EXACT_PAIRS if name not in ("broadcast_div", "broadcast_mod")]
@@ -116,7 +116,7 @@ class LongDraft(Draft):
         return REGISTRY["_sum_to"](node, shape=shape)
 
     def whole_sum(self) -> Node:
-        return REGISTRY["_sum_to"](self._float(), shape=())
+        return REGISTRY["_sum_to"](self.real(), shape=())
 
     def turn(self) -> Node:
         """Return a value with its axes reversed, so that two kernels read each other's memory across."""
@@ -172,7 +172,7 @@ class LongDraft(Draft):
         return assign_flat(node, value, self.draw(st.integers(0, node.size - value.size)))
 
     def multiply(self) -> Node:
-        node = self._float()
+        node = self.real()
         if node.dtype == np.float16 or node.ndim < 2:
             return node
         ways = [swap_last(node)]
@@ -200,7 +200,7 @@ class LongDraft(Draft):
 
     def apart(self) -> Node:
         """Return something that NumPy computes."""
-        node = self._float()
+        node = self.real()
         return REGISTRY["sort"](node, axis=-1) if node.ndim and node.size else node
 
     def gradients(self) -> list[Node]:

@@ -145,6 +145,10 @@ class Draft:
         # recent nodes more often, so that programs become deep
         return self.nodes[-1 - min(self.draw(st.integers(0, 4)), len(self.nodes) - 1)]
 
+    def real(self) -> Node:
+        """Return a value of floating point."""
+        return self.any()
+
     def unary(self) -> Node:
         return REGISTRY[self.draw(st.sampled_from(FUNCTIONS))](self.any())
 
@@ -258,7 +262,7 @@ class Draft:
         return REGISTRY["_running_sum"](node, axis=axis, reverse=self.draw(st.booleans()))
 
     def softmax(self) -> Node:
-        node = self.any()
+        node = self.real()
         axis = self.axis_of(node)
         if axis is None:
             return node
@@ -267,7 +271,7 @@ class Draft:
 
     def normalize(self) -> Node:
         """Return what LayerNorm computes: two folds, and their results used in the same rows."""
-        node = self.any()
+        node = self.real()
         axis = self.axis_of(node)
         if axis is None:
             return node

@@ -192,7 +192,7 @@ class Group:
         return member if read.strides == wanted else None
 
     def can_spread(self, read: Read) -> bool:
-        """Return whether an operand of a value of rows is the same all along a row: there must be an axis for bounds."""
+        """Return whether an operand of a value of rows can be bounded along a kept axis, if it has bounds."""
         return not read.bounds or bool(self.row_space)
 
     def spread(self, read: Read) -> Read:
