@@ -1,13 +1,12 @@
 """The reverse pass: gradients of expressions as expressions. Nodes in, nodes out; no data, no arrays.
 
-:func:`differentiate` walks the marked part of a graph from its heads downwards in reverse order of creation, sums what
+:func:`differentiate` walks the marked part of a graph from its heads downwards, users before what they use, sums what
 arrives at each node, and asks each operator's gradient rule for what it passes on. It stops at ``_variable`` nodes:
 they are the targets. The result depends on nodes only and is remembered, so a training loop derives its gradient once.
 """
 
 from __future__ import annotations
 
-import heapq
 from typing import Any
 
 from .errors import MXNetError
@@ -73,33 +72,53 @@ forgetters.append(_memory.clear)
 
 def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
     statistics.gradients += 1
-    pass_ = _Pass()
+    pass_, order = _Pass(), _users_first(heads)
     for head, grad in zip(heads, head_grads, strict=True):
-        pass_.reach(head)
         if grad is None:
             pass_.arrive(head, full(head.shape, 1, head.dtype, head.context))
         elif not isinstance(grad, Nothing):
             pass_.arrive(head, grad)
-    while pass_.queue:
-        pass_.visit(pass_.nodes[-heapq.heappop(pass_.queue)])
-    return Gradient(pass_.targets, frozenset(pass_.nodes.values()), pass_.rules)
+    for node in order:
+        pass_.visit(node)
+    return Gradient(pass_.targets, frozenset(order), pass_.rules)
+
+
+def _call_of(node: Node) -> Node:
+    """Return the node to differentiate: a call that was made before is differentiated like that one."""
+    return node.inputs[0] if node.operator is AGAIN and node.inputs[0].operator is not VARIABLE else node
+
+
+def _users_first(heads: tuple[Node, ...]) -> list[Node]:
+    """Return the marked nodes below heads, each after everything that uses it.
+
+    The order decides in which order gradients are added up, so it follows from the graph alone, and not from the
+    moments at which its nodes were made.
+    """
+    found: list[Node] = []
+    seen: set[Node] = set()
+    stack = [(head, False) for head in reversed(heads)]
+    while stack:
+        node, is_done = stack.pop()
+        if is_done:
+            found.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            if node.operator is not VARIABLE:
+                sources = reversed(_call_of(node).inputs)
+                stack.extend([(source, False) for source in sources if source.marked and source not in seen])
+    found.reverse()
+    return found
 
 
 class _Pass:
-    """The state of one reverse pass: a heap of nodes by descending serial, and the gradients that arrived so far."""
+    """The state of one reverse pass: the gradients that arrived so far."""
 
     def __init__(self) -> None:
-        self.queue: list[int] = []
-        self.nodes: dict[int, Node] = {}
         self.grads: dict[Node, Node] = {}
         self.items: dict[Node, dict[int, Node]] = {}
         self.targets: dict[Node, Node | None] = {}
         self.rules: list[tuple[Node, tuple[Node | None, ...]]] = []
-
-    def reach(self, node: Node) -> None:
-        if node.serial not in self.nodes:
-            self.nodes[node.serial] = node
-            heapq.heappush(self.queue, -node.serial)
 
     def arrive(self, node: Node, grad: Node | None) -> None:
         if grad is not None:
@@ -112,12 +131,8 @@ class _Pass:
         if node.operator is VARIABLE:
             self.targets[node] = grad
             return
-        if node.operator is AGAIN and node.inputs[0].operator is not VARIABLE:
-            # a call that was made before is differentiated like that one, which stays out of this record
-            node = node.inputs[0]
-        for source in node.inputs:
-            if source.marked:
-                self.reach(source)
+        # a call that was made before stays out of this record
+        node = _call_of(node)
         if node.operator is item_operator():
             if grad is not None:
                 self.arrive_at_item(node.inputs[0], node.attributes[0], grad)
