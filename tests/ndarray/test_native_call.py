@@ -292,3 +292,18 @@ def test_everything_can_be_observed_at_once(x):
     with settings.override(naive=True):
         y = nd.tanh(x * 2)
         assert y._buffer is not None
+
+
+def test_a_failure_is_told_and_does_no_harm():
+    script = (
+        "import warnings\n"
+        "import phonograd as mx, phonograd.ndarray.native_install as module\n"
+        "def fail(*arguments): raise OSError('no')\n"
+        "module.install = fail\n"
+        "with warnings.catch_warnings(record=True) as told:\n"
+        "    warnings.simplefilter('always')\n"
+        "    assert (mx.nd.ones((2,)) * 2).asnumpy().tolist() == [2, 2]\n"
+        "assert ['OSError: no' in str(entry.message) for entry in told] == [True]\n"
+    )
+    environment = {**os.environ, "PHONOGRAD_EXECUTOR": "native"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)

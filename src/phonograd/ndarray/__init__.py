@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 from ..context import Context, cpu, cpu_pinned, current_context, gpu
@@ -40,7 +41,15 @@ for _module in (contrib, linalg, op, _internal):
 def _install_native_calls() -> None:
     from .native_install import install
 
-    install(NDArray, (sys.modules[__name__], contrib, linalg, op, _internal))
+    try:
+        install(NDArray, (sys.modules[__name__], contrib, linalg, op, _internal))
+    except Exception as error:  # noqa: BLE001 - everything works without it, and whoever evaluates now is not to blame
+        warnings.warn(
+            f"operator calls stay Python functions, which are slower: {type(error).__name__}: {error}. "
+            "PHONOGRAD_NATIVE_CALLS=0 avoids the attempt.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 WHEN_COMPILING.append(_install_native_calls)
