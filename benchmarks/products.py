@@ -1,9 +1,10 @@
 """Products of matrices beside NumPy and PyTorch, on one thread: ``python -m benchmarks.products [sizes]``.
 
-Printed are GFLOP/s (the best of many rounds, which alternate) and the share of the machine's peak: what a loop of
-independent multiplications and additions in registers reaches in the same minute. ``--narrow`` runs our kernel with
-vectors of 32 bytes and 16 registers, as on a processor with AVX2. PyTorch is measured with the interpreter that the
-environment variable ``TORCH_PYTHON`` names.
+Printed are GFLOP/s by processor time, the best of many rounds in which the libraries take turns, and the share of the
+machine's peak: what a loop of independent multiplications and additions in registers reaches in the same rounds.
+``--narrow`` runs our kernel with vectors of 32 bytes and 16 registers, as on a processor with AVX2. PyTorch (its BLAS is
+MKL) is measured where the environment variable ``TORCH_PYTHON`` names an interpreter that has it; the last columns are
+our speed divided by that of NumPy and of PyTorch.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from phonograd.native.driver import Row
 from phonograd.native.machine import host
 from phonograd.native.products import plan_product
 
-SECONDS = 0.4
+#: rounds of every shape, and how long each library has in one
+ROUNDS, SECONDS = 8, 0.06
 
 Array = np.ndarray[Any, Any]
 Case = Callable[[], object]
@@ -49,9 +51,18 @@ class Shape(NamedTuple):
 
 
 SHAPES = [
+    Shape(2048, 2048, 2048),
     Shape(1024, 1024, 1024),
+    Shape(1024, 1024, 1024, True),
+    Shape(1024, 1024, 1024, False, True),
+    Shape(1000, 1000, 1000),
     Shape(512, 512, 512),
+    Shape(512, 512, 512, True),
     Shape(300, 300, 300),
+    Shape(64, 64, 64),
+    Shape(512, 256, 768, what="attention, forward"),
+    Shape(256, 512, 768, True, what="attention, gradient of a weight"),
+    Shape(512, 768, 256, False, True, what="attention, gradient of data"),
     Shape(64, 784, 256, what="mlp, forward"),
     Shape(784, 64, 256, True, what="mlp, gradient of a weight"),
     Shape(64, 256, 128),
@@ -69,6 +80,8 @@ SHAPES = [
     Shape(500, 64, 800, True, what="lenet, gradient of a weight"),
     Shape(64, 500, 800, what="lenet, gradient of data"),
     Shape(64, 784, 576, False, True),
+    Shape(64, 1024, 1024, what="rows that are pages apart"),
+    Shape(64, 2048, 512),
     Shape(64, 32, 1, what="regression"),
     Shape(32, 64, 1, True),
     Shape(1, 1000, 1000),
@@ -159,22 +172,21 @@ def peak(machine: Machine) -> tuple[Case, float]:
 
 
 def best(cases: dict[str, Case], seconds: float = SECONDS) -> dict[str, float]:
-    """Return the best seconds of each case, in alternating rounds."""
+    """Return the best processor seconds of each case, in alternating rounds."""
     times = dict.fromkeys(cases, float("inf"))
     for case in cases.values():
         case()
-    stop = time.perf_counter() + seconds
+    stop = time.perf_counter() + seconds * len(cases)
     while time.perf_counter() < stop:
         for name, case in cases.items():
-            # a clock of the processor's: short products are repeated until one can tell their time
+            # short products are repeated until one can tell their time
             start = time.perf_counter()
             case()
-            once = time.perf_counter() - start
-            repeats = max(1, int(20e-6 / max(once, 1e-7)))
-            start = time.perf_counter()
+            repeats = max(1, int(200e-6 / max(time.perf_counter() - start, 1e-7)))
+            begin = time.thread_time()
             for _ in range(repeats):
                 case()
-            times[name] = min(times[name], (time.perf_counter() - start) / repeats)
+            times[name] = min(times[name], (time.thread_time() - begin) / repeats)
     return times
 
 
@@ -190,7 +202,11 @@ for line in sys.stdin:
     while time.perf_counter() < stop:
         start = time.perf_counter()
         torch.mm(x, y, out=out)
-        best = min(best, time.perf_counter() - start)
+        repeats = max(1, int(200e-6 / max(time.perf_counter() - start, 1e-7)))
+        begin = time.thread_time()
+        for _ in range(repeats):
+            torch.mm(x, y, out=out)
+        best = min(best, (time.thread_time() - begin) / repeats)
     print(json.dumps(best), flush=True)
 """
 
@@ -203,7 +219,7 @@ class Torch:
         self._process = subprocess.Popen([python, "-W", "ignore", "-c", TORCH], stdin=pipe, stdout=pipe, text=True)
 
     def seconds(self, shape: Shape) -> float:
-        """Return the best time of a product."""
+        """Return the best processor time of a product."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([*shape[:5], SECONDS]) + "\n")
@@ -212,35 +228,47 @@ class Torch:
         return found
 
 
+def measured(shape: Shape, machine: Machine, loop: Case, torch: Torch | None) -> dict[str, float]:
+    """Return the best processor seconds of the loop and of every library."""
+    lhs, rhs = operands(shape)
+    out = aligned(shape.rows, shape.columns)
+    cases = {"peak": loop, "ours": ours(shape, machine), "numpy": partial(np.matmul, lhs, rhs, out=out)}
+    times: dict[str, float] = {}
+    for _ in range(ROUNDS):
+        found = best(cases)
+        if torch:
+            found["torch"] = torch.seconds(shape)
+        times = {name: min(seconds, times.get(name, seconds)) for name, seconds in found.items()}
+    return times
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.products", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sizes", nargs="*", help="which to run, as in 64x784x256 (default: all)")
     parser.add_argument("--narrow", action="store_true", help="vectors of 32 bytes, 16 registers")
-    parser.add_argument("--torch", action="store_true", help="measure PyTorch too")
     arguments = parser.parse_args()
     machine = Machine(32, 16) if arguments.narrow else host()
-    torch = Torch(os.environ["TORCH_PYTHON"]) if arguments.torch else None
+    torch = Torch(os.environ["TORCH_PYTHON"]) if os.environ.get("TORCH_PYTHON") else None
     loop, operations = peak(machine)
-    columns = ["ours", "numpy", *(["torch"] if torch else [])]
-    print(f"{'rows, terms, columns':34}{'peak':>7}" + "".join(f"{name:>8}" for name in columns) + f"{'of peak':>9}  us")
+    peers = ["numpy", *(["torch"] if torch else [])]
     kernel = Gemm(np.dtype(np.float32), machine)
-    print(f"(tiles of {kernel.tile_rows} x {kernel.panel})")
+    print(f"tiles of {kernel.tile_rows} x {kernel.panel}; GFLOP/s, our share of the peak, us, ours / others")
+    heads = ["peak", "ours", *peers, "share", "us", *[f"/{name}" for name in peers]]
+    print(f"{'rows, terms, columns':32}" + "".join([f"{head:>8}" for head in heads]))
     for shape in SHAPES:
         if arguments.sizes and "x".join([str(size) for size in shape[:3]]) not in arguments.sizes:
             continue
-        lhs, rhs = operands(shape)
-        out = aligned(shape.rows, shape.columns)
-        times = best({"peak": loop, "ours": ours(shape, machine), "numpy": partial(np.matmul, lhs, rhs, out=out)})
-        if torch:
-            times["torch"] = torch.seconds(shape)
+        times = measured(shape, machine, loop, torch)
         flops = 2.0 * shape.rows * shape.terms * shape.columns
-        top = operations / times["peak"] / 1e9
-        speeds = "".join(f"{flops / times[name] / 1e9:8.1f}" for name in columns)
+        speeds = {name: flops / seconds / 1e9 for name, seconds in times.items()}
+        speeds["peak"] = operations / times["peak"] / 1e9
         turned = f"{' lhs^T' if shape.lhs_turned else ''}{' rhs^T' if shape.rhs_turned else ''}"
-        name = f"{shape.rows}, {shape.terms}, {shape.columns}{turned}"
-        share = flops / times["ours"] / 1e9 / top
-        print(f"{name:34}{top:7.1f}{speeds}{share:9.2f}  {times['ours'] * 1e6:.2f} {shape.what}")
+        line = f"{f'{shape.rows}, {shape.terms}, {shape.columns}{turned}':32}"
+        line += "".join([f"{speeds[name]:8.1f}" for name in ("peak", "ours", *peers)])
+        line += f"{speeds['ours'] / speeds['peak']:8.2f}{times['ours'] * 1e6:8.1f}"
+        line += "".join([f"{speeds['ours'] / speeds[name]:8.2f}" for name in peers])
+        print(f"{line}  {shape.what}", flush=True)
 
 
 if __name__ == "__main__":

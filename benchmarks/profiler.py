@@ -2,11 +2,13 @@
 
 Each library runs in its own process; rounds alternate between them and the best of all rounds counts. Costs of a scope
 are given beside an empty ``with`` block of the same process, so that a busy machine shows; batches are short, so that
-some of them are not interrupted.
+some of them are not interrupted. What has a limit is shown beside it; the exit status says whether all limits are kept.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
 import os
 import subprocess
@@ -22,6 +24,21 @@ ROUNDS = 5
 EVENTS = 1_000
 BATCH = 500
 REPEATS = 30
+
+#: the most that a figure may be, and the least that it must be better than PyTorch's
+LIMITS = {
+    "scope, off [us]": 0.4,
+    "scope, on [us]": 1.5,
+    "operator, on, more [us]": 2.0,
+    "recorded operator, on, more [us]": 2.0,
+    "empty profile [us]": 50.0,
+    "events and averages, per event [us]": 3.0,
+    "export, per event [us]": 2.0,
+    "trace, per event [bytes]": 120.0,
+    "compressed trace, per event [bytes]": 12.0,
+    "operator, off, after a profile [ratio]": 1.1,
+}
+RATIOS = {"scope, off [us]": 15.0}
 
 
 class Null:
@@ -71,12 +88,48 @@ def measure(library: str) -> dict[str, float]:
         "undecorated call": "nothing()",
     }
     figures = {f"{label}, off [us]": best(statement, names) for label, statement in statements.items()}
+    before = operators(library)
     for label in ("scope", "scope, reused", "decorator"):
         figures[f"{label}, on [us]"] = best(statements[label], names, profile)
+    figures |= before
+    again, observed = operators(library), operators(library, profile)
+    for label in before:
+        figures[label] = min(before[label], again[label])
+    figures["operator, off, after a profile [ratio]"] = again["operator, off [us]"] / before["operator, off [us]"]
+    figures["operator, on, more [us]"] = observed["operator, off [us]"] - figures["operator, off [us]"]
+    more = observed["recorded operator, off [us]"] - figures["recorded operator, off [us]"]
+    figures["recorded operator, on, more [us]"] = more
     for _ in range(5):
         for label, value in after(profile, record_function).items():
             figures[label] = min(value, figures.get(label, value))
     return figures
+
+
+def operators(library: str, surrounding: Callable[[], Any] = Null) -> dict[str, float]:
+    """Return what calling an operator on small arrays takes."""
+    if library == "torch":
+        import torch
+
+        x, y, w = torch.ones(4), torch.ones(4), torch.ones(4, requires_grad=True)
+        record: Callable[[], Any] = Null
+    else:
+        import phonograd as mx
+
+        x, y, w = mx.nd.ones((4,)), mx.nd.ones((4,)), mx.nd.ones((4,))
+        w.attach_grad()
+        mx.nd.waitall()
+        record = mx.autograd.record
+
+    @contextlib.contextmanager
+    def recording() -> Any:
+        with record(), surrounding():
+            yield
+
+    names = {"x": x, "y": y, "w": w}
+    return {
+        "operator, off [us]": best("x + y", names, surrounding),
+        "recorded operator, off [us]": best("w * y", names, recording),
+    }
 
 
 def after(profile: Any, record_function: Any) -> dict[str, float]:
@@ -103,18 +156,21 @@ def after(profile: Any, record_function: Any) -> dict[str, float]:
         prof.export_chrome_trace(str(path))
         exported = time.perf_counter()
         size = path.stat().st_size
+        packed = len(gzip.compress(path.read_bytes(), 6))
     assert len(events) >= EVENTS
     return {
         "empty profile [us]": empty * 1e6,
         "events, per event [us]": (built - start) / EVENTS * 1e6,
         "averages, per event [us]": (averaged - built) / EVENTS * 1e6,
+        "events and averages, per event [us]": (averaged - start) / EVENTS * 1e6,
         "export, per event [us]": (exported - begun) / EVENTS * 1e6,
         "trace, per event [bytes]": size / EVENTS,
+        "compressed trace, per event [bytes]": packed / EVENTS,
     }
 
 
-def main() -> None:
-    """Measure both libraries and print the figures side by side."""
+def main() -> int:
+    """Measure both libraries, print the figures side by side, and return how many limits are not kept."""
     pythons = {"phonograd": sys.executable}
     if os.environ.get("TORCH_PYTHON"):
         pythons["torch"] = os.environ["TORCH_PYTHON"]
@@ -125,17 +181,21 @@ def main() -> None:
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             for name, value in json.loads(done.stdout.splitlines()[-1]).items():
                 figures[library][name] = min(value, figures[library].get(name, value))
-    print(
-        f"{'':32}" + "".join([f"{library:>12}" for library in pythons]) + ("       ratio" if len(pythons) > 1 else "")
-    )
+    print(f"{'':40}" + "".join([f"{library:>12}" for library in pythons]) + "       ratio       limit")
+    missed = 0
     for name, value in figures["phonograd"].items():
         cells = [figures[library][name] for library in pythons]
-        ratio = f"{cells[1] / value:11.1f}x" if len(cells) > 1 else ""
-        print(f"{name:32}" + "".join([f"{cell:12.3f}" for cell in cells]) + ratio)
+        ratio = f"{cells[1] / value:11.1f}x" if len(cells) > 1 else " " * 12
+        kept = value <= LIMITS.get(name, value) and (len(cells) < 2 or cells[1] / value >= RATIOS.get(name, 0))
+        missed += not kept
+        limit = f"{LIMITS[name]:12g}" if name in LIMITS else ""
+        limit += f", {RATIOS[name]:g}x" if name in RATIOS else ""
+        print(f"{name:40}" + "".join([f"{cell:12.3f}" for cell in cells]) + ratio + limit + ("" if kept else "  MISSED"))
+    return missed
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         print(json.dumps(measure(sys.argv[1])))
     else:
-        main()
+        sys.exit(main())

@@ -8,30 +8,25 @@ several), and for the nodes of a gradient the range of the operator that it is t
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from .costs import flops_of
 from .gradient import Gradient
+from .holdings import borrowed, hold, owner_of, roles_of
 from .node import Node, forgetters
-from .observers import (
-    BACKWARD_FUNCTION,
-    KERNEL,
-    LISTENING,
-    MEMORY,
-    Range,
-    allocated,
-    begin,
-    record,
-    released,
-)
+from .observers import BACKWARD_FUNCTION, KERNEL, LISTENING, MEMORY, Range, begin, record
 from .operator import Array
-from .operators.structural import LEAF
-from .reference import Part
+from .operators.structural import AGAIN, DETACH, LEAF
+from .reference import Part, resolve
 
-__all__ = ["Attribution"]
+__all__ = ["MARKS", "Attribution"]
+
+#: what recording leaves around the node that a call means
+MARKS = (DETACH, AGAIN)
 
 #: names of operators that the name of a kernel shows
 _SHOWN = 6
@@ -40,10 +35,11 @@ _SHOWN = 6
 class Attribution:
     """The ranges of the expressions of one trace."""
 
-    __slots__ = ("_backward", "_calls", "_forward", "_scopes")
+    __slots__ = ("_backward", "_forward", "_scopes", "calls")
 
     def __init__(self) -> None:
-        self._calls: deque[tuple[Range, Iterable[Node] | None, Iterable[Node]]] = deque()
+        self.calls: deque[tuple[Range, Iterable[Node] | None, Any]] = deque()
+        """What :meth:`called` notes; instead of sources and results, None and the only node that a call means."""
         self._forward: dict[Node, Range] = {}
         self._backward: dict[Node, Range] = {}
         self._scopes: list[tuple[int, str]] = []
@@ -56,25 +52,25 @@ class Attribution:
         """Return the scope of a recorded call, known by its number."""
         return next((name for calls, name in reversed(self._scopes) if calls <= call), "")
 
-    def called(self, entry: Range, sources: Iterable[Node] | None, results: Iterable[Node]) -> None:
+    def called(self, entry: Range, sources: Iterable[Node], results: Iterable[Node]) -> None:
         """Note a call of an operator: it means the nodes between its inputs and its results.
 
-        Without ``sources`` it means no others than the results. Which ones those are is found out when somebody asks.
+        Which ones those are is found out when somebody asks.
         """
-        self._calls.append((entry, sources, results))
+        self.calls.append((entry, sources, results))
 
     def _look_through(self) -> None:
         """Find the nodes that the calls since the last time mean."""
-        calls, forward, backward = self._calls, self._forward, self._backward
+        calls, forward, backward = self.calls, self._forward, self._backward
         while calls:
             try:
-                entry, sources, results = calls.popleft()
+                entry, sources, made = calls.popleft()
             except IndexError:  # another thread looks through them too
                 return
             if sources is not None:
-                self._spread(forward, entry, results, set(sources))
+                self._spread(forward, entry, made, set(sources))
                 continue
-            for node in results:
+            for node in (made, made.inputs[0]) if made.operator in MARKS else (made,):
                 if node not in backward:
                     forward.setdefault(node, entry)
 
@@ -113,7 +109,7 @@ class Attribution:
 
     def ran(self, part: Part, start_ns: int, end_ns: int) -> None:
         """Tell observers of a kernel, or of what NumPy did in the place of one."""
-        if self._calls:
+        if self.calls:
             self._look_through()
         facts = _facts_of(part)
         serves = [self._range_of(node) for node in part.nodes]
@@ -138,21 +134,40 @@ class Attribution:
             found = self._forward.get(node.gradient_of) or self._backward.get(node.gradient_of)
         return found
 
-    def made(self, nodes: Sequence[Node], values: Sequence[Array]) -> None:
-        """Tell observers of memory that holds values from now on, and later that it does not any more."""
+    def run(
+        self,
+        program: Any,
+        inputs: list[Any],
+        spent: Container[int],
+        kept: Sequence[Node],
+        arrays: Sequence[Any],
+        recorded: bool,
+    ) -> list[Array]:
+        """Return what a program computes, while observers are told of its kernels and its memory.
+
+        ``kept`` are the nodes of its results; ``arrays`` are those of the trace, which tell what memory is for; what is
+        computed while ``recorded`` may be needed for gradients.
+        """
+        results: list[Array]
+        if not LISTENING[MEMORY]:
+            results = program.run(inputs, spent, self.ran)
+            return results
         self._look_through()
-        for node, value in zip(nodes, values, strict=True):
-            gradient = node in self._backward and node not in self._forward
-            keep_track(value, "gradient" if gradient else "activation")
-
-
-def keep_track(value: Array, category: str) -> None:
-    """Tell observers of memory that was taken, and when it is given back."""
-    if not LISTENING[MEMORY]:
-        return
-    identity, size = id(value), value.nbytes
-    allocated(size, category, identity)
-    weakref.finalize(value, released, size, category, identity).atexit = False
+        roles = roles_of(arrays)
+        held = [(array, role) for array in arrays if (role := roles.get(id(array))) is not None]
+        by_owner = {id(owner_of(array._buffer)): role for array, role in held if array._buffer is not None}
+        for value in inputs:
+            if isinstance(value, np.ndarray) and value.ndim:
+                hold(value, by_owner.get(id(owner_of(value)), "input"))
+        sizes = getattr(program, "memory", None)
+        with borrowed({} if sizes is None else {"arena": sizes.arena, "temporary": sizes.other}):
+            results = program.run(inputs, spent, self.ran)
+        by_node = {resolve(array._node): role for array, role in held if array._node is not None}
+        for node, value in zip(kept, results, strict=True):
+            backward = node in self._backward and node not in self._forward
+            made = "gradient" if backward else "activation" if recorded and node.marked else "temporary"
+            hold(value, by_node.get(node, made), self._range_of(node), backward)
+        return results
 
 
 class _Facts(NamedTuple):

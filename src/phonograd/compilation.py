@@ -21,26 +21,19 @@ import functools
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from numpy import ndarray
-
-from . import settings
-from .anomaly import detection
 from .capture import Capture, Filled, Place, Refusal, Template
 from .context import CPU, Context
-from .ndarray.handle import Handle, SharedMemory, enter, make, make_concrete, rebind, replace
+from .direct import Direct, Shortcut
+from .ndarray.handle import Handle, enter, make, make_concrete, rebind
 from .node import Node, forgetters
 from .observers import FUNCTION, begin
 from .operator import Array
-from .plans import build
-from .reference import resolve
 from .settings import active
 from .state import FLAGS, RECORDING
-from .streams import next_counter
 from .trace import LOCAL, Capturing, Trace, ready_trace
-from .variable import Variable
 
 __all__ = ["Compiled", "compile"]
 
@@ -69,6 +62,8 @@ class Compiled(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._function: Callable[..., Any] = function
         self._structures: OrderedDict[Any, _Repeatable | str] = OrderedDict()
+        #: what was repeated last, if the next call can be told to be like it by its arguments
+        self._latest: _Repeatable | None = None
         self._has_explained = False
         self.captured = 0
         self.repeated = 0
@@ -82,10 +77,17 @@ class Compiled(Generic[P, R]):
 
     def clear(self) -> None:
         """Forget everything that was captured."""
+        self._latest = None
         self._structures.clear()
 
     def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
         result: R
+        latest = self._latest
+        if latest is not None and not keywords and not active.attentive:
+            result = latest.repeat_quickly(arguments)
+            if result is not _CHANGED:
+                self.repeated += 1
+                return result
         if active.naive:
             result = self._function(*arguments, **keywords)
             return result
@@ -128,6 +130,7 @@ class Compiled(Generic[P, R]):
             del self._structures[structure]
             return self._first(structure, list(arrays.values()), arguments, keywords)
         self.repeated += 1
+        self._latest = None if keywords or not known.is_recognised(arguments) else known
         return done
 
     def _first(self, structure: Any, arrays: list[Any], arguments: Any, keywords: Any) -> Any:
@@ -138,6 +141,7 @@ class Compiled(Generic[P, R]):
         except Refusal as refusal:
             repeatable = str(refusal)
             result = self._function(*arguments, **keywords)
+        self._latest = None
         self._structures[structure] = repeatable
         if isinstance(repeatable, str):
             self._explain(repeatable)
@@ -361,6 +365,7 @@ class _Repeatable:
         "_filled",
         "_outside",
         "_result",
+        "_shortcut",
         "_template",
     )
 
@@ -374,7 +379,9 @@ class _Repeatable:
         self._outside = frozenset(capture.outside)
         self._filled: OrderedDict[tuple[Node, ...], Filled] = OrderedDict()
         self._draws = any([place.is_random for place in template.places])
-        self._direct = _Direct(template) if _Direct.is_possible(template) else None
+        numbers = [array.number if isinstance(array, _Argument) else array for array in changed]
+        self._direct = Direct(template, numbers) if Direct.is_possible(template) else None
+        self._shortcut: Shortcut | None = None
 
     def fits(self, arrays: dict[int, Any]) -> bool:
         """Return whether arguments can be told from other arrays that the function changes or refers to."""
@@ -383,11 +390,9 @@ class _Repeatable:
     def repeat(self, arrays: list[Any]) -> Any:
         """Do it to other arrays and return the result, or _CHANGED if an array it refers to is not as it was."""
         if self._direct is not None and not FLAGS.get() & RECORDING and not isinstance(LOCAL.trace, Capturing):
-            changed = [arrays[a.number] if isinstance(a, _Argument) else a for a in self._changed]
-            if all([_is_replaceable(array) for array in changed]):
-                values = self._direct.run(arrays)
-                if values is not None:
-                    return self._finish_directly(arrays, changed, values)
+            values = self._direct.run(arrays)
+            if values is not None:
+                return self._finish_directly(arrays, values)
         trace = ready_trace()
         if self._begins_record and not FLAGS.get() & RECORDING and (trace.handles or trace.leaves):
             trace.flush(end=True)
@@ -415,6 +420,26 @@ class _Repeatable:
             rebind(arrays[array.number] if isinstance(array, _Argument) else array, node, trace)
         return self._returned(arrays, made)
 
+    def is_recognised(self, arguments: tuple[Any, ...]) -> bool:
+        """Return whether a call like one with these arguments will be recognised by its arguments alone."""
+        if self._shortcut is None:
+            if self._direct is None or FLAGS.get() & RECORDING or not Shortcut.is_possible(arguments):
+                return False
+            self._shortcut = Shortcut(arguments)
+        return True
+
+    def repeat_quickly(self, arguments: tuple[Any, ...]) -> Any:
+        """Do it to the arguments of a call and return the result; _CHANGED if it has to be looked at more closely."""
+        shortcut, direct = self._shortcut, self._direct
+        assert shortcut is not None
+        assert direct is not None
+        if not shortcut.fits(arguments) or type(LOCAL.trace) is not Trace:
+            return _CHANGED
+        if self._changed and self._outside and not self._outside.isdisjoint(map(id, arguments)):
+            return _CHANGED
+        values = direct.run(arguments)
+        return _CHANGED if values is None else self._finish_directly(arguments, values)
+
     def _actual(self, arrays: list[Any], trace: Trace) -> tuple[Node, ...] | None:
         """Return what is in the places of this call. Random numbers are drawn only if everything else fits."""
         places = self._template.places
@@ -424,93 +449,26 @@ class _Repeatable:
                     return None
         return tuple([_found_in(place, arrays, trace) for place in places])
 
-    def _finish_directly(self, arrays: list[Any], changed: list[Any], values: list[Array]) -> Any:
-        nodes, count = self._template.nodes, len(changed)
-        made = [make_concrete(value, node.context) for value, node in zip(values[count:], nodes[count:])]
-        for array, value in zip(changed, values):
-            replace(array, value)
+    def _finish_directly(self, arrays: Sequence[Any], values: list[Array]) -> Any:
+        nodes, count = self._template.nodes, len(self._changed)
+        made = [make_concrete(values[number], nodes[number].context) for number in range(count, len(nodes))]
         return self._returned(arrays, made)
 
-    def _returned(self, arrays: list[Any], made: list[Any]) -> Any:
+    def _returned(self, arrays: Sequence[Any], made: list[Any]) -> Any:
         for action in self._actions:
             action()
+        result = self._result
+        if result is None:
+            return None
+        if type(result) is _Array:
+            return made[result.number]
 
         def actual(part: Any) -> Any:
             if isinstance(part, _Argument):
                 return arrays[part.number]
             return made[part.number] if isinstance(part, _Array) else part
 
-        return _replaced(self._result, actual)
-
-
-class _Direct:
-    """A template as a program on memory: for calls whose arrays are all known, nothing need be pending.
-
-    Nothing is gained then by waiting to see what else will be computed, and what is not expressed costs nothing.
-    """
-
-    __slots__ = ("_places", "_programs", "_template")
-
-    def __init__(self, template: Template) -> None:
-        self._template = template
-        self._programs: dict[str, tuple[Any, list[int], list[int]]] = {}
-        self._places = template.places
-
-    @staticmethod
-    def is_possible(template: Template) -> bool:
-        """Return whether neither what goes in nor what comes out is part of a record, unless it is a variable."""
-        entering = [place.node for place in template.places]
-        return not any([node.marked for node in template.nodes]) and all(
-            [not node.marked or isinstance(template.target_of(node), Variable) for node in entering]
-        )
-
-    def run(self, arrays: list[Any]) -> list[Array] | None:
-        """Return the values of the template's nodes, or None if an array that goes in is not known."""
-        if active.watched or detection.on:
-            # what happens in a trace can be looked at
-            return None
-        inputs: list[Any] = []
-        for node, _, argument, handle, data in self._places:
-            if argument is not None:
-                handle = arrays[argument]
-            if handle is not None:
-                data = handle._buffer
-                if data is None or handle._node is not None or type(data) is not ndarray:
-                    return None
-                if node.marked != (handle._variable is not None):
-                    return None
-            inputs.append(data)
-        # only now is it certain that the next random numbers are drawn here
-        inputs = [next_counter() if data is None else data for data in inputs]
-        executor = settings.current().executor
-        known = self._programs.get(executor)
-        if known is None:
-            known = self._programs[executor] = self._made()
-        program, order, results = known
-        found = inputs if program is None else [*inputs, *program.run([inputs[number] for number in order])]
-        return [found[number] for number in results]
-
-    def _made(self) -> tuple[Any, list[int], list[int]]:
-        """Return the program, the places of its inputs, and where each value is found after those of all places."""
-        numbers = {resolve(place.node): number for number, place in enumerate(self._places)}
-        targets = [resolve(node) for node in self._template.nodes]
-        wanted = [node for node in dict.fromkeys(targets) if node not in numbers]
-        program = build(wanted, (), False) if wanted else None
-        order = [] if program is None else [numbers[node] for node in program.inputs]
-        for number, (node, _) in enumerate([] if program is None else program.kept, len(self._places)):
-            numbers[node] = number
-        return program, order, [numbers[node] for node in targets]
-
-
-def _is_replaceable(array: Any) -> bool:
-    """Return whether an array can be given another value without anybody else being told."""
-    node = array._node
-    return (
-        array._root is None
-        and not array._views
-        and type(array._buffer) is not SharedMemory
-        and (node is None or not node.marked or array._variable is not None)
-    )
+        return _replaced(result, actual)
 
 
 def _found_in(place: Place, arrays: list[Any], trace: Trace) -> Node:

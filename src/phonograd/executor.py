@@ -23,6 +23,7 @@ from .trace import LOCAL
 __all__ = ["Executor", "bound_to_new_arrays"]
 
 _FLOAT32 = np.dtype("float32")
+_REQUESTS = ("null", "write", "add")
 
 _CHANGED = (
     "Shape of unspecified array arg:{} changed. This can cause the new executor to not share parameters with the old "
@@ -59,17 +60,35 @@ class Executor:
         if isinstance(grad_req, str):
             grad_req = dict.fromkeys(names, grad_req)
         requests = _by_name(names, grad_req, "grad_req")
+        for name, request in requests.items():
+            if request not in _REQUESTS:
+                raise ValueError(f"grad_req must be in {_REQUESTS}, and that of {name} is {request!r}")
         self._requests = {
             name: requests.get(name, "null") if self.grad_dict[name] is not None else "null" for name in names
         }
-        for name, request in self._requests.items():
-            if request not in ("write", "add", "null"):
-                raise ValueError(f"the request of {name} is {request!r}; requests are 'write', 'add' and 'null'")
         self.aux_dict: dict[str, NDArray] = _complete(symbol.list_auxiliary_states(), aux_states or {}, "aux_states")
         self._outputs: list[NDArray] | None = None
         self._recorded: list[NDArray] | None = None
         self._monitor: Callable[[str, NDArray], Any] | None = None
         self._monitor_all = False
+
+    def check_shapes(self) -> None:
+        """Raise if the arrays do not fit each other, or gradients do not fit the arrays they are of."""
+        for name, grad in self.grad_dict.items():
+            if grad is not None and grad.shape != self.arg_dict[name].shape:
+                raise MXNetError(
+                    f"bind: the array for the gradient of {name} has the shape {grad.shape}, and {name} has "
+                    f"{self.arg_dict[name].shape}"
+                )
+        self._output_specs()
+
+    def _output_specs(self) -> list[Any]:
+        arrays = {**self.arg_dict, **self.aux_dict}
+        inferred = self._symbol._inferred(
+            {name: array.shape for name, array in arrays.items()},
+            {name: array._dtype for name, array in arrays.items()},
+        )
+        return [inferred.of(head) for head in self._symbol._heads]
 
     @property
     def arg_arrays(self) -> list[NDArray]:
@@ -90,13 +109,7 @@ class Executor:
     def outputs(self) -> list[NDArray]:
         """The outputs of the last forward pass; zeros before the first one."""
         if self._outputs is None:
-            arrays = {**self.arg_dict, **self.aux_dict}
-            inferred = self._symbol._inferred(
-                {name: array.shape for name, array in arrays.items()},
-                {name: array._dtype for name, array in arrays.items()},
-            )
-            specs = [inferred.of(head) for head in self._symbol._heads]
-            self._outputs = [zeros(shape or (), self._ctx, dtype or _FLOAT32) for shape, dtype in specs]
+            self._outputs = [zeros(shape or (), self._ctx, dtype or _FLOAT32) for shape, dtype in self._output_specs()]
         return self._outputs
 
     @property
@@ -111,20 +124,9 @@ class Executor:
         """
         for name, value in kwargs.items():
             self._feed(name, value)
-        # arrays of its own on the same memory: what operators change in them (the gamma of BatchNorm) is changed there,
-        # and the gradients that the arguments have themselves are left alone
-        arguments = {name: array.detach() for name, array in self.arg_dict.items()}
-        for name, request in self._requests.items():
-            if is_train and request != "null":
-                autograd.mark_variables(arguments[name], self.grad_dict[name], request)
         seen: list[tuple[str, NDArray]] = []
-        monitor = None
-        if self._monitor is not None:
-            seen = [*self.arg_dict.items(), *self.aux_dict.items()] if self._monitor_all else []
-            monitor = functools.partial(_note, seen)
-        with autograd.record() if is_train else autograd.pause():
-            found = self._symbol._run({**arguments, **self.aux_dict}, self._ctx, monitor)
-            nodes = [enter(array, LOCAL.trace) for array in found]
+        found = self._compute(is_train, is_train, None if self._monitor is None else functools.partial(_note, seen))
+        nodes = [enter(array, LOCAL.trace) for array in found]
         self._recorded = found if is_train else None
         self._keep([detach(node) for node in nodes])
         for name, array in seen:
@@ -132,6 +134,17 @@ class Executor:
             assert self._monitor is not None
             self._monitor(name, array)
         return self.outputs
+
+    def _compute(self, recorded: bool, training: bool, monitor: Callable[[str, Node], None] | None) -> list[NDArray]:
+        """Return the outputs, and write auxiliary states."""
+        # arrays of its own on the same memory: what operators change in them (the gamma of BatchNorm) is changed there,
+        # and the gradients that the arguments have themselves are left alone
+        arguments = {name: array.detach() for name, array in self.arg_dict.items()}
+        for name, request in self._requests.items():
+            if recorded and request != "null":
+                autograd.mark_variables(arguments[name], self.grad_dict[name], request)
+        with autograd.record(train_mode=training) if recorded else autograd.pause(train_mode=training):
+            return self._symbol._run({**arguments, **self.aux_dict}, self._ctx, monitor, self._monitor_all)
 
     def _feed(self, name: str, value: Any) -> None:
         target = self.arg_dict.get(name)
@@ -154,18 +167,24 @@ class Executor:
             rebind(array, node, trace)
 
     def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
-        """Compute the gradients of the last forward pass, which must have been one for training.
+        """Compute the gradients of the last forward pass.
 
         ``out_grads`` are the gradients of the outputs: one array, a list, or a dictionary by output name; ones by
-        default.
+        default. A pass that was not for training is computed again with the arguments as they are now.
         """
+        if set(self._requests.values()) <= {"null"}:
+            return
+        if self._outputs is None:
+            raise MXNetError("backward: there has been no forward pass yet; call forward(is_train=True) first")
         if self._recorded is None:
-            raise MXNetError("call forward(is_train=True) before backward()")
+            self._recorded = self._compute(True, False, None)
         if isinstance(out_grads, Mapping):
             out_grads = [out_grads[name] for name in self._symbol.list_outputs()]
         elif isinstance(out_grads, NDArray):
             out_grads = [out_grads]
         if out_grads is not None:
+            if not isinstance(out_grads, (list, tuple)):
+                raise TypeError(f"out_grads must be an NDArray, a list or a dictionary of them, not {type(out_grads)}")
             if len(out_grads) != len(self._recorded):
                 raise ValueError(f"there are {len(self._recorded)} outputs, but {len(out_grads)} gradients were given")
             for grad in out_grads:
@@ -182,7 +201,13 @@ class Executor:
             autograd.backward(heads, None if out_grads is None else wanted, retain_graph=True, train_mode=is_train)
 
     def set_monitor_callback(self, callback: Callable[[str, NDArray], Any], monitor_all: bool = False) -> None:
-        """Have ``callback(name, array)`` called for every output of every operator, and if asked for inputs too."""
+        """Have ``callback(name, array)`` called for every output of every operator, and if asked for inputs too.
+
+        Compatibility
+        -------------
+        MXNet shows the operators of backward passes as well, under names such as ``fc_backward_output0``; here a
+        backward pass is fused with everything else, and its results are the arrays of ``grad_dict``.
+        """
         self._monitor = callback
         self._monitor_all = monitor_all
 
@@ -199,6 +224,11 @@ class Executor:
         ):
             for name, array in given.items():
                 if name in own:
+                    if array.shape != own[name].shape:
+                        raise MXNetError(
+                            f"copy_params_from: {name} has the shape {own[name].shape}, and the array given for it "
+                            f"has {array.shape}"
+                        )
                     own[name][:] = array.astype(own[name].dtype)
                 elif not allow_extra_params:
                     raise ValueError(f'Find name "{name}" that is not in the {what}{nearest(name, list(own))}')
@@ -245,6 +275,8 @@ def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], named: bool, allo
 def _by_name(names: list[str], given: Any, what: str) -> dict[str, Any]:
     if isinstance(given, Mapping):
         return {name: value for name, value in given.items() if name in names}
+    if not isinstance(given, (list, tuple)):
+        raise TypeError(f"Only accept list of NDArrays or dict of str to NDArray: {what} is {type(given)}")
     if len(set(names)) < len(names):
         raise ValueError(f"Duplicate names detected, {', '.join(names)}: give {what} by name")
     if len(given) != len(names):
@@ -266,9 +298,17 @@ def _complete(names: list[str], given: Any, what: str) -> dict[str, Any]:
 
 
 def bound_to_new_arrays(
-    symbol: Symbol, ctx: Any, grad_req: Any, types: Mapping[str, Any], shapes: Mapping[str, Any]
+    symbol: Symbol,
+    ctx: Any,
+    grad_req: Any,
+    types: Mapping[str, Any],
+    shapes: Mapping[str, Any],
+    shared: Mapping[str, Mapping[str, NDArray]] | None = None,
 ) -> Executor:
-    """Return an executor with new arrays of zeros, whose shapes and dtypes follow from those given by name."""
+    """Return an executor with new arrays of zeros, whose shapes and dtypes follow from those given by name.
+
+    ``shared`` has arrays that are used instead of new ones: ``"args"``, ``"grads"`` and ``"states"`` by name.
+    """
     symbol._check_names({**shapes, **types}, "simple_bind")
     inferred = symbol._inferred(shapes, types, _FLOAT32)
     arguments, _, states = symbol._sorted(inferred)
@@ -284,13 +324,20 @@ def bound_to_new_arrays(
             f"dimensions). Please consider providing them as inputs: {', '.join(unknown)}"
         )
 
-    def made(keys: list[str], specs: Any) -> dict[str, NDArray]:
-        return {name: zeros(shape, ctx, dtype) for name, (shape, dtype) in zip(keys, specs, strict=True)}
+    def made(keys: list[str], specs: Any, part: str) -> dict[str, NDArray]:
+        known = (shared or {}).get(part, {})
+        arrays = {}
+        for name, (shape, dtype) in zip(keys, specs, strict=True):
+            arrays[name] = known[name] if name in known else zeros(shape, ctx, dtype)
+            if arrays[name].shape != shape:
+                raise MXNetError(f"{name} has the shape {arrays[name].shape} where it is shared, and {shape} here")
+        return arrays
 
     if isinstance(grad_req, str):
         requests = dict.fromkeys(names, grad_req)
     else:
         requests = _by_name(names, grad_req, "grad_req")
     wanted = [name for name in names if requests.get(name, "null") != "null"]
-    grads = made(wanted, [spec for name, spec in zip(names, arguments, strict=True) if name in wanted])
-    return Executor(symbol, made(names, arguments), grads, requests, made(state_names, states), ctx)
+    grads = made(wanted, [spec for name, spec in zip(names, arguments, strict=True) if name in wanted], "grads")
+    args = made(names, arguments, "args")
+    return Executor(symbol, args, grads, requests, made(state_names, states, "states"), ctx)

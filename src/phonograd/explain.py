@@ -207,7 +207,7 @@ def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0, 
     reports = []
     for part in program.parts:
         if part.kernels:
-            quick = any([program.kernels[structure].improvable is not None for structure in part.kernels])
+            quick = any([program.kernels[structure].improvable for structure in part.kernels])
             reports.append((part.kernels, _kernel(part.nodes, part.memory, quick)))
         elif part.memory:
             reports.append(((part.nodes[0].operator,), _call(part.nodes[0])))

@@ -12,6 +12,7 @@ from typing import Any
 from .errors import MXNetError
 from .node import Node, attributed_to, forgetters, statistics
 from .operator import item_operator
+from .operators.accumulation import total
 from .operators.arithmetic import add
 from .operators.structural import AGAIN, VARIABLE, detach, full
 
@@ -115,19 +116,19 @@ class _Pass:
     """The state of one reverse pass: the gradients that arrived so far."""
 
     def __init__(self) -> None:
-        self.grads: dict[Node, Node] = {}
+        self.grads: dict[Node, list[Node]] = {}
         self.items: dict[Node, dict[int, Node]] = {}
         self.targets: dict[Node, Node | None] = {}
         self.rules: list[tuple[Node, tuple[Node | None, ...]]] = []
 
     def arrive(self, node: Node, grad: Node | None) -> None:
         if grad is not None:
-            before = self.grads.get(node)
-            self.grads[node] = grad if before is None else add(before, grad)
+            self.grads.setdefault(node, []).append(grad)
 
     def visit(self, node: Node) -> None:
         """Pass the gradient of a node on to its inputs. Nodes nothing flows to are still followed to variables."""
-        grad = self.grads.pop(node, None)
+        arrived = self.grads.pop(node, None)
+        grad = None if arrived is None else total(arrived)
         if node.operator is VARIABLE:
             self.targets[node] = grad
             return

@@ -135,7 +135,8 @@ def outputs_of_type(dtype: DType) -> Callable[..., tuple[DTypes, DTypes]]:
 
 def type_of_first(inputs: DTypes, outputs: DTypes) -> tuple[DTypes, DTypes]:
     """Return dtypes where outputs are like the first input, and the others have dtypes of their own."""
-    return inputs, [None if None in inputs else inputs[0]] * len(outputs)
+    known = all([dtype is not None for dtype in inputs])
+    return inputs, [inputs[0] if known else None] * len(outputs)
 
 
 def leave_out(name: str, parameter: str) -> Callable[..., Sequence[str]]:

@@ -27,6 +27,12 @@ __all__ = ["KVStore", "KVStoreBase", "create"]
 
 _LOCAL = ("local", "device", "nccl", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device")
 
+_ADVICE = (
+    ". Several processes cannot share a store here. In one process use 'device'. For several, add up gradients with a "
+    "library of your choice (mpi4py) between trainer.allreduce_grads() and trainer.update(batch_size), or register a "
+    "class that does so with mx.kv.KVStoreBase.register"
+)
+
 
 class KVStoreBase:
     """The base class of stores; subclasses are registered by their names."""
@@ -203,6 +209,6 @@ def create(name: str = "local") -> KVStoreBase:
     if name not in _LOCAL:
         raise ValueError(
             f"Unknown KVStore type {name!r}: there are 'local' and 'device', and registered classes"
-            + ("; several processes cannot share a store" if name.startswith("dist") else "")
+            + (_ADVICE if name.startswith(("dist", "horovod", "p3")) else "")
         )
     return KVStore("local" if name.startswith("local") else "device")

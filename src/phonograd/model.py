@@ -1,4 +1,4 @@
-"""Checkpoints: a symbol and its parameters in two files (``mxnet.model``)."""
+"""Checkpoints: a symbol and its parameters in two files (``mxnet.model``), and MXNet's first trainer of symbols."""
 
 from __future__ import annotations
 
@@ -59,3 +59,12 @@ def load_params(prefix: str, epoch: int) -> tuple[dict[str, Any], dict[str, Any]
 def load_checkpoint(prefix: str, epoch: int) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """Return symbol, arguments and auxiliary states of a checkpoint."""
     return (symbol.load(f"{prefix}-symbol.json"), *load_params(prefix, epoch))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "FeedForward":
+        # it is made of modules, which are made of this
+        from .module.feed_forward import FeedForward
+
+        return FeedForward
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -31,7 +31,7 @@ _UNDEFINED = (
     "Undefined RecordFunction handle. This can happen if the handle is not correctly persisted and is destroyed "
     "before the future is realized."
 )
-_NO_HANDLE = "Expected temporary cpp type wrapper"
+_NO_HANDLE = "Expected temporary cpp type wrapper: this is no array that _record_function_enter has returned"
 
 
 class _Type(NamedTuple):

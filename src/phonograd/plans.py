@@ -65,7 +65,11 @@ class Step:
         if all([index is not None or node in numbers for index, node in self.places]):
             self.results = [(index, numbers.get(node, -1)) for index, node in self.places]
         #: numbers of the inputs whose arrays the program can write over
-        self.spendable: tuple[int, ...] = getattr(self.program, "spendable", ())
+        spendable: tuple[int, ...] = getattr(self.program, "spendable", ())
+        if spendable:
+            asked = set(self.sources)
+            spendable = tuple([number for number in spendable if self.inputs[number][1] not in asked])
+        self.spendable = spendable
         self.used = 0
         for observer in OBSERVERS:
             observer(self, stage, keep_all)
@@ -76,12 +80,12 @@ def build(wanted: list[Node], known: Container[Node], keep_all: bool) -> Any:
     executor = settings.current().executor
     if executor != "reference":
         from .native import jit
-        from .native.program import NativeProgram
+        from .native.recall import program_for
 
         if executor == "native" or jit.available():
             while WHEN_COMPILING and jit.available():
                 WHEN_COMPILING.pop()()
-            return NativeProgram(wanted, known.__contains__, keep_all)
+            return program_for(wanted, known.__contains__, keep_all)
     return Program(wanted, known.__contains__, keep_all)
 
 

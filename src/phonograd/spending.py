@@ -2,41 +2,102 @@
 
 Reference counts say so, as they say which handles are alive. Whatever else could look at the memory holds a reference:
 another array, a view of it, an exported buffer, a record that waits to be differentiated.
+
+A user may interrupt a program at any moment (``KeyboardInterrupt``), and goes on with the arrays that there are. Weights
+that were being updated in place must then have their old values, or the new ones: :class:`Spent` knows which.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .operator import Array
-from .plans import Step
 
-__all__ = ["take_out"]
+__all__ = ["COUNTS", "Spent", "is_alone", "take_out"]
 
 #: without a global lock, counts are not to be relied on
-_COUNTS = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+COUNTS = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+_NOT_BEGUN, _DONE, _IN_PIECES = 0, 1, 2
 
 
-def take_out(leaves: list[Any], step: Step) -> list[int]:
-    """Return the numbers of those inputs that a plan can write over, and take them out of the leaves.
+class Spent:
+    """The numbers of inputs that a run may write over, and how far it has got.
 
-    Only ``leaves`` and the list of inputs may refer to them. Should the run be interrupted, nobody can take what is
-    left of them for the old values.
+    ``give_back`` makes things as they were before the inputs were taken.
     """
-    found = []
-    for number in step.spendable if _COUNTS else ():
-        index, _ = step.inputs[number]
-        if index is not None and _references(leaves, index) == _HELD + 1 and _is_own(leaves[index]):
+
+    __slots__ = ("_flag", "_give_back", "_numbers", "_values")
+
+    def __init__(self, numbers: Sequence[int], give_back: Callable[[], None]) -> None:
+        self._numbers = numbers
+        self._give_back = give_back
+        self._flag = np.zeros(1, np.int64)
+        self._values: list[Any] | None = None
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def begin(self, values: list[Any], is_one_call: bool) -> Array:
+        """Return the word that is set when everything is done, before a run that has all its values in a list."""
+        self._values = values
+        if not is_one_call:
+            self._flag[0] = _IN_PIECES
+        return self._flag
+
+    def run(self, program: Any, run: Callable[[], list[Array]], keep: Callable[[list[Array]], None]) -> None:
+        """Run a program and keep its results, also if something interrupts this when everything is done.
+
+        If nothing was done, the inputs are given back.
+        """
+        try:
+            keep(run())
+        except BaseException:
+            state = int(self._flag[0])
+            if state == _DONE and self._values is not None:
+                keep(program.results(self._values))
+            elif state == _NOT_BEGUN:
+                self._give_back()
+            raise
+
+
+def take_out(leaves: list[Any], spendable: Sequence[int], inputs: Sequence[tuple[int | None, Any]]) -> Spent | None:
+    """Return those inputs of a plan that it can write over, and take them out of the leaves; None if there is none.
+
+    Only ``leaves`` and the list of inputs may refer to them.
+    """
+    numbers, taken = [], []
+    for number in spendable if COUNTS else ():
+        index, _ = inputs[number]
+        if index is not None and is_alone(leaves, index, 1):
+            taken.append((index, leaves[index]))
             leaves[index] = None
-            found.append(number)
-    return found
+            numbers.append(number)
+    if not numbers:
+        return None
+
+    def give_back() -> None:
+        for index, array in taken:
+            leaves[index] = array
+
+    return Spent(numbers, give_back)
 
 
-def _is_own(array: Array) -> bool:
-    """Return whether nobody but an array refers to the memory it lies in, which is that of arrays all the way down."""
+def is_alone(items: list[Any], index: int, others: int) -> bool:
+    """Return whether so many others than a list refer to an array of it, and nobody else to the memory it lies in.
+
+    That is the memory of arrays all the way down.
+    """
+    if _references(items, index) != _HELD + others:
+        return False
+    array = items[index]
     if not array.flags.writeable:
         return False
     while not array.flags.owndata:

@@ -23,9 +23,10 @@ import threading
 import weakref
 from collections import ChainMap
 from collections.abc import Callable, Container, Mapping
+from functools import partial
 from typing import Any
 
-from . import settings
+from . import living, settings
 from .anomaly import check, detection
 from .attribution import Attribution
 from .context import CPU, Context
@@ -46,8 +47,6 @@ __all__ = [
     "Origin",
     "Target",
     "Trace",
-    "count_references",
-    "living",
     "number_threads",
     "ready_trace",
     "waitall",
@@ -57,6 +56,9 @@ _UNWATCHED = contextlib.nullcontext()
 _PRUNE_AT = 4096
 _FLUSHES_WITH_RECORD = 8
 _numbers = itertools.count()
+#: numbers as arrays, by value and dtype: most are asked for again in the next trace
+_numbers_converted: dict[Any, Array] = {}
+_MOST_NUMBERS = 1000
 
 #: held for the few assignments that make a handle name something else, where another thread may do the same. Reading
 #: without it is safe in this order: the node, then the trace; writing in the other: the trace, then the node.
@@ -167,8 +169,13 @@ class Trace:
         key = (value, kind) if value else ("zero", math.copysign(1.0, value), kind)
         found = self.scalars.get(key)
         if found is None or (found.context is not context and found.context != context):
-            found = self.scalars[key] = leaf(len(self.leaves), (), dtype, context)
-            self.leaves.append(convert_scalar(value, dtype))
+            data = _numbers_converted.get(key)
+            if data is None:
+                if len(_numbers_converted) >= _MOST_NUMBERS:
+                    _numbers_converted.clear()
+                data = _numbers_converted[key] = convert_scalar(value, dtype)
+            found = self.scalars[key] = leaf_like(len(self.leaves), data, context)
+            self.leaves.append(data)
         return found
 
     def slot(self, target: Target) -> int:
@@ -176,8 +183,13 @@ class Trace:
         found = self.slots.get(target)
         if found is None:
             with self.lock:
-                found = self.slots[target] = len(self.targets)
-                self.targets.append(target)
+                targets = self.targets
+                targets.append(target)
+                found = len(targets) - 1
+                if targets[found] is not target:
+                    # the owner of the trace enters arrays without the lock, while other threads wait
+                    found = targets.index(target)
+                self.slots[target] = found
             if isinstance(target, Origin):
                 if target.trace.followers is None:
                     target.trace.followers = weakref.WeakSet()
@@ -242,14 +254,17 @@ class Trace:
             if program is not None:
                 statistics.evaluations += 1
                 inputs = [values[node] if index is None else leaves[index] for index, node in step.inputs]
-                spent = take_out(leaves, step) if last and step.spendable and not detection.on else None
-                if settings.active.watched:
-                    results = self._run_watched(step, program, inputs, spent or ())
-                else:
-                    results = program.run(inputs, spent) if spent else program.run(inputs)
+                if last and step.spendable and not detection.on:
+                    spent = take_out(leaves, step.spendable, step.inputs)
+                    if spent is not None:
+                        # results are kept, because nobody can compute them again
+                        run, keep = partial(self._run, step, inputs, spent), partial(self._keep, step)
+                        spent.run(program, run, keep)
+                        return [values[node] if index is None else leaves[index] for index, node in step.places]
+                results = self._run(step, inputs) if settings.active.watched else program.run(inputs)
                 if detection.on:
                     check(step.kept, results, zip(program.inputs, inputs, strict=True), build, self._scope_of)
-                if last and not spent and step.results is not None:
+                if last and step.results is not None:
                     # nobody will look for values here, but for threads that have just begun to: they compute again
                     return [results[number] if index is None else leaves[index] for index, number in step.results]
                 values.update(zip(step.kept, results))
@@ -257,13 +272,18 @@ class Trace:
                     self.stage = step.following
             return [values[node] if index is None else leaves[index] for index, node in step.places]
 
-    def _run_watched(self, step: Step, program: Any, inputs: list[Any], spent: Container[int]) -> list[Array]:
-        """Return what a program computes, while observers are told of each of its kernels."""
+    def _keep(self, step: Step, results: list[Array]) -> None:
+        self.values.update(zip(step.kept, results))
+        self.stage = step.following
+
+    def _run(self, step: Step, inputs: list[Any], spent: Container[int] = ()) -> list[Array]:
+        """Return what a program computes; observers are told of each of its kernels."""
+        program: Any = step.program
+        if not settings.active.watched:
+            return program.run(inputs, spent)  # type: ignore[no-any-return]
         attribution = self.attributed()
         with begin(EVALUATION, "evaluation"):
-            results: list[Array] = program.run(inputs, spent, attribution.ran)
-            attribution.made(step.kept, results)
-            return results
+            return attribution.run(program, inputs, spent, step.kept, self.handles, bool(self.made))
 
     def _scope_of(self, node: Node) -> str:
         """Return the scope of the user's in which a recorded node was called, as far as that was noted."""
@@ -324,7 +344,7 @@ class Trace:
         Another thread that uses the same array may take a handle over at any moment, so handle and node are read
         together and the pair is used from then on.
         """
-        pairs = _referenced(self, self.handles)
+        pairs = living.referenced(self, self.handles)
         if self.repeats and len(pairs) > 1:
             pairs = list({id(pair[0]): pair for pair in pairs}.values())
         if LOCAL.trace is self or self.ended:
@@ -340,8 +360,10 @@ class Trace:
     def _end(self, live: list[tuple[Any, Node]]) -> None:
         self.ended = True
         if getattr(LOCAL, "trace", None) is self:
-            LOCAL.trace = Trace()
-            LOCAL.trace.thread, self.thread = self.thread, None
+            LOCAL.trace = following = Trace()
+            following.thread, self.thread = self.thread, None
+            if following.thread is not None:
+                _note_current(following)
         failed = self.failed
         for handle, node in live:
             if handle._trace is not self or (failed and node in failed):
@@ -499,30 +521,53 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.trace = Trace()
+        self.leaving: _Leaving | None = None
 
 
 LOCAL = _Local()
 
 _thread_number: Callable[[], int] | None = None
+_make_current: Callable[[Trace | None], None] | None = None
+#: the trace that calls of machine code add to: that of one thread; the calls of others are Python functions
+_noted: list[Trace | None] = [None]
 
 
-def count_references(function: Callable[[Trace, list[Any]], list[tuple[Any, Node]]]) -> None:
-    """Use another function in the place of :func:`living`."""
-    global _referenced
-    _referenced = function
+def number_threads(number: Callable[[], int], make_current: Callable[[Trace | None], None]) -> None:
+    """Have traces know the threads they belong to by numbers, and a function be told of the current one."""
+    global _thread_number, _make_current
+    _thread_number, _make_current = number, make_current
+    LOCAL.trace.thread = number()
+    _note_current(LOCAL.trace)
 
 
-def number_threads(number: Callable[[], int]) -> None:
-    """Have traces know the threads they belong to by numbers."""
-    global _thread_number
-    _thread_number = number
+def _note_current(trace: Trace | None) -> None:
+    assert _make_current is not None
+    _noted[0] = trace
+    _make_current(trace)
+
+
+class _Leaving:
+    """Goes when its thread does: nothing should keep the trace of a thread that is gone."""
+
+    __slots__ = ("_thread",)
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
+
+    def __del__(self, noted: list[Trace | None] = _noted, is_late: Callable[[], bool] = sys.is_finalizing) -> None:
+        trace = noted[0]
+        if trace is not None and trace.thread == self._thread and not is_late():
+            _note_current(None)
 
 
 def ready_trace() -> Trace:
     """Return the current trace to add a new node to; evaluates first when very many are pending and none recorded."""
     trace = LOCAL.trace
-    if trace.thread is None and _thread_number is not None and type(trace) is Trace:
-        trace.thread = _thread_number()
+    if _noted[0] is not trace and _thread_number is not None and type(trace) is Trace:
+        trace.thread = number = _thread_number()
+        _note_current(trace)
+        if LOCAL.leaving is None:
+            LOCAL.leaving = _Leaving(number)
     trace.created += 1
     if trace.created > settings.current().pending_limit and not is_recording():
         trace.flush(end=True)
@@ -533,48 +578,3 @@ def ready_trace() -> Trace:
 def waitall() -> None:
     """Compute everything that is pending in this thread."""
     LOCAL.trace.flush()
-
-
-# -- which handles are alive: those with more references than the list itself holds
-
-
-def living(trace: Trace, handles: list[Any]) -> list[tuple[Any, Node]]:
-    """Return the handles of a trace that somebody refers to, with their nodes."""
-    limit, count, pairs = _baseline, sys.getrefcount, []
-    for handle in handles:
-        if count(handle) > limit:
-            node = handle._node
-            if node is not None and handle._trace is trace:
-                pairs.append((handle, node))
-    return pairs
-
-
-def _all(trace: Trace, handles: list[Any]) -> list[tuple[Any, Node]]:
-    return [(handle, node) for handle in handles if (node := handle._node) is not None and handle._trace is trace]
-
-
-class _Probe:
-    __slots__ = ("_node", "_trace")
-
-    _node: Any
-    _trace: Trace
-
-    def __init__(self, trace: Trace) -> None:
-        self._node = self._trace = trace
-
-
-def _calibrate() -> int:
-    """Return the count that ``getrefcount`` gives inside ``_counted`` for an object only the list refers to."""
-    global _baseline
-    trace = Trace()
-    for guess in range(1, 8):
-        _baseline = guess
-        if not living(trace, [_Probe(trace)]):
-            return guess
-    raise RuntimeError("cannot calibrate reference counts on this interpreter")
-
-
-_baseline = 0
-# without the GIL counts are split between threads and say nothing: there every handle counts as alive
-_referenced = _all if not getattr(sys, "_is_gil_enabled", lambda: True)() else living
-_calibrate()

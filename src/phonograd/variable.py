@@ -14,6 +14,7 @@ from typing import Any
 from .errors import MXNetError, format_shape
 from .ndarray.array import NDArray
 from .ndarray.handle import enter, make, rebind
+from .ndarray.sparse import labelled
 from .operators.arithmetic import add
 from .operators.structural import detach, full, variable
 from .trace import LOCAL, Capturing, Target
@@ -138,9 +139,9 @@ def _make_variable(array: NDArray, owner: Variable) -> None:
 def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
     """Make an array a variable with a new gradient buffer of zeros."""
     _check_request(grad_req)
-    if stype not in (None, "default"):
-        raise MXNetError(f"gradient storage type {stype!r} is not available: gradients are dense here")
     zeros = make(full(array.shape, 0, array._dtype, array.context), LOCAL.trace)
+    if stype not in (None, "default") or (stype is None and type(array) is not NDArray):
+        zeros = labelled(zeros, stype or array.stype)
     _make_variable(array, Variable(zeros, grad_req))
 
 

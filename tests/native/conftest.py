@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from phonograd import settings
-from phonograd.native import jit
+from phonograd.native import codes
 
 try:
     from llvmlite import binding
@@ -19,7 +19,7 @@ except ImportError:
 
 @pytest.fixture(autouse=True)
 def verified(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    write = jit.write
+    write = codes.write
 
     def checked(structure: Any, name: str) -> str:
         text = write(structure, name)
@@ -27,7 +27,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             module.verify()
         return text
 
-    monkeypatch.setattr(jit, "write", checked)
+    monkeypatch.setattr(codes, "write", checked)
     # what comes from the disk is not written, and not checked
     with settings.override(cache_directory=""):
         yield

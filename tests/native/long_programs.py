@@ -47,6 +47,7 @@ LIMITS: dict[str, tuple[tuple[Any, ...], list[int]]] = {
     "CHUNK_ELEMENTS": ((assembly, parting), [1 << 14, 16, 1]),
     "PART_ELEMENTS": ((parting,), [1 << 16, 8]),
     "REGION_CHUNKS": ((layout,), [64, 100_000]),
+    "SMALLEST_EXCHANGE": ((layout,), [1, 1, 1 << 14]),
     "TASK_WORK": ((gemm,), [gemm.TASK_WORK, 16]),
     "ENOUGH_USES": ((products,), [3, 1]),
     "FEW": ((expansion,), [8, 1]),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phonograd.kernels.gemm import DEPTH, Gemm, Matrices, product
-from phonograd.kernels.launch import Plan
+from phonograd.kernels.gemm import DEPTH, PACKED_BYTES, Gemm, Matrices, product
 from phonograd.kernels.machine import Machine
+from phonograd.kernels.packing import Packing
 from phonograd.kernels.pattern import Pattern
 from phonograd.native.machine import host
 from phonograd.native.products import plan_product
@@ -38,8 +38,8 @@ def multiply(
 ) -> np.ndarray:
     """Return the product of matrices, computed by the kernel."""
     kernel = Gemm(lhs[0].dtype, machine or host())
-    launch = product(shape, (1, 1), lhs[1], rhs[1], Matrices(shape[2], 1), kernel)
-    return run(Plan((launch,)), (shape[0], shape[2]), lhs=lhs[0], rhs=rhs[0], **options)
+    plan = product(shape, (1, 1), lhs[1], rhs[1], Matrices(shape[2], 1), kernel)
+    return run(plan, (shape[0], shape[2]), lhs=lhs[0], rhs=rhs[0], **options)
 
 
 def same(first: np.ndarray, second: np.ndarray) -> bool:
@@ -199,3 +199,70 @@ def test_a_sum_of_no_terms_is_zero_and_so_is_one_of_negative_zeros() -> None:
     alone = planned(lhs, rhs)
     assert not np.signbit(alone).any()
     assert same(planned(lhs, rhs, old), old + alone)
+
+
+# -- operands that are packed
+
+
+@pytest.mark.parametrize("turns", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_packed_operands_give_the_bits_of_those_that_are_not(turns: tuple[bool, bool], dtype: str) -> None:
+    rows, terms, columns = shape = 610, 500, 301
+    lhs, rhs = matrices((rows, terms), turns[0], dtype), matrices((terms, columns), turns[1], dtype, 1)
+    plan = product(shape, (1, 1), lhs[1], rhs[1], Matrices(columns, 1), Gemm(np.dtype(dtype), host()))
+    packed = [launch for launch in plan.launches if isinstance(launch.structure, Packing)]
+    assert len(packed) == 1 + turns[0]
+    assert plan.scratch_bytes > 0
+    found = run(plan, (rows, columns), pieces=3, threads=2, lhs=lhs[0], rhs=rhs[0])
+    whole = np.ascontiguousarray(lhs[0].T if turns[0] else lhs[0])
+    for start in range(0, rows, 61):
+        part = whole[start : start + 61]
+        alone = multiply((part, Matrices(terms, 1)), rhs, (61, terms, columns))
+        assert same(found[start : start + 61], alone)
+
+
+@pytest.mark.parametrize("turn", [False, True])
+def test_every_machine_packs_the_same_bits(turn: bool) -> None:
+    shape = 600, 400, 200
+    lhs, rhs = matrices((600, 400), turn, FLOAT32), matrices((400, 200), True, FLOAT32, 1)
+    first, *others = [multiply(lhs, rhs, shape, machine, pieces=7) for machine in MACHINES]
+    for other in others:
+        assert same(first, other)
+
+
+def test_a_matrix_that_many_share_is_packed_once() -> None:
+    random = np.random.default_rng(0)
+    lhs = random.standard_normal((3, 250, 300)).astype(np.float32)
+    rhs = random.standard_normal((500, 300)).astype(np.float32)
+    pattern = Pattern((3, 300, 500), (0, 1, 300))
+    plan = plan_product(Pattern.contiguous(lhs.shape), pattern, FLOAT32)
+    assert plan is not None
+    one = plan_product(Pattern.contiguous((250, 300)), Pattern((300, 500), (1, 300)), FLOAT32)
+    assert one is not None
+    assert plan.scratch_bytes == one.scratch_bytes > 0
+    found = run(plan, (3, 250, 500), pieces=4, lhs=lhs, rhs=rhs)
+    for number in range(3):
+        assert same(found[number], run(one, (250, 500), lhs=lhs[number], rhs=rhs))
+
+
+def test_memory_for_copies_is_bounded() -> None:
+    for side, is_packed in ((1500, True), (2100, False)):
+        plan = plan_product(Pattern.contiguous((400, side)), Pattern.contiguous((side, side)), FLOAT32)
+        assert plan is not None
+        assert bool(plan.scratch_bytes) == is_packed
+        assert plan.scratch_bytes <= PACKED_BYTES
+
+
+def test_matrices_that_are_used_once_are_divided_by_columns() -> None:
+    lhs, rhs = Pattern.contiguous((64, 256)), Pattern.contiguous((256, 256))
+
+    def blocks(uses: int) -> tuple[int, int]:
+        plan = plan_product(lhs, rhs, FLOAT32, uses=uses)
+        assert plan is not None
+        rows, columns = plan.launches[-1].words[4:6]
+        assert isinstance(rows, int)
+        assert isinstance(columns, int)
+        return rows, columns
+
+    assert blocks(1)[0] == 1 < blocks(1)[1]
+    assert blocks(9)[0] > 1

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from phonograd.errors import NoCompilerWarning
-from phonograd.native import jit
+from phonograd.native import compiler, jit
 from phonograd.native.program import NativeProgram
 from phonograd.operator import REGISTRY
 from phonograd.operators.primitives import matmul, permute
@@ -41,19 +41,17 @@ def test_kernels_are_remembered() -> None:
 
 
 def test_the_cache_is_bounded_and_forgotten_code_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from llvmlite import binding
-
     # kernels of other tests would be improved by this compiler, and keep its code alive
     jit.finish()
     monkeypatch.setattr(jit, "KERNEL_LIMIT", 4)
     monkeypatch.setattr(jit, "LIBRARY_SIZE", 2)
-    compiler = jit._Compiler(binding)
-    monkeypatch.setattr(jit, "_compiler", compiler)
+    kernels = jit._Kernels()
+    monkeypatch.setattr(jit, "_kernels", kernels)
     first = _chain(1)
-    library = weakref.ref(next(iter(compiler._kernels.values()))._libraries[0])
+    library = weakref.ref(next(iter(kernels._kernels.values()))._memory[0])
     for length in range(2, 9):
         _chain(length)
-    assert len(compiler._kernels) == 4
+    assert len(kernels._kernels) == 4
     data = np.ones(9, np.float32)
     # a plan keeps its kernels, whatever the cache has forgotten
     assert np.array_equal(first.run([data])[0], data * 2)
@@ -65,8 +63,6 @@ def test_the_cache_is_bounded_and_forgotten_code_is_freed(monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names a processor of that family")
 def test_the_processor_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    from llvmlite import binding
-
     x = leaf(0, (37, 29), FLOAT32)
     value = REGISTRY["tanh"](x * x) * REGISTRY["exp"](x)
     targets = [value, *[REGISTRY["_sum_to"](value, shape=shape) for shape in ((29,), (37, 1), ())]]
@@ -77,16 +73,14 @@ def test_the_processor_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     def oldest(llvm: Any, level: int = 2) -> Any:
         return llvm.Target.from_default_triple().create_target_machine(opt=level, cpu="x86-64", features="")
 
-    monkeypatch.setattr(jit, "_target_machine", oldest)
-    monkeypatch.setattr(jit, "_compiler", jit._Compiler(binding))
+    monkeypatch.setattr(compiler, "target_machine", oldest)
+    monkeypatch.setattr(jit, "_kernels", jit._Kernels())
     there = NativeProgram(targets, lambda node: False).run([data])
     assert [array.tobytes() for array in here] == [array.tobytes() for array in there]
 
 
 def test_improving_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from llvmlite import binding
-
-    monkeypatch.setattr(jit, "_compiler", jit._Compiler(binding))
+    monkeypatch.setattr(jit, "_kernels", jit._Kernels())
     x = leaf(0, (41, 37), FLOAT32)
     value = REGISTRY["tanh"](x * x) * REGISTRY["exp"](x)
     product = matmul(value, permute(x, (1, 0)))
@@ -103,17 +97,15 @@ def test_improving_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_run_again_is_improved(monkeypatch: pytest.MonkeyPatch) -> None:
-    from llvmlite import binding
-
-    monkeypatch.setattr(jit, "_compiler", jit._Compiler(binding))
+    monkeypatch.setattr(jit, "_kernels", jit._Kernels())
     program = _chain(11)
     (kernel,) = program.kernels.values()
     data = np.ones(9, np.float32)
     before = jit.statistics.kernels_improved
     for _ in range(2):
-        assert kernel.improvable is not None
+        assert kernel.improvable
         expected = program.run([data])[0].tobytes()
-    while kernel.improvable is not None:
+    while kernel.improvable:
         time.sleep(0.001)
         assert program.run([data])[0].tobytes() == expected
     assert jit.statistics.kernels_improved == before + 1
@@ -125,9 +117,9 @@ def test_much_work_is_compiled_in_full_at_once() -> None:
         value = REGISTRY["exp"](x * x * x + x + float(rows))
         return list(NativeProgram([value], lambda node: False).kernels.values())
 
-    assert [kernel.improvable for kernel in kernels(1_000_000)] == [None]
+    assert [kernel.improvable for kernel in kernels(1_000_000)] == [False]
     # the same kernel serves other sizes, as good as it is
-    assert [kernel.improvable for kernel in kernels(2)] == [None]
+    assert [kernel.improvable for kernel in kernels(2)] == [False]
 
 
 def test_a_program_may_end_while_kernels_are_improved() -> None:
@@ -165,9 +157,9 @@ def test_a_forked_process_can_compile_and_improve() -> None:
                 other.run([data])
             (kernel,) = other.kernels.values()
             end = time.monotonic() + 20
-            while kernel.improvable is not None and time.monotonic() < end:
+            while kernel.improvable and time.monotonic() < end:
                 time.sleep(0.01)
-            fine = kernel.improvable is None and np.array_equal(program.run([data])[0], expected)
+            fine = not kernel.improvable and np.array_equal(program.run([data])[0], expected)
             os._exit(0 if fine else 1)
         finally:
             os._exit(2)
@@ -203,13 +195,14 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
         "assert 'llvmlite' in sys.modules\n"
         "print(program.run([np.ones(2, np.float32)])[0])\n"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PHONOGRAD_CACHE_DIRECTORY": ""}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert found.stdout == "[2. 2.]\n"
 
 
 def test_without_llvmlite_numpy_evaluates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "llvmlite", None)
-    monkeypatch.setattr(jit, "_compiler", None)
+    monkeypatch.setattr(jit, "_kernels", None)
     monkeypatch.setattr(jit, "_missing", None)
     x = leaf(0, (2, 3), FLOAT32)
     value = REGISTRY["exp"](x) * x

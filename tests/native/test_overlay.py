@@ -272,23 +272,3 @@ def test_numpy_sees_the_right_shape() -> None:
     order = [REGISTRY[name](line, axis=0) for name in ("argsort", "sort")]
     program = _check([line, *order], _leaf(), _leaf(1, (COLUMNS,)))  # type: ignore[list-item]
     assert not program.spendable
-
-
-@pytest.mark.usefixtures("native")
-def test_an_interrupted_change_is_not_done_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = nd.zeros((ROWS, COLUMNS)) + 1
-    x.wait_to_read()
-    x[1] = 2
-    x[0:2] += 1
-    run = NativeProgram.run
-
-    def interrupted(self: NativeProgram, *arguments: Any) -> Any:
-        run(self, *arguments)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(NativeProgram, "run", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            x.wait_to_read()
-    with pytest.raises(mx.MXNetError, match="interrupted"):
-        x.asnumpy()

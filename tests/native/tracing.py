@@ -21,6 +21,7 @@ from phonograd.kernels.join import Join
 from phonograd.kernels.launch import Launch, Reference
 from phonograd.kernels.pattern import Pattern
 from phonograd.kernels.structure import REDUCED, Structure
+from phonograd.native import jit, running
 from phonograd.native import layout as layouts
 from phonograd.native import program as programs
 from phonograd.native.grouping import Alias, Call
@@ -99,20 +100,13 @@ class _Caught:
         patch.setattr(programs, "jobs_of", caught_jobs)
         patch.setattr(layouts, "_moved", caught_move)
         patch.setattr(programs, "Layout", caught_layout)
-        patch.setattr(programs, "_kernels", lambda jobs: {})
-        patch.setattr(programs, "_Segments", _NoSegments)
+        patch.setattr(programs, "_kernels", lambda work: {})
+        patch.setattr(jit, "expect", lambda structure: None)
+        patch.setattr(running, "segment_of", lambda *arguments: None)
 
     def original(self, job: Any) -> Any:
         """Return a job with the nodes whose values it reads, not those in whose memory they lie."""
         return self.originals.get(id(job), job)
-
-
-class _NoSegments:
-    def __init__(self, *arguments: Any) -> None:
-        pass
-
-    def all(self) -> list[Any]:
-        return []
 
 
 class _Walk:
@@ -138,6 +132,10 @@ class _Walk:
             if given not in self.program.spendable:
                 self.slots[slot] = len(self.memories)
                 self.memories.append(self.memories[self.slots[given]].copy())
+        exchanged: dict[int, int] = {}
+        for made, numbers in self.program._exchanges:
+            free = [number for number in numbers if number in self.program.spendable]
+            exchanged.update(zip([slot for slot, _ in made], free))
         region, touched = -1, list[tuple[int, list[_Touched], list[_Touched]]]()
         for number, job in enumerate(self.caught.jobs):
             original = self.caught.original(job)
@@ -145,7 +143,11 @@ class _Walk:
                 if self.layout.regions[number] != region:
                     region, touched = self.layout.regions[number], []
                 for node in job.made:
-                    if node in self.layout.slots:
+                    slot = self.layout.slots.get(node)
+                    if slot in exchanged:
+                        # in the very array of an input
+                        self.slots[slot] = self.slots[exchanged[slot]]
+                    elif slot is not None:
                         self.make(node)
                 touched.append((number, *self.run(number, job, original)))
                 _check_apart(touched)

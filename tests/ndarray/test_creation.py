@@ -119,10 +119,8 @@ def test_negative_extents(shape):
         nd.zeros(shape)
 
 
-def test_sparse_storage_does_not_exist():
-    with pytest.raises(MXNetError, match="dense"):
-        nd.zeros((2, 2), stype="csr")
-    assert nd.zeros((2,), stype="default").stype == "default"
+def test_storage_types_of_zeros():
+    assert [nd.zeros((2, 2), stype=stype).stype for stype in (None, "default", "csr")] == ["default", "default", "csr"]
 
 
 class TestFromNumpy:

@@ -38,8 +38,8 @@ LEFT_OUT = {
         quantized_concat quantized_conv quantized_elemwise_add quantized_elemwise_mul quantized_embedding
         quantized_flatten quantized_fully_connected quantized_pooling quantized_rnn requantize
     """,
-    "sparse storage and graphs stored in it": """
-        cast_storage IdentityAttachKLSparseReg dgl_adjacency dgl_csr_neighbor_non_uniform_sample
+    "graphs in sparse storage": """
+        IdentityAttachKLSparseReg dgl_adjacency dgl_csr_neighbor_non_uniform_sample
         dgl_csr_neighbor_uniform_sample dgl_graph_compact dgl_subgraph edge_id
     """,
     "images": "imdecode",

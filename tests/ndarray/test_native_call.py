@@ -11,8 +11,7 @@ import types
 import numpy as np
 import pytest
 
-from phonograd import autograd, nd, settings
-from phonograd import trace as trace_module
+from phonograd import autograd, living, nd, settings
 from phonograd.errors import MXNetError
 from phonograd.native import jit
 from phonograd.ndarray import call
@@ -181,7 +180,7 @@ def test_reference_counts(x, recording):
     for _ in range(5):
         calls()
     jit.finish()
-    watched = [x, two, names["axis"], "axis", nd.tanh, FLAGS, type(x), call.REGISTRY["tanh"].calls, float, 1.0]
+    watched = [x, two, names["axis"], "axis", nd.tanh, FLAGS, type(x), REGISTRY["tanh"].calls, float, 1.0]
     before = counts(watched)
     for _ in range(20):
         calls()
@@ -217,8 +216,8 @@ def test_the_living_are_found(x):
     _, kept, _ = [x * factor for factor in (2, 3, 4)]
     del _
     trace = LOCAL.trace
-    assert trace_module._referenced is not trace_module.living
-    for function in (trace_module._referenced, trace_module.living):
+    assert living.referenced is not living.living
+    for function in (living.referenced, living.living):
         found = function(trace, trace.handles)
         assert [id(handle) for handle, _ in found] == [id(x), id(kept)]
         assert found[1][1] is kept._node

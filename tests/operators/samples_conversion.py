@@ -23,9 +23,11 @@ SAMPLES: list[Sample] = [
     Sample("amp_multicast", [DATA, DATA.astype("float16"), INTEGERS], {"num_outputs": 3}, order=0),
     Sample("amp_multicast", [DATA, DATA.astype("float16")], {"num_outputs": 2, "cast_narrow": True}, order=0),
     Sample("amp_multicast", [INTEGERS], {"num_outputs": 1}, order=0),
+    Sample("cast_storage", [DATA], {"stype": "default"}),
     Sample("clip", [DATA], {"a_min": -1.5, "a_max": 2}),
     Sample("clip", [DATA.astype("float16")], {"a_min": 0, "a_max": float("inf")}, order=0),
     Sample("clip", [INTEGERS], {"a_min": -1.5, "a_max": 2.7}, order=0),
     Sample("_contrib_quadratic", [DATA], {"a": 2, "b": -1, "c": 0.5}),
+    Sample("_sparse_retain", [np.arange(12.0).reshape(4, 3) + 1, np.array([2, 0], np.int64)]),
     Sample("_contrib_quadratic", [INTEGERS], {"a": 1.5, "b": 2, "c": 3}, order=0),
 ]

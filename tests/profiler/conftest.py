@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from phonograd import observers
+from phonograd.profiler import collecting
 
 
 @pytest.fixture(autouse=True)
@@ -15,3 +16,9 @@ def nobody_listens() -> Iterator[None]:
     observers.clear_callbacks()
     observers.set_sampling_seed(None)
     assert not left, "the test left an observer"
+
+
+@pytest.fixture
+def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays that other tests keep are not found when a profile of memory begins."""
+    monkeypatch.setattr(collecting, "inventory", list)

@@ -39,7 +39,7 @@ class Seen:
 
     def _start(self, entry):
         if self._needs.get("needs_inputs"):
-            self.inputs.append([value.shape for value in entry.inputs])
+            self.inputs.append([getattr(value, "shape", value) for value in entry.inputs])
 
     def _end(self, entry, context):
         self.ranges.append(entry)
@@ -75,7 +75,7 @@ def test_operators(times):
     with Seen(FUNCTION, needs_inputs=True, needs_outputs=True) as seen:
         step(x, w)
     assert seen.names() == ["dot", "tanh", "broadcast_mul", "sum", "broadcast_mul", "broadcast_sub"]
-    assert seen.inputs == [[(2, 3), (3, 4)], [(2, 4)], [(2, 4)], [(2, 4)], [(3, 4)], [(3, 4), (3, 4)]]
+    assert seen.inputs == [[(2, 3), (3, 4)], [(2, 4)], [(2, 4), 2], [(2, 4)], [0.1, (3, 4)], [(3, 4), (3, 4)]]
     assert seen.outputs == [[(2, 4)], [(2, 4)], [(2, 4)], [(1,)], [(3, 4)], [(3, 4)]]
     assert [entry.sequence_nr >= 0 for entry in seen.ranges] == [True] * 4 + [False] * 2
     step(x, w)

@@ -82,7 +82,7 @@ def test_profile_keeps_no_input_alive() -> None:
         gc.collect()
         assert gone() is None
     (event,) = prof.events()
-    assert event.input_shapes == [[[2], "float32"]]
+    assert (event.input_shapes, event.input_dtypes) == ([[2]], ["float32"])
     assert event.flops == 20
 
 

@@ -11,7 +11,7 @@ from phonograd.profiler import profile, record_function
 from .programs import training_step
 
 
-def test_timeline() -> None:
+def test_timeline(nothing_held: None) -> None:
     with profile(profile_memory=True) as prof, record_function("scope"):
         allocated(100, "parameter", 1)
         allocated(50, "gradient", 2)
@@ -30,7 +30,7 @@ def test_timeline() -> None:
     assert "Peak: 150 B" in str(timeline)
 
 
-def test_what_was_there_before_is_never_negative() -> None:
+def test_what_was_there_before_is_never_negative(nothing_held: None) -> None:
     with profile(profile_memory=True) as prof, record_function("scope"):
         released(70, "gradient", 9)
         allocated(30, "gradient", 10)
@@ -42,7 +42,7 @@ def test_what_was_there_before_is_never_negative() -> None:
     assert timeline.end == 30
 
 
-def test_creation_sites() -> None:
+def test_creation_sites(nothing_held: None) -> None:
     with profile(profile_memory=True, with_stack=True) as prof:
         allocated(8, "activation", 1)
     (piece,) = prof.memory_timeline().largest()
@@ -50,7 +50,7 @@ def test_creation_sites() -> None:
     assert piece.path == ()
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files(nothing_held: None, tmp_path: Path) -> None:
     with profile(profile_memory=True) as prof:
         training_step()
     prof.export_memory_timeline(tmp_path / "memory.json")

@@ -41,7 +41,7 @@ def test_text_of_a_scope_reaches_the_trace(tmp_path: Path) -> None:
     prof.export_chrome_trace(tmp_path / "trace.json")
     (scope,) = [event for event in events_of(tmp_path / "trace.json") if event["name"] == "forward"]
     assert scope["args"]["args"] == "some text"
-    assert scope["args"]["Input Dims"] == ["some text"]
+    assert scope["args"]["Concrete Inputs"] == ["some text"]
 
 
 def test_entering_a_scope_records_no_operator() -> None:

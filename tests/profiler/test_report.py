@@ -29,7 +29,7 @@ NASTY = '</script><script>document.title="broken"</script><!-- \u2028 " \\ \x00'
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Path:
+def page(nothing_held: None, tmp_path: Path) -> Path:
     steps = schedule(wait=0, warmup=0, active=3, repeat=1)
     with profile(schedule=steps, profile_memory=True, with_modules=True, with_flops=True) as prof:
         for _ in range(3):

@@ -60,7 +60,7 @@ def test_read_again_it_is_the_same(tmp_path: Path) -> None:
         assert str(loaded.by_scope()) == str(prof.by_scope())
         assert loaded.memory_timeline().as_dict() == prof.memory_timeline().as_dict()
         assert len(loaded.events().links) == len(prof.events().links) == 2
-        assert loaded.metadata == {"note": "x"}
+        assert loaded.metadata == {"note": "x", "trace_id": prof.get_trace_id()}
         assert loaded.events().wall_ns == prof.events().wall_ns
     prof.export_chrome_trace(tmp_path / "first.json")
     loaded.export_chrome_trace(tmp_path / "second.json")

@@ -332,10 +332,11 @@ def test_shapes_are_described_and_nothing_is_kept_alive() -> None:
         with record_function("user", "argument"):
             pass
     operator, user = prof.events()
-    assert operator.input_shapes[0][0] == [2, 3]
-    assert "float32" in operator.input_shapes[0][1]
-    assert operator.input_shapes[1:3] == [3, "text"]
-    assert user.input_shapes == ["argument"]
+    assert operator.input_shapes == [[2, 3], [], [], []]
+    assert operator.structured_input_strides[0] == [3, 1]
+    assert operator.input_dtypes == ["float32", "int", "str", "str"]
+    assert operator.concrete_inputs[:3] == [None, 3, "text"]
+    assert user.concrete_inputs == ["argument"]
     del x
     gc.collect()
     assert gone() is None

@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.symbol import calls, networks, programs
+from tests.symbol import calls, networks, older, programs
 
 
 def outcomes(call: calls.Call) -> list[Any]:
@@ -74,6 +74,13 @@ def record_programs() -> None:
     print(len(found), "programs")
 
 
+def record_older() -> None:
+    """Write what MXNet makes of files of its older versions."""
+    found = {name: older.facts(mxnet, name) for name in older.OLDER}
+    (calls.RECORDED / "older.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    print(len(found), "older files")
+
+
 def record_ours() -> None:
     """Write what MXNet makes of files that this library has written."""
     values = {}
@@ -92,4 +99,5 @@ if __name__ == "__main__":
     record_calls()
     record_ours()
     record_programs()
+    record_older()
     record_networks()

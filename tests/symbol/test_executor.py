@@ -76,9 +76,19 @@ def test_outputs_by_name_and_several_heads():
         executor.backward([nd.ones((1,))])
     with pytest.raises(TypeError, match="inputs must be NDArray"):
         executor.backward([1, 2, 3])
-    executor.forward(is_train=False)
-    with pytest.raises(MXNetError, match=r"call forward\(is_train=True\) before backward\(\)"):
+    with pytest.raises(TypeError, match="out_grads must be an NDArray, a list or a dictionary of them"):
+        executor.backward(3)
+
+
+def test_backward_without_training():
+    """A pass that was not for training is differentiated as it was: Dropout keeps everything."""
+    net = sym.Dropout(X * X, p=0.5)
+    executor = net.bind(mx.cpu(), [nd.array([1.0, 2.0])], [nd.zeros((2,))])
+    with pytest.raises(MXNetError, match="there has been no forward pass yet"):
         executor.backward()
+    assert values(executor.forward()[0]) == [1, 4]
+    executor.backward(nd.ones((2,)))
+    assert values(executor.grad_dict["x"]) == [2, 4]
 
 
 def test_nothing_to_differentiate():
@@ -181,7 +191,8 @@ def test_monitors():
     seen.clear()
     executor.set_monitor_callback(lambda name, array: seen.append(name), monitor_all=True)
     executor.forward()
-    assert seen == ["x", "fc_weight", "fc_bias", "fc_output", "r_output"]
+    inputs = ["x", "fc_data", "fc_weight", "fc_weight", "fc_bias", "fc_bias"]
+    assert seen == [*inputs, "fc_output", "r_data", "r_output"]
     assert "Op:FullyConnected, Name=fc" in executor.debug_str()
 
 
@@ -196,8 +207,20 @@ def test_mistakes():
         (X * 2).bind(mx.cpu(), [3])
     with pytest.raises(ValueError, match="Duplicate names detected, x, x: give args by name"):
         (sym.var("x") + sym.var("x")).bind(mx.cpu(), [nd.ones((1,)), nd.ones((1,))])
-    with pytest.raises(ValueError, match="requests are 'write', 'add' and 'null'"):
-        (X * 2).bind(mx.cpu(), [nd.ones((1,))], [nd.ones((1,))], grad_req="wrong")
+    for grads in (None, [nd.ones((1,))]):
+        with pytest.raises(ValueError, match=r"grad_req must be in \('null', 'write', 'add'\)"):
+            (X * 2).bind(mx.cpu(), [nd.ones((1,))], grads, grad_req="wrong")
+    for wrong in (3, None, nd.ones((1,))):
+        with pytest.raises(TypeError, match="Only accept list of NDArrays or dict of str to NDArray"):
+            (X * 2).bind(mx.cpu(), wrong)
+    with pytest.raises(MXNetError, match=r"Error in operator \w+: Shape inconsistent, Provided = \[3\]"):
+        (X * sym.var("y")).bind(mx.cpu(), [nd.ones((2,)), nd.ones((3,))])
+    with pytest.raises(MXNetError, match=r"the gradient of x has the shape \(3,\), and x has \(2,\)"):
+        (X * 2).bind(mx.cpu(), [nd.ones((2,))], [nd.ones((3,))])
+    with pytest.raises(MXNetError, match=r"copy_params_from: x has the shape \(2,\)"):
+        executor.copy_params_from({"x": nd.ones((3,))})
+    with pytest.raises(ValueError, match=r"key `x` is missing in `args`"):
+        (X * 2).eval(y=nd.ones((1,)))
     with pytest.raises(TypeError, match="eval: x must be an NDArray"):
         (X * 2).eval(x=3)
     net = sym.BatchNorm(X, name="bn")

@@ -266,9 +266,9 @@ def test_debug_text():
         "--------------------",
         "Op:FullyConnected, Name=fc",
         "Inputs:",
-        "\targ[0]=data(0)",
-        "\targ[1]=fc_weight(0)",
-        "\targ[2]=fc_bias(0)",
+        "\targ[0]=data(0) version=0",
+        "\targ[1]=fc_weight(0) version=0",
+        "\targ[2]=fc_bias(0) version=0",
         "Attrs:",
         "\tnum_hidden=3",
     ]

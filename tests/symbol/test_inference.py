@@ -63,8 +63,11 @@ def test_positions_and_names():
         net.infer_shape((1,), (1,), (1,), (1,))
     with pytest.raises(MXNetError, match=r"infer_shape: Keyword argument name dat not found. \(did you mean 'data'"):
         net.infer_shape(dat=(2, 4))
+    for wrong in ("ab", None):
+        with pytest.raises(TypeError, match="Arguments need to be shapes, but 'data' is"):
+            net.infer_shape(data=wrong)
     with pytest.raises(TypeError, match="the shape of data must be a tuple of integers"):
-        net.infer_shape(data="ab")
+        net.infer_shape(data=(4.5, 2))
 
 
 def test_contradictions():

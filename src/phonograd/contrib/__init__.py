@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["autograd", "onnx", "safetensors"]
+__all__ = ["autograd", "onnx", "safetensors", "text"]
 
 _ELSEWHERE = {
     "nd": "ndarray.contrib",
@@ -15,7 +15,16 @@ _ELSEWHERE = {
 }
 
 
+#: modules that say when they are imported why they are not available, and what to do
+_REFUSED = ("amp", "quantization")
+
+
 def __getattr__(name: str) -> ModuleType:
+    if name in _REFUSED:
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ImportError as error:
+            raise AttributeError(str(error)) from None
     if name in __all__:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _ELSEWHERE:

@@ -5,6 +5,7 @@ Image files are read and written with Pillow (``pip install 'phonograd[image]'``
 
 from __future__ import annotations
 
+from . import detection
 from .augmenters import (
     Augmenter,
     BrightnessJitterAug,
@@ -25,6 +26,17 @@ from .augmenters import (
     ResizeAug,
     SaturationJitterAug,
     SequentialAug,
+)
+from .detection import (
+    CreateDetAugmenter,
+    CreateMultiRandCropAugmenter,
+    DetAugmenter,
+    DetBorrowAug,
+    DetHorizontalFlipAug,
+    DetRandomCropAug,
+    DetRandomPadAug,
+    DetRandomSelectAug,
+    ImageDetIter,
 )
 from .functions import (
     center_crop,
@@ -52,9 +64,18 @@ __all__ = [
     "ColorNormalizeAug",
     "ContrastJitterAug",
     "CreateAugmenter",
+    "CreateDetAugmenter",
+    "CreateMultiRandCropAugmenter",
+    "DetAugmenter",
+    "DetBorrowAug",
+    "DetHorizontalFlipAug",
+    "DetRandomCropAug",
+    "DetRandomPadAug",
+    "DetRandomSelectAug",
     "ForceResizeAug",
     "HorizontalFlipAug",
     "HueJitterAug",
+    "ImageDetIter",
     "ImageIter",
     "LightingAug",
     "RandomCropAug",
@@ -78,3 +99,6 @@ __all__ = [
     "resize_short",
     "scale_down",
 ]
+
+#: where MXNet has them, too
+det = detection

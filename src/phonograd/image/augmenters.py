@@ -12,6 +12,7 @@ import numpy as np
 
 from ..dtypes import as_dtype
 from ..ndarray.array import NDArray
+from ..operators.image_colors import EIGENVALUES, EIGENVECTORS, LUMA
 from . import functions
 from .functions import Image, pixels_of, returned
 
@@ -35,20 +36,17 @@ __all__ = [
     "ResizeAug",
     "SaturationJitterAug",
     "SequentialAug",
+    "color_statistics",
+    "plain_argument",
 ]
 
-#: how much of the brightness of a gray pixel red, green and blue have
-LUMA = np.array([0.299, 0.587, 0.114], np.float32)
-#: principal components of the colors of ImageNet
-EIGENVALUES = np.array([55.46, 4.794, 1.148])
-EIGENVECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
 _TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
 _FROM_YIQ = np.array([[1.0, 0.956, 0.621], [1.0, -0.272, -0.647], [1.0, -1.107, 1.705]])
 _MEAN_OF_IMAGENET = np.array([123.68, 116.28, 103.53])
 _DEVIATION_OF_IMAGENET = np.array([58.395, 57.12, 57.375])
 
 
-def _plain(value: Any) -> Any:
+def plain_argument(value: Any) -> Any:
     """Return an argument as JSON can have it."""
     if isinstance(value, NDArray):
         value = value.asnumpy()
@@ -64,7 +62,7 @@ class Augmenter:
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        self._kwargs = {name: _plain(value) for name, value in kwargs.items()}
+        self._kwargs = {name: plain_argument(value) for name, value in kwargs.items()}
 
     def dumps(self) -> Any:
         """Return its name and arguments as JSON."""
@@ -244,8 +242,8 @@ class ColorNormalizeAug(Augmenter):
 
     def __init__(self, mean: Any, std: Any) -> None:
         super().__init__(mean=mean, std=std)
-        self.mean = None if mean is None else np.asarray(_plain(mean), np.float32)
-        self.std = None if std is None else np.asarray(_plain(std), np.float32)
+        self.mean = None if mean is None else np.asarray(plain_argument(mean), np.float32)
+        self.std = None if std is None else np.asarray(plain_argument(std), np.float32)
 
     def __call__(self, src: Any) -> Any:
         return _like(src, functions.color_normalize(_floats(src), self.mean, self.std))
@@ -360,18 +358,22 @@ def CreateAugmenter(  # noqa: N802
         result.append(LightingAug(pca_noise, EIGENVALUES, EIGENVECTORS))
     if rand_gray > 0:
         result.append(RandomGrayAug(rand_gray))
-    mean = _channels(mean, _MEAN_OF_IMAGENET, "mean")
-    std = _channels(std, _DEVIATION_OF_IMAGENET, "std")
+    mean, std = color_statistics(mean, std)
     if mean is not None or std is not None:
         result.append(ColorNormalizeAug(mean, std))
     return result
+
+
+def color_statistics(mean: Any, std: Any) -> tuple[Image | None, Image | None]:
+    """Return means and standard deviations of colors, a number for each channel; True is for those of ImageNet."""
+    return _channels(mean, _MEAN_OF_IMAGENET, "mean"), _channels(std, _DEVIATION_OF_IMAGENET, "std")
 
 
 def _channels(given: Any, usual: Image, name: str) -> Image | None:
     """Return a number for each channel, or None."""
     if given is None or given is False:
         return None
-    values = usual if given is True else np.asarray(_plain(given))
+    values = usual if given is True else np.asarray(plain_argument(given))
     if values.shape not in ((1,), (3,)):
         raise ValueError(f"{name} must have 1 or 3 numbers, not shape {values.shape}")
     return values.astype(np.float32)

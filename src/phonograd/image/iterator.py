@@ -23,6 +23,7 @@ from .lists import read_list
 
 __all__ = ["ImageIter"]
 
+Values = np.ndarray[Any, Any]
 _HANDLES = ("pad", "discard", "roll_over")
 
 
@@ -100,7 +101,9 @@ class ImageIter(DataIter):
         self.last_batch_handle = last_batch_handle
         self.auglist = CreateAugmenter(self.data_shape, **kwargs) if aug_list is None else list(aug_list)  # type: ignore[arg-type]
         self.provide_data = [(data_name, (batch_size, *self.data_shape))]
-        self.provide_label = [(label_name, (batch_size, label_width) if label_width > 1 else (batch_size,))]
+        self.provide_label: list[tuple[str, tuple[int, ...]]] = [
+            (label_name, (batch_size, label_width) if label_width > 1 else (batch_size,))
+        ]
         self.imglist = _listed(path_imglist, imglist)
         self.imgrec: recordio.MXRecordIO | None = None
         self.seq: list[Any] | None = None
@@ -173,7 +176,21 @@ class ImageIter(DataIter):
             except (MXNetError, ValueError) as error:
                 logging.debug("Invalid image, skipping:  %s", error)
                 continue
-            return self.postprocess_data(self.augmentation_transform(data)), label
+            try:
+                image, label = self._augmented(data, label)
+            except RuntimeError as error:
+                logging.debug("Invalid label or image, skipping:  %s", error)
+                continue
+            return self.postprocess_data(image), label
+
+    def _augmented(self, data: Any, label: Any) -> tuple[Any, Any]:
+        """Return an image after all augmenters, and its label."""
+        return self.augmentation_transform(data), label
+
+    def _collated(self, labels: list[Any]) -> Values:
+        """Return the labels of a batch as one array."""
+        table = np.array([np.asarray(label, np.float32).reshape(-1)[: self.label_width] for label in labels])
+        return table if self.label_width > 1 else table[:, 0]
 
     def next(self) -> DataBatch:
         """Return the next batch, or raise StopIteration."""
@@ -200,8 +217,7 @@ class ImageIter(DataIter):
                     self._begin()
             self._ended = True
         data = np.stack([pixels_of(image) for image, _ in samples]).astype(self.dtype, copy=False)
-        labels = np.array([np.asarray(label, np.float32).reshape(-1)[: self.label_width] for _, label in samples])
-        label = labels if self.label_width > 1 else labels[:, 0]
+        label = self._collated([label for _, label in samples])
         return DataBatch([concrete(data, CPU)], [concrete(np.ascontiguousarray(label), CPU)], pad)
 
     def check_data_shape(self, data_shape: Sequence[int]) -> None:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from .arrays import NDArrayIter
-from .images import ImageRecordIter, ImageRecordUInt8Iter
+from .images import ImageDetRecordIter, ImageRecordInt8Iter, ImageRecordIter, ImageRecordUInt8Iter
 from .iteration import DataBatch, DataDesc, DataIter
 from .rounds import RoundIter as MXDataIter
+from .sparse_tables import LibSVMIter
 from .tables import CSVIter, MNISTIter
 from .wrappers import PrefetchingIter, ResizeIter
+
+#: old names
+ImageRecordIter_v1 = ImageRecordIter
+ImageRecordUInt8Iter_v1 = ImageRecordUInt8Iter
 
 __all__ = [
     "CSVIter",
     "DataBatch",
     "DataDesc",
     "DataIter",
+    "ImageDetRecordIter",
+    "ImageRecordInt8Iter",
     "ImageRecordIter",
+    "ImageRecordIter_v1",
     "ImageRecordUInt8Iter",
+    "ImageRecordUInt8Iter_v1",
+    "LibSVMIter",
     "MNISTIter",
     "MXDataIter",
     "NDArrayIter",

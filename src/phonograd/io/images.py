@@ -15,9 +15,10 @@ from ..errors import MXNetError, nearest
 from ..image import augmenters, codec, functions
 from ..image.lists import read_list
 from ..image.resizing import resize
+from ..operators.image_colors import EIGENVALUES, EIGENVECTORS
 from .rounds import RoundIter, Values, part_of
 
-__all__ = ["ImageRecordIter", "ImageRecordUInt8Iter"]
+__all__ = ["ImageDetRecordIter", "ImageRecordInt8Iter", "ImageRecordIter", "ImageRecordUInt8Iter"]
 
 #: options of MXNet's engine, which change nothing in the batches
 _IGNORED = frozenset(
@@ -46,12 +47,9 @@ _NEUTRAL: dict[str, Any] = {
     "random_h": 0,
     "random_s": 0,
     "random_l": 0,
-    "fill_value": 255,
     "mean_img": "",
     "mean_a": 0,
     "std_a": 1,
-    "max_random_contrast": 0,
-    "max_random_illumination": 0,
 }
 
 
@@ -80,6 +78,8 @@ class ImageRecordIter(RoundIter):
         Into how many parts to divide the images, and which of them to take.
     resize
         The length of the shorter edge before the crop; -1 leaves it as it is.
+    pad, fill_value
+        How many pixels of which brightness to add on every side before the crop.
     rand_crop
         Whether the crop is at a random place; else in the middle.
     random_resized_crop, min_random_area, max_random_area, min_aspect_ratio, max_aspect_ratio
@@ -88,6 +88,8 @@ class ImageRecordIter(RoundIter):
         Whether half of the images are mirrored, or all.
     mean_r, mean_g, mean_b, std_r, std_g, std_b, scale
         The result is ``(image - mean) * scale / std``.
+    max_random_contrast, max_random_illumination
+        How far the factor of ``image - mean`` may be from 1, and what is added to it from 0.
     brightness, contrast, saturation, pca_noise
         How much to change the colors.
     inter_method
@@ -118,6 +120,8 @@ class ImageRecordIter(RoundIter):
         num_parts: int = 1,
         part_index: int = 0,
         resize: int = -1,
+        pad: int = 0,
+        fill_value: int = 255,
         rand_crop: bool = False,
         random_resized_crop: bool = False,
         min_random_area: float = 1.0,
@@ -133,6 +137,8 @@ class ImageRecordIter(RoundIter):
         std_g: float = 1.0,
         std_b: float = 1.0,
         scale: float = 1.0,
+        max_random_contrast: float = 0.0,
+        max_random_illumination: float = 0.0,
         brightness: float = 0.0,
         contrast: float = 0.0,
         saturation: float = 0.0,
@@ -165,6 +171,8 @@ class ImageRecordIter(RoundIter):
         self._shuffle, self._random = shuffle, np.random.RandomState(seed)
         self._chance = random.Random(seed_aug)
         self._resize, self._inter_method = resize, inter_method
+        self._border, self._fill_value = pad, fill_value
+        self._contrast, self._illumination = max_random_contrast, max_random_illumination
         self._rand_crop, self._rand_mirror, self._mirror = rand_crop, rand_mirror, mirror
         self._resized_crop: tuple[tuple[float, float], tuple[float, float]] | None = None
         if random_resized_crop:
@@ -177,7 +185,7 @@ class ImageRecordIter(RoundIter):
         if brightness or contrast or saturation:
             self._colors.append(augmenters.ColorJitterAug(brightness, contrast, saturation))
         if pca_noise:
-            self._colors.append(augmenters.LightingAug(pca_noise, augmenters.EIGENVALUES, augmenters.EIGENVECTORS))
+            self._colors.append(augmenters.LightingAug(pca_noise, EIGENVALUES, EIGENVECTORS))
         self._dtype = as_dtype(dtype or self._default_dtype)
         self._pool = concurrent.futures.ThreadPoolExecutor(int(kwargs.get("preprocess_threads", 4)))
         self._described(tuple(data_shape), (label_width,) if label_width > 1 else (), self._dtype.type)
@@ -212,6 +220,9 @@ class ImageRecordIter(RoundIter):
             short = min(image.shape[:2])
             height, width = (self._resize * extent // short for extent in image.shape[:2])
             image = resize(image, width, height, self._inter_method)
+        if self._border:
+            sides = (self._border, self._border)
+            image = np.pad(image, (sides, sides, (0, 0)), constant_values=self._fill_value)
         image = self._cropped(image)
         if self._mirror or (self._rand_mirror and self._chance.random() < 0.5):
             image = image[:, ::-1]
@@ -219,7 +230,13 @@ class ImageRecordIter(RoundIter):
             return image
         for augmenter in self._colors:
             image = functions.pixels_of(augmenter(image.astype(np.float32)))
-        return (image - self._mean) * self._factor
+        image = image - self._mean
+        if self._contrast or self._illumination:
+            contrast = 1 + self._chance.uniform(-self._contrast, self._contrast)
+            image = image * np.float32(contrast) + np.float32(
+                self._chance.uniform(-self._illumination, self._illumination)
+            )
+        return image * self._factor
 
     def _cropped(self, image: Values) -> Values:
         rows, columns = image.shape[:2]
@@ -244,6 +261,24 @@ class ImageRecordUInt8Iter(ImageRecordIter):
     """The same with data of dtype uint8, to which neither colors nor mean and deviation are applied."""
 
     _default_dtype = "uint8"
+
+
+class ImageDetRecordIter:
+    """Not available: batches of detection records come from :class:`phonograd.image.ImageDetIter`."""
+
+    _instead = (
+        "mx.image.ImageDetIter(batch_size, data_shape, path_imgrec=...) reads the same record files, with the "
+        "augmenters of mx.image.CreateDetAugmenter"
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError(f"{type(self).__name__} is not available; {self._instead}")
+
+
+class ImageRecordInt8Iter(ImageDetRecordIter):
+    """Not available: it was made for networks of whole numbers, which are not either."""
+
+    _instead = "ImageRecordUInt8Iter gives the pixels as they are"
 
 
 def _check_options(options: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The driver: one native call that runs a row of kernels.
 
 A row is a *record* ``{address of the regions, number of regions, number of arrays, where the team is found, whether
-there is much to do}``. A *region* is ``{address of its launches, number of launches, number of chunks, time that the
+there is much to do, which array is told of the end (or -1)}``. A *region* is ``{address of its launches, number of launches, number of chunks, time that the
 team needs}``: launches that do not depend on each other. Each launch is ``{where the address of the kernel stands,
 address of its table, extent of its range, size of a chunk, number of chunks}``. A region of more than one chunk is
 shared out by the :mod:`~phonograd.native.team`, which keeps that time. Nothing else in records and tables ever changes;
@@ -49,6 +49,8 @@ def driver_text(name: str, data_offset: int) -> str:
             else:
                 for every launch:
                     call void %kernel(ptr %table, ptr %bases, i64 0, i64 %extent)
+        if there is a flag:
+            *bases[flag] = 1
     """
     f = Function(name, "ptr %record, ptr %objects")
     regions = f.load_word("%record", "0", "ptr")
@@ -98,6 +100,13 @@ def driver_text(name: str, data_offset: int) -> str:
 
     f.loop("0", object_count, "1", (), resolve)
     f.loop("0", region_count, "1", (), region)
+    flag = f.load_word("%record", "5")
+
+    def tell() -> tuple[()]:
+        f.store_word(f.load_word(bases, flag, "ptr"), "0", "1")
+        return ()
+
+    f.choose(f.assign(f"icmp sge i64 {flag}, 0"), tell, tuple)
     return f.text()
 
 
@@ -162,12 +171,18 @@ class Row:
     regions
         How many launches follow each other that do not depend on each other, again and again; by default each launch
         depends on the one before.
+    flag
+        The number of the array whose first word is set to 1 when everything is done.
     """
 
     __slots__ = ("_direct", "_driver", "_keep", "_record")
 
     def __init__(
-        self, launches: list[tuple[Kernel, list[int], int, int]], arrays: int, regions: Sequence[int] | None = None
+        self,
+        launches: list[tuple[Kernel, list[int], int, int]],
+        arrays: int,
+        regions: Sequence[int] | None = None,
+        flag: int = -1,
     ) -> None:
         driver = _started()
         words = np.array([word for _, table, _, _ in launches for word in table], np.int64)
@@ -191,7 +206,7 @@ class Row:
         assert first == len(launches), regions
         region_words = np.array(region_list, np.int64)
         record = [region_words.ctypes.data, len(region_list) // REGION_WORDS, arrays, team.CELL.ctypes.data]
-        record_words = np.array([*record, int(shared >= MUCH_WORK)], np.int64)
+        record_words = np.array([*record, int(shared >= MUCH_WORK), flag], np.int64)
         #: what the addresses below point into
         self._keep = words, entry_words, region_words, record_words, [kernel for kernel, *_ in launches]
         self._record: int = record_words.ctypes.data

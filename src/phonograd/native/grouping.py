@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..kernels.launch import Plan
+from ..kernels.launch import Plan, Written
 from ..kernels.lowering import (
     Constant,
     Coordinate,
@@ -40,6 +40,7 @@ from ..kernels.lowering import (
 from ..kernels.pattern import Pattern, contiguous_strides
 from ..node import Node, Shape
 from ..reference import resolve
+from . import jit
 from .expansion import Order, lowering_of, parameters
 from .group import (
     ELEMENT,
@@ -55,7 +56,7 @@ from .group import (
     weight_of,
 )
 from .overlay import Overlays, is_apart, part_of
-from .products import operands_to_copy, plan_product, sums_of_products
+from .products import ENOUGH_USES, plan_product, sums_of_products, uses_of_operands
 from .settling import Candidate, Settling
 from .steps import Alias, Call, Step, Work
 from .views import Views, over
@@ -99,6 +100,7 @@ class Grouping:
         self._stages, self._homes = members.stages, members.homes
         self._others: list[tuple[int, Call | Alias]] = []
         self._works: list[tuple[int, Work]] = []
+        self._work_of: dict[Written, int] = {}
         #: by space and reduced axes, the group that folded last
         self._folding: dict[tuple[Shape, Shape], Group] = {}
         self.groups = members.groups
@@ -109,7 +111,7 @@ class Grouping:
         #: sums that are computed with one of their products
         self._sums = sums_of_products(order, kept)
         self._expressions, self._sources = order.expressions, order.sources
-        self._to_copy = operands_to_copy(order)
+        self._uses = uses_of_operands(order)
         self._absorbed = {found.product for found in self._sums.values()}
         for node in order.nodes:
             self._place(node, order.expressions[node], order.lowerings[node])
@@ -175,9 +177,10 @@ class Grouping:
         """Have matrices multiplied where they lie; they are copied first only where no strides say where that is."""
         lhs, rhs = [self._source(source) for source in expression.inputs]
         views = [self._memory(lhs), self._memory(rhs)]
-        if rhs in self._to_copy and views[1].pattern.strides[-1] != 1:
+        uses = max(1, self._uses[rhs])
+        if uses >= ENOUGH_USES and views[1].pattern.strides[-1] != 1:
             views[1] = self._in_order(rhs)
-        plan = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None)
+        plan = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None, uses=uses)
         if plan is None:
             views = [self._in_order(lhs), self._in_order(rhs)]
             plan = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None)
@@ -203,6 +206,12 @@ class Grouping:
         self.written.add(node)
         self._stages[node] = stage
         self._works.append((stage, Work(node, plan, operands)))
+        for structure, _, extent, chunk, products in plan.launches:
+            before = self._work_of.get(structure, 0)
+            self._work_of[structure] = before + max(extent // chunk, products)
+            if before <= jit.MUCH_WORK < self._work_of[structure]:
+                # it takes longest to compile, and there is more to plan meanwhile
+                jit.expect(structure)
 
     def _memory(self, node: Node) -> View:
         """Return how a value is read from memory, where it must lie in memory."""

@@ -1,7 +1,7 @@
 """Layout: where every value of a plan lies, and the jobs that kernels do there.
 
 While a plan runs, arrays stand in a list of *slots*: first the inputs, then one with the numbers that kernels read, one
-with the arena, and then one for each array that is made. Values that only kernels see lie in the arena. Everything is
+with the arena, one that is told of the end, and then one for each array that is made. Values that only kernels see lie in the arena. Everything is
 decided in one walk over the steps of a plan.
 
 Jobs that follow each other and do not depend on each other form a *region*, whose chunks are shared out among threads
@@ -18,7 +18,7 @@ import numpy as np
 
 from ..kernels.launch import Plan
 from ..kernels.lowering import Gather
-from ..node import Node
+from ..node import Node, Shape
 from ..operator import Array
 from . import memory
 from .assembly import Assembler, Operand
@@ -31,6 +31,9 @@ __all__ = ["Job", "Layout", "jobs_of", "regions_of"]
 #: chunks of a region, if it has several jobs: with so many the threads seldom wait for each other anyway, and what is
 #: large does not stay in memory longer
 REGION_CHUNKS = 64
+
+#: bytes from which on results take the place of inputs that nobody needs: to find out is not worth it for less
+SMALLEST_EXCHANGE = 1 << 14
 
 _NONE: Mapping[Node, Node] = {}
 
@@ -47,6 +50,8 @@ class Job(NamedTuple):
     """Everything that is computed."""
     written: list[Node]
     """Everything of which some part is written."""
+    exchanged: tuple[list[Node], list[Node]] = ([], [])
+    """Values that are made, and values read, where any of the first can take the place of any of the second."""
 
     @property
     def chunks(self) -> int:
@@ -74,11 +79,14 @@ def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | Call | 
             made = [node for node in written if node not in begun]
             begun.update(made)
             nodes = tuple([member.expression for member in step.members])
-            jobs.append(Job(plan, operands, made, _replaceable(step, own), nodes, written))
+            over, exchanged = _replaceable(step, own)
+            jobs.append(Job(plan, operands, made, over, nodes, written, exchanged))
         elif isinstance(step, Work):
             read = {name: Operand(view.source, view.pattern.offset) for name, view in step.operands.items()}
             operands, made = {**read, "out": Operand(step.node, 0)}, [step.node]
-            jobs.append(Job(step.plan, operands, made, _added(step), (step.node,), made))
+            over = _added(step)
+            exchanged = ([new for new, _ in over], [old for _, old in over])
+            jobs.append(Job(step.plan, operands, made, over, (step.node,), made, exchanged))
         else:
             jobs.append(step)
     if not overlays.chosen:
@@ -111,7 +119,9 @@ def _moved(job: Job | Call | Alias, overlays: Overlays) -> Job | Call | Alias:
         for name, (source, start) in job.operands.items()
     }
     over = [(owner(new), owner(old)) for new, old in job.over]
-    return job._replace(operands=operands, over=over, written=list(map(owner, job.written)))
+    # what lies in the memory of another value stays there
+    made, read = ([node for node in nodes if owner(node) is node] for nodes in job.exchanged)
+    return job._replace(operands=operands, over=over, written=list(map(owner, job.written)), exchanged=(made, read))
 
 
 def _added(work: Work) -> list[tuple[Node, Node]]:
@@ -121,14 +131,14 @@ def _added(work: Work) -> list[tuple[Node, Node]]:
     return [] if old is None or old.source in others else [(work.node, old.source)]
 
 
-def _replaceable(group: Group, made: list[Node]) -> list[tuple[Node, Node]]:
-    """Return which values of a group can be written where others are read.
+def _replaceable(group: Group, made: list[Node]) -> tuple[list[tuple[Node, Node]], tuple[list[Node], list[Node]]]:
+    """Return pairs of values of a group that can be written where others are read, and all that could be paired.
 
     An element is read before the one that is computed from it is written, so memory can be shared where each element
     is read at the very place where one is written, and nowhere else.
     """
     if group.reduced is not None or not made:
-        return []
+        return [], ([], [])
     plain: dict[Node, None] = {}
     other: set[Node] = {target.value.source for target in group.targets if isinstance(target.value, Read)}
     for member in group.members:
@@ -143,6 +153,7 @@ def _replaceable(group: Group, made: list[Node]) -> list[tuple[Node, Node]]:
                     other.add(source)
     # a number that is written to memory is not read there
     sources = [source for source in plain if source not in other and source not in made]
+    exchanged = made, list(sources)
     pairs = []
     for node in made:
         for source in sources:
@@ -150,7 +161,7 @@ def _replaceable(group: Group, made: list[Node]) -> list[tuple[Node, Node]]:
                 pairs.append((node, source))
                 sources.remove(source)
                 break
-    return pairs
+    return pairs, exchanged
 
 
 def regions_of(jobs: Sequence[Job | Call | Alias], begun: Mapping[Node, Node] = _NONE) -> list[int]:
@@ -210,7 +221,9 @@ class Layout:
         #: slots of the numbers that kernels read, and of the arena
         self.number_slot = len(self.slots)
         self.arena_slot = len(self.slots) + 1
-        self.width = len(self.slots) + 2
+        #: slot of the word that is set when everything is done
+        self.flag_slot = len(self.slots) + 2
+        self.width = len(self.slots) + 3
         for node in begun:
             self.slots[node] = self.width
             self.width += 1
@@ -222,9 +235,20 @@ class Layout:
         self._scratch: dict[int, int] = {}
         #: the region of each job
         self.regions = regions_of(jobs, begun)
-        self._place(jobs, arrays, {*inputs, *kept})
+        handed_back = set(kept)
+        #: slots of arrays that are handed back (with their shapes), and numbers of inputs in whose place they can be
+        self.exchanges: list[tuple[list[tuple[int, Shape]], list[int]]] = []
+        given = set(inputs).difference(handed_back, begun.values())
+        self._place(jobs, arrays, {*inputs, *handed_back}, handed_back, given)
 
-    def _place(self, jobs: Sequence[Job | Call | Alias], arrays: set[Node], lasting: set[Node]) -> None:
+    def _place(
+        self,
+        jobs: Sequence[Job | Call | Alias],
+        arrays: set[Node],
+        lasting: set[Node],
+        handed_back: set[Node],
+        given: set[Node],
+    ) -> None:
         first: dict[Node, int] = {}
         last: dict[Node, int] = {}
         #: the region of the job that touches a value before the last one does
@@ -261,6 +285,7 @@ class Layout:
         for node, index in last.items():
             if node not in first and node not in lasting:
                 self.done.setdefault(index, []).append(slots[node])
+        self._exchange(jobs, handed_back, given, last, earlier)
         order = {node: number for number, node in enumerate(first)}
         lifetimes = []
         for node, begin in first.items():
@@ -273,6 +298,33 @@ class Layout:
         offsets, self.arena_bytes = memory.arrange([*lifetimes, *scratch.values()])
         self._starts = dict(zip(first, offsets))
         self._scratch = dict(zip(scratch, offsets[len(first) :]))
+
+    def _exchange(
+        self,
+        jobs: Sequence[Job | Call | Alias],
+        handed_back: set[Node],
+        given: set[Node],
+        last: Mapping[Node, int],
+        earlier: Mapping[Node, int],
+    ) -> None:
+        """Find inputs that nobody reads any more when something of their size is made that is handed back."""
+        for index, job in enumerate(jobs):
+            if not isinstance(job, Job) or not job.exchanged[1]:
+                continue
+            made, read = job.exchanged
+            region = self.regions[index]
+            free = [n for n in read if n in given and last.get(n) == index and earlier.get(n) != region]
+            for dtype, size in dict.fromkeys([(node.dtype, node.size) for node in free]):
+                if size * dtype.itemsize < SMALLEST_EXCHANGE:
+                    continue
+                olds = [self.slots[node] for node in free if (node.dtype, node.size) == (dtype, size)]
+                news = [
+                    (self.slots[node], node.shape)
+                    for node in made
+                    if node in handed_back and node in job.made and (node.dtype, node.size) == (dtype, size)
+                ]
+                if news:
+                    self.exchanges.append((news, olds))
 
     def numbers(self) -> Array:
         """Return the numbers that kernels read, as bytes."""

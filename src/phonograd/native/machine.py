@@ -6,6 +6,7 @@ import functools
 import platform
 
 from ..kernels.machine import Machine
+from . import jit
 
 __all__ = ["converts_halves", "host"]
 
@@ -13,12 +14,10 @@ __all__ = ["converts_halves", "host"]
 @functools.cache
 def host() -> Machine:
     """Return the processor of this computer."""
-    from llvmlite import binding
-
-    features = binding.get_host_cpu_features()
-    if features.get("avx512f") and features.get("avx512vl"):
+    features = jit.description().features
+    if features >= {"avx512f", "avx512vl"}:
         return Machine(64, 32)
-    if features.get("avx2") and features.get("fma"):
+    if features >= {"avx2", "fma"}:
         return Machine(32, 16)
     if platform.machine().lower() in ("aarch64", "arm64"):
         return Machine(16, 32)
@@ -28,8 +27,6 @@ def host() -> Machine:
 @functools.cache
 def converts_halves() -> bool:
     """Return whether this processor converts between float16 and float32; else compilers call a function for it."""
-    from llvmlite import binding
-
     if platform.machine().lower() in ("aarch64", "arm64"):
         return True
-    return bool(binding.get_host_cpu_features().get("f16c"))
+    return "f16c" in jit.description().features

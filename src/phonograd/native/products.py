@@ -24,9 +24,10 @@ from ..operator import REGISTRY
 from .expansion import Order
 from .machine import host
 
-__all__ = ["Sum", "operands_to_copy", "plan_product", "sums_of_products"]
+__all__ = ["ENOUGH_USES", "Sum", "plan_product", "sums_of_products", "uses_of_operands"]
 
-#: products of one matrix for which it is worth a copy
+#: products of few rows of one matrix that are worth a copy of it where it lies transposed: each of them copies panels
+#: of it otherwise, which takes a third of its time
 ENOUGH_USES = 3
 
 _ADD = REGISTRY["broadcast_add"]
@@ -68,16 +69,13 @@ def sums_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Sum]:
     return found
 
 
-def operands_to_copy(order: Order) -> set[Node]:
-    """Return the second operands of so many products that a copy in order is worth it where they lie transposed.
-
-    Each product of few rows copies panels of such an operand, which takes a third of its time.
-    """
+def uses_of_operands(order: Order) -> Counter[Node]:
+    """Return how many products of few rows read a value as their second operand, by node."""
     uses: Counter[Node] = Counter()
     for node in order.nodes:
         if isinstance(order.lowerings[node], Matmul) and node.shape[-2] < SHARED_ROWS:
             uses[order.sources[node][1]] += 1
-    return {node for node, count in uses.items() if count >= ENOUGH_USES}
+    return uses
 
 
 def _is_one_block(order: Order, node: Node) -> bool:
@@ -86,13 +84,13 @@ def _is_one_block(order: Order, node: Node) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def plan_product(
-    lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine | None = None, adds: bool = False
+    lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine | None = None, adds: bool = False, uses: int = 1
 ) -> Plan | None:
     """Return how to multiply matrices (the last two axes) that lie somewhere in memory.
 
     The operands of the plan are ``lhs``, ``rhs`` and ``out``, which is contiguous; with ``adds`` also ``old``, which is
-    contiguous too, and to which the product is added. None is returned where the other axes cannot be walked with two
-    strides; they can for operands that are contiguous.
+    contiguous too, and to which the product is added. ``uses`` is how many products read ``rhs``. None is returned
+    where the other axes cannot be walked with two strides; they can for operands that are contiguous.
     """
     rows, terms = lhs.shape[-2:]
     columns = rhs.shape[-1]
@@ -112,7 +110,7 @@ def plan_product(
     if columns == 1:
         # a column is a row of the transposed product, and many columns fill vectors
         sizes, left, right, names = (1, terms, rows), right.transposed, left.transposed, ("rhs", "lhs")
-    return Plan((product(sizes, count, left, right, result, kernel, old, names),))
+    return product(sizes, count, left, right, result, kernel, old, names, uses)
 
 
 def _merged(shape: Shape, operands: tuple[Shape, Shape, Shape]) -> list[tuple[int, tuple[int, int, int]]]:

@@ -16,27 +16,32 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
-import importlib.util
 import os
 import re
 import stat
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..files import write_atomically
-from ..operator import REGISTRY
+from ..kernels.lowering import Lowering, alternatives
+from ..operator import REGISTRY, Operator
 
-__all__ = ["Store", "describe", "source_digest"]
+try:
+    # hashlib loads OpenSSL, which takes longer than all digests of a process
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
 
-_MAGIC = b"phonograd kernel 1\n"
-_DIGEST_SIZE = hashlib.sha256().digest_size
+__all__ = ["Store", "describe", "digest", "is_ours", "source_digest"]
+
+_MAGIC = b"phonograd kernel 2\n"
+_DIGEST_SIZE = 32
 _OWN = __name__.partition(".")[0]
+_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: the packages that decide what kernels look like: they are part of every key
 _WRITERS = (f"{_OWN}.kernels", f"{_OWN}.operators")
 #: when this process read the sources; what has been edited since is not what it runs
@@ -47,8 +52,8 @@ _RECENT_SECONDS = 24 * 3600.0
 _ABANDONED_SECONDS = 3600.0
 #: files written between two looks at the size of the directory
 _WRITES_PER_LOOK = 256
-#: names of kernels, and of files that are being written: whatever else is in the directory is left alone
-_OWN_NAME = re.compile(r"k[0-9a-f]{64}(\.quick)?|.+\.tmp")
+#: names of files here, and of those that are being written: whatever else is in the directory is left alone
+_OWN_NAME = re.compile(r"[a-z][0-9a-f]{64}(\.quick)?|.+\.tmp")
 
 
 class Store:
@@ -65,28 +70,32 @@ class Store:
     """
 
     def __init__(self, directory: str | os.PathLike[str], limit_bytes: int, versions: str) -> None:
-        self.directory = Path(directory) / "kernels"
+        self.directory = os.path.join(directory, "kernels")
         self.limit_bytes = limit_bytes
-        self._versions = hashlib.sha256(versions.encode()).hexdigest()
+        self._versions = digest(versions.encode()).hex()
         self._writes = 0
         self._readable = self._writable = True
         if not _is_private(self.directory):
             self._readable = False
             self._give_up("others can write to it")
 
-    def key(self, description: str) -> str:
-        """Return the name under which a kernel with a description is kept: letters and digits, a letter first."""
-        return "k" + hashlib.sha256(f"{self._versions}{description}".encode()).hexdigest()
+    def key(self, description: str | bytes, kind: str = "k") -> str:
+        """Return the name under which something with a description is kept: letters and digits, a letter first.
+
+        The letter says what it is: ``k`` for kernels.
+        """
+        encoded = description.encode() if isinstance(description, str) else description
+        return kind + digest(self._versions.encode() + encoded).hex()
 
     def load(self, key: str) -> bytes | None:
         """Return the code of a kernel, or None if it is not there as it was written."""
         if not self._readable:
             return None
-        path = self.directory / key
+        path = os.path.join(self.directory, key)
         try:
-            with open(path, "rb") as file:
-                content = file.read()
-                used = os.fstat(file.fileno()).st_mtime
+            with open(path, "rb", buffering=0) as file:
+                facts = os.fstat(file.fileno())
+                content, used = file.read(), facts.st_mtime
         except OSError:
             # usually it does not exist; whatever else is the matter, it will be compiled
             return None
@@ -105,7 +114,7 @@ class Store:
         try:
             if not self._writes:
                 self._prepare()
-            write_atomically(self.directory / key, [_MAGIC, _digest(key, code), code], durable=False)
+            write_atomically(os.path.join(self.directory, key), [_MAGIC, _digest(key, code), code], durable=False)
         except OSError as error:
             self._give_up(str(error))
             return
@@ -117,7 +126,7 @@ class Store:
         """Forget a kernel."""
         if self._writable:
             with contextlib.suppress(OSError):
-                os.unlink(self.directory / key)
+                os.unlink(os.path.join(self.directory, key))
 
     def trim(self) -> None:
         """Drop the least recently used files if there is more than the limit, until an eighth of it is free."""
@@ -148,7 +157,7 @@ class Store:
             return
 
     def _prepare(self) -> None:
-        os.makedirs(self.directory.parent, exist_ok=True)
+        os.makedirs(os.path.dirname(self.directory), exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.directory, 0o700)
 
@@ -162,11 +171,16 @@ class Store:
         )
 
 
+def digest(data: bytes) -> bytes:
+    """Return 32 bytes that follow from some data, and from no other."""
+    return blake2b(data, digest_size=_DIGEST_SIZE).digest()
+
+
 def _digest(key: str, code: bytes) -> bytes:
-    return hashlib.sha256(key.encode() + code).digest()
+    return digest(key.encode() + code)
 
 
-def _is_private(directory: Path) -> bool:
+def _is_private(directory: str) -> bool:
     """Return whether only this user, or the administrator, can put files into a directory.
 
     A missing one will be made that way.
@@ -252,31 +266,72 @@ def _check_origin(name: str) -> None:
     """Raise TypeError where the lowering of an operator is not part of the library: it may change at any time."""
     lowering = REGISTRY[name].lowering
     assert lowering is not None, name
-    for field in dataclasses.fields(lowering):
-        rule = getattr(lowering, field.name)
-        if callable(rule) and not rule.__module__.startswith(_WRITERS):
-            raise TypeError(f"operator {name} is lowered in {rule.__module__}")
+    if not _is_ours(lowering):
+        raise TypeError(f"the lowering of operator {name} is not part of the library")
 
 
-def source_digest() -> str | None:
-    """Return a digest of all sources that write kernels.
+def is_ours(operator: Operator) -> bool:
+    """Return whether an operator and its lowering are part of the library."""
+    declared = operator.function.__module__.startswith(f"{_OWN}.")
+    return declared and all([_is_ours(lowering) for lowering in alternatives(operator.lowering)])
 
-    None is returned where that says nothing: only compiled ones are installed, or they are being edited.
+
+def _is_ours(lowering: Lowering) -> bool:
+    rules = [getattr(lowering, field.name) for field in dataclasses.fields(lowering)]
+    return all([rule.__module__.startswith(_WRITERS) for rule in rules if callable(rule)])
+
+
+# -- what everything depends on
+
+#: the packages that decide what plans and kernels look like, beside the modules of the library itself
+_PLANNERS = ("kernels", "native", "operators")
+
+
+def source_digest(memory: Store | None = None) -> str | None:
+    """Return a digest of all sources that make plans and write kernels.
+
+    None is returned where that says nothing: only compiled ones are installed, or they are being edited. Reading them
+    takes 8 ms, so the digest is kept in ``memory``, by the sizes of the files and the times of their last changes.
     """
-    whole = hashlib.sha256()
-    for package in _WRITERS:
-        found = importlib.util.find_spec(package)
-        places = found.submodule_search_locations if found is not None else None
-        paths = sorted(Path(places[0]).rglob("*.py")) if places else []
-        if not paths:
+    listed = _listed_sources()
+    if listed is None:
+        return None
+    key = None if memory is None else memory.key("\n".join(listed), "s")
+    found = None if memory is None or key is None else memory.load(key)
+    if found is not None:
+        return found.hex()
+    whole = blake2b(digest_size=_DIGEST_SIZE)
+    for line in listed:
+        path = line.partition("\t")[0]
+        try:
+            with open(os.path.join(_DIRECTORY, path), "rb") as file:
+                content = file.read()
+        except OSError:
             return None
-        for path in paths:
-            try:
-                content, changed = path.read_bytes(), path.stat().st_mtime
-            except OSError:
-                return None
-            if changed > _STARTED:
-                return None
-            whole.update(f"{path.name} {len(content)}\n".encode())
-            whole.update(content)
+        whole.update(f"{path} {len(content)}\n".encode())
+        whole.update(content)
+    if memory is not None and key is not None:
+        memory.save(key, whole.digest())
     return whole.hexdigest()
+
+
+def _listed_sources() -> list[str] | None:
+    """Return path, size and times of every source; None if there are none, or one has changed since it was read."""
+    listed: list[str] = []
+    packages = ["", *_PLANNERS]
+    while packages:
+        package = packages.pop()
+        try:
+            with os.scandir(os.path.join(_DIRECTORY, package)) as entries:
+                for entry in entries:
+                    path = os.path.join(package, entry.name)
+                    if entry.name.endswith(".py"):
+                        facts = entry.stat()
+                        if facts.st_mtime > _STARTED:
+                            return None
+                        listed.append(f"{path}\t{facts.st_size}\t{facts.st_mtime_ns}\t{facts.st_ctime_ns}")
+                    elif package and entry.name != "__pycache__" and entry.is_dir():
+                        packages.append(path)
+        except OSError:
+            return None
+    return sorted(listed) or None

@@ -11,7 +11,7 @@ from ..dtypes import CODES
 from ..errors import nearest
 from ..plans import WHEN_COMPILING
 from ..trace import waitall
-from . import control, random
+from . import control, random, sparse
 from .array import NDArray
 from .creation import arange, array, concatenate, empty, eye, from_numpy, full, linspace, moveaxis, ones, zeros
 from .functions import histogram, matmul, onehot_encode, reset_arrays, split_v2
@@ -31,10 +31,11 @@ contrib = Namespace(
     rand_zipfian=random.rand_zipfian,
     while_loop=control.while_loop,
 )
+image = Namespace("phonograd.ndarray.image", "_image_", "Images (height, width, channel): size, colors, tensors.")
 linalg = Namespace("phonograd.ndarray.linalg", "_linalg_", "Linear algebra: factorisations, solves, triangles.")
 op = Namespace("phonograd.ndarray.op", "", "All operators by their plain names.")
 _internal = Namespace("phonograd.ndarray._internal", "_", "Operators whose names begin with an underscore.")
-for _module in (contrib, linalg, op, _internal):
+for _module in (contrib, image, linalg, op, _internal):
     sys.modules[_module.__name__] = _module
 
 
@@ -42,7 +43,7 @@ def _install_native_calls() -> None:
     from .native_install import install
 
     try:
-        install(NDArray, (sys.modules[__name__], contrib, linalg, op, _internal))
+        install(NDArray, (sys.modules[__name__], contrib, image, linalg, op, _internal))
     except Exception as error:  # noqa: BLE001 - everything works without it, and whoever evaluates now is not to blame
         warnings.warn(
             f"operator calls stay Python functions, which are slower: {type(error).__name__}: {error}. "
@@ -76,6 +77,7 @@ __all__ = [
     "full",
     "gpu",
     "histogram",
+    "image",
     "linalg",
     "linspace",
     "load",
@@ -88,6 +90,7 @@ __all__ = [
     "random",
     "reset_arrays",
     "save",
+    "sparse",
     "split_v2",
     "to_dlpack_for_read",
     "to_dlpack_for_write",

@@ -17,14 +17,18 @@ import numpy as np
 from ..context import Context, as_context
 from ..dtypes import DType, as_dtype
 from ..errors import MXNetError
+from ..holdings import hold
+from ..observers import LISTENING, MEMORY
 from ..operator import REGISTRY, WHEN_DECLARED, Operator
 from ..operators.primitives import cast
 from ..operators.structural import detach, moved
 from ..shapes import infer_reshape
 from ..trace import LOCAL, ready_trace
 from . import indexing, protocols
-from .call import binary, finish, function_of, inplace, method_of, write
+from .call import function_of, method_of, write
 from .handle import Handle, computed, enter, make_concrete, make_result, make_view, read, rebind, settled
+from .one_element import as_number
+from .operands import binary, finish, inplace
 from .values import values_of
 from .watching import LISTENERS, Deed, watched
 
@@ -206,8 +210,8 @@ class NDArray(Handle):
     _basic_indexing_slice_is_contiguous = staticmethod(indexing.is_contiguous)
 
     def asnumpy(self) -> np.ndarray[Any, Any]:
-        """Return the values as a new NumPy array."""
-        return np.array(read(self), order="C")
+        """Return the values as a new NumPy array; one of one element is a number, too (``"%f" % x.asnumpy()``)."""
+        return as_number(np.array(read(self), order="C"))
 
     def asscalar(self) -> Any:
         """Return the value of an array with one element."""
@@ -373,10 +377,12 @@ class NDArray(Handle):
         return self._called("transpose", **{**kwargs, "axes": axes or kwargs.get("axes") or ()})
 
     def tostype(self, stype: str) -> NDArray:
-        """Return a copy for 'default'; other storage types are not available."""
-        if stype != "default":
-            raise MXNetError(f"storage type {stype!r} is not available: arrays are dense here; use 'default'")
-        return self.copy()
+        """Return the values stored another way: 'default', 'csr' or 'row_sparse'; gradients pass."""
+        return self._called("cast_storage", stype=stype)
+
+    def _stored(self) -> Any:
+        """Return what a file holds of the array: its values, or the record of a sparse array."""
+        return read(self)
 
     def slice_assign(self, rhs: Any, begin: Any, end: Any, step: Any) -> NDArray:
         """Write ``rhs`` into ``self[begin:end:step]`` and return self."""
@@ -497,5 +503,7 @@ WHEN_DECLARED.append(_offer)
 
 def concrete(data: np.ndarray[Any, Any], context: Context) -> NDArray:
     """Return an array with these values; ``data`` must not be written to afterwards."""
+    if LISTENING[MEMORY]:
+        hold(data, "input")
     made: NDArray = make_concrete(data, context)
     return made

@@ -15,8 +15,9 @@ from ..operators.structural import full as _full
 from ..parameters import REQUIRED, Parameter
 from ..trace import ready_trace
 from .array import NDArray, concrete
-from .call import Numbers, function_of, invoke, write
+from .call import function_of, invoke, write
 from .handle import computed, make_result
+from .operands import Numbers
 from .values import values_of
 from .watching import LISTENERS, Deed, watched
 
@@ -86,14 +87,12 @@ def _made(shape: Shape, value: Any, dtype: DType, context: Context, out: Any) ->
     return make_result(node, trace)  # type: ignore[no-any-return]
 
 
-def _dense(stype: Any) -> None:
-    if stype not in (None, "default"):
-        raise MXNetError(f"storage type {stype!r} is not available: arrays are dense here; use 'default'")
-
-
 def zeros(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any = None, **kwargs: Any) -> NDArray:
-    """Return an array of zeros."""
-    _dense(stype)
+    """Return an array of zeros; ``stype`` may be 'csr' or 'row_sparse'."""
+    if stype not in (None, "default"):
+        from .sparse import zeros as sparse_zeros
+
+        return sparse_zeros(stype, shape, ctx, dtype, **kwargs)
     return _filled("_zeros", shape, 0, ctx, dtype, kwargs)
 
 
@@ -116,8 +115,7 @@ def full(shape: Any, val: Any, ctx: Context | None = None, dtype: Any = np.float
 
 def empty(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: Any = None) -> NDArray:
     """Return an array whose values are to be overwritten; here they are zeros."""
-    _dense(stype)
-    return _filled("_zeros", shape, 0, ctx, dtype)
+    return zeros(shape, ctx, dtype, stype)
 
 
 def arange(

@@ -11,9 +11,10 @@ import numpy as np
 
 from ..operator import REGISTRY, Operator
 from .array import NDArray, concrete
-from .call import Numbers, binary, function_of
+from .call import function_of
 from .creation import array
 from .handle import read
+from .operands import Numbers, binary
 
 __all__ = ["histogram", "matmul", "onehot_encode", "reset_arrays", "split_v2", "with_scalars"]
 
@@ -39,6 +40,21 @@ _ON_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
     "logical_xor": lambda lhs, rhs: int(bool(lhs) is not bool(rhs)),
 }
 
+#: how Python names what has another name here
+_METHODS = {
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "truediv",
+    "modulo": "mod",
+    "power": "pow",
+    "equal": "eq",
+    "not_equal": "ne",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "lesser": "lt",
+    "lesser_equal": "le",
+}
+
 
 def with_scalars(declared: Operator) -> Callable[..., Any]:
     """Return the function of two operands of a binary operator; either or both may be numbers."""
@@ -50,7 +66,9 @@ def with_scalars(declared: Operator) -> Callable[..., Any]:
 
     def apply(lhs: Any, rhs: Any) -> Any:
         if isinstance(lhs, NDArray):
-            return forward(lhs, rhs)
+            # a sparse array has methods of its own
+            own = None if type(lhs) is NDArray else getattr(operator, _METHODS.get(word, word), None)
+            return forward(lhs, rhs) if own is None else own(lhs, rhs)
         if isinstance(rhs, NDArray):
             return backward(rhs, lhs)
         if isinstance(lhs, Numbers) and isinstance(rhs, Numbers):

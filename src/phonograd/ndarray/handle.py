@@ -132,6 +132,10 @@ class Handle:
             self._context = node.context
         self._trace = self._node = None
 
+    def _made(self) -> Array:
+        """Return the value of an array that has none yet; only sparse arrays make theirs when it is asked for."""
+        raise ValueError("this NDArray was made without a value; make arrays with mx.nd.array(values)")
+
     @property
     def shape(self) -> Shape:
         """The extents of the axes."""
@@ -280,6 +284,9 @@ def _region_of(view: Handle) -> tuple[int, Shape, bool]:
 
 def _look_again(view: Handle, trace: Trace) -> Node:
     """Return the node of a view whose base has changed since."""
+    if view._root is None:
+        view._buffer = view._made()
+        return enter(view, trace)
     start, shape, linked = _region_of(view)
     node = view_flat(enter(view._root, trace), start, shape)
     if not linked or view._variable is not None:
@@ -304,6 +311,9 @@ def read(handle: Handle) -> Array:
     if value is not None:
         return np.array(value) if type(value) is SharedMemory else value
     if node is None or trace is None:
+        if handle._root is None:
+            handle._buffer = value = handle._made()
+            return value
         start, shape, linked = _region_of(handle)
         root = handle._root
         if root._buffer is not None and root._node is None and not (linked and root._variable is not None):

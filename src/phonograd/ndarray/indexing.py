@@ -17,12 +17,12 @@ from ..node import Node
 from ..operators.broadcasting import broadcast
 from ..operators.points import assign_points, take_points
 from ..operators.primitives import cast, reshape_to, slice_step
-from ..operators.regions import assign_step
+from ..operators.regions import assign_flat, assign_step
 from ..state import is_recording
 from ..trace import Trace, ready_trace
-from .call import Numbers
 from .handle import Handle, SharedMemory, computed, enter, known, make_concrete, make_result, make_view, rebind, settled
 from .keys import Advanced, Selection, is_contiguous, parse, value_shape
+from .operands import Numbers
 from .values import values_of
 from .watching import LISTENERS, Deed, watched
 
@@ -102,6 +102,11 @@ def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) 
         picked = reshape_to(region, selection.expanded)
         written = assign_points(picked, node, selection.layout, _index_nodes(selection, trace))
         node = reshape_to(written, region.shape)
+    elif selection.offset is not None:
+        # as a view of this part would be written to
+        rebind(self, settled(assign_flat(base, broadcast(node, selection.target), selection.offset)), trace)
+        computed(self)
+        return
     rebind(self, settled(assign_step(base, node, selection.begin, selection.end, selection.step)), trace)
     computed(self)
 

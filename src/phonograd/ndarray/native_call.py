@@ -19,11 +19,12 @@ text, compiled with the kernels, and does in C what the functions of :mod:`.call
         result = NDArray(trace, node); trace.handles.append(result)
 
 Whatever is not as expected (an array of another trace or thread, a list among the arguments, a call never made
-before, an observer) goes to the Python function, which does the same and more. Reference counts and attributes are
+before, an observer) goes to the Python function, which does the same and more. Arrays from outside of the trace enter
+it (:mod:`.native_enter`), and arrays can be changed in place. Reference counts and attributes are
 handled by Python's own functions, found by address; where an attribute lies in an object is measured, not assumed.
 Calls made lately stand in a small table as well (``recall``), which is found without making a key.
 
-Nothing is installed without the GIL, before Python 3.11, on other interpreters, or with ``PHONOGRAD_NATIVE_CALLS=0``.
+Nothing is installed without the GIL, on other interpreters, or with ``PHONOGRAD_NATIVE_CALLS=0``.
 """
 
 from __future__ import annotations
@@ -33,14 +34,21 @@ import inspect
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
+from types import FunctionType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .. import settings
+from ..context import CPU
 from ..native import jit
 from ..node import Node
+from ..operators.structural import LATEST, variable
 from ..state import FLAGS
-from ..trace import LOCAL, Trace
-from .native_code import API, ENTRY, module_text
+from ..trace import HANDOVER, Target, Trace
+from .handle import _Rare
+from .native_code import ENTRY, module_text
+from .native_text import API
 
 __all__ = ["BinaryCall", "Calls", "KeyForm", "as_method", "possible", "thread_number"]
 
@@ -58,6 +66,18 @@ class _Definition(ctypes.Structure):
     )
 
 
+class _Getter(ctypes.Structure):
+    """PyGetSetDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("get", ctypes.c_void_p),
+        ("set", ctypes.c_void_p),
+        ("doc", ctypes.c_char_p),
+        ("closure", ctypes.c_void_p),
+    )
+
+
 def possible() -> bool:
     """Return whether this interpreter is one for which calls can be machine code."""
     return (
@@ -67,8 +87,8 @@ def possible() -> bool:
         and isinstance(FLAGS, ContextVar)
         and not hasattr(sys, "gettotalrefcount")
         and settings.current().native_calls
-        # Python 3.10 does not offer all of them
         and all([hasattr(ctypes.pythonapi, name) for name in API])
+        and _memory_offsets() is not None
     )
 
 
@@ -89,14 +109,34 @@ def _offset(instance: Any, name: str) -> int:
     return places[0]
 
 
-def _offsets(array: Any, node: Node, trace: Trace, active: Any) -> dict[str, int]:
+def _offsets(array: Any, node: Node, owner: Target, active: Any) -> dict[str, int]:
+    trace = Trace()
     found = {name: _offset(array, f"_{name}") for name in ("trace", "node", "buffer", "rare")}
-    found |= {name: _offset(node, name) for name in ("marked", "kind", "detached")}
-    found |= {name: _offset(trace, name) for name in ("thread", "scalars", "made", "handles", "prune_at")}
+    found |= {name: _offset(node, name) for name in ("marked", "kind", "detached", "shape", "dtype", "context")}
+    names = ("thread", "scalars", "made", "handles", "prune_at", "bound", "leaves", "slots", "targets")
+    found |= {name: _offset(trace, name) for name in names}
+    rare = _Rare()
+    found |= {name: _offset(rare, name) for name in ("variable", "root", "views", "readonly")}
+    found["place"] = _offset(rare, "context")
+    found["grad"] = _offset(owner, "grad")
     found["attentive"] = _offset(active, "attentive")
     found["type"] = _type_offset(array)
     found["item"] = tuple.__basicsize__
-    return found
+    # tp_vectorcall_offset, the fifth word after the head of a type
+    found["vectorcall"] = ctypes.c_ssize_t.from_address(id(FunctionType) + tuple.__basicsize__ + 4 * 8).value
+    return found | (_memory_offsets() or {})
+
+
+def _memory_offsets() -> dict[str, int] | None:
+    """Return where a NumPy array keeps its number of axes, their extents and its dtype; None if not where expected."""
+    array = np.empty((3, 5, 7), np.float32)
+    start = object.__basicsize__
+    data, axes, extents, strides, base, dtype = (ctypes.c_size_t * 6).from_address(id(array) + start)
+    # extents and strides lie beside each other
+    as_expected = data == array.ctypes.data and axes & 0xFFFFFFFF == 3 and strides == extents + 24 and base == 0
+    if not as_expected or dtype != id(array.dtype):
+        return None
+    return {"memory_axes": start + 8, "memory_extents": start + 16, "memory_dtype": start + 40}
 
 
 def _type_offset(instance: Any) -> int:
@@ -109,17 +149,22 @@ def _type_offset(instance: Any) -> int:
 class Calls:
     """The compiled code, and the functions and methods made with it."""
 
-    def __init__(self, array_class: type[Any], array: Any, node: Node, methods: list[BinaryCall]) -> None:
+    def __init__(
+        self, array_class: type[Any], array: Any, node: Node, owner: Target, methods: list[BinaryCall]
+    ) -> None:
         active = settings.active
-        text = module_text(_offsets(array, node, LOCAL.trace, active), len(methods))
+        changing = [number for number, method in enumerate(methods) if method.in_place]
+        text = module_text(_offsets(array, node, owner, active), len(methods), changing)
         # compiling it in full takes 40 ms, and makes calls faster by less than a tenth
         self._kernel = jit.compile_text(text, "native_calls", quick=True)
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
-        addresses = (ctypes.c_void_p * (5 + len(methods))).from_address(directory)
-        state, entries, self._function, forget, living, *numbered = [int(address or 0) for address in addresses]
+        addresses = (ctypes.c_void_p * (7 + len(methods))).from_address(directory)
+        found = [int(address or 0) for address in addresses]
+        state, entries, self._function, forget, living, make_current, grad, *numbered = found
         #: forgets the calls made lately; nodes they refer to can then be dropped
         self.forget: Callable[[], None] = ctypes.PYFUNCTYPE(None)(forget)
-        objects = (None, True, False, 1, FLAGS, active, array_class, float, int, Trace.prune)
+        objects: tuple[Any, ...] = (None, True, False, 1, FLAGS, active, array_class, np.ndarray, float, int)
+        objects += (CPU, LATEST, Trace.prune, variable, HANDOVER.acquire, HANDOVER.release)
         #: everything the code refers to; it lives as long as the process, because arrays and modules refer to the code
         self._kept: list[Any] = [objects, methods]
         words: list[Any] = [id(value) for value in objects]
@@ -128,9 +173,16 @@ class Calls:
         definition = self._definition("living", living, _METH_FASTCALL, "living(trace, handles)\n--\n\n")
         #: finds the arrays of a trace that are alive
         self.living = _new_function(ctypes.byref(definition), None, __name__)
+        definition = self._definition("make_current", make_current, _METH_O, "make_current(trace, /)\n--\n\n")
+        #: takes note of the current trace of a thread
+        self.make_current = _new_function(ctypes.byref(definition), None, __name__)
+        getter = _Getter(b"grad", grad, None, (vars(array_class)["grad"].__doc__ or "").encode(), None)
+        self._kept.append(getter)
+        #: the attribute ``grad`` of arrays
+        self.grad = _new_attribute(array_class, ctypes.byref(getter))
         table = (ctypes.c_size_t * (ENTRY * len(methods))).from_address(entries)
         self.methods: dict[str, Any] = {}
-        for number, (name, calls, function, exchanged) in enumerate(methods):
+        for number, (name, calls, function, exchanged, _) in enumerate(methods):
             table[ENTRY * number : ENTRY * (number + 1)] = [id(calls), id(function), int(exchanged)]
             definition = self._definition(name, numbered[number], _METH_O, function.__doc__ or "")
             self.methods[name] = _new_method(array_class, ctypes.byref(definition))
@@ -175,16 +227,23 @@ class KeyForm(NamedTuple):
 
 
 class BinaryCall(NamedTuple):
-    """A method of two operands: its name, remembered calls, the Python function, and whether operands change places."""
+    """A method of two operands."""
 
     name: str
     calls: dict[Any, Any]
+    """The calls it remembers."""
     function: Callable[[Any, Any], Any]
+    """The Python function that does the same."""
     exchanged: bool
+    """Whether the operands change places."""
+    in_place: bool
+    """Whether the first operand is changed."""
 
 
 _new_method = ctypes.pythonapi.PyDescr_NewMethod
 _new_method.restype, _new_method.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
+_new_attribute = ctypes.pythonapi.PyDescr_NewGetSet
+_new_attribute.restype, _new_attribute.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
 _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.restype = ctypes.py_object
 _new_function.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)

@@ -1,126 +1,29 @@
-"""The text of the code that operator calls run as: written for :mod:`.native_call`, which has it compiled and used.
-
-What is in the table ``state`` stands first: objects that the code compares with or hands on, then functions of Python's
-C interface. Functions return an object, or null: with an error set where something failed, without one where the
-Python function has to decide.
-"""
+"""The text of the code that operator calls run as: written for :mod:`.native_call`, which has it compiled and used."""
 
 from __future__ import annotations
 
-from ..kernels.function import Function, Index, Value
-from ..state import RECORDING
+from collections.abc import Container
 
-__all__ = ["API", "ENTRY", "OBJECTS", "module_text"]
+from ..kernels.function import Index, Value
+from .native_enter import enter_texts, flags_text
+from .native_text import API, CALL_WITH, OBJECTS, Code
 
-#: functions of Python's C interface that the code calls, in the order in which their addresses stand in its table
-API = (
-    "PyTuple_Pack",
-    "PyTuple_New",
-    "PyTuple_Size",
-    "PyTuple_SetItem",
-    "PyDict_GetItemWithError",
-    "PyDict_Contains",
-    "PyDict_SetItem",
-    "PyList_Append",
-    "PyList_Size",
-    "PyList_GetItem",
-    "PyList_New",
-    "PyLong_AsLongLong",
-    "PyContextVar_Get",
-    "PyThreadState_Get",
-    "PyThreadState_GetID",
-    "PyType_GenericAlloc",
-    "PyObject_CallFunctionObjArgs",
-    "PyObject_IsTrue",
-    "PyObject_Vectorcall",
-    "PyErr_Clear",
-    "PyErr_Occurred",
-    "Py_IncRef",
-    "Py_DecRef",
-)
-#: objects that the code compares with or hands on
-OBJECTS = ("none", "true", "false", "one", "flags", "active", "array", "float", "int", "prune")
+__all__ = ["ENTRY", "module_text"]
 
 #: words of an entry of a binary operator
 ENTRY = 3
 #: entries of the table of recent calls, each of the words (what is called, first node, second node, result)
 _RECENT = 4096
-#: functions with any number of arguments: the types of those that are always there
-_VARIADIC = {"PyTuple_Pack": "(i64, ...) ", "PyObject_CallFunctionObjArgs": "(ptr, ...) "}
-_CALL_WITH = "PyObject_CallFunctionObjArgs"
 
 
-class _Code(Function):
-    """The text of one function that returns an object, or null."""
+def module_text(offsets: dict[str, int], entries: int, changing: Container[int]) -> str:
+    """Return the text of all functions; ``native_calls`` returns the address of a directory of what Python needs.
 
-    def __init__(self, name: str, arguments: str, offsets: dict[str, int]) -> None:
-        super().__init__(name, arguments)
-        self._offsets = offsets
-
-    def text(self) -> str:
-        """Return the whole function."""
-        return f"define internal ptr @{self.name}({self.arguments}) nounwind {{\nentry:\n{self.body()}\n}}\n"
-
-    def field(self, base: str, name: str) -> str:
-        """Return what an attribute of an object refers to."""
-        return self.assign(f"load ptr, ptr {self.address(base, str(self._offsets[name]), 'i8')}, align 8")
-
-    def item(self, base: str, index: Index) -> str:
-        """Return an item of a tuple."""
-        return self.load_word(self.address(base, str(self._offsets["item"]), "i8"), index, "ptr")
-
-    def put(self, base: str, name: str, value: str) -> None:
-        """Let an attribute that was never set refer to an object."""
-        self.api("void", "Py_IncRef", f"ptr {value}")
-        self.line(f"store ptr {value}, ptr {self.address(base, str(self._offsets[name]), 'i8')}, align 8")
-
-    def object(self, name: str) -> str:
-        """Return one of the objects that the code knows."""
-        return self.load_word("@state", str(OBJECTS.index(name)), "ptr")
-
-    def api(self, kind: str, name: str, arguments: str = "") -> str:
-        """Call a function of Python's and return what it returns."""
-        function = self.load_word("@state", str(len(OBJECTS) + API.index(name)), "ptr")
-        call = f"call {kind} {_VARIADIC.get(name, '')}{function}({arguments})"
-        if kind != "void":
-            return self.assign(call)
-        self.line(call)
-        return ""
-
-    def number(self, value: str) -> str:
-        """Return the number that a Python int holds."""
-        return self.api("i64", "PyLong_AsLongLong", f"ptr {value}")
-
-    def same(self, value: str, name: str) -> str:
-        """Return whether something is one of the objects that the code knows."""
-        return self.assign(f"icmp eq ptr {value}, {self.object(name)}")
-
-    def leave_if(self, condition: str, target: str) -> None:
-        """Go elsewhere if a condition holds."""
-        following = self.new_name("go")
-        self.line(f"br i1 {condition}, label %{target}, label %{following}")
-        self.label(following)
-
-    def leave_unless(self, condition: str, target: str) -> None:
-        """Go elsewhere if a condition does not hold."""
-        following = self.new_name("go")
-        self.line(f"br i1 {condition}, label %{following}, label %{target}")
-        self.label(following)
-
-    def leave_if_null(self, value: str, target: str) -> None:
-        """Go elsewhere if there is no object."""
-        self.leave_if(self.assign(f"icmp eq ptr {value}, null"), target)
-
-    def end(self, label: str, value: str) -> None:
-        """Write a block that returns."""
-        self.label(label)
-        self.line(f"ret ptr {value}")
-
-
-def module_text(offsets: dict[str, int], entries: int) -> str:
-    """Return the text of all functions; ``native_calls`` returns the address of a directory of what Python needs."""
+    Entries are operators of two operands; some of them are ``changing`` the first.
+    """
     words = len(OBJECTS) + len(API)
-    names = ["state", "entries", "call", "forget", "living", *[f"binary{k}" for k in range(entries)]]
+    names = ["state", "entries", "call", "forget", "living", "make_current", "grad"]
+    names += [f"binary{k}" for k in range(entries)]
     pointers = ", ".join([f"ptr @{name}" for name in names])
     parts = [
         f"@state = internal global [{words} x ptr] zeroinitializer, align 8",
@@ -128,50 +31,30 @@ def module_text(offsets: dict[str, int], entries: int) -> str:
         f"@recent = internal global [{4 * _RECENT} x ptr] zeroinitializer, align 64",
         f"@directory = internal constant [{len(names)} x ptr] [{pointers}], align 8",
         "define ptr @native_calls() nounwind {\n  ret ptr @directory\n}",
-        _place(offsets),
         _finish(offsets),
         _recall(offsets),
         _note(offsets),
         _forget(offsets),
+        *enter_texts(offsets),
         _living(offsets),
-        _binary(offsets),
+        _look_up(offsets),
+        _binary(offsets, "binary", in_place=False),
+        _binary(offsets, "inplace", in_place=True),
         _call(offsets),
-        *[_binary_number(k) for k in range(entries)],
+        *[_binary_number(k, "inplace" if k in changing else "binary") for k in range(entries)],
     ]
     return "\n".join(parts) + "\n"
 
 
-def _place(offsets: dict[str, int]) -> str:
-    """Return the function that gives the trace of an array if that is the current one of this thread, else null."""
-    f = _Code("place", "ptr %array", offsets)
-    f.leave_unless(f.same(f.field("%array", "type"), "array"), "other")
-    f.leave_unless(f.same(f.field(f.object("active"), "attentive"), "false"), "other")
-    trace = f.field("%array", "trace")
-    f.leave_if(f.same(trace, "none"), "other")
-    thread = f.field(trace, "thread")
-    f.leave_if(f.same(thread, "none"), "other")
-    here = f.api("i64", "PyThreadState_GetID", f"ptr {f.api('ptr', 'PyThreadState_Get')}")
-    f.leave_unless(f.assign(f"icmp eq i64 {f.number(thread)}, {here}"), "other")
-    f.line(f"ret ptr {trace}")
-    f.end("other", "null")
-    return f.text()
-
-
 def _finish(offsets: dict[str, int]) -> str:
     """Return the function that makes the array of a result; null without an error where Python has to decide."""
-    f = _Code("finish", "ptr %trace, ptr %found", offsets)
-    flags, node = f.assign("alloca ptr, align 8"), f.assign("alloca ptr, align 8")
+    f = Code("finish", "ptr %trace, ptr %found", offsets)
+    node = f.assign("alloca ptr, align 8")
     f.line(f"store ptr %found, ptr {node}, align 8")
     recorded = f.same(f.field("%found", "marked"), "true")
     f.line(f"br i1 {recorded}, label %check, label %make")
     f.label("check")
-    status = f.api("i32", "PyContextVar_Get", f"ptr {f.object('flags')}, ptr null, ptr {flags}")
-    f.leave_if(f.assign(f"icmp slt i32 {status}, 0"), "undecided")
-    value = f.assign(f"load ptr, ptr {flags}, align 8")
-    bits = f.number(value)
-    f.api("void", "Py_DecRef", f"ptr {value}")
-    bit = f.assign(f"and i64 {bits}, {RECORDING}")
-    f.line(f"br i1 {f.assign(f'icmp ne i64 {bit}, 0')}, label %note, label %cut")
+    f.line(f"br i1 {flags_text(f, 'undecided')}, label %note, label %cut")
     f.label("cut")
     detached = f.field("%found", "detached")
     f.leave_if(f.same(detached, "none"), "undecided")
@@ -198,7 +81,7 @@ def _finish(offsets: dict[str, int]) -> str:
     f.leave_if(f.assign(f"icmp sgt i64 {count}, {most}"), "prune")
     f.line(f"ret ptr {result}")
     f.label("prune")
-    pruned = f.api("ptr", _CALL_WITH, f"ptr {f.object('prune')}, ptr %trace, ptr null")
+    pruned = f.api("ptr", CALL_WITH, f"ptr {f.object('prune')}, ptr %trace, ptr null")
     f.leave_if_null(pruned, "drop")
     f.api("void", "Py_DecRef", f"ptr {pruned}")
     f.line(f"ret ptr {result}")
@@ -209,7 +92,7 @@ def _finish(offsets: dict[str, int]) -> str:
     return f.text()
 
 
-def _recent(f: _Code, what: str, first: str, second: str) -> str:
+def _recent(f: Code, what: str, first: str, second: str) -> str:
     """Return the address of the only entry of the table of recent calls in which a call can stand."""
     mixed = "0"
     for value, factor in ((what, 0x9E3779B97F4A7C15), (first, 0xC2B2AE3D27D4EB4F), (second, 0x165667B19E3779F9)):
@@ -226,7 +109,7 @@ _CALL_ARGUMENTS = "ptr %what, ptr %first, ptr %second"
 
 def _recall(offsets: dict[str, int]) -> str:
     """Return the function that gives the result of a recent call, or null."""
-    f = _Code("recall", _CALL_ARGUMENTS, offsets)
+    f = Code("recall", _CALL_ARGUMENTS, offsets)
     entry = _recent(f, "%what", "%first", "%second")
     for index, value in enumerate(("%what", "%first", "%second")):
         f.leave_unless(f.assign(f"icmp eq ptr {f.load_word(entry, str(index), 'ptr')}, {value}"), "other")
@@ -237,7 +120,7 @@ def _recall(offsets: dict[str, int]) -> str:
 
 def _note(offsets: dict[str, int]) -> str:
     """Return the function that notes a call as recent. Its nodes stay alive until another one takes its place."""
-    f = _Code("note", f"{_CALL_ARGUMENTS}, ptr %result", offsets)
+    f = Code("note", f"{_CALL_ARGUMENTS}, ptr %result", offsets)
     entry = _recent(f, "%what", "%first", "%second")
     before = [f.load_word(entry, str(index), "ptr") for index in (1, 2, 3)]
     f.store_word(entry, "0", "%what", "ptr")
@@ -253,7 +136,7 @@ def _note(offsets: dict[str, int]) -> str:
 
 def _forget(offsets: dict[str, int]) -> str:
     """Return the function that empties the table of recent calls."""
-    f = _Code("forget", "", offsets)
+    f = Code("forget", "", offsets)
 
     def empty(index: Index, _: list[Value]) -> tuple[()]:
         entry = f.address("@recent", f.times(index, "4"), "ptr")
@@ -272,9 +155,9 @@ def _forget(offsets: dict[str, int]) -> str:
 def _living(offsets: dict[str, int]) -> str:
     """Return the function of a trace and a list of arrays that finds those that something else refers to, too.
 
-    It returns a list of (array, node) of those that belong to the trace, as :func:`phonograd.trace.living` does.
+    It returns a list of (array, node) of those that belong to the trace, as :func:`phonograd.living.living` does.
     """
-    f = _Code("living", "ptr %self, ptr %arguments, i64 %count", offsets)
+    f = Code("living", "ptr %self, ptr %arguments, i64 %count", offsets)
     trace, handles = f.load_word("%arguments", "0", "ptr"), f.load_word("%arguments", "1", "ptr")
     pairs = f.api("ptr", "PyList_New", "i64 0")
     f.leave_if_null(pairs, "error")
@@ -310,78 +193,76 @@ def _living(offsets: dict[str, int]) -> str:
     return f.text()
 
 
-def _binary(offsets: dict[str, int]) -> str:
-    """Return the function of an operator of two operands: an array, and an array or a number.
+def _look_up(offsets: dict[str, int]) -> str:
+    """Return the function that gives the result of an operator of two operands if it was called with them before.
 
     An entry is the words (calls, Python function, whether the operands are exchanged).
     """
-    f = _Code("binary", "ptr %record, ptr %self, ptr %other", offsets)
-    operand = f.assign("alloca ptr, align 8")
-    trace = f.assign("call ptr @place(ptr %self)")
-    f.leave_if_null(trace, "slow")
-    own = f.field("%self", "node")
-    kind = f.field("%other", "type")
-    f.line(f"br i1 {f.same(kind, 'array')}, label %two, label %number")
-    f.label("two")
-    f.leave_unless(f.assign(f"icmp eq ptr {f.field('%other', 'trace')}, {trace}"), "slow")
-    f.line(f"store ptr {f.field('%other', 'node')}, ptr {operand}, align 8")
-    f.line("br label %both")
-    f.label("number")
-    numeric = f.assign(f"or i1 {f.same(kind, 'float')}, {f.same(kind, 'int')}")
-    f.leave_unless(numeric, "slow")
-    f.leave_if(f.same(own, "none"), "slow")
-    key = f.api("ptr", "PyTuple_Pack", f"i64 2, ptr %other, ptr {f.field(own, 'kind')}")
-    f.leave_if_null(key, "error")
-    scalar = f.api("ptr", "PyDict_GetItemWithError", f"ptr {f.field(trace, 'scalars')}, ptr {key}")
-    f.api("void", "Py_DecRef", f"ptr {key}")
-    f.leave_if_null(scalar, "slow")
-    f.line(f"store ptr {scalar}, ptr {operand}, align 8")
-    f.line("br label %both")
-    f.label("both")
-    second = f.assign(f"load ptr, ptr {operand}, align 8")
-    exchanged = f.assign(f"icmp ne i64 {f.load_word('%record', '2')}, 0")
-    pair = [f.assign(f"select i1 {exchanged}, ptr {a}, ptr {b}") for a, b in ((second, own), (own, second))]
-    words = f"ptr %record, ptr {pair[0]}, ptr {pair[1]}"
+    f = Code("look_up", "ptr %record, ptr %first, ptr %second", offsets)
+    words = "ptr %record, ptr %first, ptr %second"
     recent = f.assign(f"call ptr @recall({words})")
-    f.line(f"store ptr {recent}, ptr {operand}, align 8")
-    f.line(f"br i1 {f.assign(f'icmp eq ptr {recent}, null')}, label %look, label %found")
+    f.leave_if_null(recent, "look")
+    f.line(f"ret ptr {recent}")
     f.label("look")
-    key = f.api("ptr", "PyTuple_Pack", f"i64 2, ptr {pair[0]}, ptr {pair[1]}")
+    key = f.api("ptr", "PyTuple_Pack", "i64 2, ptr %first, ptr %second")
     f.leave_if_null(key, "error")
     calls = f.load_word("%record", "0", "ptr")
     node = f.api("ptr", "PyDict_GetItemWithError", f"ptr {calls}, ptr {key}")
     f.api("void", "Py_DecRef", f"ptr {key}")
-    f.leave_if_null(node, "slow")
+    f.leave_if_null(node, "error")
     f.assign(f"call ptr @note({words}, ptr {node})")
-    f.line(f"store ptr {node}, ptr {operand}, align 8")
-    f.line("br label %found")
-    f.label("found")
-    known = f.assign(f"load ptr, ptr {operand}, align 8")
-    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {known})")
+    f.line(f"ret ptr {node}")
+    f.end("error", "null")
+    return f.text()
+
+
+def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
+    """Return the function of an operator of two operands: an array, and an array or a number.
+
+    It makes a new array, or gives the first operand another value.
+    """
+    f = Code(name, "ptr %record, ptr %self, ptr %other", offsets)
+    trace = f.assign("call ptr @trace_here()")
+    f.leave_if_null(trace, "slow")
+    exchanged = f.assign(f"icmp ne i64 {f.load_word('%record', '2')}, 0")
+    # where both are arrays, the first one is entered first
+    f.leave_if(f.assign(f"and i1 {exchanged}, {f.same(f.field('%other', 'type'), 'array')}"), "slow")
+    own = f.assign(f"call ptr @enter(ptr {trace}, ptr %self)")
+    f.leave_if_null(own, "slow")
+    other = f.assign(f"call ptr @operand(ptr {trace}, ptr {own}, ptr %other)")
+    f.leave_if_null(other, "slow")
+    pair = [f.assign(f"select i1 {exchanged}, ptr {a}, ptr {b}") for a, b in ((other, own), (own, other))]
+    node = f.assign(f"call ptr @look_up(ptr %record, ptr {pair[0]}, ptr {pair[1]})")
+    f.leave_if_null(node, "slow")
+    ending = (
+        f"@change(ptr {trace}, ptr %self, ptr {own}, ptr {node})" if in_place else f"@finish(ptr {trace}, ptr {node})"
+    )
+    result = f.assign(f"call ptr {ending}")
     f.leave_if_null(result, "slow")
     f.line(f"ret ptr {result}")
     f.label("slow")
     f.leave_unless(f.assign(f"icmp eq ptr {f.api('ptr', 'PyErr_Occurred')}, null"), "error")
     function = f.load_word("%record", "1", "ptr")
-    f.line(f"ret ptr {f.api('ptr', _CALL_WITH, f'ptr {function}, ptr %self, ptr %other, ptr null')}")
+    f.line(f"ret ptr {f.api('ptr', CALL_WITH, f'ptr {function}, ptr %self, ptr %other, ptr null')}")
     f.end("error", "null")
     return f.text()
 
 
-def _binary_number(number: int) -> str:
+def _binary_number(number: int, name: str) -> str:
     """Return the function that Python calls for one operator of two operands."""
     entry = f"getelementptr (ptr, ptr @entries, i64 {ENTRY * number})"
     return (
         f"define internal ptr @binary{number}(ptr %self, ptr %other) nounwind {{\n"
-        f"  %result = tail call ptr @binary(ptr {entry}, ptr %self, ptr %other)\n  ret ptr %result\n}}\n"
+        f"  %result = tail call ptr @{name}(ptr {entry}, ptr %self, ptr %other)\n  ret ptr %result\n}}\n"
     )
 
 
 class _Key:
     """Writes the code that fills the key of a call, which is dropped (at the label ``drop``) where it cannot be."""
 
-    def __init__(self, f: _Code, key: str, trace: str, arrays: str, template: str, places: str) -> None:
+    def __init__(self, f: Code, key: str, trace: str, arrays: str, template: str, places: str, last: str) -> None:
         self._f = f
+        self._last = last
         self._key = key
         self._trace = trace
         self._arrays = arrays
@@ -395,9 +276,9 @@ class _Key:
 
     def _put_array(self, index: Index, value: str) -> tuple[()]:
         f = self._f
-        f.leave_unless(f.same(f.field(value, "type"), "array"), "drop")
-        f.leave_unless(f.assign(f"icmp eq ptr {f.field(value, 'trace')}, {self._trace}"), "drop")
-        return self._put(index, f.field(value, "node"))
+        node = f.assign(f"call ptr @enter(ptr {self._trace}, ptr {value})")
+        f.leave_if_null(node, "drop")
+        return self._put(index, node)
 
     def _put_number(self, index: Index, value: str) -> tuple[()]:
         f = self._f
@@ -422,9 +303,16 @@ class _Key:
         f.leave_if_null(place, "drop")
         value, number = f.load_word("%arguments", f.plus("%count", index), "ptr"), f.number(place)
 
+        def array() -> tuple[()]:
+            # arrays are entered in the order of the signature
+            last = f.assign(f"load i64, ptr {self._last}, align 8")
+            f.leave_unless(f.assign(f"icmp sgt i64 {number}, {last}"), "drop")
+            f.line(f"store i64 {number}, ptr {self._last}, align 8")
+            return self._put_array(number, value)
+
         def parameter() -> tuple[()]:
             among = f.assign(f"icmp slt i64 {number}, {self._arrays}")
-            f.choose(among, lambda: self._put_array(number, value), lambda: self._put(number, value))
+            f.choose(among, array, lambda: self._put(number, value))
             return ()
 
         real = f.assign(f"icmp slt i64 {number}, 0")
@@ -439,7 +327,7 @@ def _call(offsets: dict[str, int]) -> str:
     the key). The place of a number is given as -1 - place: 0.0 and -0.0 are equal, but they are different arguments,
     so Python makes the key. Keywords that need another look are missing among the places.
     """
-    f = _Code("call", "ptr %self, ptr %arguments, i64 %count, ptr %names", offsets)
+    f = Code("call", "ptr %self, ptr %arguments, i64 %count, ptr %names", offsets)
     calls, function, arrays, template, places = [f.item("%self", str(k)) for k in range(5)]
     cell, length = f.assign("alloca i64, align 8"), f.api("i64", "PyTuple_Size", f"ptr {template}")
     most = f.number(arrays)
@@ -452,12 +340,13 @@ def _call(offsets: dict[str, int]) -> str:
     f.label("counted")
     named = f.assign(f"load i64, ptr {cell}, align 8")
     f.leave_if(f.assign(f"icmp eq i64 {f.plus('%count', named)}, 0"), "slow")
-    trace = f.assign(f"call ptr @place(ptr {f.load_word('%arguments', '0', 'ptr')})")
+    trace = f.assign("call ptr @trace_here()")
     f.leave_if_null(trace, "slow")
     alone = f.assign(f"and i1 {f.assign('icmp eq i64 %count, 1')}, {f.assign(f'icmp eq i64 {named}, 0')}")
-    node = f.field(f.load_word("%arguments", "0", "ptr"), "node")
     f.line(f"br i1 {alone}, label %recent, label %look")
     f.label("recent")
+    node = f.assign(f"call ptr @enter(ptr {trace}, ptr {f.load_word('%arguments', '0', 'ptr')})")
+    f.leave_if_null(node, "slow")
     recent = f.assign(f"call ptr @recall(ptr %self, ptr {node}, ptr {node})")
     f.leave_if_null(recent, "look")
     result = f.assign(f"call ptr @finish(ptr {trace}, ptr {recent})")
@@ -466,7 +355,8 @@ def _call(offsets: dict[str, int]) -> str:
     f.label("look")
     key = f.api("ptr", "PyTuple_New", f"i64 {length}")
     f.leave_if_null(key, "error")
-    filling = _Key(f, key, trace, most, template, places)
+    f.line(f"store i64 {f.minus('%count', '1')}, ptr {cell}, align 8")
+    filling = _Key(f, key, trace, most, template, places, cell)
     # a template has no empty places, so that a key can be dropped at any time
     f.loop("0", length, "1", (), filling.default)
     f.loop("0", "%count", "1", (), filling.positional)
@@ -476,7 +366,8 @@ def _call(offsets: dict[str, int]) -> str:
     f.api("void", "Py_DecRef", f"ptr {key}")
     f.line(f"br i1 {alone}, label %new, label %old")
     f.label("new")
-    f.assign(f"call ptr @note(ptr %self, ptr {node}, ptr {node}, ptr {found})")
+    only = f.field(f.load_word("%arguments", "0", "ptr"), "node")
+    f.assign(f"call ptr @note(ptr %self, ptr {only}, ptr {only}, ptr {found})")
     f.line("br label %old")
     f.label("old")
     result = f.assign(f"call ptr @finish(ptr {trace}, ptr {found})")
@@ -489,6 +380,6 @@ def _call(offsets: dict[str, int]) -> str:
     f.line("br label %slow")
     f.label("slow")
     f.leave_unless(f.assign(f"icmp eq ptr {f.api('ptr', 'PyErr_Occurred')}, null"), "error")
-    f.line(f"ret ptr {f.api('ptr', 'PyObject_Vectorcall', f'ptr {function}, ptr %arguments, i64 %count, ptr %names')}")
+    f.line(f"ret ptr {f.call_on(function, 'ptr %arguments, i64 %count, ptr %names')}")
     f.end("error", "null")
     return f.text()

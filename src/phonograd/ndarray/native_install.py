@@ -11,12 +11,14 @@ from types import ModuleType
 from typing import Any
 
 from ..dtypes import FLOAT32
+from ..living import count_references
 from ..node import forgetters
 from ..operator import Operator
 from ..operators.structural import leaf
-from ..trace import LOCAL, count_references, number_threads
+from ..trace import LOCAL, number_threads
 from . import call
 from .native_call import BinaryCall, Calls, KeyForm, as_method, possible, thread_number
+from .operands import BINARY
 
 __all__ = ["install"]
 
@@ -25,10 +27,14 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
     """Replace the methods of arrays, and the functions in some modules, where this interpreter allows it."""
     if not possible():
         return
-    methods = [BinaryCall(f.__name__, calls, f, exchanged) for f, calls, exchanged in call.BINARY]
+    # variables are made of arrays
+    from ..variable import Variable
+
+    methods = [BinaryCall(f.__name__, calls, f, *kind) for f, calls, *kind in BINARY]
     own = [entry for entry in methods if vars(array_class).get(entry.name) is entry.function]
-    calls = Calls(array_class, array_class(), leaf(0, (1,), FLOAT32), own)
+    calls = Calls(array_class, array_class(), leaf(0, (1,), FLOAT32), Variable(array_class(), "write"), own)
     forgetters.append(calls.forget)
+    array_class.grad = calls.grad
     for name, method in calls.methods.items():
         setattr(array_class, name, method)
     call.FASTER.append(_Functions(calls))
@@ -39,8 +45,7 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
         setattr(array_class, name, as_method(value))
     if _finds_the_living(calls, array_class):
         count_references(calls.living)
-    number_threads(thread_number)
-    LOCAL.trace.thread = thread_number()
+    number_threads(thread_number, calls.make_current)
 
 
 def _finds_the_living(calls: Calls, array_class: type[Any]) -> bool:

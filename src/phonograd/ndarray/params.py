@@ -24,7 +24,6 @@ import os
 import stat
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
@@ -34,6 +33,7 @@ from ..dtypes import CODES, FROM_CODE, DType
 from ..errors import MXNetError, format_shape
 from ..files import write_atomically
 from ..util import is_np_shape, np_shape_state
+from .sparse_records import SparseRecord
 
 if TYPE_CHECKING:
     from . import NDArray
@@ -71,58 +71,6 @@ _SAVED_WITHOUT_NP_SHAPE = (
     "ndarray was not saved in np shape semantics, but being loaded in np shape semantics. Please turn off np shape "
     "semantics in Python using `with np_shape(False)` to scope the code of loading the ndarray."
 )
-
-
-@dataclass(frozen=True, eq=False)
-class SparseRecord:
-    """A sparse array of a file: its values and index arrays as they are stored.
-
-    Attributes
-    ----------
-    stype
-        ``'csr'`` or ``'row_sparse'``.
-    shape
-        The shape of the whole array.
-    data
-        The stored values: ``(count,)`` for csr, ``(rows, ...)`` for row_sparse.
-    indices
-        csr: the start of each row in `data` and the column of each value; row_sparse: the row numbers.
-    """
-
-    stype: str
-    shape: tuple[int, ...]
-    data: Array
-    indices: tuple[Array, ...]
-
-    def todense(self) -> Array:
-        """Return the whole array, zeros included; the caller decides whether `shape` fits into memory.
-
-        Raises
-        ------
-        MXNetError
-            If the index arrays do not describe an array of this shape.
-        """
-        rows = self.shape[0] if self.shape else 0
-        if self.stype == "csr":
-            starts, columns = self.indices
-            lengths = np.diff(starts)
-            self._check(len(self.shape) == 2 and starts.shape == (rows + 1,), "the row starts do not fit the shape")
-            self._check(bool(starts[0] == 0 and starts[-1] == len(self.data)), "the row starts do not fit the values")
-            self._check(bool((lengths >= 0).all()), "the row starts decrease")
-            self._check(columns.shape == self.data.shape, "there is not one column number per value")
-            self._check(bool(((columns >= 0) & (columns < self.shape[1])).all()), "a column number is out of range")
-            key: Any = (np.repeat(np.arange(rows), lengths), columns)
-        else:
-            (key,) = self.indices
-            self._check(self.data.shape == (len(key), *self.shape[1:]), "the stored rows do not fit the shape")
-            self._check(bool(((key >= 0) & (key < rows)).all()), "a row number is out of range")
-        dense = np.zeros(self.shape, self.data.dtype)
-        dense[key] = self.data
-        return dense
-
-    def _check(self, correct: bool, problem: str) -> None:
-        if not correct:
-            raise MXNetError(f"Invalid {self.stype} array of shape {format_shape(self.shape)}: {problem}")
 
 
 class _Reader:
@@ -378,31 +326,29 @@ def _flag(dtype: DType) -> int:
         raise MXNetError(f"Arrays of type {dtype} cannot be stored; use one of {names}") from None
 
 
-def pack_record(array: Array, device: tuple[int, int] = (1, 0)) -> bytes:
+def pack_record(array: Array | SparseRecord, device: tuple[int, int] = (1, 0)) -> bytes:
     """Return one array as the record that MXNet pickles, ``NDArray.__getstate__()['handle']``.
 
     >>> unpack_record(pack_record(np.eye(2)))
     array([[1., 0.],
            [0., 1.]])
     """
-    version = 3 if array.ndim == 0 or is_np_shape() else 2
+    version = 3 if array.shape == () or (is_np_shape() and not isinstance(array, SparseRecord)) else 2
     return b"".join(_record(array, device, version))
 
 
-def unpack_record(data: bytes | bytearray | memoryview) -> Array:
+def unpack_record(data: bytes | bytearray | memoryview) -> Array | SparseRecord:
     """Return the array of a pickled record, whatever the shape semantics in force.
 
     Raises
     ------
     MXNetError
-        If the bytes are not one record of a dense array.
+        If the bytes are not one record.
     """
     reader = _Reader(io.BytesIO(data), len(memoryview(data).cast("B")))
     array = _read_record(reader, 0, None)
     if reader.left:
         raise reader.fail(f"{reader.left} bytes follow the array")
-    if isinstance(array, SparseRecord):
-        raise MXNetError(_sparse_message("the pickled array", array))
     return array
 
 
@@ -444,14 +390,6 @@ def _open_error(path: str, error: OSError) -> MXNetError:
     return MXNetError(f'Open "{path}": {error.strerror or error}')
 
 
-def _sparse_message(label: str, record: SparseRecord) -> str:
-    return (
-        f"{label} is a sparse array ({record.stype}, shape {format_shape(record.shape)}), and sparse arrays are not "
-        "supported yet. Read the file with phonograd.ndarray.params.read(fname), which returns NumPy arrays, and "
-        "convert it with mx.nd.array(record.todense())."
-    )
-
-
 def save(fname: str | os.PathLike[str], data: NDArray | list[NDArray] | dict[str, NDArray]) -> None:
     """Return nothing and write arrays to a file that MXNet 1.9.1 reads, or replace that file as a whole.
 
@@ -484,7 +422,7 @@ def save(fname: str | os.PathLike[str], data: NDArray | list[NDArray] | dict[str
     if not isinstance(fname, str | os.PathLike):
         raise TypeError("fname required to be a string")
     chunks = encode(
-        (array.asnumpy() for array in arrays),
+        (array._stored() for array in arrays),
         names,
         count=len(arrays),
         devices=[(array.context.device_typeid, array.context.device_id) for array in arrays],
@@ -507,7 +445,7 @@ def load(fname: str | os.PathLike[str]) -> list[NDArray] | dict[str, NDArray]:
     TypeError
         If `fname` is no path.
     MXNetError
-        If the file is missing, truncated or damaged, holds sparse arrays, or was saved under the other shape
+        If the file is missing, truncated or damaged, or was saved under the other shape
         semantics (see :func:`phonograd.util.np_shape`).
     """
     if not isinstance(fname, str | os.PathLike):
@@ -527,13 +465,15 @@ def load_frombuffer(buf: bytes | bytearray | memoryview | str) -> list[NDArray] 
 def _as_ndarrays(records: list[Array | SparseRecord], names: list[str]) -> list[NDArray] | dict[str, NDArray]:
     from ..context import cpu
     from . import array
+    from .sparse import stored
 
     results: list[NDArray] = []
     records.reverse()
     while records:
         # Popped, so that each NumPy array is freed as soon as its NDArray exists.
-        record, index = records.pop(), len(results)
+        record = records.pop()
         if isinstance(record, SparseRecord):
-            raise MXNetError(_sparse_message(repr(names[index]) if names else f"array {index} of the file", record))
-        results.append(array(record, ctx=cpu(0), dtype=record.dtype))
+            results.append(stored(record))
+        else:
+            results.append(array(record, ctx=cpu(0), dtype=record.dtype))
     return dict(zip(names, results)) if names else results

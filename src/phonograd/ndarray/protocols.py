@@ -19,8 +19,9 @@ import numpy as np
 from ..dtypes import as_dtype
 from ..operator import REGISTRY, Operator
 from ..trace import LOCAL
-from .call import Numbers, function_of, invoke, operate, write
+from .call import function_of, invoke, write
 from .handle import Handle, SharedMemory, computed, make_concrete, make_result, read, share
+from .operands import Numbers, operate
 from .watching import LISTENERS, watched
 
 __all__: list[str] = []

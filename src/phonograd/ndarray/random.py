@@ -15,7 +15,8 @@ from ..context import Context, as_context
 from ..errors import MXNetError, nearest
 from ..operator import REGISTRY
 from .array import NDArray
-from .call import NULL, Numbers, function_of
+from .call import NULL, function_of
+from .operands import Numbers
 
 __all__ = [
     "exponential",

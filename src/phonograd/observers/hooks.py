@@ -48,7 +48,7 @@ Memory::
         ...
         released(array.nbytes, "gradient", id(array))
 
-The categories are those of :data:`CATEGORIES`; others are shown too.
+(:mod:`phonograd.holdings` does that for arrays.) The categories are those of :data:`CATEGORIES`; others are shown too.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ from collections.abc import Mapping
 from time import perf_counter_ns
 from typing import Any
 
+from .facts import Facts
 from .range import Range
 from .registry import LISTENING, MEMORY
 
@@ -131,10 +132,21 @@ def record(
     entry.complete(name, start_ns, end_ns)
 
 
-def allocated(nbytes: int, category: str = "unknown", identity: int = 0, serves: Range | None = None) -> None:
-    """Tell observers that memory was taken; inside ``serves`` if that is given, otherwise inside the current range."""
-    if LISTENING[MEMORY]:
-        _moment(nbytes, category, identity, serves)
+def allocated(
+    nbytes: int,
+    category: str = "unknown",
+    identity: int = 0,
+    serves: Range | None = None,
+    *,
+    cause: Range | None = None,
+    backward: bool = False,
+) -> bool:
+    """Tell observers that memory was taken; inside ``serves`` if that is given, otherwise inside the current range.
+
+    ``cause`` is the range of the operator whose value lies there, or whose gradient if ``backward``. No bytes mean that
+    memory which is known by its identity has another category than was told before. Returns whether anybody was told.
+    """
+    return bool(LISTENING[MEMORY]) and _moment(nbytes, category, identity, serves, cause, backward)
 
 
 def released(nbytes: int, category: str = "unknown", identity: int = 0, serves: Range | None = None) -> None:
@@ -143,10 +155,23 @@ def released(nbytes: int, category: str = "unknown", identity: int = 0, serves: 
         _moment(-nbytes, category, identity, serves)
 
 
-def _moment(value: int, category: str, identity: int, serves: Range | None) -> None:
+def _moment(
+    value: int,
+    category: str,
+    identity: int,
+    serves: Range | None,
+    cause: Range | None = None,
+    backward: bool = False,
+) -> bool:
     entry = Range(MEMORY)
     if not entry.active:
-        return
-    entry.value, entry.category, entry.identity, entry.instant = value, category, identity, True
+        return False
+    facts = entry.facts = Facts()
+    facts.value, facts.category, facts.identity, facts.instant = value, category, identity, True
+    if cause is not None:
+        facts.serves = (cause,)
+        if backward:
+            facts.attributes = {"phase": "backward"}
     now = perf_counter_ns()
     entry.complete("[memory]", now, now, serves)
+    return True

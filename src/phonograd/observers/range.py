@@ -23,7 +23,7 @@ from .registry import (
     variable,
 )
 
-__all__ = ["CURRENT", "OVER", "Range", "Segment", "current_range", "current_thread_id", "started"]
+__all__ = ["CURRENT", "OVER", "Range", "Segment", "current_range", "current_thread_id", "described", "started"]
 
 _range_handles = itertools.count(1)
 
@@ -334,8 +334,9 @@ def started(
     ambient = AMBIENT.get()
     if thread.version != REGISTRY.version or thread.ambient is not ambient:
         thread.refresh(ambient)
-    selection = thread.selections[scope]
-    snapshot = selection.sample() if selection.sampled else selection.always
+    snapshot = thread.selections[scope].quick
+    if snapshot is None:
+        return _started(scope, name, sequence_nr, describe, what)
     entry = _new(Range)
     entry._snapshot = snapshot
     entry._thread = thread
@@ -345,19 +346,38 @@ def started(
     entry.end_ns = 0
     entry.attached = entry.hidden = False
     entry.facts = None
-    if snapshot.demanding or not snapshot.collectors:
-        entry.parent, entry.start_ns = None, 0
-        inputs = describe(entry, *what) if describe is not None and snapshot.needs[0] else ()
-        entry.before(name, inputs, sequence_nr)
-        return entry
     parent = CURRENT.get()
     while parent is not None and (parent.end_ns or parent.hidden):
         parent = parent.parent
     entry.parent = parent
-    for collect in snapshot.collectors:
-        collect(entry)
+    if describe is not None and snapshot.needs[0]:
+        described(entry, describe(entry, *what))
+    else:
+        snapshot.collect(entry)
     CURRENT.set(entry)
     entry.start_ns = perf_counter_ns()
+    return entry
+
+
+def described(entry: Range, inputs: tuple[Any, ...]) -> None:
+    """Hand a range over to the only one who collects it, together with its inputs."""
+    facts = entry.facts
+    if facts is None:
+        facts = entry.facts = Facts()
+    facts._inputs = inputs
+    facts._phase = "start"
+    entry._snapshot.collect(entry)
+    # what is not there has its default
+    del facts._inputs, facts._phase
+
+
+def _started(
+    scope: int, name: str, sequence_nr: int, describe: Callable[..., tuple[Any, ...]] | None, what: tuple[Any, ...]
+) -> Range:
+    """Return a range that has begun, whoever observes it."""
+    entry = Range(scope)
+    inputs = describe(entry, *what) if describe is not None and entry._snapshot.needs[0] else ()
+    entry.before(name, inputs, sequence_nr)
     return entry
 
 

@@ -269,7 +269,7 @@ if hasattr(os, "register_at_fork"):
 class Snapshot:
     """The observers of one range, and what they need."""
 
-    __slots__ = ("collectors", "demanding", "needs", "observers")
+    __slots__ = ("collect", "collectors", "demanding", "needs", "observers")
 
     def __init__(
         self, observers: tuple[Observer, ...], collectors: tuple[Collect, ...], needs: tuple[bool, bool, bool]
@@ -279,12 +279,18 @@ class Snapshot:
         self.needs = needs
         """Whether inputs, outputs and ids are asked for, also by observers of the scope that miss this range."""
         self.demanding = bool(observers) or any(needs)
+        self.collect: Collect = collectors[0] if collectors else _nobody
+        """The first of the collectors."""
+
+
+def _nobody(entry: Range) -> None:
+    """Take no notice."""
 
 
 class Selection:
     """The observers of one scope as one thread sees them, with the countdowns of those that sample."""
 
-    __slots__ = ("always", "countdown", "entries", "generator", "needs", "sampled", "tries", "waited")
+    __slots__ = ("always", "countdown", "entries", "generator", "needs", "quick", "sampled", "tries", "waited")
 
     def __init__(self, entries: list[tuple[Observer, Collect | None]], generator: random.Random) -> None:
         observers = [observer for observer, _ in entries]
@@ -299,6 +305,9 @@ class Selection:
         """The snapshot of a range that no sampling observer sees."""
         self.tries = [self._draw(o.sampling_probability) for o, _ in self.entries]
         self.sampled = any(self.tries)
+        simple = len(self.always.collectors) == 1 and not (self.sampled or self.always.observers or any(self.needs[1:]))
+        self.quick = self.always if simple else None
+        """The snapshot of every range, if all that a range has to do is to hand itself over to one collector."""
         self._wait()
 
     def _snapshot(self, chosen: list[bool]) -> Snapshot:

@@ -23,10 +23,19 @@ from .primitives import cast, reshape_to, select, slice_step
 from .regions import assign_step
 from .structural import constant
 
-__all__ = ["bipartite_matching", "box_decode", "box_encode", "box_iou", "box_nms"]
+__all__ = [
+    "bipartite_matching",
+    "box_decode",
+    "box_encode",
+    "box_iou",
+    "box_nms",
+    "box_overlaps",
+    "demand_floating_boxes",
+]
 
 
-def _floating(name: str, *inputs: Node) -> None:
+def demand_floating_boxes(name: str, *inputs: Node) -> None:
+    """Raise unless all inputs have one floating point dtype."""
     for node in inputs:
         if not is_floating(node.dtype):
             raise MXNetError(f"This operation only support floating point types, not {node.dtype}, in operator {name}")
@@ -51,7 +60,7 @@ def _middles(boxes: Array, box_format: str) -> tuple[Array, Array]:
     return ((first + second) / 2, second - first) if box_format == "corner" else (first, second)
 
 
-def _overlaps(lhs: Array, rhs: Array, box_format: str) -> Array:
+def box_overlaps(lhs: Array, rhs: Array, box_format: str) -> Array:
     """Return intersection over union of every box of a list with every box of another."""
     lower, upper = _corners(lhs, box_format)
     other_lower, other_upper = _corners(rhs, box_format)
@@ -91,13 +100,13 @@ def _expand_box_iou(lhs: Node, rhs: Node, *, format: str) -> Node:
 @operator(name="_contrib_box_iou", gradient=nothing, lowering=Expansion(_expand_box_iou))
 def box_iou(lhs: Array, rhs: Array, *, format: Literal["center", "corner"] = "corner") -> Array:
     """Return intersection over union of every box of lhs with every box of rhs. The gradient is zero."""
-    found = _overlaps(lhs.reshape(-1, 4), rhs.reshape(-1, 4), format)
+    found = box_overlaps(lhs.reshape(-1, 4), rhs.reshape(-1, 4), format)
     return found.reshape(*lhs.shape[:-1], *rhs.shape[:-1])
 
 
 @box_iou.infer
 def _(lhs: Node, rhs: Node) -> Spec:
-    _floating("_contrib_box_iou", lhs, rhs)
+    demand_floating_boxes("_contrib_box_iou", lhs, rhs)
     for word, node in (("lhs", lhs), ("rhs", rhs)):
         if node.ndim < 2:
             raise MXNetError(f"{word} must have dim >= 2 {node.ndim} provided to operator _contrib_box_iou")
@@ -141,7 +150,7 @@ def _nms_order(
             best, waiting = waiting[0], waiting[1:]
             kept.append(best)
             coordinates = boxes[:, coord_start : coord_start + 4]
-            covered = _overlaps(coordinates[best][None], coordinates[waiting], in_format)[0] > overlap_thresh
+            covered = box_overlaps(coordinates[best][None], coordinates[waiting], in_format)[0] > overlap_thresh
             if id_index >= 0 and not force_suppress:
                 covered &= boxes[waiting, id_index] == boxes[best, id_index]
             waiting = waiting[~covered]
@@ -208,7 +217,7 @@ def box_nms(
     them. A box is covered by a better one of its class (of any class, with ``force_suppress`` or without ``id_index``)
     if their intersection over union is above ``overlap_thresh``. Gradients go to the boxes that stay.
     """
-    _floating("_contrib_box_nms", data)
+    demand_floating_boxes("_contrib_box_nms", data)
     if data.ndim < 2:
         raise MXNetError(
             "input must have dim >= 2 the last two dimensions are num_box and box_width "
@@ -275,7 +284,7 @@ def bipartite_matching(
 
 @bipartite_matching.infer
 def _(data: Node) -> list[Spec]:
-    _floating("_contrib_bipartite_matching", data)
+    demand_floating_boxes("_contrib_bipartite_matching", data)
     if data.ndim < 2:
         raise MXNetError(
             f"score matrix must have dim >= 2 {data.ndim} provided to operator _contrib_bipartite_matching"
@@ -304,7 +313,7 @@ def box_encode(
 @box_encode.infer
 def _(samples: Node, matches: Node, anchors: Node, refs: Node, means: Node, stds: Node) -> list[Spec]:
     inputs = (samples, matches, anchors, refs, means, stds)
-    _floating("_contrib_box_encode", *inputs)
+    demand_floating_boxes("_contrib_box_encode", *inputs)
     fits = (
         samples.ndim == 2
         and matches.shape == samples.shape
@@ -351,7 +360,7 @@ def box_decode(
 
 @box_decode.infer
 def _(data: Node, anchors: Node) -> Spec:
-    _floating("_contrib_box_decode", data, anchors)
+    demand_floating_boxes("_contrib_box_decode", data, anchors)
     if data.ndim != 3 or data.shape[2] != 4 or anchors.shape != (1, *data.shape[1:]):
         raise MXNetError(
             "_contrib_box_decode takes offsets [B,N,4] and anchors [1,N,4], not "

@@ -379,7 +379,7 @@ def _table_shapes(inputs: list[Partial], outputs: list[Partial], *, input_dim: i
 def _table_types(
     inputs: list[DType | None], outputs: list[DType | None], *, dtype: DType
 ) -> tuple[list[DType | None], list[DType | None]]:
-    return [inputs[0], inputs[1] or dtype], [dtype]
+    return [inputs[0], inputs[1] or dtype], [inputs[1] or dtype]
 
 
 def _row_types(

@@ -4,6 +4,8 @@
 ``assign_step(x, v, ...)``         x with x[begin:end:step] replaced by v (broadcast to that region)
 ``assign_flat(x, v, start)``       x with the flat range start : start + v.size replaced: a write through a view
 ``view_flat(x, start, shape)``     the flat range as an array of a shape: what a view reads from its base
+``part(x, ...)``                   x[begin:end:step], without waiting for what is written to other parts
+``add_part(x, v, ...)``            x with v added to x[begin:end:step]
 =================================  ==================================================================================
 
 Bounds are explicit, as :func:`~phonograd.operators.primitives.slice_step` has them; :func:`bounds` makes them from what
@@ -20,15 +22,29 @@ import numpy as np
 
 from ..kernels.lowering import Either, Expansion, Overlay
 from ..node import Node, Shape
-from ..operator import Array, Spec, composite, operator, single
-from .arithmetic import mod
+from ..operator import REGISTRY, Array, Operator, Spec, composite, operator, single
+from .arithmetic import add, mod
 from .broadcasting import broadcast, broadcast_shapes, sum_to
 from .comparison import equal, greater_equal, lesser_equal, logical_and
 from .creation import position_along
 from .primitives import embed, reshape_to, select, slice_step
 from .structural import constant
 
-__all__ = ["assign_flat", "assign_step", "bounds", "region_shape", "view_flat"]
+__all__ = [
+    "add_part",
+    "assign_flat",
+    "assign_step",
+    "bounds",
+    "is_assigned",
+    "part",
+    "region_shape",
+    "view_flat",
+]
+
+#: assignments that are looked behind for what is read
+LOOK_BACK = 64
+
+_RESHAPE: Operator = REGISTRY["_reshape"]
 
 
 def bounds(slices: Iterable[slice], shape: Shape) -> tuple[Shape, Shape, Shape]:
@@ -100,7 +116,7 @@ def _(
     out_grad: Node, out: Node, data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape
 ) -> tuple[Node, Node]:
     kept = assign_step(out_grad, constant(0, out_grad.dtype), begin, end, step)
-    return kept, sum_to(slice_step(out_grad, begin, end, step), value.shape)
+    return kept, sum_to(part(out_grad, begin, end, step), value.shape)
 
 
 def assign_step(data: Node, value: Node, begin: Shape, end: Shape, step: Shape | None = None) -> Node:
@@ -112,6 +128,57 @@ def assign_step(data: Node, value: Node, begin: Shape, end: Shape, step: Shape |
     if region == data.shape and all([s == 1 for s in step]):
         return broadcast(value, data.shape)
     return single(_assign_step.apply((data, value), (begin, end, step)))
+
+
+def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
+    """Return data[begin:end:step], taken from what was assigned to just this part, or before to others.
+
+    What has been written to another part cannot be seen here, so one need not wait for it. But what was there between
+    two assignments is gone when the second is done in place, so nothing is read from there.
+    """
+    source = data
+    for _ in range(LOOK_BACK):
+        changed = _last_change(source)
+        if changed.operator is not _assign_step or changed.shape != data.shape:
+            return slice_step(source, begin, end, step)
+        base, value = changed.inputs
+        if changed.attributes == (begin, end, step):
+            return broadcast(value, region_shape(begin, end, step))
+        if not _are_apart((begin, end, step), changed.attributes):
+            break
+        source = base
+    return slice_step(data, begin, end, step)
+
+
+def _last_change(data: Node) -> Node:
+    """Return the node that has the elements of a node, in the same order and perhaps in another shape."""
+    while data.operator is _RESHAPE or data.call is not None:
+        data = data.inputs[0]
+    return data
+
+
+def _are_apart(one: tuple[Shape, ...], other: tuple[Shape, ...]) -> bool:
+    """Return whether two regions have no element in common, as far as that is easily seen.
+
+    >>> _are_apart(((0, 0), (1, 9), (1, 1)), ((1, 0), (2, 9), (1, 1)))
+    True
+    """
+    for first, second in zip(zip(*one, strict=True), zip(*other, strict=True), strict=True):
+        mine, others = range(*first), range(*second)
+        low, high = min(mine[0], mine[-1]), max(mine[0], mine[-1])
+        if high < min(others[0], others[-1]) or low > max(others[0], others[-1]):
+            return True
+    return False
+
+
+def add_part(data: Node, value: Node, begin: Shape, end: Shape, step: Shape) -> Node:
+    """Return ``data`` with ``value`` added to data[begin:end:step]."""
+    return assign_step(data, add(part(data, begin, end, step), value), begin, end, step)
+
+
+def is_assigned(data: Node) -> bool:
+    """Return whether a node is an array with a part replaced."""
+    return data.operator is _assign_step
 
 
 @composite()
@@ -136,17 +203,8 @@ def assign_flat(data: Node, value: Node, start: int) -> Node:
 def _view_flat(data: Node, *, start: int, shape: Shape) -> Node:
     """Return a contiguous flat range of the array as an array of a shape."""
     size = math.prod(shape)
-    # what was written into another part of the base cannot be seen here, and what was written exactly here is the value
-    while data.call is not None and data.call[0] is _assign_flat:
-        base, value = data.call[1]
-        written = data.call[2][0]
-        if (written, value.size) == (start, size):
-            return reshape_to(value, shape)
-        if written < start + size and start < written + value.size:
-            break
-        data = base
     line = reshape_to(data, (data.size,))
-    return reshape_to(slice_step(line, (start,), (start + size,)), shape)
+    return reshape_to(part(line, (start,), (start + size,), (1,)), shape)
 
 
 def view_flat(data: Node, start: int, shape: Shape) -> Node:

@@ -26,7 +26,7 @@ from .shape import concatenate
 from .structural import constant
 from .windows import check_floating
 
-__all__ = ["bilinear_sampler", "grid_generator", "spatial_transformer"]
+__all__ = ["bilinear_sampler", "grid_generator", "sampled", "spatial_transformer"]
 
 
 def _expand_coordinates(*, height: int, width: int, normalized: bool, dtype: DType) -> Node | None:
@@ -143,6 +143,15 @@ def bilinear_sampler(data: Node, grid: Node, *, cudnn_off: bool | None = None) -
     height, width = data.shape[2:]
     x = (_plane(grid, 0) + 1) * ((width - 1) / 2)
     y = (_plane(grid, 1) + 1) * ((height - 1) / 2)
+    return sampled(data, x, y)
+
+
+def sampled(data: Node, x: Node, y: Node) -> Node:
+    """Return images (batch, channel, height, width) read at places (batch, 1, rows, columns), counted in elements.
+
+    A value is interpolated between the four elements around it; those outside of the image are zero.
+    """
+    height, width = data.shape[2:]
     left, top = floor(x), floor(y)
     right_share, lower_share = x - left, y - top
     terms = []

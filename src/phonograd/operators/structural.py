@@ -112,21 +112,21 @@ def leaf(index: int, shape: Shape, dtype: DType, context: Context = CPU) -> Node
 
 
 #: the leaf that was made last under each of the first numbers: most often the next one is the same
-_latest: list[Node | None] = [None] * 256
+LATEST: list[Node | None] = [None] * 256
 
 
 def leaf_like(number: int, data: Array, context: Context) -> Node:
     """Return the leaf of a number for some memory."""
-    if number >= len(_latest):
+    if number >= len(LATEST):
         return leaf(number, data.shape, data.dtype, context)
-    found = _latest[number]
+    found = LATEST[number]
     if found is None or found.dtype is not data.dtype or found.context is not context or found.shape != data.shape:
-        found = _latest[number] = leaf(number, data.shape, data.dtype, context)
+        found = LATEST[number] = leaf(number, data.shape, data.dtype, context)
     return found
 
 
 def _forget_leaves() -> None:
-    _latest[:] = [None] * len(_latest)
+    LATEST[:] = [None] * len(LATEST)
 
 
 forgetters.append(_forget_leaves)

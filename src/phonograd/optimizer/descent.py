@@ -37,7 +37,7 @@ class _Momentum(Optimizer):
 class SGD(_Momentum):
     """Stochastic gradient descent with momentum: ``m = momentum * m - lr * (grad + wd * w); w = w + m``.
 
-    `lazy_update` concerns sparse gradients in MXNet, and changes nothing here.
+    With `lazy_update` a row_sparse gradient changes only the rows it has: others keep momentum and weight.
     """
 
     def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:

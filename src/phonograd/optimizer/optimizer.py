@@ -13,6 +13,7 @@ from ..ndarray.array import NDArray
 from ..ndarray.call import write
 from ..ndarray.creation import zeros
 from ..ndarray.handle import enter, settled
+from ..ndarray.sparse import labelled
 from ..trace import ready_trace
 
 __all__ = ["Optimizer", "Step", "Test", "assign", "create", "decayed", "register", "zeros_like"]
@@ -291,7 +292,20 @@ class Optimizer:
 
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Update a weight, and its state, by a gradient."""
-        self._apply(weight, grad, state, self._scale(), *self._rates(self._step(index)))
+        self._change(weight, grad, state, self._scale(), *self._rates(self._step(index)))
+
+    def _change(self, weight: NDArray, grad: NDArray, state: Any, *rates: Any) -> None:
+        """Update a weight as :meth:`_apply` does; by a row_sparse gradient only the rows that it has, if that is lazy."""
+        if grad.stype != "row_sparse" or not getattr(self, "lazy_update", False):
+            self._apply(weight, grad, state, *rates)
+            return
+        whole = labelled(grad, "default")
+        touched = (whole != 0).reshape((whole.shape[0], -1)).max(axis=1)
+        held = [weight, *(state if isinstance(state, (list, tuple)) else [state])]
+        before = [(array, array.copy()) for array in held if array is not None]
+        self._apply(weight, whole, state, *rates)
+        for array, old in before:
+            assign(array, ndarray.where(touched, array, old))
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Update a weight (or each of a list), by way of its float32 copy where there is one."""

@@ -70,7 +70,7 @@ class Repetition:
         if key != self._key:
             self._key, self._arrays, self._captured = key, (weights, grads, states), None
             for weight, grad, state, own in zip(weights, grads, states, numbers):
-                optimizer._apply(weight, grad, state, *own)
+                optimizer._change(weight, grad, state, *own)
             return
         if self._captured is None:
             self._captured = _Quiet(_joined(optimizer, weights, grads, states, patterns))
@@ -116,6 +116,6 @@ def _joined(
     def update_all(distinct: list[Any]) -> None:
         for weight, grad, state, way in zip(weights, grads, states, ways):
             rates = [None if place is None else distinct[place] for place in way]
-            optimizer._apply(weight, grad, state, *rates)
+            optimizer._change(weight, grad, state, *rates)
 
     return update_all

@@ -8,6 +8,7 @@ from typing import Any
 from .. import autograd
 from ..base import py_str
 from ..context import Context
+from ..holdings import OPTIMIZERS
 from ..ndarray.array import NDArray
 from . import states as state_files
 from .optimizer import Optimizer
@@ -33,6 +34,7 @@ class Updater:
         self.states_synced: dict[Any, bool] = {}
         self.aggregate_updates = optimizer.aggregate_num > 0
         self._repetition = Repetition()
+        OPTIMIZERS.add(self)
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         """Update one weight, or each of a list."""

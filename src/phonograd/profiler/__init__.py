@@ -37,6 +37,7 @@ from ..observers import (
     remove_callback,
     set_sampling_seed,
 )
+from .activities import ProfilerActivity, supported_activities
 from .annotations import StepTraceAnnotation, TraceAnnotation, annotate, annotate_function, step_annotation
 from .averages import Average, AverageList
 from .control import (
@@ -61,7 +62,7 @@ from .memory import MemoryTimeline
 from .objects import Counter, Domain, Event, Frame, Marker, Task
 from .recording import record_function
 from .results import LoadedProfile
-from .session import ProfilerAction, load, profile, schedule, trace_handler
+from .session import ProfilerAction, load, profile, schedule, tensorboard_trace_handler, trace_handler
 from .validation import validate_trace
 
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "Marker",
     "MemoryTimeline",
     "ProfilerAction",
+    "ProfilerActivity",
     "Range",
     "RecordFunctionGuard",
     "RecordScope",
@@ -125,6 +127,8 @@ __all__ = [
     "start",
     "step_annotation",
     "stop",
+    "supported_activities",
+    "tensorboard_trace_handler",
     "trace_handler",
     "validate_trace",
 ]

@@ -25,7 +25,9 @@ def described(event: FunctionEvent, facts: Facts) -> dict[str, Any]:
     if facts.domain:
         args.setdefault("domain", facts.domain)
     if facts.shapes:
-        args["Input Dims"] = facts.shapes
+        args.update(_shapes(facts.shapes))
+    if facts.parameters:
+        args["Parameters"] = facts.parameters
     if facts.stack:
         args["Call stack"] = facts.stack
     if facts.operators:
@@ -41,6 +43,16 @@ def described(event: FunctionEvent, facts: Facts) -> dict[str, Any]:
     if event.unfinished:
         args["unfinished"] = True
     return args
+
+
+def _shapes(shapes: list[Any]) -> dict[str, list[Any]]:
+    """Return what inputs were like, by the names that PyTorch uses."""
+    dims = [known[0] if isinstance(known, list) else [] for known in shapes]
+    types = [known[1] if isinstance(known, list) else type(known).__name__ for known in shapes]
+    found = {"Input Dims": dims, "Input type": types}
+    if not all([isinstance(known, list) for known in shapes]):
+        found["Concrete Inputs"] = ["" if isinstance(known, list) else known for known in shapes]
+    return found
 
 
 def served_scopes(serves: tuple[Range | str, ...]) -> list[str]:
@@ -111,8 +123,12 @@ class ArgumentTexts:
                     return self._in_full(event, facts)
             if shapes := own.get("shapes"):
                 # what describes an array is the same object whenever shape and dtype are the same
-                key = tuple(map(id, shapes))
-                text += self._known.get(key) or self._known.setdefault(key, f',"Input Dims":{as_json(shapes)}')
+                # (equal numbers are not always the same object)
+                key = tuple([id(known) if known.__class__ is list else repr(known) for known in shapes])
+                text += self._known.get(key) or self._known.setdefault(key, f",{as_json(_shapes(shapes))[1:-1]}")
+            if parameters := own.get("parameters"):
+                key = "Parameters", repr(parameters)
+                text += self._known.get(key) or self._known.setdefault(key, f',"Parameters":{as_json(parameters)}')
             if stack := own.get("stack"):
                 text += self._known.get(stack) or self._known.setdefault(stack, f',"Call stack":{as_json(stack)}')
             if operators := own.get("operators"):

@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
 from ..errors import nearest
-from .events import FunctionEvent
+from ..observers import USER_SCOPE
+from .event import FunctionEvent, WithoutDevice, costs_of
 from .tables import bytes_text, count_text, cut, html_table, markdown_table, printable, text_table, time_text
 
-__all__ = ["NUMBERS", "Average", "AverageList", "key_averages"]
+__all__ = ["NUMBERS", "Average", "AverageList", "key_averages", "total_average"]
+
+#: the scope of an average of events of any scope
+_ALL = -1
 
 
-class Average:
+class Average(WithoutDevice):
     """All events of one name (and shape, and stack, if asked for). Times are microseconds, memory is bytes."""
 
     __slots__ = (
@@ -53,6 +57,8 @@ class Average:
     def _outermost(self) -> list[FunctionEvent]:
         """Return the events that are inside no other of the group: a recursive call is part of the outer call."""
         scope = self.scope
+        if scope == _ALL:
+            return [event for event in self.events if event.parent is None]
         found = []
         for event in self.events:
             name, around = event.range.name, event.parent
@@ -67,7 +73,21 @@ class Average:
         """The name of the events."""
         return self.key
 
+    @property
+    def is_user_annotation(self) -> bool:
+        """Whether they are scopes of the user's program."""
+        return self.scope == USER_SCOPE
+
+    @property
+    def is_async(self) -> bool:
+        """Whether one of them ended in another thread, with a future, or not at all while profiled."""
+        return any([event.is_async for event in self.events])
+
     # -- times
+
+    cpu_time_str = property(lambda self: time_text(self.cpu_time))
+    cpu_time_total_str = property(lambda self: time_text(self.cpu_time_total))
+    self_cpu_time_total_str = property(lambda self: time_text(self.self_cpu_time_total))
 
     @property
     def durations(self) -> list[int]:
@@ -138,13 +158,15 @@ class Average:
 
     def _add_up(self) -> dict[str, float]:
         outermost = [event.credit for event in self._outermost()]
-        costs = [cost for event in self.events if (cost := event.cost) is not None]
+        costs = costs_of(self.events)
         return {
             "flops": sum([cost.flops for cost in costs]),
             "bytes": sum([cost.moved_bytes for cost in costs]),
             "kernel": sum([credit.kernel_ns for credit in outermost]) / 1000,
             "backward_kernel": sum([credit.backward_kernel_ns for credit in outermost]) / 1000,
             "backward": sum([credit.backward_ns for credit in outermost]) / 1000,
+            "caused": sum([credit.caused_bytes for credit in outermost]),
+            "backward_bytes": sum([credit.backward_bytes for credit in outermost]),
             "net": sum([credit.net for credit in outermost]),
             "self_net": sum([event.credit.self_net for event in self.events]),
             "allocated": sum([credit.allocated for credit in outermost]),
@@ -207,6 +229,16 @@ class Average:
         """The most that one of them held at once."""
         return self._sum("peak")
 
+    @property
+    def caused_bytes(self) -> float:
+        """Bytes taken, wherever, for values of what was called inside."""
+        return self._sum("caused")
+
+    @property
+    def backward_bytes(self) -> float:
+        """Bytes taken, wherever, for gradients of what was called inside."""
+        return self._sum("backward_bytes")
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything by name; times in microseconds."""
         values = {name: getattr(self, name) for name in NUMBERS}
@@ -221,7 +253,7 @@ class Average:
 NUMBERS = (
     *("self_cpu_time_total", "cpu_time_total", "cpu_time", "min", "p50", "p95", "max", "std", "count"),
     *("kernel_time_total", "backward_kernel_time_total", "backward_time_total"),
-    *("cpu_memory_usage", "self_cpu_memory_usage", "allocated_bytes", "peak_bytes"),
+    *("cpu_memory_usage", "self_cpu_memory_usage", "allocated_bytes", "peak_bytes", "caused_bytes", "backward_bytes"),
     *("flops", "moved_bytes", "intensity", "gflops_per_second"),
 )
 
@@ -257,6 +289,11 @@ def key_averages(
     )
 
 
+def total_average(events: Iterable[FunctionEvent]) -> Average:
+    """Return the average of all events together."""
+    return Average("Total", _ALL, events=[event for event in events if not event.instant])
+
+
 class AverageList(Sequence[Average]):
     """Averages by name, which can be printed and exported."""
 
@@ -283,11 +320,15 @@ class AverageList(Sequence[Average]):
         """The sum of all self times in microseconds."""
         return sum([average.self_ns for average in self._averages]) / 1000
 
+    def total_average(self) -> Average:
+        """Return the average of all events together."""
+        return total_average([event for average in self._averages for event in average.events])
+
     def sorted_by(self, sort_by: str | None, ascending: bool = False) -> list[Average]:
         """Return the averages in the order of a column; as they came if None."""
         if sort_by is None:
             return list(self._averages)
-        if sort_by not in (*NUMBERS, "name", "key"):
+        if sort_by not in (*NUMBERS, "name", "key") and not hasattr(WithoutDevice, sort_by):
             keys = ["name", *NUMBERS]
             raise ValueError(f"cannot sort by {sort_by!r}{nearest(sort_by, keys)}; the keys are {', '.join(keys)}")
         return sorted(self._averages, key=lambda average: getattr(average, sort_by), reverse=not ascending)
@@ -414,6 +455,11 @@ def _columns(whole_ns: int, unit: str | None, rows: Sequence[Average]) -> _Colum
             ("CPU Mem", lambda a: bytes_text(a.cpu_memory_usage)),
             ("Self CPU Mem", lambda a: bytes_text(a.self_cpu_memory_usage)),
             ("Peak Mem", lambda a: bytes_text(a.peak_bytes)),
+        ]
+    if any([row.caused_bytes or row.backward_bytes for row in rows]):
+        columns += [
+            ("Caused Mem", lambda a: bytes_text(a.caused_bytes)),
+            ("Backward Mem", lambda a: bytes_text(a.backward_bytes)),
         ]
     columns.append(("# of Calls", lambda a: str(a.count)))
     if any([row.flops or row.moved_bytes for row in rows]):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from ..errors import _PACKAGE_DIRECTORY
+from ..holdings import Piece
 from ..observers import (
     MEMORY,
     MODULE,
@@ -25,6 +26,7 @@ from ..observers import (
     remove_collector,
 )
 from .events import EventList, Slice, build
+from .memory import inventory
 
 __all__ = ["Recording", "joined", "observed_scopes"]
 
@@ -69,6 +71,7 @@ class Recording:
         self._keep_last = keep_last
         self._shortest = minimum_duration_ns
         self._events: EventList | None = None
+        self._held: list[tuple[int, list[Piece]]] = []
         self.dropped = 0
         self.origin_ns = origin_ns or time.perf_counter_ns()
         """The moment from which times are counted."""
@@ -77,6 +80,8 @@ class Recording:
 
     def start(self) -> None:
         """Begin to record."""
+        if self._observer.sees(MEMORY):
+            self._held = [(max(time.perf_counter_ns() - self.origin_ns, 0), inventory())]
         add_collector(self._observer)
 
     def stop(self) -> None:
@@ -110,8 +115,10 @@ class Recording:
                 if not self._keep_last or not most:
                     return
                 self._forget_oldest(buffer)
-            if shapes and entry.shapes is None:
-                entry.shapes = [_described(value) for value in entry.inputs]
+            if shapes:
+                facts = entry.facts
+                if facts is not None and facts._inputs and facts.shapes is None:
+                    facts.shapes = [_described(value) for value in facts._inputs]
             if stack and entry.stack is None:
                 entry.stack = _stack()
             buffer.append(entry)
@@ -133,7 +140,7 @@ class Recording:
             long = {number: (name, self._long_enough(kept)) for number, (name, kept) in buffers.items()}
             dropped += sum([len(kept) - len(long[number][1]) for number, (_, kept) in buffers.items()])
             buffers = long
-        events = build(buffers, self.origin_ns, stop_ns, self.wall_ns, dropped)
+        events = build(buffers, self.origin_ns, stop_ns, self.wall_ns, dropped, self._held)
         if self.stop_ns:
             self._events = events
             # threads that have begun nothing since still know the lists
@@ -153,25 +160,30 @@ def _ignore(entry: Range) -> None:
 
 def _described(value: Any) -> Any:
     """Return the shape and dtype of an array, always the same object for the same; or the text of anything else."""
+    if value.__class__ is float or value.__class__ is int:
+        return value
     shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple):
+    if shape.__class__ is tuple:
         dtype = getattr(value, "dtype", "")
-        found = _descriptions.get((shape, dtype))
-        if found is None:
-            # the dtype of an array may be a class of numbers
-            text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
-            if len(_descriptions) >= _MOST_REMEMBERED:
-                _descriptions.clear()
-            found = _descriptions[shape, dtype] = [list(shape), text]
-        return found
+        return _descriptions.get((shape, dtype)) or _description(shape, dtype)
     return value if isinstance(value, str | int | float | bool | None) else repr(value)[:200]
+
+
+def _description(shape: tuple[int, ...], dtype: Any) -> list[Any]:
+    # the dtype of an array may be a class of numbers
+    text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    if len(_descriptions) >= _MOST_REMEMBERED:
+        _descriptions.clear()
+    found = _descriptions[shape, dtype] = [list(shape), text]
+    return found
 
 
 _DEEPEST = 64
 _MOST_REMEMBERED = 10_000
 _descriptions: dict[tuple[Any, Any], list[Any]] = {}
-#: the text of each place in the user's code; none for places in this package
-_places: dict[tuple[str, int, str], str] = {}
+#: by code and instruction, the text of each place in the user's code (nothing for places in this package); the code is
+#: kept, so that no other one has its identity
+_places: dict[tuple[int, int], tuple[str, Any]] = {}
 
 
 def _stack() -> tuple[str, ...]:
@@ -180,15 +192,15 @@ def _stack() -> tuple[str, ...]:
     frame: Any = sys._getframe(1)
     while frame is not None and len(places) < _DEEPEST:
         code = frame.f_code
-        key = code.co_filename, frame.f_lineno, code.co_name
-        place = _places.get(key)
-        if place is None:
-            hidden = key[0].startswith((_PACKAGE_DIRECTORY, "<phonograd"))
+        found = _places.get((id(code), frame.f_lasti))
+        if found is None:
+            hidden = code.co_filename.startswith((_PACKAGE_DIRECTORY, "<phonograd"))
             if len(_places) >= _MOST_REMEMBERED:
                 _places.clear()
-            place = _places[key] = "" if hidden else f"{key[0]}({key[1]}): {key[2]}"
-        if place:
-            places.append(place)
+            text = "" if hidden else f"{code.co_filename}({frame.f_lineno}): {code.co_name}"
+            found = _places[id(code), frame.f_lasti] = text, code
+        if found[0]:
+            places.append(found[0])
         frame = frame.f_back
     return tuple(places)
 
@@ -209,6 +221,7 @@ def joined(cycles: list[EventList]) -> EventList:
         wall_ns=cycles[0].wall_ns if cycles else 0,
         dropped=sum([cycle.dropped for cycle in cycles]),
         moments=[moment for cycle in cycles for moment in cycle.moments],
+        held=[state for cycle in cycles for state in cycle.held],
         links=[pair for cycle in cycles for pair in cycle.links],
         causes=[pair for cycle in cycles for pair in cycle.causes],
         uncredited_ns=sum([cycle.uncredited_ns for cycle in cycles]),

@@ -296,7 +296,7 @@ def _memory(events: EventList) -> dict[str, dict[str, list[float]]]:
     """Return how many kilobytes were held after each change, all together and by category."""
     if not events.moments:
         return {}
-    timeline = MemoryTimeline(events)
+    timeline = MemoryTimeline(events, preexisting=False)
     columns = zip(*timeline.sizes[1:], strict=True)
     held = {f"Memory: {name}": [size / 1024 for size in sizes] for name, sizes in zip(timeline.categories, columns)}
     return {"Device Storage": {"Memory: cpu/0": [sum(sizes) / 1024 for sizes in timeline.sizes[1:]], **held}}

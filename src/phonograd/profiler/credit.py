@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..observers import BACKWARD_FUNCTION, FUNCTION, KERNEL, Range
+from ..observers import BACKWARD_FUNCTION, FUNCTION, KERNEL, MODULE, USER_SCOPE, Range
 
 if TYPE_CHECKING:
-    from .events import FunctionEvent
+    from .event import FunctionEvent
 
 __all__ = ["NO_CREDIT", "Credit", "credit_backward", "credit_kernels", "credit_memory", "link"]
 
@@ -26,8 +26,10 @@ class Credit:
 
     __slots__ = (
         "allocated",
+        "backward_bytes",
         "backward_kernel_ns",
         "backward_ns",
+        "caused_bytes",
         "forward_kernel_ns",
         "freed",
         "kernel_flops",
@@ -46,6 +48,10 @@ class Credit:
         self.backward_ns = 0
         """Time in which gradients of what was called inside were derived."""
         self.kernel_flops = 0.0
+        self.caused_bytes = 0
+        """Bytes taken, wherever, for values of what was called inside."""
+        self.backward_bytes = 0
+        """Bytes taken, wherever, for gradients of what was called inside."""
         self.allocated = 0
         """Bytes taken inside."""
         self.freed = 0
@@ -98,6 +104,21 @@ def credit_memory(moments: Iterable[Range], found: Found) -> None:
             else:
                 credit.freed -= delta
             event = event.parent
+        if delta > 0 and moment.serves:
+            _credit_cause(moment, delta, found)
+
+
+def _credit_cause(moment: Range, size: int, found: Found) -> None:
+    backward = moment.attributes is not None
+    (cause,) = moment.serves
+    around = None if isinstance(cause, str) else _event_of(cause, found)
+    while around is not None:
+        credit = _of(around)
+        if backward:
+            credit.backward_bytes += size
+        else:
+            credit.caused_bytes += size
+        around = around.parent
 
 
 def credit_kernels(
@@ -120,7 +141,7 @@ def credit_kernels(
         if not receivers:
             nobody += event.total_ns
             continue
-        causes += [(receiver, event) for receiver in dict.fromkeys(receivers)]
+        causes += [(cause, event) for cause in _causes(receivers, event)]
         backward = (source.attributes or {}).get("phase") == "backward"
         share, flops = event.total_ns / len(receivers), (source.flops or 0.0) / len(receivers)
         for receiver in receivers:
@@ -135,6 +156,21 @@ def credit_kernels(
                     credit.forward_kernel_ns += share
                 around = around.parent
     return nobody, causes
+
+
+def _causes(receivers: Iterable[FunctionEvent], kernel: FunctionEvent) -> list[FunctionEvent]:
+    """Return the scopes for which a kernel runs, or operators outside of scopes; none of those that it runs inside."""
+    found: dict[FunctionEvent, None] = {}
+    for receiver in receivers:
+        scope: FunctionEvent | None = receiver
+        while scope is not None and scope.range.scope not in (USER_SCOPE, MODULE):
+            scope = scope.parent
+        found[scope or receiver] = None
+    around = kernel.parent
+    while around is not None:
+        found.pop(around, None)
+        around = around.parent
+    return list(found)
 
 
 def link(events: Sequence[FunctionEvent], found: Found) -> list[tuple[FunctionEvent, FunctionEvent]]:

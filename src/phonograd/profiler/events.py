@@ -11,227 +11,20 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from ..costs import Cost, of_call
-from ..observers import BACKWARD_FUNCTION, FUNCTION, KERNEL, MEMORY, Range, RecordScope
-from .credit import NO_CREDIT, Credit, credit_backward, credit_kernels, credit_memory, link
+from ..holdings import Piece
+from ..observers import BACKWARD_FUNCTION, KERNEL, MEMORY, Range
+from .credit import credit_backward, credit_kernels, credit_memory, link
+from .event import CHILDLESS, FunctionEvent
+from .tables import write_text
 
-__all__ = ["EventList", "FunctionEvent", "Interval", "Slice", "build", "without_collection"]
+if TYPE_CHECKING:
+    import os
 
+    from .averages import Average, AverageList
 
-class Interval(NamedTuple):
-    """A time range in microseconds since the profile began."""
-
-    start: float
-    end: float
-
-    def elapsed_us(self) -> float:
-        """Return the length in microseconds."""
-        return self.end - self.start
-
-
-_CHILDLESS: list[Any] = []
-_NO_COST = Cost(0.0, 0)
-
-
-class FunctionEvent:
-    """One finished range. Times in ``_ns`` are nanoseconds since the profile began; the others are microseconds."""
-
-    __slots__ = (
-        "children",
-        "credit",
-        "end_ns",
-        "id",
-        "parent",
-        "range",
-        "self_ns",
-        "start_ns",
-        "total_ns",
-        "unfinished",
-    )
-
-    def __init__(
-        self, number: int, source: Range, parent: FunctionEvent | None, start_ns: int, end_ns: int, unfinished: bool
-    ) -> None:
-        self.id = number
-        self.range = source
-        self.parent = parent
-        self.start_ns = start_ns
-        self.end_ns = end_ns
-        self.total_ns = end_ns - start_ns
-        """The time in which it was open; for a generator or coroutine, in which it ran."""
-        self.self_ns = 0
-        """The part of it in which none of its children ran."""
-        self.unfinished = unfinished
-        """Whether it was still open when the profile ended."""
-        self.children: list[FunctionEvent] = _CHILDLESS
-        self.credit: Credit = NO_CREDIT
-        """What it caused: kernels, backward work, memory."""
-
-    @property
-    def name(self) -> str:
-        """The name, as it was given."""
-        return self.range.name
-
-    @property
-    def key(self) -> str:
-        """The name under which events are averaged: all steps are one."""
-        name = self.range.name
-        return "ProfilerStep*" if name.startswith("ProfilerStep#") else name
-
-    @property
-    def scope(self) -> int:
-        """The :class:`~phonograd.observers.RecordScope`, as a number."""
-        return self.range.scope
-
-    @property
-    def thread(self) -> int:
-        """The number of the thread in which it began."""
-        return self.range.thread_id
-
-    @property
-    def thread_name(self) -> str:
-        """The name of the thread in which it began."""
-        return self.range.thread_name
-
-    @property
-    def fwd_thread(self) -> int:
-        """The number of the thread of the forward pass, for a backward event; otherwise 0."""
-        return self.range.forward_thread_id
-
-    @property
-    def sequence_nr(self) -> int:
-        """The number shared by a forward operator and its backward events, or -1."""
-        return self.range.sequence_nr
-
-    @property
-    def is_async(self) -> bool:
-        """Whether it ended in another thread, with a future, or not at all while profiled."""
-        return self.range.is_async or self.unfinished
-
-    @property
-    def is_user_annotation(self) -> bool:
-        """Whether it is a scope of the user's program."""
-        return self.range.scope == RecordScope.USER_SCOPE
-
-    @property
-    def instant(self) -> bool:
-        """Whether it stands for a moment."""
-        return self.range.instant
-
-    @property
-    def kind(self) -> str:
-        """'task', 'frame', 'event', 'counter' or 'marker' for what has MXNet's names; otherwise empty."""
-        return self.range.kind
-
-    @property
-    def domain(self) -> str:
-        """The name of the domain of a task, frame, counter or marker."""
-        return self.range.domain
-
-    @property
-    def error(self) -> str | None:
-        """The exception that left the scope, as ``type: message``."""
-        return self.range.error
-
-    @property
-    def attributes(self) -> dict[str, Any]:
-        """What was said about it: the scope's ``args`` and attributes."""
-        found = dict(self.range.attributes or ())
-        if self.range.args is not None:
-            found.setdefault("args", self.range.args)
-        return found
-
-    @property
-    def input_shapes(self) -> list[Any]:
-        """What the inputs were like, if the profile recorded shapes."""
-        return self.range.shapes or []
-
-    @property
-    def stack(self) -> tuple[str, ...]:
-        """Where the user's code was, innermost call first, if the profile recorded stacks."""
-        return self.range.stack or ()
-
-    @property
-    def operators(self) -> tuple[str, ...]:
-        """The names of the operators that a kernel computes."""
-        return self.range.operators
-
-    @property
-    def cost(self) -> Cost | None:
-        """Operations and bytes, if whoever recorded it knew, or if the profile recorded shapes."""
-        source, facts = self.range, self.range.facts
-        if facts is None:
-            return None
-        if facts.flops is not None or facts.moved_bytes is not None:
-            return Cost(facts.flops or 0.0, int(facts.moved_bytes or 0))
-        if source.scope != FUNCTION or facts.shapes is None:
-            return None
-        arrays = [entry for entry in facts.shapes if isinstance(entry, list)]
-        return of_call(source.name, arrays, facts.parameters)
-
-    @property
-    def flops(self) -> float:
-        """Arithmetic operations; 0 if they are not known."""
-        return (self.cost or _NO_COST).flops
-
-    @property
-    def cpu_memory_usage(self) -> int:
-        """Bytes taken inside minus bytes given back, if the profile recorded memory."""
-        return self.credit.net
-
-    @property
-    def self_cpu_memory_usage(self) -> int:
-        """The same without what events inside it took and gave back."""
-        return self.credit.self_net
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """The keys of all events around it and its own, outermost first."""
-        names = [self.key]
-        around = self.parent
-        while around is not None:
-            names.append(around.key)
-            around = around.parent
-        return tuple(reversed(names))
-
-    @property
-    def count(self) -> int:
-        """One: an average has more."""
-        return 1
-
-    @property
-    def time_range(self) -> Interval:
-        """Start and end in microseconds."""
-        return Interval(self.start_ns / 1000, self.end_ns / 1000)
-
-    @property
-    def cpu_time_total(self) -> float:
-        """Total time in microseconds."""
-        return self.total_ns / 1000
-
-    cpu_time = cpu_time_total
-
-    @property
-    def self_cpu_time_total(self) -> float:
-        """Self time in microseconds."""
-        return self.self_ns / 1000
-
-    @property
-    def cpu_parent(self) -> FunctionEvent | None:
-        """The event inside which it began."""
-        return self.parent
-
-    @property
-    def cpu_children(self) -> list[FunctionEvent]:
-        """The events that began inside it."""
-        return self.children
-
-    def __repr__(self) -> str:
-        return (
-            f"<FunctionEvent {self.name!r} total {self.cpu_time_total:.3f} us, self {self.self_cpu_time_total:.3f} us>"
-        )
+__all__ = ["EventList", "FunctionEvent", "Slice", "build", "without_collection"]
 
 
 #: a stretch of time in which an event occupied a thread: start, end, the event, and the one that it returns to
@@ -251,6 +44,7 @@ class EventList(Sequence[FunctionEvent]):
         dropped: int = 0,
         *,
         moments: list[Range] | None = None,
+        held: list[tuple[int, list[Piece]]] | None = None,
         links: list[tuple[FunctionEvent, FunctionEvent]] | None = None,
         causes: list[tuple[FunctionEvent, FunctionEvent]] | None = None,
         uncredited_ns: int = 0,
@@ -267,10 +61,12 @@ class EventList(Sequence[FunctionEvent]):
         """How many events were not kept because there were too many."""
         self.moments = moments or []
         """Memory as it was taken and given back, in order; see :mod:`.memory`."""
+        self.held = held or []
+        """The memory that arrays held when recording began, with the time of that, for each cycle."""
         self.links = links or []
         """Pairs of forward and backward events."""
         self.causes = causes or []
-        """Pairs of an event and a kernel that serves it."""
+        """Pairs of a scope (or of an operator outside of scopes) and a kernel that runs for it elsewhere."""
         self.uncredited_ns = uncredited_ns
         """Time of kernels that serve nobody who was recorded."""
         self.origin_ns = origin_ns
@@ -299,6 +95,38 @@ class EventList(Sequence[FunctionEvent]):
     def self_cpu_time_total(self) -> float:
         """The sum of all self times in microseconds."""
         return sum([event.self_ns for event in self._events]) / 1000
+
+    # -- PyTorch's names
+
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> AverageList:
+        """Return the averages of all events with one name."""
+        from .averages import key_averages
+
+        return key_averages(self, group_by_input_shape, group_by_stack_n)
+
+    def total_average(self) -> Average:
+        """Return the average of all events together."""
+        from .averages import total_average
+
+        return total_average(self)
+
+    def table(self, **options: Any) -> str:
+        """Return the table of averages; options as in :meth:`AverageList.table`."""
+        return self.key_averages().table(**options)
+
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write a trace for ``chrome://tracing`` and https://ui.perfetto.dev; compressed if called ``.gz``."""
+        from .chrome import write_chrome_trace
+
+        write_chrome_trace(self, path)
+
+    def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
+        """Write folded stacks in microseconds."""
+        from .folded import folded_stacks
+
+        write_text(path, folded_stacks(self, metric))
 
     def tree(self, minimum_percent: float = 0.0) -> str:
         """Return the events as an indented tree with times; equal siblings are one line.
@@ -341,7 +169,12 @@ def without_collection() -> Iterator[None]:
 
 @without_collection()
 def build(
-    buffers: dict[int, tuple[str, list[Range]]], start_ns: int, stop_ns: int, wall_ns: int, dropped: int = 0
+    buffers: dict[int, tuple[str, list[Range]]],
+    start_ns: int,
+    stop_ns: int,
+    wall_ns: int,
+    dropped: int = 0,
+    held: list[tuple[int, list[Piece]]] | None = None,
 ) -> EventList:
     """Return the events of the ranges that each thread began, with parents, self times, slices and credit."""
     found: dict[Range, FunctionEvent] = {}
@@ -365,7 +198,7 @@ def build(
             number, source, around, source.start_ns - start_ns, (stop_ns if unfinished else end) - start_ns, unfinished
         )
         if around is not None:
-            if around.children is _CHILDLESS:
+            if around.children is CHILDLESS:
                 around.children = []
             around.children.append(event)
         found[source] = event
@@ -386,6 +219,7 @@ def build(
         wall_ns,
         dropped,
         moments=moments,
+        held=held,
         links=links,
         causes=causes,
         uncredited_ns=nobody,

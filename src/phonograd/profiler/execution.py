@@ -26,6 +26,7 @@ from typing import Any
 from ..ndarray.handle import Handle
 from ..observers import MEMORY, Range, RecordScope, add_global_callback, current_thread_id, remove_callback
 from .arguments import as_json
+from .event import strides_of
 
 __all__ = ["ExecutionTraceObserver"]
 
@@ -199,17 +200,19 @@ class ExecutionTraceObserver:
         return found
 
     def _described(self, values: tuple[Any, ...]) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
+        found: dict[str, list[Any]] = {"values": [], "shapes": [], "types": [], "strides": []}
         for value in values:
             if isinstance(value, Handle):
                 shape, dtype = value.shape, value._dtype
                 found["values"].append(self._place(value))
                 found["shapes"].append(list(shape))
                 found["types"].append(f"Tensor({dtype.name})")
+                found["strides"].append(strides_of(shape))
             else:
                 found["values"].append(value if isinstance(value, str | int | float | bool | None) else repr(value))
                 found["shapes"].append([])
                 found["types"].append(type(value).__name__)
+                found["strides"].append([])
         return found
 
     def _place(self, array: Handle) -> list[Any]:
@@ -227,7 +230,7 @@ class ExecutionTraceObserver:
 
 
 def _node(number: int, name: str, around: int, attributes: list[dict[str, Any]]) -> dict[str, Any]:
-    nothing: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
+    nothing: dict[str, list[Any]] = {"values": [], "shapes": [], "types": [], "strides": []}
     return {
         "id": number,
         "name": name,

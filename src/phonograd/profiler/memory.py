@@ -5,15 +5,26 @@ What individual events took and gave back is in their :class:`~phonograd.profile
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from ..holdings import Piece, pieces, roles_of
+from ..ndarray.handle import Handle
 from ..observers import CATEGORIES, Range
 from .events import EventList
 from .tables import bytes_text, printable, text_table
 
-__all__ = ["HeldMemory", "MemoryTimeline"]
+__all__ = ["HeldMemory", "MemoryTimeline", "inventory"]
+
+
+def inventory() -> list[Piece]:
+    """Return the memory that arrays hold now, each piece with what it is for."""
+    arrays: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), Handle)]
+    roles = roles_of(arrays)
+    known = [(array._buffer, roles.get(id(array), "input")) for array in arrays if array._buffer is not None]
+    return pieces(known)
 
 
 class HeldMemory(NamedTuple):
@@ -30,29 +41,47 @@ class HeldMemory(NamedTuple):
 
 
 class MemoryTimeline:
-    """Memory over time.
+    """Memory over time, by category.
 
-    Memory that is given back without having been taken was there before: it counts from the beginning, as
-    ``preexisting``, so that no number is negative.
+    What was there before the profile began counts from the beginning, as ``preexisting``: what arrays held then, and
+    what was given back without having been taken, so that no number is negative. Without ``preexisting``, only what was
+    taken since is shown.
+
+    What memory is for may turn out later (an array becomes a parameter when a gradient is attached to it): a piece has
+    the category that was known last all the time.
     """
 
-    def __init__(self, events: EventList) -> None:
+    def __init__(self, events: EventList, preexisting: bool = True) -> None:
         self._origin_ns = events.origin_ns
         self._moments = events.moments
-        self.preexisting = _preexisting(self._moments)
-        """Bytes that were there before the profile began and were given back, by category."""
-        found = {moment.category for moment in self._moments}
-        self.categories = [*[c for c in CATEGORIES if c in found], *sorted(found.difference(CATEGORIES))]
+        held_ns = [(time, found if preexisting else []) for time, found in events.held] or [(0, [])]
+        finals, self._held = _categorized(held_ns, self._moments)
+        taken = {identity for identity in [m.identity for m in self._moments if m.value > 0] if identity}
+        own = self._moments if preexisting else [m for m in self._moments if m.value > 0 or m.identity in taken]
+        self.preexisting = _preexisting(self._held[0], [(m, finals[m]) for m in own])
+        """Bytes that were there before the profile began, by category."""
+        named = {*self.preexisting, *finals.values(), *[c for found in self._held for _, _, c in found]}
+        self.categories = [*[c for c in CATEGORIES if c in named], *sorted(named.difference(CATEGORIES))]
         self.times_ns: list[int] = [0]
         self.sizes: list[tuple[int, ...]] = []
         """For each time, the bytes held from then on, by category in the order of ``categories``."""
         places = {category: place for place, category in enumerate(self.categories)}
         held = [self.preexisting.get(category, 0) for category in self.categories]
         self.sizes.append(tuple(held))
-        for moment in self._moments:
-            held[places[moment.category]] += int(moment.value)
-            self.times_ns.append(moment.start_ns - self._origin_ns)
-            self.sizes.append(tuple(held))
+        later = list(zip(held_ns[1:], self._held[1:], strict=True))
+        for moment in own:
+            time = moment.start_ns - self._origin_ns
+            while preexisting and later and later[0][0][0] <= time:
+                # between two cycles nobody looked: what was held when the next one began is known
+                (began, _), found = later.pop(0)
+                held = [sum([size for _, size, c in found if c == category]) for category in self.categories]
+                self.times_ns.append(began)
+                self.sizes.append(tuple(held))
+            if moment.value:
+                place = places[finals[moment]]
+                held[place] = max(held[place] + int(moment.value), 0)
+                self.times_ns.append(time)
+                self.sizes.append(tuple(held))
         totals = [sum(sizes) for sizes in self.sizes]
         self.peak = max(totals)
         """The most bytes held at once."""
@@ -71,18 +100,23 @@ class MemoryTimeline:
 
     def largest(self, count: int = 10, at_end: bool = False) -> list[HeldMemory]:
         """Return the largest pieces held at the peak (or at the end), with where they were taken."""
-        alive: dict[int, Range] = {}
-        until = len(self._moments) if at_end else self._peak_index
-        for number, moment in enumerate(self._moments[:until]):
+        alive = {
+            identity: HeldMemory(size, category, 0, ("(before the profile)",), ())
+            for identity, size, category in self._held[0]
+        }
+        finals, _ = _categorized([(0, [])], self._moments)
+        until = self._origin_ns + (self.times_ns[-1] if at_end else self.peak_ns)
+        for number, moment in enumerate(self._moments):
+            if moment.start_ns > until:
+                break
             # without an identity, a piece is known only by its number
             if moment.value > 0:
-                alive[moment.identity or -1 - number] = moment
-            else:
+                taken = moment.start_ns - self._origin_ns
+                piece = HeldMemory(int(moment.value), finals[moment], taken, _path(moment), moment.stack or ())
+                alive[moment.identity or -1 - number] = piece
+            elif moment.value < 0:
                 alive.pop(moment.identity, None)
-        chosen = sorted(alive.values(), key=lambda moment: -moment.value)[:count]
-        return [
-            HeldMemory(int(m.value), m.category, m.start_ns - self._origin_ns, _path(m), m.stack or ()) for m in chosen
-        ]
+        return sorted(alive.values(), key=lambda piece: -piece.nbytes)[:count]
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""
@@ -131,16 +165,37 @@ def _path(moment: Range) -> tuple[str, ...]:
     return tuple(reversed(names))
 
 
-def _preexisting(moments: Iterable[Range]) -> dict[str, int]:
-    """Return what must have been there before for no category ever to be negative."""
+def _categorized(
+    held_ns: Sequence[tuple[int, list[Piece]]], moments: Sequence[Range]
+) -> tuple[dict[Range, str], list[list[Piece]]]:
+    """Return the category of each moment, and the pieces held at some times with theirs: those that were known last."""
+    latest: dict[int, str] = {}
+    finals: dict[Range, str] = {}
+    for moment in reversed(moments):
+        identity, category = moment.identity, moment.category
+        if not identity or moment.value < 0:
+            latest[identity] = finals[moment] = category
+        else:
+            finals[moment] = latest.setdefault(identity, category)
+            if moment.value > 0:  # whatever had this identity before was something else
+                del latest[identity]
+    held = [[piece._replace(category=latest.get(piece.identity, piece.category)) for piece in h] for _, h in held_ns]
+    return finals, held
+
+
+def _preexisting(there: Iterable[Piece], moments: Iterable[tuple[Range, str]]) -> dict[str, int]:
+    """Return what was there before, and must have been for no category ever to be negative."""
     known: set[int] = set()
     held: dict[str, int] = {}
     before: dict[str, int] = {}
-    for moment in moments:
-        category, value = moment.category, int(moment.value)
+    for identity, size, category in there:
+        known.add(identity)
+        before[category] = held[category] = before.get(category, 0) + size
+    for moment, category in moments:
+        value = int(moment.value)
         if value > 0:
             known.add(moment.identity)
-        elif moment.identity and moment.identity not in known:
+        elif value < 0 and moment.identity and moment.identity not in known:
             before[category] = before.get(category, 0) - value
             continue
         held[category] = held.get(category, 0) + value

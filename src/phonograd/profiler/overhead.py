@@ -76,6 +76,7 @@ def without_overhead(events: EventList, overhead: Overhead) -> EventList:
         events.wall_ns,
         events.dropped,
         moments=events.moments,
+        held=events.held,
         links=[(copies[first], copies[second]) for first, second in events.links],
         causes=[(copies[first], copies[second]) for first, second in events.causes],
         uncredited_ns=events.uncredited_ns,

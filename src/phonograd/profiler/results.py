@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
-from .averages import AverageList, key_averages
+from .averages import Average, AverageList, key_averages, total_average
 from .chrome import checked_metadata, write_chrome_trace
 from .difference import Difference, compare
 from .events import EventList
@@ -18,6 +19,7 @@ from .python_statistics import python_statistics
 from .report import html_report
 from .saving import save_events
 from .speedscope import speedscope_json
+from .tables import write_text
 from .telemetry import export_spans
 from .views import View, by_module, by_scope, by_step
 
@@ -38,9 +40,24 @@ class Results:
 
     # -- tables
 
-    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> AverageList:
-        """Return the averages of all events with one name; see :meth:`AverageList.table`."""
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> AverageList:
+        """Return the averages of all events with one name; see :meth:`AverageList.table`.
+
+        Events are told apart by their shapes too if asked for, and by the innermost calls of their stacks. Operators
+        have no overloads here.
+        """
         return key_averages(self.events(), group_by_input_shape, group_by_stack_n)
+
+    def total_average(self) -> Average:
+        """Return the average of all events together."""
+        return total_average(self.events())
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The sum of all self times in microseconds."""
+        return self.key_averages().self_cpu_time_total
 
     def table(self, **options: Any) -> str:
         """Return the table of averages; options as in :meth:`AverageList.table`."""
@@ -62,9 +79,12 @@ class Results:
         """Return a row for each step of the schedule and each frame."""
         return by_step(self.events())
 
-    def memory_timeline(self) -> MemoryTimeline:
-        """Return how much memory was held at each moment, if the profile recorded memory."""
-        return MemoryTimeline(self.events())
+    def memory_timeline(self, preexisting: bool = True) -> MemoryTimeline:
+        """Return how much memory was held at each moment, if the profile recorded memory.
+
+        Without ``preexisting``, only what was taken since the profile began.
+        """
+        return MemoryTimeline(self.events(), preexisting)
 
     def diff(self, other: Results) -> Difference:
         """Return how another profile of the same program differs from this one."""
@@ -80,6 +100,15 @@ class Results:
         """Add something to the trace that is not an event: anything JSON can hold."""
         self._metadata.update(checked_metadata({key: value}))
 
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Add something to the trace that is given as the text of JSON; anything else is refused."""
+        try:
+            self.add_metadata(key, json.loads(value))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"the metadata {key!r} is not JSON: {error}") from error
+
+    preset_metadata_json = add_metadata_json
+
     def export_chrome_trace(self, path: AnyPath) -> None:
         """Write a trace for ``chrome://tracing`` and https://ui.perfetto.dev; compressed if called ``.gz``."""
         write_chrome_trace(self.events(), path, self._metadata)
@@ -94,19 +123,19 @@ class Results:
 
     def export_json(self, path: AnyPath, sort_by: str | None = None, ascending: bool = False) -> None:
         """Write the averages as JSON."""
-        _write(path, self.key_averages().to_json(sort_by, ascending))
+        write_text(path, self.key_averages().to_json(sort_by, ascending))
 
     def export_csv(self, path: AnyPath, sort_by: str | None = None, ascending: bool = False) -> None:
         """Write the averages as comma-separated values."""
-        _write(path, self.key_averages().to_csv(sort_by, ascending))
+        write_text(path, self.key_averages().to_csv(sort_by, ascending))
 
     def export_speedscope(self, path: AnyPath) -> None:
         """Write a file for https://www.speedscope.app."""
-        _write(path, speedscope_json(self.events(), Path(path).name))
+        write_text(path, speedscope_json(self.events(), Path(path).name))
 
     def export_folded(self, path: AnyPath, metric: str = "self_ns") -> None:
         """Write folded stacks for flame graph tools; see :func:`.folded.folded_stacks`."""
-        _write(path, folded_stacks(self.events(), metric))
+        write_text(path, folded_stacks(self.events(), metric))
 
     def export_stacks(self, path: AnyPath, metric: str = "self_cpu_time_total") -> None:
         """Write folded stacks in microseconds: PyTorch's name."""
@@ -119,11 +148,11 @@ class Results:
     def export_memory_timeline(self, path: AnyPath) -> None:
         """Write the memory over time: as comma-separated values if called ``.csv``, otherwise as JSON."""
         timeline = self.memory_timeline()
-        _write(path, timeline.to_csv() if Path(path).suffix == ".csv" else timeline.to_json())
+        write_text(path, timeline.to_csv() if Path(path).suffix == ".csv" else timeline.to_json())
 
     def export_html(self, path: AnyPath, title: str = "Profile") -> None:
         """Write a report that any browser shows, in one file: timeline, flame graph, memory, tables."""
-        _write(path, html_report(self.events(), title))
+        write_text(path, html_report(self.events(), title))
 
     def save(self, path: AnyPath) -> None:
         """Write everything, to be read again by :func:`load`; compressed if called ``.gz``."""
@@ -131,11 +160,6 @@ class Results:
 
     def __str__(self) -> str:
         return self.table()
-
-
-def _write(path: AnyPath, text: str) -> None:
-    # names may hold halves of characters, which no encoding has
-    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
 
 
 class LoadedProfile(Results):

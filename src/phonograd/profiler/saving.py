@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ..holdings import Piece
 from ..observers import Range
 from ..observers.facts import Facts, Segment
 from .arguments import as_json
@@ -42,6 +43,7 @@ def save_events(events: EventList, path: str | os.PathLike[str], metadata: dict[
         "dropped": events.dropped,
         "threads": {str(number): name for number, name in events.threads.items()},
         "metadata": metadata,
+        "held": events.held,
         "ranges": rows,
         "names": list(names),
     }
@@ -97,6 +99,7 @@ def load_events(paths: Iterable[str | os.PathLike[str]]) -> tuple[EventList, dic
     origin = min([document["wall_ns"] for document in documents])
     buffers: dict[int, tuple[str, list[Range]]] = {}
     metadata: dict[str, Any] = {}
+    held: list[tuple[int, list[Piece]]] = []
     stop = 0
     for document in documents:
         prefix = f"process {document['process']}: " if len(documents) > 1 else ""
@@ -107,9 +110,11 @@ def load_events(paths: Iterable[str | os.PathLike[str]]) -> tuple[EventList, dic
         for source in _ranges(document, shift, first, buffers):
             buffers[source.thread_id][1].append(source)
         metadata.update(document["metadata"])
+        if len(documents) == 1:
+            held = [(time, [Piece(*piece) for piece in pieces]) for time, pieces in document.get("held", ())]
         stop = max(stop, shift + document["elapsed_ns"])
     dropped = sum([document["dropped"] for document in documents])
-    return build(buffers, 1, stop, origin, dropped), metadata
+    return build(buffers, 1, stop, origin, dropped, held), metadata
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:

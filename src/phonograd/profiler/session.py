@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import enum
 import os
+import socket
 import time
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ..observers import USER_SCOPE, Range
 from . import pauses
+from .activities import ProfilerActivity, check_activities
 from .aggregation import Aggregation
 from .averages import AverageList, key_averages
 from .collecting import Recording, joined, observed_scopes
@@ -27,7 +29,7 @@ from .results import LoadedProfile, Results
 from .saving import load_events
 from .streaming import Stream
 
-__all__ = ["ProfilerAction", "load", "profile", "schedule", "trace_handler"]
+__all__ = ["ProfilerAction", "load", "profile", "schedule", "tensorboard_trace_handler", "trace_handler"]
 
 
 class ProfilerAction(enum.Enum):
@@ -135,6 +137,9 @@ class profile(Results):  # noqa: N801 - PyTorch's name
         Runs while the profiler records, and writes the graph of what was called.
     enabled : bool
         False makes the profiler record nothing.
+    activities, use_cuda, acc_events, experimental_config, custom_trace_id_callback, post_processing_timeout_s
+        PyTorch's: there is one activity, the events of all cycles are kept, nothing is experimental, and what is asked
+        for is worked out in microseconds. ``custom_trace_id_callback`` returns what :meth:`get_trace_id` returns.
 
     Profilers are independent: any number may run at once, nested or not, in any threads; one may be started in one
     thread and stopped in another.
@@ -171,8 +176,17 @@ class profile(Results):  # noqa: N801 - PyTorch's name
         subtract_overhead: bool = False,
         execution_trace_observer: ExecutionTraceObserver | None = None,
         enabled: bool = True,
+        activities: Iterable[ProfilerActivity] | None = None,
+        use_cuda: bool | None = None,
+        acc_events: bool = True,
+        experimental_config: Any = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
     ) -> None:
         super().__init__()
+        check_activities(activities, use_cuda)
+        if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
+            raise ValueError(f"post_processing_timeout_s must be non-negative, but is {post_processing_timeout_s}")
         if max_events is not None and max_events < 0:
             raise ValueError(f"max_events must not be negative, but is {max_events}")
         if minimum_duration_us < 0:
@@ -202,6 +216,8 @@ class profile(Results):  # noqa: N801 - PyTorch's name
         self._subtract_overhead = subtract_overhead
         self._overhead: Overhead | None = None
         self._graph = execution_trace_observer
+        self._make_trace_id = custom_trace_id_callback or _new_trace_id
+        self._trace_id: str | None = None
         self._running_sink: Aggregation | Stream | None = None
         self._cycles: list[Recording] = []
         self._shown: list[Recording] | None = None
@@ -217,6 +233,8 @@ class profile(Results):  # noqa: N801 - PyTorch's name
             raise RuntimeError("the profiler is running already: stop it first, or use another one")
         self._running = self.enabled
         if self.enabled:
+            self._trace_id = self._make_trace_id()
+            self._metadata["trace_id"] = self._trace_id
             if self._with_gc:
                 pauses.watch()
             self._enter_step()
@@ -321,6 +339,19 @@ class profile(Results):  # noqa: N801 - PyTorch's name
         if self._current is not None:
             self._current.pause(False)
 
+    def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity] | None = None) -> None:
+        """Record again, or nothing that begins from now on: PyTorch's name for :meth:`pause` and :meth:`resume`."""
+        check_activities(activities, None)
+        (self.resume if enable else self.pause)()
+
+    def get_trace_id(self) -> str | None:
+        """Return a text by which the profile is known since it was started, and which stands in its traces."""
+        return self._trace_id
+
+    def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
+        """Have a function called for that text when the profiler is started."""
+        self._make_trace_id = callback
+
     def __enter__(self) -> profile:
         return self.start()
 
@@ -361,7 +392,9 @@ class profile(Results):  # noqa: N801 - PyTorch's name
             self._overhead = measured()
         return self._overhead
 
-    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> AverageList:
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
+    ) -> AverageList:
         """Return the averages of all events with one name; see :meth:`AverageList.table`."""
         if isinstance(self._running_sink, Aggregation):
             return self._running_sink.averages()
@@ -376,6 +409,10 @@ class profile(Results):  # noqa: N801 - PyTorch's name
         return self.table()
 
 
+def _new_trace_id() -> str:
+    return os.urandom(16).hex().upper()
+
+
 def load(*paths: str | os.PathLike[str]) -> LoadedProfile:
     """Return a profile that was written by :meth:`profile.save`; of several files, for instance those of subprocesses,
     one profile with everything on one timeline.
@@ -383,16 +420,23 @@ def load(*paths: str | os.PathLike[str]) -> LoadedProfile:
     return LoadedProfile(*load_events(paths))
 
 
-def trace_handler(
-    directory: str | os.PathLike[str], worker_name: str | None = None, use_gzip: bool = False
+def tensorboard_trace_handler(
+    dir_name: str | os.PathLike[str], worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """Return what writes a Chrome trace of each cycle into a directory, for ``on_trace_ready``."""
+    """Return what writes a Chrome trace of each cycle into a directory, for ``on_trace_ready``.
+
+    The files are called ``<host>_<process>.<time>.pt.trace.json``, as TensorBoard expects; ``worker_name`` replaces host
+    and process.
+    """
 
     def write(done: profile) -> None:
-        folder = Path(directory)
+        folder = Path(dir_name)
         folder.mkdir(parents=True, exist_ok=True)
-        worker = worker_name or f"process_{os.getpid()}"
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
         suffix = ".json.gz" if use_gzip else ".json"
-        done.export_chrome_trace(folder / f"{worker}.{time.time_ns()}.trace{suffix}")
+        done.export_chrome_trace(folder / f"{worker}.{time.time_ns()}.pt.trace{suffix}")
 
     return write
+
+
+trace_handler = tensorboard_trace_handler

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
-__all__ = ["bytes_text", "count_text", "cut", "html_table", "markdown_table", "printable", "text_table", "time_text"]
+__all__ = [
+    "bytes_text",
+    "count_text",
+    "cut",
+    "html_table",
+    "markdown_table",
+    "printable",
+    "text_table",
+    "time_text",
+    "write_text",
+]
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file whose text may hold anything that names may hold."""
+    # halves of characters have no encoding
+    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def text_table(titles: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = ()) -> list[str]:

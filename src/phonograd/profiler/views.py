@@ -37,6 +37,8 @@ _TITLES = {
     "allocated_bytes": "Allocated",
     "net_bytes": "Net Mem",
     "peak_bytes": "Peak Mem",
+    "caused_bytes": "Caused Mem",
+    "backward_bytes": "Backward Mem",
 }
 
 
@@ -174,6 +176,8 @@ def _row(name: str, members: list[FunctionEvent], evaluating: dict[FunctionEvent
         "allocated_bytes": sum([credit.allocated for credit in caused]),
         "net_bytes": sum([credit.net for credit in caused]),
         "peak_bytes": max([credit.peak for credit in caused]),
+        "caused_bytes": sum([credit.caused_bytes for credit in caused]),
+        "backward_bytes": sum([credit.backward_bytes for credit in caused]),
     }
 
 

@@ -27,6 +27,7 @@ from .customs import Custom
 from .entry import Entry
 from .graph import Group, Symbol
 from .operations import hypot, maximum, minimum, power
+from .valued import boolean_mask, histogram
 
 Variable = var
 pow = power  # noqa: A001 - MXNet's name
@@ -41,7 +42,9 @@ __all__ = [
     "contrib",
     "eye",
     "full",
+    "histogram",
     "hypot",
+    "image",
     "linalg",
     "linspace",
     "load",
@@ -53,6 +56,7 @@ __all__ = [
     "pow",
     "power",
     "random",
+    "sparse",
     "split_v2",
     "var",
     "zeros",
@@ -96,20 +100,36 @@ class SymbolNamespace(Namespace):
         return function
 
 
+class SparseNamespace(SymbolNamespace):
+    """Operators that only sparse arrays have, and all others by their plain names."""
+
+    def __getattr__(self, name: str) -> Any:
+        function = None if name.startswith("__") else lookup("_sparse_", name)
+        if function is None:
+            return super().__getattr__(name)
+        setattr(self, name, function)
+        return function
+
+
 contrib = SymbolNamespace(
     "phonograd.symbol.contrib",
     "_contrib_",
     "Operators that MXNet had under sym.contrib, loops and branches.",
+    boolean_mask=boolean_mask,
     cond=control.cond,
     foreach=control.foreach,
     rand_zipfian=random.rand_zipfian,
     while_loop=control.while_loop,
 )
+image = SymbolNamespace("phonograd.symbol.image", "_image_", "Images (height, width, channel): size, colors, tensors.")
 linalg = SymbolNamespace("phonograd.symbol.linalg", "_linalg_", "Linear algebra: factorisations, solves, triangles.")
 op = SymbolNamespace("phonograd.symbol.op", "", "All operators by their plain names.", Custom=Custom)
+sparse = SparseNamespace("phonograd.symbol.sparse", "", "Operators for sparse arrays; symbols compute with whole ones.")
 _internal = SymbolNamespace("phonograd.symbol._internal", "_", "Operators whose names begin with an underscore.")
-for _module in (contrib, linalg, op, _internal):
+for _module in (contrib, image, linalg, op, sparse, _internal):
     sys.modules[_module.__name__] = _module
+# MXNet has it in sym.contrib only
+del boolean_mask
 
 
 def __getattr__(name: str) -> Any:

@@ -28,11 +28,17 @@ __all__ = ["attributes_for", "build", "function_of", "var"]
 #: arguments every generated function takes and that mean nothing here
 _IGNORED = frozenset(("out", "ctx"))
 
+#: in the order of their numbers in files
+_STORAGE_TYPES = ("default", "row_sparse", "csr")
+
 _OF_A_VARIABLE = re.compile(r".+_(ctx_group|lr_mult|wd_mult|force_mirroring|mirror_stage)")
 
 
 def attributes_for(attr: Mapping[str, str] | None) -> dict[str, str]:
     """Return the attributes of something new: those of the scopes around it, and its own."""
+    for value in (attr or {}).values():
+        if not isinstance(value, str):
+            raise ValueError("Set Attr only accepts string values")
     return {hidden_key(key): value for key, value in AttrScope.current.get(attr).items()}
 
 
@@ -62,7 +68,7 @@ def var(
     init
         How it is to be initialized: a name, or an initializer with a method ``dumps``.
     stype
-        The storage type: ``"default"``.
+        The storage type: ``"default"``, ``"row_sparse"`` or ``"csr"``. It is written to files, and changes nothing.
     kwargs
         More attributes, whose names begin and end with two underscores.
 
@@ -73,7 +79,7 @@ def var(
         raise TypeError("Expect a string for variable `name`")
     attributes = attributes_for(attr)
     if shape is not None:
-        attributes["__shape__"] = text_of(tuple(shape))
+        attributes["__shape__"] = text_of(shape)
     if lr_mult is not None:
         attributes["__lr_mult__"] = str(lr_mult)
     if wd_mult is not None:
@@ -83,9 +89,9 @@ def var(
     if init is not None:
         attributes["__init__"] = init if isinstance(init, str) else init.dumps()
     if stype is not None:
-        if stype != "default":
-            raise MXNetError(f"variable {name}: storage type {stype!r} does not exist here; only 'default' does")
-        attributes["__storage_type__"] = "0"
+        if stype not in _STORAGE_TYPES:
+            raise MXNetError(f"variable {name}: unknown storage type {stype!r}; known are {', '.join(_STORAGE_TYPES)}")
+        attributes["__storage_type__"] = str(_STORAGE_TYPES.index(stype))
     for key, value in kwargs.items():
         if not (key.startswith("__") and key.endswith("__")):
             raise ValueError(

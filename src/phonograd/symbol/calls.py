@@ -27,7 +27,7 @@ from ..trace import LOCAL, Trace
 if TYPE_CHECKING:
     from .entry import Head
 
-__all__ = ["Call", "Environment", "OperatorCall", "Spec", "call_of", "known_operator", "special"]
+__all__ = ["Call", "Environment", "OperatorCall", "Spec", "call_of", "current_name", "known_operator", "special"]
 
 #: what is known of an array: its partial shape and its dtype
 Spec = tuple[Partial, DType | None]
@@ -136,6 +136,16 @@ def known_operator(name: str) -> Operator | None:
 def name_in_files(declared: Operator) -> str:
     """Return the name of an operator in symbol files."""
     return {"_filled": "_full", "identity": "_copy"}.get(declared.name, declared.name)
+
+
+def current_name(name: str) -> str:
+    """Return the name by which symbol files know an operator today.
+
+    >>> current_name("_Plus"), current_name("Softmax"), current_name("_CrossDeviceCopy")
+    ('elemwise_add', 'SoftmaxOutput', '_CrossDeviceCopy')
+    """
+    declared = known_operator(name)
+    return name if declared is None or name in special or name in _NAMES_IN_FILES else name_in_files(declared)
 
 
 #: makers of calls that are no operators of the registry, by name: (attributes, graphs, number of inputs) -> call
@@ -265,12 +275,13 @@ class OperatorCall(Call):
         shapes = self._shapes([s for s, _ in inputs], [s for s, _ in outputs])
         inputs = list(zip(shapes, dtypes, strict=True))
         known: list[Spec] = []
+        complete = all([dtype is not None for dtype in dtypes])
         # a file may list more outputs than the operator has
         for index, (shape, dtype) in enumerate(
             (self._forward(inputs) or [(None, None)] * len(outputs))[: len(outputs)]
         ):
             guess = output_dtypes[index] if index < len(output_dtypes) else None
-            known.append((shape, (dtype if None not in dtypes else None) or guess))
+            known.append((shape, (dtype if complete else None) or guess))
         return inputs, known
 
     def _shapes(self, inputs: list[Partial], outputs: list[Partial]) -> list[Partial]:
@@ -292,7 +303,24 @@ class OperatorCall(Call):
         if chosen is not None:
             return inputs, [chosen] * len(outputs)
         common = next((dtype for dtype in (*inputs, *outputs) if dtype is not None), None)
-        return [dtype or common for dtype in inputs], [dtype or common for dtype in outputs]
+        known = [dtype or common for dtype in inputs]
+        if any([dtype != common for dtype in known]):
+            self._try_types(known)
+        return known, [dtype or common for dtype in outputs]
+
+    def _try_types(self, dtypes: Sequence[DType | None]) -> None:
+        """Raise what the operator says of inputs of different dtypes, if it takes them when they are all equal."""
+        for rank in (2, 1, 3, 4):
+            data = (2,) * rank
+            try:
+                shapes = self._shapes([data, *[None] * (len(dtypes) - 1)], [None] * len(self.output_names))
+                given = [shape or data for shape in shapes]
+                self._given_types([(shape, dtypes[0]) for shape in given], 2, _FLOAT32)
+            except (MXNetError, AssertionError):
+                # it does not take these shapes
+                continue
+            self._given_types(list(zip(given, dtypes, strict=True)), 2, _FLOAT32)
+            return
 
     def _forward(self, inputs: list[Spec]) -> list[Spec] | None:
         """Return what follows for the outputs from the shapes of all inputs, or None if too little is known."""
@@ -320,7 +348,7 @@ class OperatorCall(Call):
         try:
             return self._given_types(inputs, trial, _FLOAT32)
         except MXNetError:
-            if None not in [dtype for _, dtype in inputs[1:]]:
+            if all([dtype is not None for _, dtype in inputs[1:]]):
                 raise
             # lengths and indices must be whole numbers; nobody has said yet that these are not
             return self._given_types(inputs, trial, _INT32)

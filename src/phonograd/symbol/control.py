@@ -135,7 +135,10 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "
         flat_states = _flatten(following, "foreach loop_vars")
         if len(flat_states) != len(states):
             raise AssertionError(f"foreach: the body returns {len(flat_states)} states, and there are {len(states)}")
-        results = [_own(symbol, mark) for symbol in flat] + [_own(symbol, mark, always=True) for symbol in flat_states]
+        shown = {symbol.name for symbol in flat}
+        results = [_own(symbol, mark) for symbol in flat]
+        # a state that is an output too is a value of its own
+        results += [_own(symbol, mark, always=symbol.name in shown) for symbol in flat_states]
     graph = _Body(results, mark, [*elements, *starts])
     locations: dict[str, list[int]] = {}
     for what, variables in (("data", elements), ("state", starts)):

@@ -14,13 +14,13 @@ from ..errors import MXNetError
 if TYPE_CHECKING:
     from .calls import Call
 
-__all__ = ["NULL", "Entry", "Head", "copied", "entries_of", "hidden_key", "substituted", "text_of"]
+__all__ = ["HIDDEN", "NULL", "Entry", "Head", "copied", "entries_of", "hidden_key", "substituted", "text_of"]
 
 #: the operator of an argument
 NULL = "null"
 
 #: attributes that mean something to MXNet itself, and are kept between two pairs of underscores
-_HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
+HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 
 
 def hidden_key(key: str) -> str:
@@ -29,7 +29,7 @@ def hidden_key(key: str) -> str:
     >>> hidden_key("lr_mult"), hidden_key("scalar")
     ('__lr_mult__', 'scalar')
     """
-    return f"__{key}__" if key in _HIDDEN else key
+    return f"__{key}__" if key in HIDDEN else key
 
 
 class Entry:
@@ -98,7 +98,7 @@ class Entry:
         for key, value in self.attributes.items():
             shown[key] = value
             plain = key[2:-2]
-            if plain in _HIDDEN and key == hidden_key(plain):
+            if plain in HIDDEN and key == hidden_key(plain):
                 shown[plain] = value
         return shown
 

@@ -1,7 +1,9 @@
 """Files: graphs as MXNet's JSON text, written as MXNet writes it, and read with every mistake named.
 
-Files of MXNet since 0.8 are read: attributes stood under ``param`` and ``attr`` before they stood under ``attrs``, and
-auxiliary states were not listed among the inputs.
+Files of MXNet since 0.8 are read, and brought up to date as MXNet does: attributes stood under ``param`` and ``attr``
+before they stood under ``attrs``; inputs that were left out, auxiliary states among them, were not listed before 0.9;
+``axis=-1`` was the default of ``argmax`` before 0.9.5 and meant all axes; a layer gave its weight a learning rate by
+``weight_lr_mult``; operators had other names.
 """
 
 from __future__ import annotations
@@ -11,17 +13,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from ..errors import MXNetError
-from .calls import call_of
-from .entry import NULL, Entry, Head, copied, entries_of, hidden_key
+from .calls import Call, call_of, current_name, special
+from .entry import HIDDEN, NULL, Entry, Head, copied, entries_of, hidden_key
 
 __all__ = ["read", "without_casts", "write"]
 
 _VERSION = 10901
 
+#: the version of files that do not tell theirs
+_OLDEST = 800
+#: the first version that lists all inputs
+_LISTS_INPUTS = 900
+#: the first version in which -1 is the last axis for these operators
+_COUNTS_FROM_BEHIND = 905
+_OVER_ONE_AXIS = ("argmax", "argmin")
+
 #: no graph that anybody made is nested deeper, loops inside of loops, or has a node with more outputs
 _DEEPEST = 32
 _MOST_OUTPUTS = 10_000
 
+
+#: how attributes end that a call may have for one of its variables
+_FACTORS = tuple([f"_{name}" for name in HIDDEN])
 
 #: a list with more elements has a line for each
 _LONGEST_LINE = 10
@@ -106,14 +119,23 @@ def read(text: str) -> list[Head]:
         graph = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MXNetError(f"this is no symbol file: {error}") from None
-    return _read_graph(graph, "the graph", 0)
+    return _read_graph(graph, "the graph", 0, _version_of(graph))
+
+
+def _version_of(graph: Any) -> int:
+    """Return the version of MXNet that has written a file."""
+    facts = graph.get("attrs", {}) if isinstance(graph, dict) else {}
+    stated = facts.get("mxnet_version") if isinstance(facts, dict) else None
+    if isinstance(stated, list) and len(stated) == 2 and type(stated[1]) is int:
+        return stated[1]
+    return _OLDEST
 
 
 def _refuse(where: str, what: str) -> NoReturn:
     raise MXNetError(f"the symbol file is damaged: {where} {what}")
 
 
-def _read_graph(graph: Any, where: str, depth: int) -> list[Head]:
+def _read_graph(graph: Any, where: str, depth: int, version: int) -> list[Head]:
     if depth > _DEEPEST:
         _refuse(where, f"lies more than {_DEEPEST} graphs deep")
     if not isinstance(graph, dict):
@@ -124,7 +146,7 @@ def _read_graph(graph: Any, where: str, depth: int) -> list[Head]:
     entries: list[Entry] = []
     rows = graph.get("node_row_ptr")
     for number, node in enumerate(graph["nodes"]):
-        entry = _read_node(node, entries, f"node {number} of {where}", depth)
+        entry = _read_node(node, entries, f"node {number} of {where}", depth, version)
         _count_outputs(entry, rows, number)
         entries.append(entry)
     if not graph["heads"]:
@@ -141,7 +163,7 @@ def _count_outputs(entry: Entry, rows: Any, number: int) -> None:
         entry.outputs = last - first
 
 
-def _read_node(node: Any, entries: list[Entry], where: str, depth: int) -> Entry:
+def _read_node(node: Any, entries: list[Entry], where: str, depth: int, version: int) -> Entry:
     if not isinstance(node, dict):
         _refuse(where, f"is {type(node).__name__}, not an object")
     operator, name = node.get("op"), node.get("name")
@@ -156,28 +178,50 @@ def _read_node(node: Any, entries: list[Entry], where: str, depth: int) -> Entry
     graphs = node.get("subgraphs", [])
     if not isinstance(graphs, list):
         _refuse(where, "has subgraphs that are no list")
-    subgraphs = tuple([_read_graph(graph, f"a graph inside of {where}", depth + 1) for graph in graphs])
+    subgraphs = tuple([_read_graph(graph, f"a graph inside of {where}", depth + 1, version) for graph in graphs])
     if operator == NULL:
         if inputs:
             _refuse(where, "is an argument and has inputs")
         return Entry(NULL, name, attributes, [])
-    return _completed(Entry(operator, name, attributes, inputs, None, subgraphs), where)
-
-
-def _completed(entry: Entry, where: str) -> Entry:
-    """Return a call with its inputs checked; auxiliary states that old files do not list are made."""
+    if version < _COUNTS_FROM_BEHIND and operator in _OVER_ONE_AXIS and attributes.get("axis") == "-1":
+        del attributes["axis"]
+    # a custom operator may have parameters of such names
+    meant = [key for key in attributes if key.endswith(_FACTORS) and operator not in special]
+    factors = {key: attributes.pop(key) for key in meant}
+    entry = Entry(current_name(operator), name, attributes, inputs, None, subgraphs)
     try:
-        call = call_of(entry.operator, entry.attributes, entry.subgraphs, len(entry.inputs))
+        call = call_of(operator, attributes, subgraphs, len(inputs))
     except MXNetError as error:
-        raise MXNetError(f"Failed loading Op {entry.name} of type {entry.operator}: {error}") from error
-    names, count = call.argument_names, len(entry.inputs)
-    if count < len(names) and set(range(count, len(names))) <= call.auxiliary:
-        for name in names[count:]:
-            entry.inputs.append((Entry(NULL, f"{entry.name}_{name}", {}, []), 0))
-        count = len(names)
-    if count != len(names):
-        _refuse(where, f"has {count} inputs, and {entry.operator} takes {len(names)}: {', '.join(names)}")
+        raise MXNetError(f"Failed loading Op {name} of type {operator}: {error}") from error
+    _complete(entry, call, version < _LISTS_INPUTS, where)
+    _hand_on(factors, entry, call, where)
     return entry
+
+
+def _complete(entry: Entry, call: Call, make_all: bool, where: str) -> None:
+    """Check the inputs of a call, and make those that old files do not list."""
+    names, count = call.argument_names, len(entry.inputs)
+    absent = range(count, len(names))
+    if make_all or set(absent) <= call.auxiliary:
+        for position in absent:
+            attributes = dict(entry.attributes) if make_all else {}
+            if names[position] in call.initial:
+                attributes["__init__"] = call.initial[names[position]]
+            entry.inputs.append((Entry(NULL, f"{entry.name}_{names[position]}", attributes, []), 0))
+    if len(entry.inputs) != len(names):
+        _refuse(where, f"has {count} inputs, and {entry.operator} takes {len(names)}: {', '.join(names)}")
+
+
+def _hand_on(factors: Mapping[str, str], entry: Entry, call: Call, where: str) -> None:
+    """Give variables the attributes that a call had for them: ``weight_lr_mult`` is the ``lr_mult`` of its weight."""
+    for key, value in factors.items():
+        ending = next(ending for ending in _FACTORS if key.endswith(ending))
+        argument = key[: -len(ending)]
+        if argument not in call.argument_names:
+            _refuse(where, f"has the attribute {key!r}, and {entry.operator} has no input {argument!r}")
+        source = entry.inputs[call.argument_names.index(argument)][0]
+        if source.is_argument:
+            source.attributes[hidden_key(ending[1:])] = value
 
 
 def _read_attributes(node: Mapping[str, Any], where: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ written to a file, asked for shapes and dtypes, and computed: with arrays by nam
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from ..operators.structural import detach
 from ..state import is_training
 from ..trace import LOCAL, ready_trace
 from . import files
+from .arithmetic import Arithmetic
 from .calls import Environment, Spec
 from .entry import Entry, Head, copied, entries_of, hidden_key, substituted
 from .inference import Inferred, infer
@@ -33,7 +35,7 @@ from .running import Monitor, run
 __all__ = ["Group", "Symbol"]
 
 
-class Symbol:
+class Symbol(Arithmetic):
     """A named graph of operators with one or more outputs.
 
     >>> import phonograd as mx
@@ -43,9 +45,6 @@ class Symbol:
     >>> net.infer_shape(data=(2, 5))
     ([(2, 5), (3, 5), (3,)], [(2, 3)], [])
     """
-
-    # NumPy must not take ``array * symbol`` apart
-    __array_priority__ = 1000.0
 
     __slots__ = ("__weakref__", "_heads", "_order")
 
@@ -202,7 +201,9 @@ class Symbol:
                 continue
             lines += ["--------------------", f"Op:{entry.operator}, Name={entry.name}"]
             lines += ["Inputs:"] if entry.inputs else []
-            lines += [f"\targ[{i}]={source.name}({index})" for i, (source, index) in enumerate(entry.inputs)]
+            for position, (source, index) in enumerate(entry.inputs):
+                version = " version=0" if source.is_argument else ""
+                lines.append(f"\targ[{position}]={source.name}({index}){version}")
             lines += ["Attrs:"] if entry.attributes else []
             lines += [f"\t{key}={entry.attributes[key]}" for key in sorted(entry.attributes)]
         return "\n".join(lines) + "\n"
@@ -247,6 +248,9 @@ class Symbol:
     def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any], what: str, method: str) -> dict[str, Any]:
         if args and kwargs:
             raise ValueError(f"Can only specify known argument {what} either by positional or kwargs way.")
+        for name, value in kwargs.items():
+            if value is None or (what == "shapes" and isinstance(value, str)):
+                raise TypeError(f"Arguments need to be {what}, but {name!r} is {type(value)}.")
         names = self.list_arguments()
         if len(args) > len(names):
             raise ValueError(f"{method} got {len(args)} {what}, but there are {len(names)} arguments: {names}")
@@ -310,14 +314,19 @@ class Symbol:
     # -- computing with it
 
     def _run(
-        self, arrays: Mapping[str, NDArray], context: Context | None, monitor: Monitor | None = None
+        self,
+        arrays: Mapping[str, NDArray],
+        context: Context | None,
+        monitor: Monitor | None = None,
+        monitor_inputs: bool = False,
     ) -> list[NDArray]:
         """Return the outputs for arrays by name; those that operators change are changed."""
         trace = ready_trace()
         nodes: dict[str, Node] = {name: enter(array, trace) for name, array in arrays.items()}
         entries = self._entries()
         careful = any([not entry.is_argument and entry.call.looks_at_values for entry in entries])
-        outputs, changed = run(self._heads, entries, nodes, Environment(context, is_training(), careful), monitor)
+        environment = Environment(context, is_training(), careful)
+        outputs, changed = run(self._heads, entries, nodes, environment, monitor, monitor_inputs)
         trace = LOCAL.trace
         results = [make(settled(node), trace) for node in outputs]
         for name, node in changed.items():
@@ -333,13 +342,14 @@ class Symbol:
         [2. 2.]
         <NDArray 2 @cpu(0)>
         """
-        self._check_names(kwargs, "eval")
+        given: dict[str, NDArray] = {}
         for name in self.list_inputs():
             if name not in kwargs:
-                raise ValueError(f"key `{name}` is missing in `args`")
+                raise ValueError(f"key `{name}` is missing in `args`{nearest(name, list(kwargs))}")
             if not isinstance(kwargs[name], NDArray):
                 raise TypeError(f"eval: {name} must be an NDArray, not {type(kwargs[name])}")
-        return self._run(kwargs, ctx)
+            given[name] = kwargs[name]
+        return self._run(given, ctx)
 
     def bind(
         self,
@@ -358,7 +368,9 @@ class Symbol:
         """
         from ..executor import Executor
 
-        return Executor(self, args, args_grad, grad_req, aux_states, ctx)
+        executor = Executor(self, args, args_grad, grad_req, aux_states, ctx)
+        executor.check_shapes()
+        return executor
 
     def simple_bind(
         self,
@@ -380,104 +392,18 @@ class Symbol:
 
         return bound_to_new_arrays(self, ctx, grad_req, type_dict or {}, kwargs)
 
-    # -- arithmetic
-
-    def _combined(self, word: str, other: Any, reflected: bool = False) -> Symbol:
-        from .operations import combined
-
-        return combined(word, other, self) if reflected else combined(word, self, other)
-
-    def __add__(self, other: Any) -> Symbol:
-        return self._combined("add", other)
-
-    __radd__ = __iadd__ = __add__
-
-    def __sub__(self, other: Any) -> Symbol:
-        return self._combined("subtract", other)
-
-    __isub__ = __sub__
-
-    def __rsub__(self, other: Any) -> Symbol:
-        return self._combined("subtract", other, reflected=True)
-
-    def __mul__(self, other: Any) -> Symbol:
-        return self._combined("multiply", other)
-
-    __rmul__ = __imul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Symbol:
-        return self._combined("divide", other)
-
-    __itruediv__ = __div__ = __truediv__
-
-    def __rtruediv__(self, other: Any) -> Symbol:
-        return self._combined("divide", other, reflected=True)
-
-    __rdiv__ = __rtruediv__
-
-    def __mod__(self, other: Any) -> Symbol:
-        return self._combined("modulo", other)
-
-    __imod__ = __mod__
-
-    def __rmod__(self, other: Any) -> Symbol:
-        return self._combined("modulo", other, reflected=True)
-
-    def __pow__(self, other: Any) -> Symbol:
-        return self._combined("power", other)
-
-    def __rpow__(self, other: Any) -> Symbol:
-        return self._combined("power", other, reflected=True)
-
-    def __neg__(self) -> Symbol:
-        return self * -1.0
-
-    def __abs__(self) -> Symbol:
-        return self.abs()  # type: ignore[no-any-return]
-
-    def __eq__(self, other: object) -> Symbol:  # type: ignore[override]
-        return self._combined("equal", other)
-
-    def __ne__(self, other: object) -> Symbol:  # type: ignore[override]
-        return self._combined("not_equal", other)
-
-    def __gt__(self, other: Any) -> Symbol:
-        return self._combined("greater", other)
-
-    def __ge__(self, other: Any) -> Symbol:
-        return self._combined("greater_equal", other)
-
-    def __lt__(self, other: Any) -> Symbol:
-        return self._combined("lesser", other)
-
-    def __le__(self, other: Any) -> Symbol:
-        return self._combined("lesser_equal", other)
-
-    # == makes a symbol: in dictionaries, a symbol is itself
-    __hash__ = object.__hash__
-
-    def __bool__(self) -> bool:
-        raise NotImplementedForSymbol('__bool__ (namely operator "bool")')
-
     def __getattr__(self, name: str) -> Any:
         from .methods import method_of
 
         return method_of(self, name)
 
 
-class NotImplementedForSymbol(MXNetError):
-    """An operation needs values, and a symbol has none."""
-
-    def __init__(self, function: str) -> None:
-        super().__init__(f"Function {function} is not implemented for Symbol and only available in NDArray.")
-
-
 def _shape(value: Any, name: str) -> tuple[int, ...]:
     if isinstance(value, (int, np.integer)):
         value = (value,)
     try:
-        return tuple([max(int(extent), 0) for extent in value])
-    except (TypeError, ValueError):
+        return tuple([max(operator.index(extent), 0) for extent in value])
+    except TypeError:
         raise TypeError(f"the shape of {name} must be a tuple of integers, not {value!r}") from None
 
 

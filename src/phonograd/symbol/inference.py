@@ -27,7 +27,9 @@ def declared_spec(entry: Entry) -> Spec:
     shape = None
     if text is not None:
         try:
-            shape = tuple([max(int(extent), 0) for extent in ast.literal_eval(text)])
+            extents = ast.literal_eval(text)
+            extents = (extents,) if isinstance(extents, int) else extents
+            shape = tuple([max(int(extent), 0) for extent in extents])
         except (ValueError, SyntaxError, TypeError):
             raise MXNetError(f"variable {entry.name} has the shape {text!r}, which is no shape") from None
     code = entry.attributes.get("__dtype__")
@@ -59,9 +61,10 @@ class Inferred:
         """Add to what is known of an output, and return whether it was new."""
         entry, index = head
         shape, dtype = self.specs[entry][index]
-        new = merge(shape, spec[0]), dtype if dtype is not None else spec[1]
-        self.specs[entry][index] = new
-        return new != (shape, dtype)
+        together = merge(shape, spec[0]), dtype if dtype is not None else spec[1]
+        self.specs[entry][index] = together
+        # not by comparing dtypes: to NumPy, float64 and None are equal
+        return together[0] != shape or (dtype is None and together[1] is not None)
 
 
 def infer(heads: Iterable[Head], given: Mapping[str, Spec], fill_dtype: DType | None = None) -> Inferred:
@@ -97,9 +100,10 @@ def _repeat(inferred: Inferred) -> None:
 def _visit(entry: Entry, inferred: Inferred, seen: dict[Entry, Any]) -> bool:
     """Let one call say what it knows; return whether that was new."""
     before = ([inferred.of(source) for source in entry.inputs], list(inferred.specs[entry]))
-    if seen.get(entry) == before:
+    known = [(shape, dtype is None) for part in before for shape, dtype in part]
+    if seen.get(entry) == known:
         return False
-    seen[entry] = before
+    seen[entry] = known
     try:
         inputs, outputs = entry.call.infer(*before)
         news = [inferred.note(source, spec) for source, spec in zip(entry.inputs, inputs, strict=True)]

@@ -6,9 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ..base import NotImplementedForSymbol
+from ..errors import MXNetError
+from ..ndarray.array import NDArray
 from ..operator import REGISTRY
 from .build import function_of
-from .graph import NotImplementedForSymbol, Symbol
+from .graph import Symbol
 
 __all__ = ["method_of"]
 
@@ -41,9 +44,34 @@ def _itself(self: Symbol) -> Symbol:
     return self
 
 
+def _gradient(self: Symbol, wrt: Any) -> Symbol:
+    raise MXNetError(
+        "the gradient of a symbol is a computation on arrays whose shapes are known: bind the symbol "
+        "(simple_bind, forward(is_train=True), backward), or record it (autograd.record, autograd.grad with "
+        "create_graph=True) and read the gradient with autograd.get_symbol"
+    )
+
+
+def _as_np_ndarray(self: Symbol) -> Symbol:
+    raise MXNetError("mx.np does not exist here: symbols have the operators of mx.sym")
+
+
+def _optimize_for(self: Symbol, backend: str, *args: Any, **kwargs: Any) -> Symbol:
+    """Return the symbol as it is: graphs are fused and compiled when they are computed, whatever the backend."""
+    return self
+
+
+def _get_backend_symbol(self: Symbol, backend: str) -> Symbol:
+    raise MXNetError(f"there is no backend {backend!r}: graphs are fused and compiled when they are computed")
+
+
 _OWN: dict[str, Callable[..., Any]] = {
     "as_nd_ndarray": _itself,
+    "as_np_ndarray": _as_np_ndarray,
     "astype": _astype,
+    "get_backend_symbol": _get_backend_symbol,
+    "gradient": _gradient,
+    "optimize_for": _optimize_for,
     "reshape": _reshape,
     "split_v2": _split_v2,
 }
@@ -57,9 +85,9 @@ def method_of(symbol: Symbol, name: str) -> Any:
     if declared is not None and (declared.method or name in _MORE):
         return functools.partial(function_of(declared, name), symbol)
     if name in _OF_ARRAYS:
-        return functools.partial(_refuse, name)
+        return functools.partial(_refuse, getattr(NDArray, name))
     raise AttributeError(f"'Symbol' object has no attribute {name!r}")
 
 
-def _refuse(name: str, *args: Any, **kwargs: Any) -> None:
-    raise NotImplementedForSymbol(name)
+def _refuse(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    raise NotImplementedForSymbol(function, None)

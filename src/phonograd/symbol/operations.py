@@ -78,6 +78,9 @@ def _either(word: str, lhs: Any, rhs: Any, on_numbers: Callable[[Any, Any], Any]
 
 def power(base: Any, exp: Any) -> Any:
     """Return base raised to a power; either may be a number."""
+    if isinstance(exp, Symbol) and isinstance(base, _NUMBERS):
+        # MXNet names this one as it names the others, and 2**x by its newer name
+        return build("_rpower_scalar", "_rpowerscalar", [exp], {"scalar": str(base)})
     return _either("power", base, exp, lambda a, b: a**b)
 
 

@@ -22,11 +22,12 @@ def run(
     arguments: Mapping[str, Node],
     environment: Environment,
     monitor: Monitor | None = None,
+    monitor_inputs: bool = False,
 ) -> tuple[list[Node], dict[str, Node]]:
     """Return the nodes of the outputs, and the new values of arguments that calls have changed, by name.
 
     ``entries`` are those of the graph, inputs before what uses them. ``monitor`` is told the name and the node of every
-    output of every entry.
+    output of every entry, and if asked for, of every input before.
     """
     kept = {name: environment.keep(node) for name, node in arguments.items()}
     found: dict[Entry, list[Any]] = {}
@@ -48,6 +49,8 @@ def run(
         if entry.is_argument:
             continue
         inputs = [environment.node(value(source)) for source in entry.inputs]
+        if monitor is not None and monitor_inputs:
+            _show_inputs(entry, inputs, monitor)
         try:
             call = entry.call
             if call.is_open and inferred is not None:
@@ -68,3 +71,11 @@ def run(
     # an argument that is an output is what it was given as
     results = [environment.node(kept[head[0].name] if head[0].is_argument else value(head)) for head in heads]
     return results, {name: environment.node(node) for name, node in changed.items()}
+
+
+def _show_inputs(entry: Entry, inputs: Sequence[Node], monitor: Monitor) -> None:
+    """Tell a monitor what a call is given: arguments by their names, and everything by the name of the input."""
+    for (source, _), name, node in zip(entry.inputs, entry.call.argument_names, inputs, strict=True):
+        if source.is_argument:
+            monitor(source.name, node)
+        monitor(f"{entry.name}_{name}", node)

@@ -207,7 +207,7 @@ def check_numeric_gradient(
     ctx
         Where to run a Symbol.
     grad_stype_dict
-        Storage types of gradients; only ``'default'`` exists.
+        Storage types of gradients; the values are the same whatever they are.
     dtype
         The data type of the computation: float16, float32 or float64.
 
@@ -217,8 +217,6 @@ def check_numeric_gradient(
         If a gradient differs; the message names the argument and the worst element.
     """
     assert np.dtype(dtype).kind == "f", "the data type of a gradient check must be float16, float32 or float64"
-    if any(stype != "default" for stype in (grad_stype_dict or {}).values()):
-        raise MXNetError("check_numeric_gradient cannot check sparse gradients: sparse arrays are not supported yet.")
     step = default_numeric_eps()[np.dtype(dtype)] if numeric_eps is None else numeric_eps
     if callable(sym) and not hasattr(sym, "bind"):
         items = location.items() if isinstance(location, Mapping) else enumerate(location)
@@ -315,8 +313,6 @@ def check_symbolic_backward(
     must leave them alone.
     """
     _require_symbol(sym, "check_symbolic_backward")
-    if grad_stypes:
-        raise MXNetError("check_symbolic_backward cannot check sparse gradients: sparse arrays are not supported yet.")
     names = list(sym.list_arguments())
     values = _named(location, names, dtype)
     wanted = dict(expected) if isinstance(expected, Mapping) else dict(zip(names, expected))

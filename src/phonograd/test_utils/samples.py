@@ -24,6 +24,7 @@ __all__ = [
     "rand_shape_2d",
     "rand_shape_3d",
     "rand_shape_nd",
+    "rand_sparse_ndarray",
     "random_arrays",
     "random_sample",
     "random_uniform_arrays",
@@ -79,25 +80,56 @@ def rand_ndarray(
     distribution: str | None = None,
     ctx: Context | None = None,
 ) -> NDArray:
-    """Return a standard normal NDArray.
+    """Return a standard normal NDArray, or a sparse one of uniform numbers (see :func:`rand_sparse_ndarray`).
 
-    The arguments between `stype` and `ctx` describe sparse arrays, except `dtype` and `modifier_func`, which is
-    applied to every element.
-
-    Raises
-    ------
-    MXNetError
-        If `stype` asks for a sparse array: there are none yet.
+    `modifier_func` is applied to every element that is stored.
     """
     assert stype in ("default", "csr", "row_sparse"), "unknown storage type"
+    kind = default_dtype() if dtype is None else dtype
     if stype != "default":
-        raise MXNetError(
-            f"rand_ndarray cannot make {stype} arrays: sparse arrays are not supported yet. Use 'default'."
-        )
+        made, _ = rand_sparse_ndarray(shape, stype, density, dtype, distribution, None, None, modifier_func)
+        return made if ctx is None else made.as_in_context(ctx)
     values = np.asarray(np.random.randn(*shape))
     if modifier_func is not None:
         values = assign_each(values, modifier_func)
-    return array(values.astype(default_dtype() if dtype is None else dtype), ctx=ctx, dtype=dtype or default_dtype())
+    return array(values.astype(kind), ctx=ctx, dtype=kind)
+
+
+def rand_sparse_ndarray(
+    shape: Shape,
+    stype: str,
+    density: float | None = None,
+    dtype: Any = None,
+    distribution: str | None = None,
+    data_init: float | None = None,
+    rsp_indices: Any = None,
+    modifier_func: Callable[[float], float] | None = None,
+    shuffle_csr_indices: bool = False,
+    ctx: Context | None = None,
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return a random sparse array and what it stores: ``(data, indices)``, or ``(indptr, indices, data)`` for csr.
+
+    Each row (row_sparse) or element (csr) is stored with probability `density`, itself random if None.
+    """
+    if distribution not in (None, "uniform"):
+        raise MXNetError(f"rand_sparse_ndarray: distribution must be 'uniform' or None, not {distribution!r}")
+    chance = float(np.random.rand()) if density is None else density
+    if not 0 <= chance <= 1:
+        raise ValueError(f"density must be between 0 and 1, not {density}")
+    values = np.asarray(np.random.uniform(-1, 1, shape)) if data_init is None else np.full(shape, float(data_init))
+    if modifier_func is not None:
+        values = assign_each(values, modifier_func)
+    if stype == "csr":
+        kept = np.random.rand(*shape) < chance
+    else:
+        rows = np.random.rand(shape[0]) < chance
+        if rsp_indices is not None:
+            rows = np.isin(np.arange(shape[0]), np.asarray(rsp_indices))
+        kept = rows.reshape(-1, *(1,) * (len(shape) - 1))
+    made = array(np.where(kept, values, 0.0), ctx=ctx, dtype=default_dtype() if dtype is None else dtype).tostype(stype)
+    if stype == "csr":
+        return made, (made.indptr, made.indices, made.data)
+    return made, (made.data, made.indices)
 
 
 def _rand_dimension(bound: int, allow_zero_size: bool) -> int:

@@ -273,7 +273,7 @@ class Parameter:
         if self.grad_req == "null":
             self._grad = None
             return
-        self._grad = [zeros(data.shape, dtype=data.dtype, ctx=data.ctx) for data in self._data]
+        self._grad = [zeros(data.shape, data.ctx, data.dtype, self._grad_stype) for data in self._data]
         autograd.mark_variables(self._data, self._grad, self.grad_req)
 
     def _check_and_get(self, arr_list: list[NDArray] | None, ctx: Any) -> Any:

@@ -19,7 +19,16 @@ from ....ndarray.array import NDArray, concrete
 from ...utils import check_sha1, download
 from ..dataset import Dataset, RecordFileDataset
 
-__all__ = ["CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "ImageFolderDataset", "ImageRecordDataset"]
+__all__ = [
+    "CIFAR10",
+    "CIFAR100",
+    "MNIST",
+    "FashionMNIST",
+    "ImageFolderDataset",
+    "ImageRecordDataset",
+    "fetched",
+    "in_place",
+]
 
 _REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
 _HOME = os.path.join(os.environ.get("MXNET_HOME", os.path.join("~", ".mxnet")), "datasets")
@@ -29,13 +38,13 @@ Values = np.ndarray[Any, Any]
 File = tuple[str, str]
 
 
-def _in_place(root: str, files: list[File]) -> bool:
+def in_place(root: str, files: list[File]) -> bool:
     """Return whether files are there and are the right ones."""
     paths = [os.path.join(root, name) for name, _ in files]
     return all(os.path.exists(path) and check_sha1(path, sha1) for path, (_, sha1) in zip(paths, files))
 
 
-def _fetched(root: str, namespace: str, wanted: File) -> str:
+def fetched(root: str, namespace: str, wanted: File) -> str:
     """Return the path of a file, downloaded if it is not there, or not the right one.
 
     Raises
@@ -45,7 +54,7 @@ def _fetched(root: str, namespace: str, wanted: File) -> str:
     """
     name, sha1 = wanted
     path = os.path.join(root, name)
-    if _in_place(root, [wanted]):
+    if in_place(root, [wanted]):
         return path
     base = os.environ.get("MXNET_GLUON_REPO", _REPOSITORY).rstrip("/")
     try:
@@ -117,8 +126,8 @@ class MNIST(_DownloadedDataset):
 
     def _read(self) -> tuple[Values, Values]:
         images, labels = self._train_files if self._train else self._test_files
-        data = read_idx(_fetched(self._root, self._namespace, images), 3)
-        label = read_idx(_fetched(self._root, self._namespace, labels), 1)
+        data = read_idx(fetched(self._root, self._namespace, images), 3)
+        label = read_idx(fetched(self._root, self._namespace, labels), 1)
         if len(data) != len(label):
             raise MXNetError(f"{images[0]} in {self._root} has {len(data)} images, but {len(label)} labels")
         return data[..., None], label.astype(np.int32)
@@ -183,8 +192,8 @@ class CIFAR10(_DownloadedDataset):
 
     def _read(self) -> tuple[Values, Values]:
         files = list(self._train_files if self._train else self._test_files)
-        if not _in_place(self._root, files):
-            _unpacked(_fetched(self._root, self._namespace, self._archive), self._root, files)
+        if not in_place(self._root, files):
+            _unpacked(fetched(self._root, self._namespace, self._archive), self._root, files)
         parts = [self._read_batch(os.path.join(self._root, name)) for name, _ in files]
         return np.concatenate([data for data, _ in parts]), np.concatenate([label for _, label in parts])
 
@@ -236,7 +245,7 @@ def _unpacked(archive: str, root: str, files: list[File]) -> None:
                     write_atomically(os.path.join(root, name), [content.read()])
     except (tarfile.TarError, EOFError, OSError) as error:
         raise MXNetError(f"{archive} cannot be unpacked: {error}") from error
-    missing = [name for name in wanted if not _in_place(root, [(name, wanted[name])])]
+    missing = [name for name in wanted if not in_place(root, [(name, wanted[name])])]
     if missing:
         raise MXNetError(f"{archive} does not have {', '.join(missing)} with the right checksum")
 

@@ -1,8 +1,9 @@
 """Transformations of images, as blocks (``mxnet.gluon.data.vision.transforms``).
 
 Images are arrays (height, width, channel), of dtype uint8 or float32, until :class:`ToTensor` makes them (channel,
-height, width) of float32. Examples are transformed one by one, where to record operators would take longer than to
-compute: values are computed with NumPy at once, unless a gradient is recorded or a network is captured.
+height, width) of float32. What they compute are the operators of ``nd.image``, and as symbols they become those.
+Examples are transformed one by one, where to record operators would take longer than to compute: values are computed
+with NumPy at once, unless a gradient is recorded or a network is captured.
 """
 
 from __future__ import annotations
@@ -81,13 +82,13 @@ class _Arithmetic(HybridBlock):
 
 
 class _OfPixels(HybridBlock):
-    """A block that takes the values of images, and so cannot become a symbol."""
+    """A block with a shorter way for images that no gradient is recorded for, which may return the image itself."""
 
     def forward(self, x: Any, *args: Any) -> Any:
         """Return the transformed image."""
-        if not isinstance(x, NDArray):
-            raise TypeError(f"{type(self).__name__} takes an NDArray, not {type(x).__name__}")
-        return self._of(x)
+        if isinstance(x, NDArray) and not autograd.is_recording() and not isinstance(LOCAL.trace, Capturing):
+            return self._of(x)
+        return super().forward(x, *args)
 
     def _of(self, x: NDArray) -> Any:
         raise NotImplementedError
@@ -155,7 +156,7 @@ class ToTensor(_Arithmetic):
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the image with its channels in front."""
-        return F.swapaxes(F.swapaxes(F.cast(x, "float32"), -1, -3), -1, -2) / 255.0
+        return F.image.to_tensor(x)
 
 
 class Normalize(_Arithmetic):
@@ -181,13 +182,7 @@ class Normalize(_Arithmetic):
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the normalized image."""
-        return F.broadcast_div(F.broadcast_sub(x, _column(F, self._mean)), _column(F, self._std))
-
-
-def _column(F: Any, numbers: tuple[float, ...]) -> Any:
-    """Return numbers as an array, or symbol, (channel, 1, 1)."""
-    parts = [F.full((1, 1, 1), number) for number in numbers]
-    return parts[0] if len(parts) == 1 else F.concat(*parts, dim=0)
+        return F.image.normalize(x, self._mean, self._std)
 
 
 class Resize(_OfPixels):
@@ -216,6 +211,10 @@ class Resize(_OfPixels):
             else:
                 height = self._size * rows // columns
         return returned(resize(pixels_of(x), width, height, self._interpolation))
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image of another size."""
+        return F.image.resize(x, self._size, self._keep, self._interpolation)
 
 
 class CropResize(_OfPixels):
@@ -248,6 +247,11 @@ class CropResize(_OfPixels):
         if self._size is None:
             return returned(window)
         return returned(resize(window, *_size(self._size), interp=self._interpolation))
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the window."""
+        window = F.image.crop(x, *self._window)
+        return window if self._size is None else F.image.resize(window, self._size, False, self._interpolation)
 
 
 class CenterCrop(Block):
@@ -346,12 +350,11 @@ class _Flip(_OfPixels):
 
     _axis = 0
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.p = p
 
     def _of(self, x: NDArray) -> NDArray:
-        return returned(np.flip(pixels_of(x), self._axis)) if chance.uniform() < self.p else x
+        return returned(np.flip(pixels_of(x), self._axis)) if chance.uniform() < 0.5 else x
 
 
 class RandomFlipLeftRight(_Flip):
@@ -359,17 +362,26 @@ class RandomFlipLeftRight(_Flip):
 
     _axis = -2
 
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image, mirrored or not."""
+        return F.image.random_flip_left_right(x)
+
 
 class RandomFlipTopBottom(_Flip):
     """Mirrors images top to bottom, with a probability of a half."""
 
     _axis = -3
 
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image, mirrored or not."""
+        return F.image.random_flip_top_bottom(x)
+
 
 class _Jitter(_OfPixels):
     """Changes the colors of an image by a random factor around 1."""
 
     _change: Callable[[Values, float], Values]
+    _operator: str
 
     def __init__(self, amount: float) -> None:
         super().__init__()
@@ -381,11 +393,16 @@ class _Jitter(_OfPixels):
         values = pixels_of(x)
         return _rounded(type(self)._change(values.astype(np.float32), chance.uniform(*self._limits)), values.dtype)
 
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image with other colors."""
+        return getattr(F.image, self._operator)(x, *self._limits)
+
 
 class RandomBrightness(_Jitter):
     """Multiplies all colors by a factor from ``1 - brightness`` to ``1 + brightness``."""
 
     _change = staticmethod(colors.brightened)
+    _operator = "random_brightness"
 
     def __init__(self, brightness: float) -> None:
         super().__init__(brightness)
@@ -395,6 +412,7 @@ class RandomContrast(_Jitter):
     """Multiplies the distance of colors to the mean brightness by a factor around 1."""
 
     _change = staticmethod(colors.contrasted)
+    _operator = "random_contrast"
 
     def __init__(self, contrast: float) -> None:
         super().__init__(contrast)
@@ -409,6 +427,7 @@ class RandomSaturation(_Jitter):
     """
 
     _change = staticmethod(colors.saturated)
+    _operator = "random_saturation"
 
     def __init__(self, saturation: float) -> None:
         super().__init__(saturation)
@@ -419,6 +438,7 @@ class RandomHue(_Jitter):
 
     # a factor of 1 is a whole turn, which changes nothing
     _change = staticmethod(colors.turned_hue)
+    _operator = "random_hue"
 
     def __init__(self, hue: float) -> None:
         super().__init__(hue)
@@ -431,11 +451,16 @@ class RandomColorJitter(_OfPixels):
         super().__init__()
         kinds = (RandomBrightness, brightness), (RandomContrast, contrast), (RandomSaturation, saturation)
         self._parts: list[_Jitter] = [kind(amount) for kind, amount in (*kinds, (RandomHue, hue)) if amount]
+        self._amounts = brightness, contrast, saturation, hue
 
     def _of(self, x: NDArray) -> NDArray:
         for number in chance.shuffled(len(self._parts)):
             x = self._parts[number](x)
         return x
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image with other colors."""
+        return F.image.random_color_jitter(x, *self._amounts)
 
 
 class RandomLighting(_OfPixels):
@@ -450,6 +475,10 @@ class RandomLighting(_OfPixels):
         alphas = chance.normal(self._alpha), chance.normal(self._alpha), chance.normal(self._alpha)
         return _rounded(colors.lit(values.astype(np.float32), alphas), values.dtype)
 
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image with a color added."""
+        return F.image.random_lighting(x, self._alpha)
+
 
 class RandomGray(_OfPixels):
     """Makes images gray with a probability of `p`; they keep three channels."""
@@ -463,6 +492,12 @@ class RandomGray(_OfPixels):
             return x
         values = pixels_of(x)
         return _rounded(colors.saturated(values.astype(np.float32), 0.0), values.dtype)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image, gray or not."""
+        gray = F.image.random_saturation(x, 0.0, 0.0)
+        chosen = F.broadcast_lesser(F.random.uniform(shape=(1,)), F.full((1,), self.p))
+        return F.where(F.broadcast_like(F.reshape(chosen, (1, 1, 1)), x), gray, x)
 
 
 class Rotate(Block):

@@ -1,0 +1,9 @@
+"""Networks of whole numbers (``mxnet.contrib.quantization``) are not available: importing this module says so."""
+
+from __future__ import annotations
+
+raise ImportError(
+    "mxnet.contrib.quantization (int8 networks) is not available. Run the network in float32, or export it with "
+    "mx.contrib.onnx.export_model and quantize the ONNX file with onnxruntime.",
+    name=__name__,
+)

@@ -1,0 +1,7 @@
+"""Text: vocabularies, counted words, and vectors of words from files (``mxnet.contrib.text``)."""
+
+from __future__ import annotations
+
+from . import embedding, utils, vocab
+
+__all__ = ["embedding", "utils", "vocab"]

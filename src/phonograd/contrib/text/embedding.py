@@ -1,0 +1,289 @@
+"""Vectors of words, read from files: GloVe, fastText, or your own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ... import ndarray
+from ...ndarray.array import NDArray
+from . import vocab
+
+__all__ = [
+    "CompositeEmbedding",
+    "CustomEmbedding",
+    "FastText",
+    "GloVe",
+    "create",
+    "get_pretrained_file_names",
+    "register",
+]
+
+_HOME = os.path.join(os.environ.get("MXNET_HOME", os.path.join("~", ".mxnet")), "embeddings")
+_EMBEDDINGS: dict[str, type[TokenEmbedding]] = {}
+
+Kind = TypeVar("Kind", bound="type[TokenEmbedding]")
+#: makes the vector of unknown words, of a shape
+Initializer = Callable[..., NDArray]
+
+
+def register(embedding_cls: Kind) -> Kind:
+    """Return a class of embeddings, which :func:`create` finds by its name from now on."""
+    _EMBEDDINGS[embedding_cls.__name__.lower()] = embedding_cls
+    return embedding_cls
+
+
+def create(embedding_name: str, **kwargs: Any) -> TokenEmbedding:
+    """Return an embedding by the name of its class: ``'glove'``, ``'fasttext'`` or one that was registered."""
+    if embedding_name.lower() not in _EMBEDDINGS:
+        raise KeyError(f"Cannot find embedding {embedding_name}. Valid ones: {', '.join(sorted(_EMBEDDINGS))}")
+    return _EMBEDDINGS[embedding_name.lower()](**kwargs)
+
+
+def get_pretrained_file_names(embedding_name: str | None = None) -> Any:
+    """Return the files that an embedding is known to have, or those of all embeddings by name."""
+    if embedding_name is None:
+        return {name: list(found.pretrained_file_names) for name, found in _EMBEDDINGS.items()}
+    if embedding_name.lower() not in _EMBEDDINGS:
+        raise KeyError(f"Cannot find embedding {embedding_name}. Valid ones: {', '.join(sorted(_EMBEDDINGS))}")
+    return list(_EMBEDDINGS[embedding_name.lower()].pretrained_file_names)
+
+
+def _read(path: str, delimiter: str, encoding: str, unknown: str) -> tuple[list[str], list[Any], Any]:
+    """Return the words of a file, their vectors, and the vector of the unknown word if the file has one."""
+    words: list[str] = []
+    seen: set[str] = set()
+    vectors: list[Any] = []
+    for_unknown = None
+    length = 0
+    with open(path, encoding=encoding) as file:
+        for number, line in enumerate(file, 1):
+            word, *elements = line.rstrip().split(delimiter)
+            if len(elements) <= 1:
+                # fastText begins with a line of two numbers
+                logging.debug("line %d of %s has no vector", number, path)
+                continue
+            try:
+                vector = np.array(elements, np.float32)
+            except ValueError as error:
+                raise ValueError(f"line {number} of {path} is no word with numbers behind: {error}") from error
+            if word == unknown and for_unknown is None:
+                for_unknown = vector
+            elif word in seen:
+                warnings.warn(
+                    f"At line {number} of the pre-trained text embedding file: the embedding vector for token {word} "
+                    "has been loaded and a duplicate embedding for the same token is seen and skipped.",
+                    stacklevel=5,
+                )
+                continue
+            elif length and len(vector) != length:
+                raise ValueError(f"line {number} of {path} has {len(vector)} numbers, those before have {length}")
+            else:
+                words.append(word)
+                seen.add(word)
+                vectors.append(vector)
+            length = len(vector)
+    if not length:
+        raise ValueError(f"{path} has no vectors")
+    return words, vectors, for_unknown
+
+
+class TokenEmbedding(vocab.Vocabulary):
+    """A vocabulary whose words have vectors."""
+
+    #: files that are known to exist for it
+    pretrained_file_names: Sequence[str] = ()
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._idx_to_vec: NDArray | None = None
+
+    def _load(self, path: str, delimiter: str, init_unknown_vec: Initializer, encoding: str, words: Any) -> None:
+        """Take words and vectors from a file; only those of a vocabulary, if there is one."""
+        path = os.path.expanduser(path)
+        if not os.path.isfile(path):
+            raise ValueError(
+                f"`pretrained_file_path` must be a valid path to the pre-trained token embedding file: {path}"
+            )
+        found, vectors, unknown = _read(path, delimiter, encoding, str(self.unknown_token))
+        length = len(vectors[0] if vectors else unknown)
+        first = init_unknown_vec(shape=length).asnumpy() if unknown is None else unknown
+        self._idx_to_token += found
+        self._token_to_idx = {word: number for number, word in enumerate(self._idx_to_token)}
+        table = np.zeros((len(self._idx_to_token), length), np.float32)
+        table[: len(self._idx_to_token) - len(found)] = first
+        if vectors:
+            table[len(table) - len(found) :] = vectors
+        self._idx_to_vec = ndarray.array(table)
+        if words is not None:
+            self._take(words, [self])
+
+    def _take(self, words: vocab.Vocabulary, embeddings: Sequence[TokenEmbedding]) -> None:
+        """Become the words of a vocabulary, with the vectors that embeddings have for them, side by side."""
+        vectors = [embedding.get_vecs_by_tokens(list(words.idx_to_token)) for embedding in embeddings]
+        joined = vectors[0] if len(vectors) == 1 else ndarray.concat(*vectors, dim=1)
+        self._idx_to_token = list(words.idx_to_token)
+        self._token_to_idx = dict(words.token_to_idx)
+        self._unknown_token, self._reserved_tokens = words.unknown_token, words.reserved_tokens
+        self._idx_to_vec = joined
+
+    @property
+    def vec_len(self) -> int:
+        """How many numbers a vector has."""
+        return 0 if self._idx_to_vec is None else int(self._idx_to_vec.shape[1])
+
+    @property
+    def idx_to_vec(self) -> NDArray | None:
+        """The vectors of all words in the order of their numbers, (word, element)."""
+        return self._idx_to_vec
+
+    def get_vecs_by_tokens(self, tokens: Any, lower_case_backup: bool = False) -> NDArray:
+        """Return the vector of a word, or one row for each word of a list.
+
+        With `lower_case_backup` a word that is not known is looked up in lower case.
+        """
+        assert self._idx_to_vec is not None, "no vectors were loaded"
+        words = tokens if isinstance(tokens, list) else [tokens]
+        numbers = []
+        for word in words:
+            number = self.token_to_idx.get(word)
+            if number is None and lower_case_backup:
+                number = self.token_to_idx.get(word.lower())
+            numbers.append(vocab.UNKNOWN_IDX if number is None else number)
+        found: NDArray = ndarray.take(self._idx_to_vec, ndarray.array(numbers, dtype="int32"))
+        return found if isinstance(tokens, list) else found[0]
+
+    def update_token_vectors(self, tokens: Any, new_vectors: NDArray) -> None:
+        """Give words other vectors: one row for each word of a list, or one vector for a word."""
+        assert self._idx_to_vec is not None, "The property `idx_to_vec` has not been properly set."
+        words = tokens if isinstance(tokens, list) else [tokens]
+        rows = new_vectors.reshape((len(words), -1))
+        if rows.shape[1] != self.vec_len:
+            raise ValueError(
+                f"the new vectors have {rows.shape[1]} numbers, but those of this embedding {self.vec_len}"
+            )
+        numbers = []
+        for word in words:
+            if word not in self.token_to_idx:
+                raise ValueError(
+                    f"Token {word} is unknown. To update the embedding vector for an unknown token, please specify it "
+                    f"explicitly as the `unknown_token` {self.unknown_token} in `tokens`. This is to avoid unintended "
+                    "updates."
+                )
+            numbers.append(self.token_to_idx[word])
+        self._idx_to_vec[ndarray.array(numbers, dtype="int32")] = rows
+
+
+class _Published(TokenEmbedding):
+    """Vectors in files that others publish: nothing is downloaded, the files are taken from a directory."""
+
+    _source = ""
+
+    def __init__(
+        self,
+        pretrained_file_name: str,
+        embedding_root: str = _HOME,
+        init_unknown_vec: Initializer = ndarray.zeros,
+        vocabulary: vocab.Vocabulary | None = None,
+        **kwargs: Any,
+    ) -> None:
+        name = type(self).__name__.lower()
+        if self.pretrained_file_names and pretrained_file_name not in self.pretrained_file_names:
+            raise KeyError(
+                f"Cannot find pretrained file {pretrained_file_name} for token embedding {name}. Valid pretrained "
+                f"files for embedding {name}: {', '.join(self.pretrained_file_names)}"
+            )
+        super().__init__(**kwargs)
+        path = os.path.join(os.path.expanduser(embedding_root), name, pretrained_file_name)
+        if not os.path.exists(path):
+            raise FileNotFoundError(
+                f"{path} is missing, and vectors are not downloaded: take the archive with {pretrained_file_name} from "
+                f"{self._source} and put that file there"
+            )
+        self._load(path, " ", init_unknown_vec, "utf8", vocabulary)
+
+
+@register
+class GloVe(_Published):
+    """GloVe's vectors, from ``<embedding_root>/glove/<pretrained_file_name>``.
+
+    Parameters
+    ----------
+    pretrained_file_name
+        Which file; see :func:`get_pretrained_file_names`.
+    embedding_root
+        The directory of all embeddings.
+    init_unknown_vec
+        Makes the vector of unknown words.
+    vocabulary
+        Which words to take; all of the file if this is None.
+    **kwargs
+        Arguments of :class:`~phonograd.contrib.text.vocab.Vocabulary`.
+    """
+
+    _source = "https://nlp.stanford.edu/projects/glove/"
+    pretrained_file_names = (
+        "glove.42B.300d.txt",
+        *[f"glove.6B.{length}d.txt" for length in (50, 100, 200, 300)],
+        "glove.840B.300d.txt",
+        *[f"glove.twitter.27B.{length}d.txt" for length in (25, 50, 100, 200)],
+    )
+
+    def __init__(self, pretrained_file_name: str = "glove.840B.300d.txt", *args: Any, **kwargs: Any) -> None:
+        super().__init__(pretrained_file_name, *args, **kwargs)
+
+
+@register
+class FastText(_Published):
+    """fastText's vectors, from ``<embedding_root>/fasttext/<pretrained_file_name>``; see :class:`GloVe`."""
+
+    _source = "https://fasttext.cc/"
+
+    def __init__(self, pretrained_file_name: str = "wiki.simple.vec", *args: Any, **kwargs: Any) -> None:
+        super().__init__(pretrained_file_name, *args, **kwargs)
+
+
+class CustomEmbedding(TokenEmbedding):
+    """Vectors from a file of yours: a word and numbers in each line.
+
+    Parameters
+    ----------
+    pretrained_file_path
+        The file.
+    elem_delim
+        What stands between the word and the numbers.
+    encoding
+        The encoding of the file.
+    init_unknown_vec
+        Makes the vector of unknown words.
+    vocabulary
+        Which words to take; all of the file if this is None.
+    **kwargs
+        Arguments of :class:`~phonograd.contrib.text.vocab.Vocabulary`.
+    """
+
+    def __init__(
+        self,
+        pretrained_file_path: str,
+        elem_delim: str = " ",
+        encoding: str = "utf8",
+        init_unknown_vec: Initializer = ndarray.zeros,
+        vocabulary: vocab.Vocabulary | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._load(pretrained_file_path, elem_delim, init_unknown_vec, encoding, vocabulary)
+
+
+class CompositeEmbedding(TokenEmbedding):
+    """The words of a vocabulary with vectors made of those of several embeddings, side by side."""
+
+    def __init__(self, vocabulary: vocab.Vocabulary, token_embeddings: Any) -> None:
+        super().__init__()
+        embeddings = token_embeddings if isinstance(token_embeddings, list) else [token_embeddings]
+        self._take(vocabulary, embeddings)

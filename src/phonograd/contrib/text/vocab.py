@@ -1,0 +1,98 @@
+"""Vocabularies: words and their numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+__all__ = ["UNKNOWN_IDX", "Vocabulary"]
+
+#: the number of every word that is not in a vocabulary
+UNKNOWN_IDX = 0
+
+
+class Vocabulary:
+    """Words with numbers: the unknown word, reserved ones, then the others, most frequent first.
+
+    Parameters
+    ----------
+    counter
+        How often each word occurs; None for no others.
+    most_freq_count
+        How many of them to take at most, not counting unknown and reserved ones.
+    min_freq
+        How often a word must occur to be taken.
+    unknown_token
+        What stands for all other words.
+    reserved_tokens
+        Words that have a meaning of their own, such as ``'<pad>'``.
+
+    >>> words = Vocabulary(Counter("b a c b c c".split()), min_freq=2, reserved_tokens=["<pad>"])
+    >>> words.idx_to_token
+    ['<unk>', '<pad>', 'c', 'b']
+    >>> words.to_indices(["c", "a"]), words.to_tokens(3)
+    ([2, 0], 'b')
+    """
+
+    def __init__(
+        self,
+        counter: Counter[Any] | None = None,
+        most_freq_count: int | None = None,
+        min_freq: int = 1,
+        unknown_token: Hashable = "<unk>",
+        reserved_tokens: Sequence[Hashable] | None = None,
+    ) -> None:
+        assert min_freq > 0, "`min_freq` must be set to a positive value."
+        reserved = list(reserved_tokens or ())
+        assert unknown_token not in reserved, "`reserved_token` cannot contain `unknown_token`."
+        assert len(set(reserved)) == len(reserved), "`reserved_tokens` cannot contain duplicate reserved tokens."
+        self._unknown_token = unknown_token
+        self._reserved_tokens = None if reserved_tokens is None else reserved
+        self._idx_to_token: list[Any] = [unknown_token, *reserved]
+        if counter is not None:
+            taken = {unknown_token, *reserved}
+            # by name first: words that are equally frequent then stay in that order
+            frequent = sorted(sorted(counter.items(), key=lambda pair: pair[0]), key=lambda pair: -pair[1])
+            chosen = [word for word, count in frequent if count >= min_freq and word not in taken]
+            self._idx_to_token += chosen[:most_freq_count]
+        self._token_to_idx: dict[Any, int] = {word: number for number, word in enumerate(self._idx_to_token)}
+
+    def __len__(self) -> int:
+        return len(self.idx_to_token)
+
+    @property
+    def token_to_idx(self) -> dict[Any, int]:
+        """The numbers of words."""
+        return self._token_to_idx
+
+    @property
+    def idx_to_token(self) -> list[Any]:
+        """The words in the order of their numbers."""
+        return self._idx_to_token
+
+    @property
+    def unknown_token(self) -> Any:
+        """What stands for words that are not in the vocabulary."""
+        return self._unknown_token
+
+    @property
+    def reserved_tokens(self) -> list[Any] | None:
+        """Words that have a meaning of their own."""
+        return self._reserved_tokens
+
+    def to_indices(self, tokens: Any) -> Any:
+        """Return the number of a word, or a list of numbers for a list; 0 for words that are not known."""
+        if not isinstance(tokens, list):
+            return self.token_to_idx.get(tokens, UNKNOWN_IDX)
+        return [self.token_to_idx.get(token, UNKNOWN_IDX) for token in tokens]
+
+    def to_tokens(self, indices: Any) -> Any:
+        """Return the word of a number, or a list of words for a list."""
+        numbers = indices if isinstance(indices, list) else [indices]
+        words = []
+        for number in numbers:
+            if not isinstance(number, int) or not 0 <= number < len(self.idx_to_token):
+                raise ValueError(f"Token index {number} in the provided `indices` is invalid.")
+            words.append(self.idx_to_token[number])
+        return words if isinstance(indices, list) else words[0]

@@ -1,0 +1,7 @@
+"""Convolutions that MXNet keeps apart from the others (``mxnet.gluon.contrib.cnn``)."""
+
+from __future__ import annotations
+
+from .conv_layers import DeformableConvolution, ModulatedDeformableConvolution
+
+__all__ = ["DeformableConvolution", "ModulatedDeformableConvolution"]

@@ -1,0 +1,384 @@
+"""Random changes of images and of the boxes of objects in them.
+
+A label is an array (objects, 5 or more): class, left, top, right, bottom, in units of the image's width and height,
+and whatever else follows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..operators.image_colors import EIGENVALUES, EIGENVECTORS
+from .augmenters import (
+    Augmenter,
+    CastAug,
+    ColorJitterAug,
+    ColorNormalizeAug,
+    ForceResizeAug,
+    HueJitterAug,
+    LightingAug,
+    RandomGrayAug,
+    ResizeAug,
+    color_statistics,
+    plain_argument,
+)
+from .functions import Image, copyMakeBorder, fixed_crop, pixels_of, returned
+
+__all__ = [
+    "CreateDetAugmenter",
+    "CreateMultiRandCropAugmenter",
+    "DetAugmenter",
+    "DetBorrowAug",
+    "DetHorizontalFlipAug",
+    "DetRandomCropAug",
+    "DetRandomPadAug",
+    "DetRandomSelectAug",
+]
+
+#: (left, top, width, height) in pixels
+Window = tuple[int, int, int, int]
+
+
+class DetAugmenter:
+    """The base class: callables that take an image and a label, and return both.
+
+    Keyword arguments are what :meth:`dumps` tells of it.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._kwargs = {name: plain_argument(value) for name, value in kwargs.items()}
+
+    def dumps(self) -> Any:
+        """Return its name and arguments as JSON."""
+        return json.dumps([type(self).__name__.lower(), self._kwargs])
+
+    def __call__(self, src: Any, label: Image) -> tuple[Any, Image]:
+        raise NotImplementedError(f"{type(self).__name__} does not say what it returns for an image and its label")
+
+
+class DetBorrowAug(DetAugmenter):
+    """An augmenter of images that moves nothing, so that labels stay as they are."""
+
+    def __init__(self, augmenter: Augmenter) -> None:
+        if not isinstance(augmenter, Augmenter):
+            raise TypeError("Borrowing from invalid Augmenter")
+        super().__init__(augmenter=augmenter.dumps())
+        self.augmenter = augmenter
+
+    def dumps(self) -> Any:
+        """Return its name and that of the augmenter."""
+        return [type(self).__name__.lower(), self.augmenter.dumps()]
+
+    def __call__(self, src: Any, label: Image) -> tuple[Any, Image]:
+        return self.augmenter(src), label
+
+
+class DetRandomSelectAug(DetAugmenter):
+    """One of several augmenters, or none with a probability of `skip_prob`."""
+
+    def __init__(self, aug_list: Sequence[DetAugmenter] | DetAugmenter, skip_prob: float = 0) -> None:
+        super().__init__(skip_prob=skip_prob)
+        parts = list(aug_list) if isinstance(aug_list, (list, tuple)) else [aug_list]
+        for part in parts:
+            if not isinstance(part, DetAugmenter):
+                raise ValueError("Allow DetAugmenter in list only")
+        self.aug_list: list[Any] = parts
+        self.skip_prob = skip_prob if parts else 1
+
+    def dumps(self) -> Any:
+        """Return its name and those of its parts."""
+        return [type(self).__name__.lower(), [part.dumps() for part in self.aug_list]]
+
+    def __call__(self, src: Any, label: Image) -> tuple[Any, Image]:
+        if random.random() < self.skip_prob:
+            return src, label
+        chosen: tuple[Any, Image] = random.choice(self.aug_list)(src, label)
+        return chosen
+
+
+class DetHorizontalFlipAug(DetAugmenter):
+    """Mirrors images left to right with a probability of `p`."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p=p)
+        self.p = p
+
+    def __call__(self, src: Any, label: Image) -> tuple[Any, Image]:
+        if random.random() >= self.p:
+            return src, label
+        mirrored = label.copy()
+        mirrored[:, 1], mirrored[:, 3] = 1.0 - label[:, 3], 1.0 - label[:, 1]
+        return returned(pixels_of(src)[:, ::-1]), mirrored
+
+
+def _limits(name: str, given: Any) -> tuple[float, float]:
+    """Return (least, most); one number is meant for both ends that it allows."""
+    least, most = (given, given) if isinstance(given, (int, float)) else given
+    if not 0 <= least <= most:
+        raise ValueError(f"{name} must be (least, most) of numbers that are not negative, not {given}")
+    return float(least), float(most)
+
+
+def _window(height: int, width: int, area: tuple[float, float], ratio: tuple[float, float]) -> tuple[int, int]:
+    """Return (width, height) of a window of random area, in units of the image's, and random ratio of its sides."""
+    proportion = random.uniform(*ratio)
+    size = random.uniform(*area) * height * width
+    return round((size * proportion) ** 0.5), round((size / proportion) ** 0.5)
+
+
+class DetRandomCropAug(DetAugmenter):
+    """Takes a random part of an image that has enough of its objects; the image as it is where none is found.
+
+    Parameters
+    ----------
+    min_object_covered
+        How much of every object in the part must be in it.
+    aspect_ratio_range
+        (least, most) ratio of width and height of the part.
+    area_range
+        (least, most) part of the image's area.
+    min_eject_coverage
+        Objects of which less is in the part are forgotten.
+    max_attempts
+        How many parts to try.
+    """
+
+    def __init__(
+        self,
+        min_object_covered: float = 0.1,
+        aspect_ratio_range: Any = (0.75, 1.33),
+        area_range: Any = (0.05, 1.0),
+        min_eject_coverage: float = 0.3,
+        max_attempts: int = 50,
+    ) -> None:
+        super().__init__(
+            min_object_covered=min_object_covered,
+            aspect_ratio_range=(
+                aspect_ratio_range
+                if isinstance(aspect_ratio_range, (list, tuple))
+                else (aspect_ratio_range, aspect_ratio_range)
+            ),
+            area_range=area_range if isinstance(area_range, (list, tuple)) else (area_range, 1.0),
+            min_eject_coverage=min_eject_coverage,
+            max_attempts=max_attempts,
+        )
+        self.min_object_covered = min_object_covered
+        self.min_eject_coverage = min_eject_coverage
+        self.max_attempts = max_attempts
+        self.aspect_ratio_range = _limits("aspect_ratio_range", self._kwargs["aspect_ratio_range"])
+        self.area_range = _limits("area_range", self._kwargs["area_range"])
+        self.enabled = self.area_range[1] > 0 and self.area_range[0] <= 1 and self.aspect_ratio_range[0] > 0
+        if not self.enabled:
+            logging.warning("Skip DetRandomCropAug due to invalid area_range or aspect_ratio_range: %s", self._kwargs)
+
+    def __call__(self, src: Any, label: Image) -> tuple[Any, Image]:
+        height, width = src.shape[:2]
+        found = self._proposal(label, height, width)
+        if found is None:
+            return src, label
+        (left, top, new_width, new_height), inside = found
+        return fixed_crop(src, left, top, new_width, new_height), inside
+
+    def _proposal(self, label: Image, height: int, width: int) -> tuple[Window, Image] | None:
+        """Return a window and the label in it, or None if no attempt found one."""
+        if not self.enabled or height < 1 or width < 1:
+            return None
+        area = self.area_range[0], min(self.area_range[1], 1.0)
+        for _ in range(self.max_attempts):
+            new_width, new_height = _window(height, width, area, self.aspect_ratio_range)
+            if not (0 < new_width <= width and 0 < new_height <= height):
+                continue
+            left, top = random.randint(0, width - new_width), random.randint(0, height - new_height)
+            inside = self._inside(label, left / width, top / height, new_width / width, new_height / height)
+            if inside is not None:
+                return (left, top, new_width, new_height), inside
+        return None
+
+    def _inside(self, label: Image, left: float, top: float, width: float, height: float) -> Image | None:
+        """Return the label of a window, or None if too little of the objects is in it."""
+        corner = np.array([left, top], label.dtype)
+        size = np.array([width, height], label.dtype)
+        low, high = np.maximum(label[:, 1:3], corner), np.minimum(label[:, 3:5], corner + size)
+        common = np.prod(np.maximum(high - low, 0), 1)
+        whole = np.prod(np.maximum(label[:, 3:5] - label[:, 1:3], 0), 1)
+        covered = np.divide(common, whole, out=np.zeros_like(common), where=whole > 0)
+        seen = covered[covered > 0]
+        if not seen.size or seen.min() < self.min_object_covered:
+            return None
+        kept = covered > self.min_eject_coverage
+        if not kept.any():
+            return None
+        inside: Image = label[kept].copy()
+        inside[:, 1:3] = np.clip((label[kept, 1:3] - corner) / size, 0, 1)
+        inside[:, 3:5] = np.clip((label[kept, 3:5] - corner) / size, 0, 1)
+        return inside
+
+
+class DetRandomPadAug(DetAugmenter):
+    """Puts an image at a random place of a larger one.
+
+    Parameters
+    ----------
+    aspect_ratio_range
+        (least, most) ratio of width and height of the larger image.
+    area_range
+        (least, most) area, in units of the image's.
+    max_attempts
+        How many sizes to try.
+    pad_val
+        The color of the rest, a number for each channel.
+    """
+
+    def __init__(
+        self,
+        aspect_ratio_range: Any = (0.75, 1.33),
+        area_range: Any = (1.0, 3.0),
+        max_attempts: int = 50,
+        pad_val: Any = (128, 128, 128),
+    ) -> None:
+        color = pad_val if isinstance(pad_val, (list, tuple)) else (pad_val,)
+        super().__init__(
+            aspect_ratio_range=(
+                aspect_ratio_range
+                if isinstance(aspect_ratio_range, (list, tuple))
+                else (aspect_ratio_range, aspect_ratio_range)
+            ),
+            area_range=area_range if isinstance(area_range, (list, tuple)) else (area_range, area_range),
+            max_attempts=max_attempts,
+            pad_val=color,
+        )
+        self.pad_val = tuple(color)
+        self.max_attempts = max_attempts
+        self.aspect_ratio_range = _limits("aspect_ratio_range", self._kwargs["aspect_ratio_range"])
+        self.area_range = _limits("area_range", self._kwargs["area_range"])
+        self.enabled = self.area_range[1] > 1 and self.aspect_ratio_range[0] > 0
+        if not self.enabled:
+            logging.warning("Skip DetRandomPadAug due to invalid parameters: %s", self._kwargs)
+
+    def __call__(self, src: Any, label: Image) -> tuple[Any, Image]:
+        height, width, channels = src.shape
+        found = self._proposal(height, width)
+        if found is None:
+            return src, label
+        left, top, new_width, new_height = found
+        color = self.pad_val * channels if len(self.pad_val) == 1 else self.pad_val
+        larger = copyMakeBorder(
+            src, top, new_height - top - height, left, new_width - left - width, 0, values=color[:channels]
+        )
+        moved = label.copy()
+        moved[:, 1:5:2] = (label[:, 1:5:2] * width + left) / new_width
+        moved[:, 2:5:2] = (label[:, 2:5:2] * height + top) / new_height
+        return larger, moved
+
+    def _proposal(self, height: int, width: int) -> Window | None:
+        """Return where the image is put, and how large the larger one is; None if no attempt found a size."""
+        if not self.enabled or height < 1 or width < 1:
+            return None
+        for _ in range(self.max_attempts):
+            new_width, new_height = _window(height, width, self.area_range, self.aspect_ratio_range)
+            if new_width >= width and new_height >= height and (new_width, new_height) != (width, height):
+                left, top = random.randint(0, new_width - width), random.randint(0, new_height - height)
+                return left, top, new_width, new_height
+        return None
+
+
+def CreateMultiRandCropAugmenter(  # noqa: N802
+    min_object_covered: Any = 0.1,
+    aspect_ratio_range: Any = (0.75, 1.33),
+    area_range: Any = (0.05, 1.0),
+    min_eject_coverage: Any = 0.3,
+    max_attempts: Any = 50,
+    skip_prob: float = 0,
+) -> DetRandomSelectAug:
+    """Return a choice of several random crops: each argument may be a list with one entry for each of them.
+
+    `skip_prob` is how probable it is that nothing is cropped; for the others see :class:`DetRandomCropAug`.
+    """
+    given = (min_object_covered, aspect_ratio_range, area_range, min_eject_coverage, max_attempts)
+    lists = [list(value) if isinstance(value, list) else [value] for value in given]
+    count = max(len(entries) for entries in lists)
+    for entries in lists:
+        if len(entries) not in (1, count):
+            raise ValueError(f"lists of arguments must have one length, not {len(entries)} and {count}")
+    columns = [entries * count if len(entries) == 1 else entries for entries in lists]
+    return DetRandomSelectAug([DetRandomCropAug(*row) for row in zip(*columns, strict=True)], skip_prob)
+
+
+def CreateDetAugmenter(  # noqa: N802
+    data_shape: tuple[int, int, int],
+    resize: int = 0,
+    rand_crop: float = 0,
+    rand_pad: float = 0,
+    rand_gray: float = 0,
+    rand_mirror: bool = False,
+    mean: Any = None,
+    std: Any = None,
+    brightness: float = 0,
+    contrast: float = 0,
+    saturation: float = 0,
+    pca_noise: float = 0,
+    hue: float = 0,
+    inter_method: int = 2,
+    min_object_covered: Any = 0.1,
+    aspect_ratio_range: Any = (0.75, 1.33),
+    area_range: Any = (0.05, 3.0),
+    min_eject_coverage: Any = 0.3,
+    max_attempts: Any = 50,
+    pad_val: Any = (127, 127, 127),
+) -> list[DetAugmenter]:
+    """Return the usual augmenters for detection in their usual order.
+
+    Parameters
+    ----------
+    data_shape
+        (channels, height, width) of the results.
+    resize
+        The length of the shorter edge before everything else; 0 leaves it as it is.
+    rand_crop, rand_pad, rand_gray
+        How probable each of these is.
+    rand_mirror
+        Whether half of the images are mirrored.
+    mean, std
+        What to subtract and to divide by, a number for each channel; True for those of ImageNet.
+    brightness, contrast, saturation, pca_noise, hue
+        How much to change the colors.
+    inter_method
+        How to interpolate; see :func:`imresize`.
+    min_object_covered, aspect_ratio_range, area_range, min_eject_coverage, max_attempts
+        See :class:`DetRandomCropAug`; above 1, area_range is for :class:`DetRandomPadAug`.
+    pad_val
+        The color around images that are padded.
+    """
+    result: list[DetAugmenter] = []
+    if resize > 0:
+        result.append(DetBorrowAug(ResizeAug(resize, inter_method)))
+    if rand_crop > 0:
+        result.append(
+            CreateMultiRandCropAugmenter(
+                min_object_covered, aspect_ratio_range, area_range, min_eject_coverage, max_attempts, 1 - rand_crop
+            )
+        )
+    if rand_mirror:
+        result.append(DetHorizontalFlipAug(0.5))
+    if rand_pad > 0:
+        padding = DetRandomPadAug(aspect_ratio_range, (1.0, area_range[1]), max_attempts, pad_val)
+        result.append(DetRandomSelectAug([padding], 1 - rand_pad))
+    borrowed: list[Augmenter] = [ForceResizeAug((data_shape[2], data_shape[1]), inter_method), CastAug()]
+    if brightness or contrast or saturation:
+        borrowed.append(ColorJitterAug(brightness, contrast, saturation))
+    if hue:
+        borrowed.append(HueJitterAug(hue))
+    if pca_noise > 0:
+        borrowed.append(LightingAug(pca_noise, EIGENVALUES, EIGENVECTORS))
+    if rand_gray > 0:
+        borrowed.append(RandomGrayAug(rand_gray))
+    mean, std = color_statistics(mean, std)
+    if mean is not None or std is not None:
+        borrowed.append(ColorNormalizeAug(mean, std))
+    return result + [DetBorrowAug(part) for part in borrowed]

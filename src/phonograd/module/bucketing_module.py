@@ -1,0 +1,340 @@
+"""BucketingModule: one network for inputs of different lengths, with a symbol for each; parameters are shared."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .. import ndarray
+from ..errors import MXNetError
+from ..io import DataBatch
+from ..model import load_params
+from ..ndarray import NDArray
+from ..symbol import Symbol
+from ..symbol import load as load_symbol
+from .base_module import UNIFORM, Arrays, BaseModule, Metric, need
+from .module import Module
+
+__all__ = ["BucketingModule"]
+
+#: returns the symbol, the names of data and the names of labels for a bucket
+Generator = Callable[[Any], tuple[Symbol, Sequence[str], Sequence[str]]]
+
+
+class BucketingModule(BaseModule):
+    """A module that has a symbol for each kind of batch, told apart by ``batch.bucket_key``.
+
+    Parameters
+    ----------
+    sym_gen
+        Returns the symbol, the names of data and the names of labels for a key.
+    default_bucket_key
+        The key of the bucket that needs all parameters: the longest.
+    logger, context, work_load_list, fixed_param_names, state_names, group2ctxs, compression_params
+        As in :class:`~phonograd.module.Module`.
+
+    >>> import phonograd as mx
+    >>> def layers(key):
+    ...     data = mx.sym.sum(mx.sym.var("data"), axis=1)
+    ...     return mx.sym.FullyConnected(data, num_hidden=2, name="fc"), ("data",), None
+    >>> module = BucketingModule(layers, default_bucket_key=10)
+    >>> module.bind([("data", (2, 10, 3))], for_training=False)
+    >>> module.init_params()
+    >>> module.forward(mx.io.DataBatch([mx.nd.ones((2, 5, 3))], bucket_key=5, provide_data=[("data", (2, 5, 3))]))
+    >>> module.get_outputs()[0].shape
+    (2, 2)
+    """
+
+    def __init__(
+        self,
+        sym_gen: Generator,
+        default_bucket_key: Any = None,
+        logger: Any = logging,
+        context: Any = None,
+        work_load_list: Any = None,
+        fixed_param_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        compression_params: Any = None,
+    ) -> None:
+        super().__init__(logger)
+        if default_bucket_key is None:
+            raise AssertionError("BucketingModule needs a default_bucket_key: that of the largest bucket")
+        self._generator = sym_gen
+        self._default_key = default_bucket_key
+        self._options = {
+            "logger": logger,
+            "context": context,
+            "fixed_param_names": fixed_param_names,
+            "state_names": state_names,
+        }
+        self._modules: dict[Any, Module] = {}
+        self._symbols: dict[Any, Symbol] = {}
+        self._key: Any = None
+        self._grad_req: Any = "write"
+        self._monitor: Any = None
+        self._loaded: tuple[Arrays, Arrays] | None = None
+        self._made(default_bucket_key)
+
+    def _made(self, key: Any) -> Module:
+        """Return a new module for a bucket."""
+        symbol, data_names, label_names = self._generator(key)
+        return Module(self._symbols.get(key, symbol), data_names, label_names, **self._options)
+
+    @property
+    def _current(self) -> Module:
+        need(self.binded, "BucketingModule", "bind")
+        return self._modules[self._key]
+
+    # -- what it takes and gives
+
+    @property
+    def data_names(self) -> Sequence[str]:
+        """The names of the inputs of the current bucket."""
+        return self._current.data_names if self.binded else list(self._generator(self._default_key)[1] or [])
+
+    @property
+    def output_names(self) -> Sequence[str]:
+        """The names of the outputs of the current bucket."""
+        return self._current.output_names if self.binded else self._generator(self._default_key)[0].list_outputs()
+
+    @property
+    def data_shapes(self) -> Any:
+        """The names and shapes of the inputs of the current bucket."""
+        return self._current.data_shapes
+
+    @property
+    def label_shapes(self) -> Any:
+        """The names and shapes of the labels of the current bucket, or None."""
+        return self._current.label_shapes
+
+    @property
+    def output_shapes(self) -> Any:
+        """The names and shapes of the outputs of the current bucket."""
+        return self._current.output_shapes
+
+    @property
+    def symbol(self) -> Symbol:
+        """The symbol of the current bucket."""
+        found: Symbol = self._current.symbol
+        return found
+
+    # -- buckets
+
+    def bind(
+        self,
+        data_shapes: Any,
+        label_shapes: Any = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Make arrays for the default bucket; others are made when a batch needs them."""
+        if shared_module is not None:
+            raise AssertionError("shared_module for BucketingModule is not supported")
+        if self.binded and not force_rebind:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        kept = self.get_params() if self.binded and self.params_initialized else self._loaded
+        self.for_training, self.inputs_need_grad, self._grad_req = for_training, inputs_need_grad, grad_req
+        module = self._made(self._default_key)
+        module.bind(data_shapes, label_shapes, for_training, inputs_need_grad, False, None, grad_req)
+        self._modules = {self._default_key: module}
+        self._key = self._default_key
+        self.binded = True
+        if kept is not None:
+            self.set_params(*kept)
+            self._loaded = None
+
+    def switch_bucket(self, bucket_key: Any, data_shapes: Any, label_shapes: Any = None) -> None:
+        """Make another bucket the current one, with inputs of the given shapes."""
+        need(self.binded, "switch_bucket", "bind")
+        if bucket_key not in self._modules:
+            default = self._modules[self._default_key]
+            module = self._made(bucket_key)
+            unknown = sorted(set(module._param_names) - set(default._param_names))
+            if unknown:
+                raise MXNetError(
+                    f"bucket {bucket_key!r} has the parameters {', '.join(unknown)}, which the default bucket "
+                    f"{self._default_key!r} has not: the default bucket must have all parameters"
+                )
+            module.bind(
+                data_shapes, label_shapes, self.for_training, self.inputs_need_grad, False, default, self._grad_req
+            )
+            if self._monitor is not None:
+                module.install_monitor(self._monitor)
+            self._modules[bucket_key] = module
+        self._key = bucket_key
+
+    def prepare(self, data_batch: DataBatch, sparse_row_id_fn: Any = None) -> None:
+        """Make the bucket of a batch, which is computed next, if there is none yet."""
+        self._need_params("prepare")
+        before = self._key
+        self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
+        self._key = before
+
+    # -- parameters
+
+    def get_params(self) -> tuple[Arrays, Arrays]:
+        """Return copies of the parameters and of the auxiliary states, by name."""
+        self._need_params("get_params")
+        return self._modules[self._default_key].get_params()
+
+    def init_params(
+        self,
+        initializer: Any = UNIFORM,
+        arg_params: Arrays | None = None,
+        aux_params: Arrays | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """Give parameters and auxiliary states values."""
+        if self.params_initialized and not force_init:
+            return
+        need(self.binded, "init_params", "bind")
+        default = self._modules[self._default_key]
+        default.init_params(initializer, arg_params, aux_params, allow_missing, force_init, allow_extra)
+        for module in self._modules.values():
+            module.params_initialized = True
+        self.params_initialized = True
+
+    def set_params(
+        self,
+        arg_params: Arrays | None,
+        aux_params: Arrays | None,
+        allow_missing: bool = False,
+        force_init: bool = True,
+        allow_extra: bool = False,
+    ) -> None:
+        """Give parameters and auxiliary states values."""
+        if self.params_initialized and not force_init:
+            warnings.warn("Parameters already initialized and force_init=False. set_params call ignored.", stacklevel=2)
+            return
+        need(self.binded, "set_params", "bind")
+        default = self._modules[self._default_key]
+        default.set_params(arg_params, aux_params, allow_missing, True, allow_extra)
+        for module in self._modules.values():
+            module.params_initialized = True
+        self.params_initialized = True
+
+    def get_states(self, merge_multi_context: bool = True) -> list[NDArray]:
+        """Return the arrays of states of the current bucket."""
+        self._need_params("get_states")
+        return self._current.get_states(merge_multi_context)
+
+    def set_states(self, states: Any = None, value: float | None = None) -> None:
+        """Give states of the current bucket values."""
+        self._need_params("set_states")
+        self._current.set_states(states, value)
+
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Choose how parameters are updated, in all buckets."""
+        self._need_params("init_optimizer")
+        if self.optimizer_initialized and not force_init:
+            self.logger.warning("optimizer already initialized, ignoring.")
+            return
+        # the default bucket numbers the parameters, whichever is computed
+        default = self._modules[self._default_key]
+        default.init_optimizer(kvstore, optimizer, optimizer_params, force_init)
+        for module in self._modules.values():
+            if module is not default:
+                module.borrow_optimizer(default)
+        self.optimizer_initialized = True
+
+    # -- batches
+
+    def forward(self, data_batch: DataBatch, is_train: bool | None = None) -> None:
+        """Compute the outputs of a batch in its bucket."""
+        self._need_params("forward")
+        self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
+        self._current.forward(data_batch, is_train)
+
+    def backward(self, out_grads: Any = None) -> None:
+        """Compute the gradients of the last batch."""
+        self._need_params("backward")
+        self._current.backward(out_grads)
+
+    def update(self) -> None:
+        """Update the parameters with the gradients of the last batch."""
+        self._need_params("update")
+        need(self.optimizer_initialized, "update", "init_optimizer")
+        self._current.update()
+
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the outputs of the last batch."""
+        self._need_params("get_outputs")
+        return self._current.get_outputs(merge_multi_context)
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the gradients of the inputs."""
+        self._need_params("get_input_grads")
+        return self._current.get_input_grads(merge_multi_context)
+
+    def update_metric(self, eval_metric: Metric, labels: Any, pre_sliced: bool = False) -> None:
+        """Let a metric see labels and the outputs of the last batch."""
+        self._current.update_metric(eval_metric, labels, pre_sliced)
+
+    def install_monitor(self, mon: Any) -> None:
+        """Have a monitor see what is computed in all buckets."""
+        need(self.binded, "install_monitor", "bind")
+        self._monitor = mon
+        for module in self._modules.values():
+            module.install_monitor(mon)
+
+    # -- files
+
+    def save_checkpoint(self, prefix: str, epoch: int, remove_amp_cast: bool = False) -> None:
+        """Write parameters to ``prefix-0001.params`` and the symbol of each bucket to ``prefix-<key>-symbol.json``.
+
+        The keys, which must be whole numbers, are written to ``prefix.buckets``.
+        """
+        self._need_params("save_checkpoint")
+        if not all([isinstance(key, int) for key in self._modules]):
+            raise MXNetError(f"save_checkpoint: keys of buckets must be whole numbers, not {list(self._modules)}")
+        for key, module in self._modules.items():
+            module.symbol.save(f"{prefix}-{key}-symbol.json", remove_amp_cast=remove_amp_cast)
+        ndarray.save(f"{prefix}.buckets", ndarray.array(list(self._modules), dtype="int32"))
+        self.save_params(f"{prefix}-{epoch:04d}.params")
+
+    @staticmethod
+    def load(
+        prefix: str, epoch: int, sym_gen: Generator | None = None, default_bucket_key: Any = None, **kwargs: Any
+    ) -> BucketingModule:
+        """Return the module of a checkpoint; its parameters get their values when it is bound."""
+        keys: Any = ndarray.load(f"{prefix}.buckets")
+        symbols = {int(key): load_symbol(f"{prefix}-{int(key)}-symbol.json") for key in keys[0].asnumpy()}
+        return BucketingModule.load_dict(symbols, sym_gen, default_bucket_key, *load_params(prefix, epoch), **kwargs)
+
+    @staticmethod
+    def load_dict(
+        sym_dict: Mapping[Any, Any] | None = None,
+        sym_gen: Generator | None = None,
+        default_bucket_key: Any = None,
+        arg_params: Arrays | None = None,
+        aux_params: Arrays | None = None,
+        **kwargs: Any,
+    ) -> BucketingModule:
+        """Return a module with given parameters; they get their values when it is bound.
+
+        ``sym_dict`` has symbols of some buckets by key, in the place of those that ``sym_gen`` returns.
+        """
+        if sym_gen is None:
+            raise AssertionError("sym_gen is required for making a module of buckets")
+        if default_bucket_key is None:
+            raise AssertionError("default_bucket_key is required for making a module of buckets")
+        module = BucketingModule(sym_gen, default_bucket_key, **kwargs)
+        module._symbols = dict(sym_dict or {})
+        module._loaded = (dict(arg_params or {}), dict(aux_params or {}))
+        module.params_initialized = True
+        return module

@@ -1,0 +1,507 @@
+"""Module: a symbol with parameters and an optimiser, computed by an executor."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import ndarray
+from ..context import Context, cpu
+from ..errors import MXNetError, nearest
+from ..executor import Executor, bound_to_new_arrays
+from ..files import write_atomically
+from ..initializer import InitDesc
+from ..io import DataBatch, DataDesc
+from ..model import load_checkpoint, save_checkpoint
+from ..ndarray import NDArray
+from ..optimizer import Optimizer, create, get_updater
+from ..symbol import Symbol
+from .base_module import UNIFORM, Arrays, BaseModule, Metric, need
+from .batches import arrays_of, check_names, described
+
+__all__ = ["Module"]
+
+
+class Module(BaseModule):
+    """A symbol that is trained.
+
+    Parameters
+    ----------
+    symbol
+        What to compute.
+    data_names, label_names
+        Which arguments are data and labels; the others are parameters.
+    logger
+        Where progress is written to.
+    context
+        Where to compute; of a list, the first one.
+    work_load_list, group2ctxs, compression_params
+        Accepted, and change nothing.
+    fixed_param_names
+        Parameters that are not trained.
+    state_names
+        Arguments that are carried from batch to batch by ``set_states``.
+
+    Compatibility
+    -------------
+    MXNet divides batches between several contexts. Here a batch is computed as a whole: all contexts share the same
+    processor, whose cores share the work already.
+    """
+
+    def __init__(
+        self,
+        symbol: Symbol,
+        data_names: Sequence[str] | None = ("data",),
+        label_names: Sequence[str] | None = ("softmax_label",),
+        logger: Any = logging,
+        context: Context | Sequence[Context] | None = None,
+        work_load_list: Any = None,
+        fixed_param_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        compression_params: Any = None,
+    ) -> None:
+        super().__init__(logger)
+        contexts = [cpu()] if context is None else [context] if isinstance(context, Context) else list(context)
+        self._context = contexts[0]
+        self._symbol: Symbol = symbol
+        self._data_names = list(data_names or [])
+        self._label_names = list(label_names or [])
+        self._state_names = list(state_names or [])
+        self._fixed_names = list(fixed_param_names or [])
+        check_names(symbol, self._data_names, "data", True)
+        check_names(symbol, self._label_names, "label", False)
+        check_names(symbol, self._state_names, "state", True)
+        check_names(symbol, self._fixed_names, "fixed_param", True)
+        inputs = {*self._data_names, *self._label_names, *self._state_names}
+        self._param_names = [name for name in symbol.list_arguments() if name not in inputs]
+        self._executor: Executor | None = None
+        self._data_shapes: list[DataDesc] = []
+        self._label_shapes: list[DataDesc] | None = None
+        self._grad_req: Any = "write"
+        self._optimizer: Any = None
+        self._updater: Any = None
+        self._monitors: list[Any] = []
+        self._to_load: str | None = None
+
+    @staticmethod
+    def load(prefix: str, epoch: int, load_optimizer_states: bool = False, **kwargs: Any) -> Module:
+        """Return the module of a checkpoint; keywords are those of :class:`Module`."""
+        symbol, arguments, states = load_checkpoint(prefix, epoch)
+        module = Module(symbol=symbol, **kwargs)
+        module._loaded = (arguments, states)
+        module.params_initialized = True
+        if load_optimizer_states:
+            module._to_load = f"{prefix}-{epoch:04d}.states"
+        return module
+
+    #: parameters and auxiliary states that wait for the module to be bound
+    _loaded: tuple[Arrays, Arrays] | None = None
+
+    def save_checkpoint(
+        self, prefix: str, epoch: int, save_optimizer_states: bool = False, remove_amp_cast: bool = True
+    ) -> None:
+        """Write symbol and parameters to ``prefix-symbol.json`` and ``prefix-0001.params``, with the epoch's number.
+
+        The optimiser's states go to ``prefix-0001.states``.
+        """
+        save_checkpoint(prefix, epoch, self._symbol, *self.get_params(), remove_amp_cast=remove_amp_cast)
+        if save_optimizer_states:
+            self.save_optimizer_states(f"{prefix}-{epoch:04d}.states")
+
+    # -- what it takes and gives
+
+    @property
+    def data_names(self) -> list[str]:
+        """The names of the inputs."""
+        return self._data_names
+
+    @property
+    def label_names(self) -> list[str]:
+        """The names of the labels."""
+        return self._label_names
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the outputs."""
+        return self._symbol.list_outputs()
+
+    @property
+    def data_shapes(self) -> list[DataDesc]:
+        """The names and shapes of the inputs."""
+        need(self.binded, "data_shapes", "bind")
+        return self._data_shapes
+
+    @property
+    def label_shapes(self) -> list[DataDesc] | None:
+        """The names and shapes of the labels, or None."""
+        need(self.binded, "label_shapes", "bind")
+        return self._label_shapes
+
+    @property
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """The names and shapes of the outputs."""
+        outputs = self._bound("output_shapes").outputs
+        return list(zip(self.output_names, [array.shape for array in outputs], strict=True))
+
+    def _bound(self, what: str) -> Executor:
+        need(self.binded, what, "bind")
+        assert self._executor is not None
+        return self._executor
+
+    # -- arrays
+
+    def bind(
+        self,
+        data_shapes: Any,
+        label_shapes: Any = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Make arrays for inputs of the given shapes.
+
+        Parameters
+        ----------
+        data_shapes, label_shapes
+            Pairs of names and shapes, or :class:`~phonograd.io.DataDesc`.
+        for_training
+            Whether gradients are wanted.
+        inputs_need_grad
+            Whether those of the inputs too.
+        force_rebind
+            Whether to bind again.
+        shared_module
+            A module whose parameters this one has too.
+        grad_req
+            How gradients of parameters are stored: ``"write"``, ``"add"`` or ``"null"``, or by name.
+        """
+        if self.binded and not force_rebind:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        if not for_training and inputs_need_grad:
+            raise AssertionError("bind: gradients of inputs are for training; set for_training=True")
+        kept = self.get_params() if self.binded and self.params_initialized else self._loaded
+        self.for_training, self.inputs_need_grad, self._grad_req = for_training, inputs_need_grad, grad_req
+        self._make(data_shapes, label_shapes, None if shared_module is None else shared_module._bound("bind"))
+        if shared_module is not None and shared_module.params_initialized:
+            self.params_initialized = True
+        elif kept is not None:
+            self._copy(*kept)
+            self._loaded = None
+        if shared_module is not None and shared_module.optimizer_initialized:
+            self.borrow_optimizer(shared_module)
+
+    def _make(self, data_shapes: Any, label_shapes: Any, shared: Executor | None) -> None:
+        self._data_shapes = described(data_shapes, self._data_names, "data", True)
+        self._label_shapes = described(label_shapes, self._label_names, "label", False) if label_shapes else None
+        given = [*self._data_shapes, *(self._label_shapes or ())]
+        used = set(self._symbol.list_inputs())
+        shapes = {each.name: each.shape for each in given if each.name in used}
+        types = {each.name: each.dtype for each in given if each.name in used}
+        same = _shared_arrays(self._param_names, self._symbol.list_auxiliary_states(), shared)
+        executor = bound_to_new_arrays(self._symbol, self._context, self._requests(), types, shapes, same)
+        self._executor = executor
+        self.binded = True
+        for monitor in self._monitors:
+            monitor.install(executor)
+
+    def _requests(self) -> dict[str, str]:
+        """Return how the gradient of each argument is stored."""
+        names = self._symbol.list_arguments()
+        requests = dict.fromkeys(names, "null")
+        if not self.for_training:
+            return requests
+        chosen = self._grad_req
+        if isinstance(chosen, (list, tuple)):
+            chosen = dict(zip(names, chosen, strict=True))
+        for name in names:
+            if name in self._fixed_names:
+                continue
+            if name in self._param_names or (name in self._data_names and self.inputs_need_grad):
+                default = "write" if name in self._data_names else "null"
+                requests[name] = chosen if isinstance(chosen, str) else chosen.get(name, default)
+        return requests
+
+    def reshape(self, data_shapes: Any, label_shapes: Any = None) -> None:
+        """Go on with inputs of other shapes; parameters, their gradients and the optimiser stay."""
+        self._make(data_shapes, label_shapes, self._bound("reshape"))
+
+    # -- parameters
+
+    def _copies(self, executor: Executor) -> tuple[Arrays, Arrays]:
+        arguments = {name: executor.arg_dict[name].copy() for name in self._param_names}
+        return arguments, {name: array.copy() for name, array in executor.aux_dict.items()}
+
+    def get_params(self) -> tuple[Arrays, Arrays]:
+        """Return copies of the parameters and of the auxiliary states, by name."""
+        if self._loaded is not None:
+            arguments, states = self._loaded
+            return dict(arguments), dict(states)
+        self._need_params("get_params")
+        return self._copies(self._bound("get_params"))
+
+    def _copy(self, arguments: Arrays, states: Arrays) -> None:
+        """Write values into the arrays."""
+        executor = self._bound("set_params")
+        for given, own in ((arguments, executor.arg_dict), (states, executor.aux_dict)):
+            for name, value in given.items():
+                if name in own:
+                    _write(name, own[name], value)
+
+    def init_params(
+        self,
+        initializer: Any = UNIFORM,
+        arg_params: Arrays | None = None,
+        aux_params: Arrays | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """Give parameters and auxiliary states values: those that are given, and the others by an initializer."""
+        if self.params_initialized and not force_init:
+            warnings.warn(
+                "Parameters already initialized and force_init=False. init_params call ignored.", stacklevel=2
+            )
+            return
+        executor = self._bound("init_params")
+        attributes = self._symbol.attr_dict()
+        parameters = {name: executor.arg_dict[name] for name in self._param_names}
+        for own, given in ((parameters, arg_params), (executor.aux_dict, aux_params)):
+            for name in sorted(own):
+                if given is not None and name in given:
+                    if given[name] is not own[name]:
+                        _write(name, own[name], given[name])
+                elif given is not None and not allow_missing:
+                    raise RuntimeError(f"{name} is not presented{nearest(name, list(given))}")
+                elif initializer is not None:
+                    initializer(InitDesc(name, attributes.get(name, None)), own[name])
+            extra = sorted(set(given or {}) - {*own, *executor.arg_dict})
+            if extra and not allow_extra:
+                raise ValueError(f"{extra[0]!r} is no parameter of the network; allow_extra=True leaves it out")
+        self.params_initialized = True
+
+    def set_params(
+        self,
+        arg_params: Arrays | None,
+        aux_params: Arrays | None,
+        allow_missing: bool = False,
+        force_init: bool = True,
+        allow_extra: bool = False,
+    ) -> None:
+        """Give parameters and auxiliary states values.
+
+        Parameters
+        ----------
+        arg_params, aux_params
+            Arrays by name.
+        allow_missing
+            Whether some may be left out, and stay as they are.
+        force_init
+            Whether to do so even if they have values.
+        allow_extra
+            Whether there may be arrays that the network has no use for.
+        """
+        if self.params_initialized and not force_init:
+            warnings.warn("Parameters already initialized and force_init=False. set_params call ignored.", stacklevel=2)
+            return
+        self.init_params(None, arg_params or {}, aux_params or {}, allow_missing, True, allow_extra)
+
+    # -- the optimiser
+
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Choose how parameters are updated.
+
+        Gradients are divided by the size of the batch, unless ``optimizer_params`` has ``rescale_grad``.
+
+        Parameters
+        ----------
+        kvstore
+            Accepted, and changes nothing: parameters are in one process.
+        optimizer, optimizer_params
+            An optimiser, or its name and parameters.
+        force_init
+            Whether to choose again.
+        """
+        self._need_params("init_optimizer")
+        if self.optimizer_initialized and not force_init:
+            self.logger.warning("optimizer already initialized, ignoring...")
+            return
+        _check_store(kvstore)
+        self._optimizer = self._made_optimizer(optimizer, dict(optimizer_params))
+        self._updater = get_updater(self._optimizer)
+        self.optimizer_initialized = True
+        if self._to_load is not None:
+            self.load_optimizer_states(self._to_load)
+            self._to_load = None
+
+    def _made_optimizer(self, given: Any, parameters: dict[str, Any]) -> Any:
+        first = self._data_shapes[0]
+        examples = first.shape[max(DataDesc.get_batch_axis(first.layout), 0)]
+        names = dict(enumerate(self._param_names))
+        if isinstance(given, str):
+            parameters.setdefault("rescale_grad", 1.0 / examples)
+            return create(given, sym=self._symbol, param_idx2name=names, **parameters)
+        if not isinstance(given, Optimizer):
+            raise AssertionError(f"optimizer must be the name of an optimiser or an Optimizer, not {type(given)}")
+        if given.rescale_grad != 1.0 / examples:
+            warnings.warn(
+                f"Optimizer created manually outside Module but rescale_grad is not normalized to 1.0/batch_size/"
+                f"num_workers ({given.rescale_grad} vs. {1.0 / examples}). Is this intended?",
+                stacklevel=3,
+            )
+        if not given.idx2name:
+            given.idx2name = names.copy()
+        return given
+
+    def borrow_optimizer(self, shared_module: Module) -> None:
+        """Take the optimiser of another module, states and all."""
+        need(shared_module.optimizer_initialized, "borrow_optimizer", "init_optimizer of the other module")
+        self._optimizer, self._updater = shared_module._optimizer, shared_module._updater
+        self.optimizer_initialized = True
+
+    def save_optimizer_states(self, fname: str) -> None:
+        """Write what the optimiser remembers to a file."""
+        need(self.optimizer_initialized, "save_optimizer_states", "init_optimizer")
+        write_atomically(fname, [self._updater.get_states()])
+
+    def load_optimizer_states(self, fname: str) -> None:
+        """Read what the optimiser remembers from a file."""
+        need(self.optimizer_initialized, "load_optimizer_states", "init_optimizer")
+        with open(fname, "rb") as file:
+            self._updater.set_states(file.read())
+
+    # -- batches
+
+    def forward(self, data_batch: DataBatch | list[DataBatch], is_train: bool | None = None) -> None:
+        """Compute the outputs of a batch, whose shapes may be other ones than those that were bound.
+
+        Parameters
+        ----------
+        data_batch
+            An object with lists ``data`` and ``label``, or a list of them that are one batch.
+        is_train
+            Whether to compute as in training; by default if the module was bound for it.
+        """
+        self._need_params("forward")
+        data, labels = arrays_of(data_batch)
+        if [array.shape for array in data] != [each.shape for each in self._data_shapes]:
+            self._take_shapes(data_batch, data, labels)
+        feed = {each.name: array for each, array in zip(self._data_shapes, data, strict=False)}
+        if labels and self._label_shapes:
+            feed |= {each.name: array for each, array in zip(self._label_shapes, labels, strict=False)}
+        executor = self._bound("forward")
+        used = {name: array for name, array in feed.items() if name in executor.arg_dict}
+        executor.forward(self.for_training if is_train is None else is_train, **used)
+
+    def _take_shapes(self, batch: Any, data: list[NDArray], labels: list[NDArray]) -> None:
+        """Reshape the module for a batch."""
+        if len(data) != len(self._data_shapes):
+            raise MXNetError(f"forward: the batch has {len(data)} arrays, and data_names are {self._data_names}")
+
+        def changed(old: list[DataDesc], arrays: list[NDArray]) -> list[DataDesc]:
+            return [
+                DataDesc(each.name, array.shape, each.dtype, each.layout)
+                for each, array in zip(old, arrays, strict=False)
+            ]
+
+        data_shapes = getattr(batch, "provide_data", None) or changed(self._data_shapes, data)
+        label_shapes = getattr(batch, "provide_label", None)
+        if not label_shapes and self._label_shapes and labels:
+            label_shapes = changed(self._label_shapes, labels)
+        self.reshape(data_shapes, label_shapes or None)
+
+    def backward(self, out_grads: Any = None) -> None:
+        """Compute the gradients of the last batch; ``out_grads`` are those of the outputs, which losses need not."""
+        self._need_params("backward")
+        if not self.for_training:
+            raise AssertionError("backward: the module is bound with for_training=False")
+        self._bound("backward").backward(out_grads)
+
+    def update(self) -> None:
+        """Update the parameters with the gradients of the last batch."""
+        self._need_params("update")
+        need(self.optimizer_initialized, "update", "init_optimizer")
+        executor = self._bound("update")
+        for index, name in enumerate(self._param_names):
+            grad = executor.grad_dict[name]
+            if grad is not None:
+                self._updater(index, grad, executor.arg_dict[name])
+
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the outputs of the last batch; each in a list of its own if ``merge_multi_context`` is not set."""
+        self._need_params("get_outputs")
+        outputs = self._bound("get_outputs").outputs
+        return list(outputs) if merge_multi_context else [[output] for output in outputs]
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the gradients of the inputs, for a module that was bound with ``inputs_need_grad=True``."""
+        self._need_params("get_input_grads")
+        if not self.inputs_need_grad:
+            raise AssertionError("get_input_grads: bind the module with inputs_need_grad=True")
+        executor = self._bound("get_input_grads")
+        grads = [executor.grad_dict[each.name] for each in self._data_shapes]
+        return grads if merge_multi_context else [[grad] for grad in grads]
+
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the arrays of states."""
+        self._need_params("get_states")
+        executor = self._bound("get_states")
+        states = [executor.arg_dict[name] for name in self._state_names]
+        return states if merge_multi_context else [[state] for state in states]
+
+    def set_states(self, states: Any = None, value: float | None = None) -> None:
+        """Give states values: arrays, or one number for all."""
+        self._need_params("set_states")
+        if (states is None) == (value is None):
+            raise AssertionError("set_states: give either states or value")
+        for position, own in enumerate(self.get_states()):
+            given = value if states is None else states[position]
+            own[:] = given[0] if isinstance(given, (list, tuple)) else given
+
+    def update_metric(self, eval_metric: Metric, labels: Any, pre_sliced: bool = False) -> None:
+        """Let a metric see labels and the outputs of the last batch."""
+        executor = self._bound("update_metric")
+        if pre_sliced:
+            labels = [ndarray.concatenate(list(parts)) for parts in zip(*labels, strict=True)]
+        names = [each.name for each in self._label_shapes] if self._label_shapes else self._label_names
+        by_name = dict(zip(names, labels or [], strict=False))
+        eval_metric.update_dict(by_name, dict(zip(self.output_names, executor.outputs, strict=True)))
+
+    def install_monitor(self, mon: Any) -> None:
+        """Have a monitor see what is computed."""
+        self._monitors.append(mon)
+        mon.install(self._bound("install_monitor"))
+
+
+def _shared_arrays(names: Sequence[str], states: Sequence[str], shared: Executor | None) -> Mapping[str, Arrays]:
+    """Return arrays of another executor that this one shares: parameters, their gradients and auxiliary states."""
+    if shared is None:
+        return {}
+    return {
+        "args": {name: shared.arg_dict[name] for name in names if name in shared.arg_dict},
+        "grads": {name: grad for name in names if (grad := shared.grad_dict.get(name)) is not None},
+        "states": {name: shared.aux_dict[name] for name in states if name in shared.aux_dict},
+    }
+
+
+def _write(name: str, own: NDArray, value: NDArray) -> None:
+    if own.shape != value.shape:
+        raise MXNetError(f"parameter {name} has the shape {own.shape}, and the array given for it has {value.shape}")
+    own[:] = value.astype(own.dtype)
+
+
+def _check_store(kvstore: Any) -> None:
+    name = kvstore if isinstance(kvstore, str) else getattr(kvstore, "type", "")
+    if "dist" in name:
+        raise MXNetError(f"kvstore {name!r} needs several processes, which do not exist here; use 'local'")

@@ -1,0 +1,337 @@
+"""The text of the code by which arrays enter the current trace, and are changed in place (:mod:`.native_call`).
+
+Arrays that live from one turn of a loop to the next (data, parameters) enter each trace anew: their memory becomes a
+leaf, and that of a variable a target of gradients::
+
+    enter(trace, array):
+        if array._trace is trace: return array._node
+        leaf = bind(trace, array._buffer)
+        node = leaf, or variable(leaf, slot(trace, array._rare.variable))
+        array._trace, array._node = trace, node; trace.handles.append(array)
+
+    change(entry, self, other):                    # w -= rate * w.grad
+        node = what the operator of two operands gives
+        self._node, self._buffer = node, None
+
+What happens here happens at once for other threads, which wait for the interpreter. They may be about to change an
+array, so the lock that says so (:data:`phonograd.trace.HANDOVER`) is held where an array is given another value.
+"""
+
+from __future__ import annotations
+
+from ..kernels.function import Index, Value
+from ..operators.structural import LATEST
+from ..state import RECORDING
+from .native_text import CALL_WITH, Code
+
+__all__ = ["enter_texts", "flags_text"]
+
+_EQUAL = 2
+
+
+def enter_texts(offsets: dict[str, int]) -> list[str]:
+    """Return the text of each function, in the order in which they need each other."""
+    writers = (_current, _make_current, _bind, _slot, _variable, _enter, _operand, _is_plain, _change, _grad)
+    return ["@current = internal global ptr null, align 8", *[write(offsets) for write in writers]]
+
+
+def _current(offsets: dict[str, int]) -> str:
+    """Return the function that gives the current trace of this thread, or null where Python has to look for it."""
+    f = Code("trace_here", "", offsets)
+    f.leave_unless(f.same(f.field(f.object("active"), "attentive"), "false"), "other")
+    trace = f.assign("load ptr, ptr @current, align 8")
+    f.leave_if_null(trace, "other")
+    thread = f.field(trace, "thread")
+    f.leave_if(f.same(thread, "none"), "other")
+    here = f.api("i64", "PyThreadState_GetID", f"ptr {f.api('ptr', 'PyThreadState_Get')}")
+    f.leave_unless(f.assign(f"icmp eq i64 {f.number(thread)}, {here}"), "other")
+    f.line(f"ret ptr {trace}")
+    f.end("other", "null")
+    return f.text()
+
+
+def _make_current(offsets: dict[str, int]) -> str:
+    """Return the function that is told of the current trace of a thread, or None; it keeps the last one."""
+    f = Code("make_current", "ptr %self, ptr %trace", offsets)
+    before = f.assign("load ptr, ptr @current, align 8")
+    trace = f.assign(f"select i1 {f.same('%trace', 'none')}, ptr null, ptr %trace")
+    # nothing happens for null
+    f.api("void", "Py_IncRef", f"ptr {trace}")
+    f.line(f"store ptr {trace}, ptr @current, align 8")
+    f.api("void", "Py_DecRef", f"ptr {before}")
+    f.api("void", "Py_IncRef", f"ptr {f.object('none')}")
+    f.line(f"ret ptr {f.object('none')}")
+    return f.text()
+
+
+def _bind(offsets: dict[str, int]) -> str:
+    """Return the function that gives the leaf of some memory in a trace, or null: what ``Trace.bind`` does.
+
+    A leaf that is new to the trace is the one of that number that was used last, if it fits.
+    """
+    f = Code("bind", "ptr %trace, ptr %memory", offsets)
+    key = f.api("ptr", "PyLong_FromVoidPtr", "ptr %memory")
+    f.leave_if_null(key, "error")
+    bound, leaves = f.field("%trace", "bound"), f.field("%trace", "leaves")
+    found = f.api("ptr", "PyDict_GetItemWithError", f"ptr {bound}, ptr {key}")
+    f.leave_if_null(found, "new")
+    f.leave_unless(f.same(f.field(found, "context"), "cpu"), "drop")
+    f.api("void", "Py_DecRef", f"ptr {key}")
+    f.line(f"ret ptr {found}")
+    f.label("new")
+    count = f.api("i64", "PyList_Size", f"ptr {leaves}")
+    f.leave_unless(f.assign(f"icmp slt i64 {count}, {len(LATEST)}"), "drop")
+    node = f.api("ptr", "PyList_GetItem", f"ptr {f.object('latest')}, i64 {count}")
+    f.leave_if(f.same(node, "none"), "drop")
+    f.leave_unless(f.assign(f"icmp eq ptr {f.field(node, 'dtype')}, {f.field('%memory', 'memory_dtype')}"), "drop")
+    f.leave_unless(f.same(f.field(node, "context"), "cpu"), "drop")
+    shape, extents = f.field(node, "shape"), f.field("%memory", "memory_extents")
+    axes = f.assign(f"load i32, ptr {f.address('%memory', str(offsets['memory_axes']), 'i8')}, align 8")
+    wide = f.assign(f"sext i32 {axes} to i64")
+    f.leave_unless(f.assign(f"icmp eq i64 {wide}, {f.api('i64', 'PyTuple_Size', f'ptr {shape}')}"), "drop")
+
+    def compare(axis: Index, _: list[Value]) -> tuple[()]:
+        extent = f.number(f.item(shape, axis))
+        f.leave_unless(f.assign(f"icmp eq i64 {extent}, {f.load_word(extents, axis)}"), "drop")
+        return ()
+
+    f.loop("0", wide, "1", (), compare)
+    status = f.api("i32", "PyList_Append", f"ptr {leaves}, ptr %memory")
+    f.leave_unless(f.assign(f"icmp eq i32 {status}, 0"), "drop")
+    status = f.api("i32", "PyDict_SetItem", f"ptr {bound}, ptr {key}, ptr {node}")
+    f.leave_unless(f.assign(f"icmp eq i32 {status}, 0"), "drop")
+    f.api("void", "Py_DecRef", f"ptr {key}")
+    f.line(f"ret ptr {node}")
+    f.label("drop")
+    f.api("void", "Py_DecRef", f"ptr {key}")
+    f.line("br label %error")
+    f.end("error", "null")
+    return f.text()
+
+
+def _slot(offsets: dict[str, int]) -> str:
+    """Return the function that gives the number of a variable among the targets of a trace, as ``Trace.slot`` does."""
+    f = Code("slot", "ptr %trace, ptr %owner", offsets)
+    slots, targets = f.field("%trace", "slots"), f.field("%trace", "targets")
+    found = f.api("ptr", "PyDict_GetItemWithError", f"ptr {slots}, ptr %owner")
+    f.leave_if_null(found, "new")
+    f.line(f"ret ptr {found}")
+    f.label("new")
+    number = f.api("ptr", "PyLong_FromLongLong", f"i64 {f.api('i64', 'PyList_Size', f'ptr {targets}')}")
+    f.leave_if_null(number, "error")
+    status = f.api("i32", "PyList_Append", f"ptr {targets}, ptr %owner")
+    f.leave_unless(f.assign(f"icmp eq i32 {status}, 0"), "drop")
+    status = f.api("i32", "PyDict_SetItem", f"ptr {slots}, ptr %owner, ptr {number}")
+    f.leave_unless(f.assign(f"icmp eq i32 {status}, 0"), "drop")
+    f.api("void", "Py_DecRef", f"ptr {number}")
+    f.line(f"ret ptr {number}")
+    f.label("drop")
+    f.api("void", "Py_DecRef", f"ptr {number}")
+    f.line("br label %error")
+    f.end("error", "null")
+    return f.text()
+
+
+def _variable(offsets: dict[str, int]) -> str:
+    """Return the function that gives the node of a variable: its value, as the target of a number.
+
+    At first sight Python makes it; then the call is left to Python as well, because anything may have happened.
+    """
+    f = Code("variable", "ptr %value, ptr %slot", offsets)
+    what = f.object("variable")
+    words = f"ptr {what}, ptr %value, ptr %slot"
+    recent = f.assign(f"call ptr @recall({words})")
+    f.leave_if_null(recent, "new")
+    f.line(f"ret ptr {recent}")
+    f.label("new")
+    made = f.api("ptr", CALL_WITH, f"{words}, ptr null")
+    f.leave_if_null(made, "error")
+    f.assign(f"call ptr @note({words}, ptr {made})")
+    f.api("void", "Py_DecRef", f"ptr {made}")
+    f.line("br label %error")
+    f.end("error", "null")
+    return f.text()
+
+
+def _enter(offsets: dict[str, int]) -> str:
+    """Return the function that gives the node of an array in the current trace, or null where Python has to decide.
+
+    An array from outside of the trace must have a value, and be neither a view nor elsewhere than on the CPU.
+    """
+    f = Code("enter", "ptr %trace, ptr %array", offsets)
+    entered = f.assign("alloca ptr, align 8")
+    f.leave_unless(f.same(f.field("%array", "type"), "array"), "other")
+    # the node is read before the trace (trace.HANDOVER)
+    node, home = f.field("%array", "node"), f.field("%array", "trace")
+    f.line(f"br i1 {f.assign(f'icmp eq ptr {home}, %trace')}, label %here, label %outside")
+    f.label("here")
+    f.leave_if(f.same(node, "none"), "other")
+    f.line(f"ret ptr {node}")
+    f.label("outside")
+    f.leave_unless(f.same(home, "none"), "other")
+    f.leave_unless(f.same(node, "none"), "other")
+    memory, rare = f.field("%array", "buffer"), f.field("%array", "rare")
+    f.leave_unless(f.same(f.field(memory, "type"), "memory"), "other")
+    f.line(f"br i1 {f.same(rare, 'none')}, label %plain, label %rare")
+    f.label("plain")
+    leaf = f.assign(f"call ptr @bind(ptr %trace, ptr {memory})")
+    f.leave_if_null(leaf, "other")
+    f.line(f"store ptr {leaf}, ptr {entered}, align 8")
+    f.line("br label %found")
+    f.label("rare")
+    f.leave_unless(f.same(f.field(rare, "root"), "none"), "other")
+    f.leave_unless(f.same(f.field(rare, "place"), "cpu"), "other")
+    owner = f.field(rare, "variable")
+    f.leave_if(f.same(owner, "none"), "plain")
+    leaf = f.assign(f"call ptr @bind(ptr %trace, ptr {memory})")
+    f.leave_if_null(leaf, "other")
+    slot = f.assign(f"call ptr @slot(ptr %trace, ptr {owner})")
+    f.leave_if_null(slot, "other")
+    target = f.assign(f"call ptr @variable(ptr {leaf}, ptr {slot})")
+    f.leave_if_null(target, "other")
+    f.line(f"store ptr {target}, ptr {entered}, align 8")
+    f.line("br label %found")
+    f.label("found")
+    result = f.assign(f"load ptr, ptr {entered}, align 8")
+    status = f.api("i32", "PyList_Append", f"ptr {f.field('%trace', 'handles')}, ptr %array")
+    f.leave_unless(f.assign(f"icmp eq i32 {status}, 0"), "other")
+    f.exchange("%array", "trace", "%trace")
+    f.exchange("%array", "node", result)
+    f.line(f"ret ptr {result}")
+    f.end("other", "null")
+    return f.text()
+
+
+def _operand(offsets: dict[str, int]) -> str:
+    """Return the function that gives the node of an operand beside an array of some dtype: an array, or a number.
+
+    Null where Python has to decide, also about numbers that are new to the trace.
+    """
+    f = Code("operand", "ptr %trace, ptr %own, ptr %other", offsets)
+    kind = f.field("%other", "type")
+    f.line(f"br i1 {f.same(kind, 'array')}, label %two, label %number")
+    f.label("two")
+    f.line(f"ret ptr {f.assign('call ptr @enter(ptr %trace, ptr %other)')}")
+    f.label("number")
+    numeric = f.assign(f"or i1 {f.same(kind, 'float')}, {f.same(kind, 'int')}")
+    f.leave_unless(numeric, "error")
+    key = f.api("ptr", "PyTuple_Pack", f"i64 2, ptr %other, ptr {f.field('%own', 'kind')}")
+    f.leave_if_null(key, "error")
+    scalar = f.api("ptr", "PyDict_GetItemWithError", f"ptr {f.field('%trace', 'scalars')}, ptr {key}")
+    f.api("void", "Py_DecRef", f"ptr {key}")
+    f.line(f"ret ptr {scalar}")
+    f.end("error", "null")
+    return f.text()
+
+
+def _is_plain(offsets: dict[str, int]) -> str:
+    """Return the function that gives an array back if nothing else sees it change and nothing forbids that."""
+    f = Code("is_plain", "ptr %array", offsets)
+    memory, rare = f.field("%array", "buffer"), f.field("%array", "rare")
+    f.leave_if(f.same(memory, "none"), "pending")
+    f.leave_unless(f.same(f.field(memory, "type"), "memory"), "other")
+    f.line("br label %pending")
+    f.label("pending")
+    f.leave_if(f.same(rare, "none"), "yes")
+    for name, value in (("root", "none"), ("views", "none"), ("readonly", "false")):
+        f.leave_unless(f.same(f.field(rare, name), value), "other")
+    f.line("br label %yes")
+    f.end("yes", "%array")
+    f.end("other", "null")
+    return f.text()
+
+
+def flags_text(f: Code, target: str) -> str:
+    """Return whether operators are recorded, an ``i1``; goes elsewhere if that cannot be found out."""
+    flags = f.assign("alloca ptr, align 8")
+    status = f.api("i32", "PyContextVar_Get", f"ptr {f.object('flags')}, ptr null, ptr {flags}")
+    f.leave_if(f.assign(f"icmp slt i32 {status}, 0"), target)
+    value = f.assign(f"load ptr, ptr {flags}, align 8")
+    bits = f.number(value)
+    f.api("void", "Py_DecRef", f"ptr {value}")
+    return f.assign(f"icmp ne i64 {f.assign(f'and i64 {bits}, {RECORDING}')}, 0")
+
+
+def _change(offsets: dict[str, int]) -> str:
+    """Return the function that gives an array the result of a call as its value, and returns it.
+
+    What it does is what ``rebind`` does for most arrays: nothing looks at them, and what they get is not recorded.
+    """
+    f = Code("change", "ptr %trace, ptr %array, ptr %own, ptr %found", offsets)
+    cell = f.assign("alloca ptr, align 8")
+    f.line(f"store ptr %found, ptr {cell}, align 8")
+    f.leave_if_null(f.assign("call ptr @is_plain(ptr %array)"), "other")
+    for name in ("dtype", "context"):
+        f.leave_unless(f.assign(f"icmp eq ptr {f.field('%own', name)}, {f.field('%found', name)}"), "other")
+    shapes = f"ptr {f.field('%own', 'shape')}, ptr {f.field('%found', 'shape')}, i32 {_EQUAL}"
+    f.leave_unless(f.assign(f"icmp eq i32 {f.api('i32', 'PyObject_RichCompareBool', shapes)}, 1"), "other")
+    f.line(f"br i1 {f.same(f.field('%found', 'marked'), 'true')}, label %cut, label %plain")
+    f.label("cut")
+    f.leave_if(flags_text(f, "other"), "other")
+    detached = f.field("%found", "detached")
+    f.leave_if(f.same(detached, "none"), "other")
+    f.line(f"store ptr {detached}, ptr {cell}, align 8")
+    f.line("br label %plain")
+    f.label("plain")
+    rare = f.field("%array", "rare")
+    f.leave_if(f.same(rare, "none"), "ordinary")
+    owner = f.field(rare, "variable")
+    f.leave_if(f.same(owner, "none"), "ordinary")
+    slot = f.assign(f"call ptr @slot(ptr %trace, ptr {owner})")
+    f.leave_if_null(slot, "other")
+    value = f.assign(f"load ptr, ptr {cell}, align 8")
+    target = f.assign(f"call ptr @variable(ptr {value}, ptr {slot})")
+    f.leave_if_null(target, "other")
+    f.line(f"store ptr {target}, ptr {cell}, align 8")
+    f.line("br label %write")
+    f.label("ordinary")
+    # what was recorded stays recorded: Python knows how
+    f.leave_if(f.same(f.field("%own", "marked"), "true"), "other")
+    f.line("br label %write")
+    f.label("write")
+    result = f.assign(f"load ptr, ptr {cell}, align 8")
+    f.api("void", "Py_IncRef", f"ptr {result}")
+    locked = f.api("ptr", "PyObject_CallNoArgs", f"ptr {f.object('acquire')}")
+    f.leave_if_null(locked, "drop")
+    f.api("void", "Py_DecRef", f"ptr {locked}")
+    # to wait for the lock may have taken a while
+    same_trace = f.assign(f"icmp eq ptr {f.field('%array', 'trace')}, %trace")
+    same_node = f.assign(f"icmp eq ptr {f.field('%array', 'node')}, %own")
+    still = f.assign(f"and i1 {same_trace}, {same_node}")
+    memory = f.field("%array", "buffer")
+    f.line(f"br i1 {still}, label %store, label %late")
+    f.label("late")
+    f.api("void", "Py_DecRef", f"ptr {f.api('ptr', 'PyObject_CallNoArgs', 'ptr ' + f.object('release'))}")
+    f.line("br label %drop")
+    f.label("drop")
+    f.api("void", "Py_DecRef", f"ptr {result}")
+    f.line("br label %other")
+    f.label("store")
+    f.exchange("%array", "node", result)
+    f.put("%array", "buffer", f.object("none"))
+    f.api("void", "Py_DecRef", f"ptr {f.api('ptr', 'PyObject_CallNoArgs', 'ptr ' + f.object('release'))}")
+    for value in (result, memory):
+        f.api("void", "Py_DecRef", f"ptr {value}")
+    f.api("void", "Py_IncRef", "ptr %array")
+    f.line("ret ptr %array")
+    f.end("other", "null")
+    return f.text()
+
+
+def _grad(offsets: dict[str, int]) -> str:
+    """Return the function of the attribute ``grad``: the gradient buffer of a variable, else None."""
+    f = Code("grad", "ptr %array, ptr %closure", offsets)
+    cell = f.assign("alloca ptr, align 8")
+    f.line(f"store ptr {f.object('none')}, ptr {cell}, align 8")
+    rare = f.field("%array", "rare")
+    f.leave_if_null(rare, "end")
+    f.leave_if(f.same(rare, "none"), "end")
+    owner = f.field(rare, "variable")
+    f.leave_if(f.same(owner, "none"), "end")
+    f.line(f"store ptr {f.field(owner, 'grad')}, ptr {cell}, align 8")
+    f.line("br label %end")
+    f.label("end")
+    result = f.assign(f"load ptr, ptr {cell}, align 8")
+    f.api("void", "Py_IncRef", f"ptr {result}")
+    f.line(f"ret ptr {result}")
+    return f.text()

@@ -1,0 +1,551 @@
+"""Sparse arrays: CSRNDArray and RowSparseNDArray, and ``mx.nd.sparse``.
+
+A sparse array is an NDArray with another way of being stored. It holds a :class:`.SparseRecord` (values and index
+arrays); the whole array is made when an operator needs it, which is what MXNet calls storage fallback. So every
+operator takes sparse arrays and gradients of every order pass. What is computed from the record alone, without the
+whole array: products of a csr matrix, slices, copies, conversions, files. Which results are sparse again is in
+:mod:`.sparse_calls`.
+
+An array that was written to, or that is recorded, holds whole values under a sparse name; its record is made when
+``data``, ``indices`` or ``indptr`` is asked for. Gradients with ``stype='row_sparse'`` are such arrays: they take the
+memory of dense ones.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..base import NotSupportedForSparseNDArray
+from ..context import Context, as_context
+from ..dtypes import FLOAT32, DType, as_dtype
+from ..errors import MXNetError, format_shape, nearest
+from ..node import Shape
+from ..operator import Array
+from ..trace import LOCAL, Capturing
+from .array import NDArray, concrete
+from .creation import _SHAPE
+from .creation import array as dense_array
+from .handle import Handle, read
+from .namespaces import lookup, public_names
+from .params import pack_record, unpack_record
+from .sparse_records import SparseRecord, compress
+from .values import values_of
+
+__all__ = [
+    "BaseSparseNDArray",
+    "CSRNDArray",
+    "RowSparseNDArray",
+    "array",
+    "csr_matrix",
+    "empty",
+    "labelled",
+    "row_sparse_array",
+    "stored",
+    "zeros",
+]
+
+
+class BaseSparseNDArray(NDArray):
+    """What csr and row_sparse arrays have in common."""
+
+    __slots__ = ("_record", "_whole")
+
+    #: the record, as long as nothing else was written to the array, and the whole array made from it
+    _record: SparseRecord | None
+    _whole: Array | None
+    #: how many index arrays there are
+    _num_aux: int
+    _stype: str
+
+    def __new__(cls, handle: None = None, writable: bool = True) -> BaseSparseNDArray:
+        made = super().__new__(cls, handle, writable)
+        assert isinstance(made, BaseSparseNDArray)
+        made._record = made._whole = None
+        return made
+
+    # -- what is stored
+
+    def _current(self) -> SparseRecord | None:
+        """Return the record if it still is the value."""
+        if self._record is None or self._buffer is not self._whole:
+            return None
+        return self._record if self._buffer is not None or self._node is None else None
+
+    def _stored(self) -> SparseRecord:
+        record = self._current()
+        if record is None:
+            whole = read(self)
+            record = compress(whole, self._stype)
+            self._record, self._whole = record, whole
+        return record
+
+    def _unrecorded(self) -> SparseRecord | None:
+        """Return the record, if there is one and no gradient can be asked for."""
+        node = self._node
+        if self._variable is not None or (node is not None and node.marked) or isinstance(LOCAL.trace, Capturing):
+            return None
+        return self._current()
+
+    def _made(self) -> Array:
+        record = self._record
+        if record is None:
+            return super()._made()
+        self._whole = record.todense()
+        return self._whole
+
+    @property
+    def shape(self) -> Shape:
+        """The extents of the axes, zeros included."""
+        record = self._current()
+        return Handle.shape.fget(self) if record is None else record.shape  # type: ignore[attr-defined]
+
+    @property
+    def _dtype(self) -> DType:
+        record = self._current()
+        return Handle._dtype.fget(self) if record is None else record.data.dtype  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def stype(self) -> str:
+        """The storage type: 'csr' or 'row_sparse'."""
+        return self._stype
+
+    @property
+    def data(self) -> NDArray:
+        """A copy of the stored values."""
+        return concrete(self._stored().data.copy(), self.context)
+
+    @property
+    def indices(self) -> NDArray:
+        """A copy of the column of each stored value (csr), or of the numbers of the stored rows."""
+        return concrete(self._stored().indices[-1].copy(), self.context)
+
+    def check_format(self, full_check: bool = True) -> None:
+        """Return nothing; an MXNetError tells what is wrong with the index arrays."""
+        self._stored().check()
+
+    def __repr__(self) -> str:
+        return f"\n<{type(self).__name__} {'x'.join([str(n) for n in self.shape])} @{self.context}>"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{self!r}</pre>".replace("<CSR", "&lt;CSR").replace("<Row", "&lt;Row")
+
+    # -- copies and conversions
+
+    def copy(self) -> NDArray:
+        """Return a copy; recorded, so gradients pass through."""
+        record = self._unrecorded()
+        return super().copy() if record is None else stored(record, self.context)
+
+    def copyto(self, other: Any) -> Any:
+        """Write the values into another array, or return a copy on another context."""
+        record = self._unrecorded()
+        if record is not None and isinstance(other, Context):
+            return stored(record, other)
+        return super().copyto(other)
+
+    def as_in_context(self, context: Context) -> NDArray:
+        """Return the array itself if it lives there, else a copy."""
+        return self if self.context == context else self.copyto(context)
+
+    def astype(self, dtype: Any, copy: bool = True) -> NDArray:
+        """Return the array in another dtype, stored the same way."""
+        record, target = self._unrecorded(), as_dtype(dtype)
+        if record is None:
+            converted = super().astype(dtype, copy)
+            return converted if converted is self else labelled(converted, self._stype)
+        if not copy and target == record.data.dtype:
+            return self
+        return stored(
+            SparseRecord(record.stype, record.shape, record.data.astype(target), record.indices), self.context
+        )
+
+    def detach(self) -> NDArray:
+        """Return an array with the same value that is not recorded."""
+        record = self._current()
+        return labelled(super().detach(), self._stype) if record is None else stored(record, self.context)
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
+        """Refused, as in MXNet: convert with ``tostype('default')`` first."""
+        raise NotSupportedForSparseNDArray(self.reshape, None, *shape)
+
+    def __setitem__(self, key: Any, value: Any) -> None:  # type: ignore[override]
+        if not (isinstance(key, slice) and key == slice(None)):
+            raise ValueError(f"Assignment with slice for {type(self).__name__} is not implemented yet; use [:]")
+        super().__setitem__(key, value)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        context = self.context
+        record = pack_record(self._stored(), (context.device_typeid, context.device_id))
+        return type(self), (None,), {"handle": bytearray(record)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        record = unpack_record(state["handle"])
+        assert isinstance(record, SparseRecord)
+        self._record = record
+
+    def __copy__(self) -> NDArray:
+        return stored(self._stored(), self.context)
+
+    def __deepcopy__(self, memo: Any) -> NDArray:
+        return self.__copy__()
+
+    # -- arithmetic: what is sparse again
+
+    def __add__(self, other: Any) -> NDArray:
+        return _kept(self, other, "add", super().__add__(other))  # type: ignore[no-any-return]
+
+    def __sub__(self, other: Any) -> NDArray:
+        return _kept(self, other, "sub", super().__sub__(other))  # type: ignore[no-any-return]
+
+    def __mul__(self, other: Any) -> NDArray:
+        return _kept(self, other, "mul", super().__mul__(other))  # type: ignore[no-any-return]
+
+    def __rmul__(self, other: Any) -> NDArray:
+        return _kept(self, other, "mul", super().__rmul__(other))  # type: ignore[no-any-return]
+
+    def __truediv__(self, other: Any) -> NDArray:
+        return _kept(self, other, "truediv", super().__truediv__(other))  # type: ignore[no-any-return]
+
+    def __eq__(self, other: Any) -> NDArray:  # type: ignore[override]
+        return _kept(self, other, "eq", super().__eq__(other))  # type: ignore[no-any-return]
+
+    def __ne__(self, other: Any) -> NDArray:  # type: ignore[override]
+        return _kept(self, other, "ne", super().__ne__(other))  # type: ignore[no-any-return]
+
+    def __gt__(self, other: Any) -> NDArray:
+        return _kept(self, other, "gt", super().__gt__(other))  # type: ignore[no-any-return]
+
+    def __ge__(self, other: Any) -> NDArray:
+        return _kept(self, other, "ge", super().__ge__(other))  # type: ignore[no-any-return]
+
+    def __lt__(self, other: Any) -> NDArray:
+        return _kept(self, other, "lt", super().__lt__(other))  # type: ignore[no-any-return]
+
+    def __le__(self, other: Any) -> NDArray:
+        return _kept(self, other, "le", super().__le__(other))  # type: ignore[no-any-return]
+
+    def __neg__(self) -> NDArray:
+        return labelled(super().__neg__(), self._stype)
+
+    def __abs__(self) -> NDArray:
+        return labelled(super().__abs__(), self._stype)
+
+    __hash__ = NDArray.__hash__
+
+
+def _kept(array: BaseSparseNDArray, other: Any, word: str, result: Any) -> Any:
+    """Return the result of an operator, as a sparse array if MXNet makes it one."""
+    if isinstance(other, NDArray):
+        same = other.stype == array.stype
+        keep = {"add": same, "sub": same, "mul": same or other.stype == "default"}.get(word, False)
+        keep = keep or (word == "truediv" and array.stype == "csr" and other.stype == "default")
+    else:
+        keep = word in ("mul", "truediv") or not getattr(operator, word)(0.0, other)
+    return labelled(result, array.stype) if keep and isinstance(result, NDArray) else result
+
+
+class CSRNDArray(BaseSparseNDArray):
+    """A matrix stored by rows: the values that are not zero, their columns, and where each row begins.
+
+    >>> import phonograd as mx
+    >>> x = mx.nd.sparse.csr_matrix(([1, 2, 3], [1, 0, 2], [0, 1, 2, 2, 3]), shape=(4, 3))
+    >>> x.asnumpy()
+    array([[0., 1., 0.],
+           [2., 0., 0.],
+           [0., 0., 0.],
+           [0., 0., 3.]], dtype=float32)
+    >>> mx.nd.dot(x, mx.nd.ones((3, 1))).asnumpy().ravel()
+    array([1., 2., 0., 3.], dtype=float32)
+    """
+
+    __slots__ = ()
+
+    _num_aux = 2
+    _stype = "csr"
+
+    @property
+    def indptr(self) -> NDArray:
+        """A copy of the places in ``data`` where the rows begin, and its length."""
+        return concrete(self._stored().indices[0].copy(), self.context)
+
+    def __getitem__(self, key: Any) -> NDArray:  # type: ignore[override]
+        """Return a row or rows ``[i:j]`` as a csr matrix; nothing else can be indexed."""
+        rows = self.shape[0]
+        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+            first = int(key) + (rows if key < 0 else 0)
+            if not 0 <= first < rows:
+                raise IndexError(f"index {key} is out of bounds for axis 0 with size {rows}")
+            last = first + 1
+        elif isinstance(key, slice):
+            if key.step not in (None, 1):
+                raise ValueError("CSRNDArray only supports continuous slicing on axis 0")
+            if key == slice(None):
+                return self
+            first, last, _ = key.indices(rows)
+            last = max(first, last)
+        elif isinstance(key, tuple):
+            raise ValueError("Multi-dimension indexing is not supported")
+        else:
+            raise ValueError(f"Undefined behaviour for key {key!r}: a csr matrix has [i] and [i:j]")
+        record = self._unrecorded()
+        if record is None:
+            return labelled(self._called("slice_axis", axis=0, begin=first, end=last), "csr")
+        return stored(_rows_of(record, first, last), self.context)
+
+    def __iter__(self) -> Any:
+        return (self[row] for row in range(self.shape[0]))
+
+    def asscipy(self) -> Any:
+        """Return a ``scipy.sparse.csr_matrix``; needs SciPy."""
+        try:
+            scipy_matrix = importlib.import_module("scipy.sparse").csr_matrix
+        except ImportError as error:
+            raise ImportError("asscipy needs SciPy: pip install scipy") from error
+        record = self._stored()
+        return scipy_matrix(
+            (record.data.copy(), record.indices[1].copy(), record.indices[0].copy()), shape=record.shape
+        )
+
+
+def _rows_of(record: SparseRecord, first: int, last: int) -> SparseRecord:
+    starts, columns = record.indices
+    begin, end = int(starts[first]), int(starts[last])
+    indices = (starts[first : last + 1] - begin, columns[begin:end])
+    return SparseRecord("csr", (last - first, record.shape[1]), record.data[begin:end], indices)
+
+
+class RowSparseNDArray(BaseSparseNDArray):
+    """An array stored by the rows that are not all zero, and their numbers.
+
+    >>> import phonograd as mx
+    >>> x = mx.nd.sparse.row_sparse_array(([[1, 2], [3, 4]], [1, 4]), shape=(6, 2))
+    >>> x.indices.asnumpy(), x.retain(mx.nd.array([4])).data.asnumpy()
+    (array([1, 4]), array([[3., 4.]], dtype=float32))
+    """
+
+    __slots__ = ()
+
+    _num_aux = 1
+    _stype = "row_sparse"
+
+    def __getitem__(self, key: Any) -> NDArray:  # type: ignore[override]
+        """Return the array itself for ``[:]``; nothing else can be indexed."""
+        if isinstance(key, slice) and key == slice(None):
+            return self
+        if isinstance(key, tuple):
+            raise ValueError("Multi-dimension indexing is not supported")
+        raise MXNetError("RowSparseNDArray only supports [:] for __getitem__; use tostype('default') or retain(rows)")
+
+    def __iter__(self) -> Any:
+        raise MXNetError("the rows of a RowSparseNDArray cannot be iterated; use tostype('default') or .data")
+
+    def retain(self, indices: Any) -> NDArray:
+        """Return the array with only the rows that the index names."""
+        return self._called("_sparse_retain", indices=_index_array(indices))
+
+
+def _index_array(indices: Any) -> NDArray:
+    return indices if isinstance(indices, NDArray) else dense_array(indices, dtype=np.int64)
+
+
+_CLASSES: dict[str, type[BaseSparseNDArray]] = {"csr": CSRNDArray, "row_sparse": RowSparseNDArray}
+
+
+def _class_of(stype: Any) -> type[BaseSparseNDArray]:
+    if stype not in _CLASSES:
+        raise ValueError(f"unknown storage type: {stype}")
+    return _CLASSES[stype]
+
+
+def stored(record: SparseRecord, context: Context | None = None) -> BaseSparseNDArray:
+    """Return the array of a record; nobody may write to its arrays afterwards."""
+    made: BaseSparseNDArray = _class_of(record.stype)()
+    made._record = record
+    context = as_context(context)
+    if context != made.context:
+        made._context = context
+    return made
+
+
+def labelled(array: NDArray, stype: str) -> NDArray:
+    """Return the value of an array under the name of a storage type, recorded as the array is."""
+    if array.stype == stype:
+        return array
+    if stype == "default":
+        made = NDArray()
+    else:
+        made = _class_of(stype)()
+        if (stype == "csr") > (array.ndim == 2):
+            raise MXNetError(f"only arrays of two axes can be csr, not {format_shape(array.shape)}")
+    if array._buffer is None and array._node is None:
+        read(array)
+    made._buffer = array._buffer
+    if array._rare is not None:
+        made._context = array._context
+    if array._node is not None and array._trace is not None:
+        made._node, made._trace = array._node, array._trace
+        array._trace.adopt(made)
+    return made
+
+
+# -- making sparse arrays
+
+
+def _index(values: Any) -> Array:
+    found = np.asarray(values.asnumpy() if isinstance(values, NDArray) else values)
+    return found.astype(np.int64).reshape(-1)
+
+
+def _plain_values(values: Any, dtype: Any) -> Array:
+    kept = values._dtype if isinstance(values, NDArray) else getattr(values, "dtype", FLOAT32)
+    # lists, and NumPy's own default of float64 for what is no NumPy array, become float32 as in nd.array
+    return values_of(values, as_dtype(kept if dtype is None else dtype))
+
+
+def csr_matrix(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: Any = None) -> CSRNDArray:
+    """Return a csr matrix.
+
+    Parameters
+    ----------
+    arg1
+        ``(data, indices, indptr)``, ``(data, (row, column))``, a shape ``(rows, columns)``, a csr matrix of this
+        library or SciPy's, or anything that can be made an array of two axes.
+    shape
+        Where the values do not tell it.
+    """
+    if isinstance(arg1, tuple) and len(arg1) == 2 and all(isinstance(n, (int, np.integer)) for n in arg1):
+        if shape is not None and tuple(shape) != tuple(arg1):
+            raise ValueError(f"The shape {tuple(shape)} is not that of the matrix, {tuple(arg1)}")
+        return zeros("csr", arg1, ctx, dtype)  # type: ignore[return-value]
+    if isinstance(arg1, tuple) and len(arg1) == 2:
+        data, (row, column) = arg1
+        return _from_coordinates(data, row, column, shape, ctx, dtype)
+    if isinstance(arg1, tuple) and len(arg1) == 3:
+        values, columns, starts = _plain_values(arg1[0], dtype).reshape(-1), _index(arg1[1]), _index(arg1[2])
+        if shape is None:
+            if not columns.size:
+                raise ValueError("invalid shape: there are no column numbers to tell it; give shape=(rows, columns)")
+            shape = (len(starts) - 1, int(columns.max()) + 1)
+        return _checked(SparseRecord("csr", _SHAPE.accept(shape, "csr_matrix"), values, (starts, columns)), ctx)  # type: ignore[return-value]
+    if isinstance(arg1, tuple):
+        raise ValueError(f"Unexpected length of input tuple: {len(arg1)}")
+    return _converted(arg1, "csr", shape, ctx, dtype)  # type: ignore[return-value]
+
+
+def _from_coordinates(data: Any, row: Any, column: Any, shape: Any, ctx: Context | None, dtype: Any) -> CSRNDArray:
+    values, rows, columns = _plain_values(data, dtype).reshape(-1), _index(row), _index(column)
+    if shape is None:
+        if not rows.size or not columns.size:
+            raise ValueError("invalid shape: there are no coordinates to tell it; give shape=(rows, columns)")
+        shape = (int(rows.max()) + 1, int(columns.max()) + 1)
+    if rows.size and (rows.min() < 0 or rows.max() >= shape[0]):
+        raise MXNetError(f"a row number is outside of the shape {format_shape(tuple(shape))}")
+    if not values.shape == rows.shape == columns.shape:
+        raise MXNetError(f"there are {values.size} values, {rows.size} row numbers and {columns.size} column numbers")
+    order = np.lexsort((columns, rows))
+    starts = np.zeros(shape[0] + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=shape[0]), out=starts[1:])
+    record = SparseRecord("csr", _SHAPE.accept(shape, "csr_matrix"), values[order], (starts, columns[order]))
+    return _checked(record, ctx)  # type: ignore[return-value]
+
+
+def row_sparse_array(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: Any = None) -> RowSparseNDArray:
+    """Return a row_sparse array from ``(data, indices)``, a shape, or anything that can be made an array."""
+    if isinstance(arg1, tuple) and all(isinstance(n, (int, np.integer)) for n in arg1):
+        if shape is not None and tuple(shape) != tuple(arg1):
+            raise ValueError(f"The shape {tuple(shape)} is not that of the array, {tuple(arg1)}")
+        return zeros("row_sparse", arg1, ctx, dtype)  # type: ignore[return-value]
+    if isinstance(arg1, tuple):
+        if len(arg1) != 2:
+            raise ValueError(f"Unexpected length of input tuple: {len(arg1)}")
+        values, numbers = _plain_values(arg1[0], dtype), _index(arg1[1])
+        if shape is None:
+            if not numbers.size:
+                raise ValueError("invalid shape: there are no row numbers to tell it; give shape=")
+            shape = (int(numbers.max()) + 1, *values.shape[1:])
+        order = np.argsort(numbers, kind="stable")
+        record = SparseRecord("row_sparse", _SHAPE.accept(shape, "row_sparse"), values[order], (numbers[order],))
+        return _checked(record, ctx)  # type: ignore[return-value]
+    return _converted(arg1, "row_sparse", shape, ctx, dtype)  # type: ignore[return-value]
+
+
+def _checked(record: SparseRecord, ctx: Context | None) -> BaseSparseNDArray:
+    record.check()
+    return stored(record, ctx)
+
+
+def _converted(source: Any, stype: str, shape: Any, ctx: Context | None, dtype: Any) -> BaseSparseNDArray:
+    """Return a sparse array with the values of something else."""
+    if isinstance(source, BaseSparseNDArray) and source.stype == stype:
+        record = source._stored()
+    elif stype == "csr" and hasattr(source, "indptr") and hasattr(source, "indices"):
+        indices = (_index(source.indptr), _index(source.indices))
+        record = SparseRecord("csr", tuple(source.shape), np.array(source.data), indices)
+    else:
+        values = _plain_values(source, dtype)
+        if stype == "csr" and values.ndim != 2:
+            raise ValueError(
+                f"To convert to a CSR, the NDArray should be 2 Dimensional. Current shape is {values.shape}"
+            )
+        record = compress(values, stype)
+    if shape is not None and tuple(shape) != record.shape:
+        raise ValueError(f"The shape {tuple(shape)} is not that of the values, {record.shape}")
+    target = as_dtype(record.data.dtype if dtype is None else dtype)
+    return _checked(SparseRecord(stype, record.shape, record.data.astype(target), record.indices), ctx)
+
+
+def zeros(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None, **kwargs: Any) -> NDArray:
+    """Return an array of zeros with a storage type, which stores nothing."""
+    if stype == "default":
+        from .creation import zeros as dense_zeros
+
+        return dense_zeros(shape, ctx, dtype, **kwargs)
+    _class_of(stype)
+    extents: Shape = _SHAPE.accept(shape, "zeros")
+    if not extents or (stype == "csr" and len(extents) != 2):
+        raise ValueError(f"an array of shape {format_shape(extents)} cannot be {stype}")
+    target, none = as_dtype(dtype), np.zeros(0, np.int64)
+    if stype == "csr":
+        record = SparseRecord(stype, extents, np.zeros(0, target), (np.zeros(extents[0] + 1, np.int64), none))
+    else:
+        record = SparseRecord(stype, extents, np.zeros((0, *extents[1:]), target), (none,))
+    return stored(record, ctx)
+
+
+def empty(stype: str, shape: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+    """Return an array of zeros with a storage type."""
+    return zeros(stype, shape, ctx, dtype)
+
+
+def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+    """Return a sparse array with the values of another one, or of a SciPy csr matrix."""
+    if isinstance(source_array, BaseSparseNDArray):
+        return _converted(source_array, source_array.stype, None, ctx or source_array.context, dtype)
+    if hasattr(source_array, "tocsr"):
+        return csr_matrix(source_array.tocsr(), ctx=ctx, dtype=dtype)
+    raise ValueError("Please use mx.nd.array to create an NDArray with source_array of type ", type(source_array))
+
+
+#: names of operators that MXNet has here otherwise than in nd
+_OTHER_NAMES = {"retain": "sparse_retain"}
+
+
+def __getattr__(name: str) -> Any:
+    function = None if name.startswith("_") else lookup("", _OTHER_NAMES.get(name, name))
+    if function is None:
+        raise AttributeError(f"nd.sparse has no operator {name!r}{nearest(name, __dir__())}")
+    globals()[name] = function
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_OTHER_NAMES, *public_names()})

@@ -1,0 +1,154 @@
+"""Operators called with sparse arrays: what is computed from the stored values alone, and which results are sparse.
+
+The rules are MXNet's. An operator that is in none of them gets whole arrays and returns one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import MXNetError, format_shape
+from ..operator import REGISTRY, Operator
+from .array import NDArray, concrete
+from .call import _returned, function_of
+from .handle import Handle, apply
+from .sparse import BaseSparseNDArray, CSRNDArray, labelled, stored
+from .sparse_records import SparseRecord
+
+__all__ = ["call_with_storage"]
+
+#: zero stays zero, and what is stored stays stored
+# fmt: off
+_ZERO_TO_ZERO = frozenset((
+    "abs", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "ceil", "degrees", "expm1", "fix", "floor", "log1p",
+    "negative", "radians", "relu", "rint", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+    "zeros_like", "BlockGrad", "make_loss", "identity",
+))
+# fmt: on
+
+
+def call_with_storage(
+    declared: Operator, handles: tuple[Handle | None, ...], attributes: tuple[Any, ...], out: Any
+) -> Any:
+    """Return the result of an operator of which an argument is sparse, or that is about storage."""
+    named = dict(zip([parameter.name for parameter in declared.parameters], attributes, strict=False))
+    arrays = [handle for handle in handles if isinstance(handle, NDArray)]
+    special = _SPECIAL.get(declared.name)
+    if special is not None and out is None:
+        found = special(arrays, named)
+        if found is not None:
+            return found
+    if declared.name == "cast_storage":
+        _check_conversion(arrays[0], named["stype"])
+    result, _ = apply(declared, handles, attributes)
+    made = _returned(declared, result, attributes, out)
+    kind = _kind(declared.name, [array.stype for array in arrays], named)
+    return labelled(made, kind) if out is None and kind != "default" and isinstance(made, NDArray) else made
+
+
+def _kind(name: str, stypes: list[str], named: dict[str, Any]) -> str:
+    """Return the storage type of the result of an operator."""
+    first = stypes[0]
+    same = len(set(stypes)) == 1
+    if name == "cast_storage":
+        return str(named["stype"])
+    if name in _ZERO_TO_ZERO or (name == "clip" and named["a_min"] <= 0 <= named["a_max"]):
+        return first
+    if name in ("elemwise_add", "elemwise_sub"):
+        return first if same else "default"
+    if name == "elemwise_mul":
+        sparse = {stype for stype in stypes if stype != "default"}
+        return sparse.pop() if len(sparse) == 1 else "default"
+    if name in ("broadcast_mul", "broadcast_div"):
+        return "csr" if stypes == ["csr", "default"] else "default"
+    if name == "dot":
+        return _kind_of_product(stypes, named)
+    rows = {"add_n": "row_sparse", "_sparse_retain": "row_sparse", "slice": "csr"}.get(name)
+    if name == "_sparse_retain" or (rows is not None and same and first == rows):
+        return rows or "default"
+    if name == "Concat":
+        return "csr" if same and first == "csr" and named.get("dim") == 0 else "default"
+    return "csr" if name == "take" and first == "csr" and named.get("axis") == 0 else "default"
+
+
+def _kind_of_product(stypes: list[str], named: dict[str, Any]) -> str:
+    wanted = named.get("forward_stype")
+    if wanted not in (None, "None"):
+        return str(wanted)
+    if stypes[0] == "csr" and named["transpose_a"] and stypes[1] != "csr":
+        return "row_sparse"
+    return "csr" if stypes == ["default", "csr"] else "default"
+
+
+def _check_conversion(array: NDArray, stype: str) -> None:
+    if "default" not in (array.stype, stype) and array.stype != stype:
+        raise ValueError(f"cast_storage from {array.stype} to {stype} is not supported")
+
+
+# -- without the whole array
+
+
+def _cast_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
+    """Return an array that is stored the wanted way already; a dense one is stored anew unless it is recorded."""
+    array, stype = arrays[0], named["stype"]
+    _check_conversion(array, stype)
+    if isinstance(array, BaseSparseNDArray):
+        record = array._unrecorded()
+        return stored(record, array.context) if record is not None and stype == array.stype else None
+    return None
+
+
+def _slice_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
+    """Return rows of a csr matrix."""
+    array = arrays[0]
+    begin, end, step = named["begin"], named["end"], named.get("step") or ()
+    if not isinstance(array, CSRNDArray) or len(begin) != 1 or any(n not in (None, 1) for n in step):
+        return None
+    return array[slice(begin[0], end[0])]
+
+
+def _product_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
+    """Return a product with a csr matrix, from what it stores: the rows that its columns name, weighted and added."""
+    left, right = arrays
+    wanted = _kind_of_product([left.stype, right.stype], named)
+    if isinstance(left, CSRNDArray):
+        record = left._unrecorded()
+        if record is None or right.ndim > 2:
+            return None
+        other = labelled(right, "default")
+        other = other.T if named["transpose_b"] and other.ndim == 2 else other
+        return labelled(_weighted(record, other, bool(named["transpose_a"])), wanted)
+    record = right._unrecorded() if isinstance(right, CSRNDArray) else None
+    if record is None or left.ndim != 2:
+        return None
+    # a @ b is the transpose of b' @ a'
+    other = left if named["transpose_a"] else left.T
+    product = _weighted(record, labelled(other, "default"), not named["transpose_b"])
+    return labelled(product.T, wanted)
+
+
+def _weighted(record: SparseRecord, other: NDArray, transposed: bool) -> NDArray:
+    rows, columns = record.rows(), record.indices[1]
+    taken, summed = (rows, columns) if transposed else (columns, rows)
+    inner, outer = record.shape if transposed else record.shape[::-1]
+    if other.shape[0] != inner:
+        stored_shape = format_shape(record.shape)
+        raise MXNetError(
+            f"dot: a csr matrix {stored_shape}{' transposed' if transposed else ''} cannot be multiplied with "
+            f"{format_shape(other.shape)}: {inner} rows are needed"
+        )
+    if other._dtype != record.data.dtype:
+        raise MXNetError(f"dot: both arguments need one dtype, got {record.data.dtype} and {other._dtype}")
+    context = other.context
+    weights = concrete(record.data.reshape(-1, *(1,) * (other.ndim - 1)), context)
+    picked = _call("broadcast_mul", _call("take", other, concrete(taken, context)), weights)
+    places = concrete(summed[None], context)
+    result: NDArray = _call("_backward_gather_nd", picked, places, shape=(outer, *other.shape[1:]))
+    return result
+
+
+def _call(name: str, *arrays: NDArray, **parameters: Any) -> Any:
+    return function_of(REGISTRY[name], name)(*arrays, **parameters)
+
+
+_SPECIAL = {"cast_storage": _cast_stored, "slice": _slice_stored, "dot": _product_stored}
