@@ -95,7 +95,9 @@ class Settling:
             if needed > stage:
                 stage, near = needed, []
         groups = [group for group in _nearest(near) if not group.ends_before(candidate.expression)]
-        at_hand = len(groups) == 1 and held == len(near) and len(operands) == len(candidate.reads)
+        # another group that has some of the operands may be complete
+        at_hand = len(groups) == 1 and all([home is groups[0] for _, home in near])
+        at_hand = at_hand and held == len(near) and len(operands) == len(candidate.reads)
         if at_hand and groups[0].space == space and self._takes(groups[0], candidate, operands, near):
             return
         for group in groups:

@@ -82,6 +82,7 @@ USER_SCOPE = int(RecordScope.USER_SCOPE)
 _SCOPES = max(RecordScope) + 1
 #: as plain numbers, because members of an enumeration are slow to hash
 _NUMBERS = tuple([int(scope) for scope in RecordScope])
+_KNOWN = frozenset(_NUMBERS)
 
 #: for each scope, the handles of the observers in this process that would see it: empty while nobody listens
 #: (the inner lists are always the same ones, so that a hot path can keep the one it looks at)
@@ -180,7 +181,8 @@ class Observer:
             raise ValueError(f"Invalid sampling probability {sampling_probability!r}: it must be between 0 and 1")
         self.start = start
         self.end = end
-        self.scopes = frozenset([int(RecordScope(scope)) for scope in scopes or ()])
+        known = isinstance(scopes, frozenset) and scopes <= _KNOWN
+        self.scopes: frozenset[int] = frozenset(scopes or ()) if known else frozenset([int(RecordScope(scope)) for scope in scopes or ()])
         self.needs_inputs = needs_inputs
         self.needs_outputs = needs_outputs
         self.needs_ids = needs_ids

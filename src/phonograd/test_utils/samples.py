@@ -88,7 +88,7 @@ def rand_ndarray(
     kind = default_dtype() if dtype is None else dtype
     if stype != "default":
         made, _ = rand_sparse_ndarray(shape, stype, density, dtype, distribution, None, None, modifier_func)
-        return made if ctx is None else made.as_in_context(ctx)
+        return made if ctx is None else made.as_in_context(ctx)  # type: ignore[no-any-return]
     values = np.asarray(np.random.randn(*shape))
     if modifier_func is not None:
         values = assign_each(values, modifier_func)
