@@ -65,7 +65,7 @@ def ours(case: str, which: str, threads: int, winograd: bool) -> Callable[[], No
     generator, float32 = np.random.default_rng(0), np.dtype("float32")
     window: dict[str, Any] = {"stride": (stride,) * 2, "dilate": (1, 1), "pad": (pad,) * 2, "groups": groups}
     out = (data[0], weight[0], *[(n + 2 * pad - k) // stride + 1 for n, k in zip(data[2:], weight[2:])])
-    plans = Convolution(host(), slots=threads, winograd=6 if winograd else 0)
+    plans = Convolution(host(), slots=threads, winograd=8 if winograd else 0)
     if which == "forward":
         plan = plans.forward(data, weight, float32, **window)
         shapes = {"data": data, "weight": weight, "out": out}

@@ -20,7 +20,7 @@ from benchmarks.workloads_nd import WORKLOADS
 from phonograd import settings
 from phonograd.kernels.gemm import Gemm
 from phonograd.kernels.structure import Structure
-from phonograd.native import driver, jit, program
+from phonograd.native import driver, jit, running
 
 #: writes the processor's clock to the address that its table holds
 CLOCK = """
@@ -41,7 +41,11 @@ class TimedRow:
     clock: jit.Kernel | None = None
 
     def __init__(
-        self, launches: list[tuple[jit.Kernel, list[int], int, int]], arrays: int, regions: list[int] | None = None
+        self,
+        launches: list[tuple[jit.Kernel, list[int], int, int]],
+        arrays: int,
+        regions: list[int] | None = None,
+        flag: int = -1,
     ) -> None:
         if TimedRow.clock is None:
             TimedRow.clock = jit.compile_text(CLOCK, "clock")
@@ -50,8 +54,8 @@ class TimedRow:
         row = [(TimedRow.clock, [self.clocks.ctypes.data], 1, 1)]
         for number, launch in enumerate(launches, 1):
             row += [launch, (TimedRow.clock, [self.clocks.ctypes.data + 8 * number], 1, 1)]
-        self._timed = driver.Row(row, arrays)
-        self._plain = driver.Row(launches, arrays, regions)
+        self._timed = driver.Row(row, arrays, flag=flag)
+        self._plain = driver.Row(launches, arrays, regions, flag)
         self._turn = 0
         self.found: list[Any] = []
         self.seconds: list[float] = []
@@ -98,10 +102,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=settings.current().num_threads)
     parser.add_argument("--seconds", type=float, default=2.0)
     arguments = parser.parse_args()
-    settings.update(executor="native", num_threads=arguments.threads)
+    # plans that are found on disk do not say what their kernels are
+    settings.update(executor="native", num_threads=arguments.threads, cache_directory="")
     step = WORKLOADS[arguments.workload](phonograd)
-    original = program.Row
-    program.Row = TimedRow  # type: ignore[misc, assignment]
+    original = running.Row
+    running.Row = TimedRow  # type: ignore[misc, assignment]
     for _ in range(5):
         step()
     jit.finish()
@@ -113,7 +118,7 @@ def main() -> None:
         start = time.perf_counter()
         step()
         steps.append(time.perf_counter() - start)
-    program.Row = original  # type: ignore[misc]
+    running.Row = original  # type: ignore[misc]
     report(float(np.median(steps)), min(steps), ticks_per_second())
 
 

@@ -192,7 +192,9 @@ def main() -> int:
         missed += not kept
         limit = f"{LIMITS[name]:12g}" if name in LIMITS else ""
         limit += f", {RATIOS[name]:g}x" if name in RATIOS else ""
-        print(f"{name:40}" + "".join([f"{cell:12.3f}" for cell in cells]) + ratio + limit + ("" if kept else "  MISSED"))
+        print(
+            f"{name:40}" + "".join([f"{cell:12.3f}" for cell in cells]) + ratio + limit + ("" if kept else "  MISSED")
+        )
     return missed
 
 

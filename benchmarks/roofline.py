@@ -65,20 +65,20 @@ def work_of(program: Any) -> Work:
 
 def work_of_step(step: Callable[[], None]) -> Work:
     """Return what one call of a function does, by the native programs that it runs."""
-    from phonograd.native.program import NativeProgram
+    from phonograd.native.running import Running
 
     seen: list[Any] = []
-    run = NativeProgram.run
+    run = Running.run
 
-    def noted(program: Any, inputs: list[Any]) -> Any:
+    def noted(program: Any, *arguments: Any) -> Any:
         seen.append(program)
-        return run(program, inputs)
+        return run(program, *arguments)
 
-    NativeProgram.run = noted  # type: ignore[method-assign]
+    Running.run = noted  # type: ignore[assignment, method-assign]
     try:
         step()
     finally:
-        NativeProgram.run = run  # type: ignore[method-assign]
+        Running.run = run  # type: ignore[method-assign]
     return sum([work_of(program) for program in seen], Work(0.0, 0, 0))
 
 

@@ -278,6 +278,74 @@ def slices(jax, steps=50, size=1000):
     return step
 
 
+def module_convbn(jax, batch=16):
+    data, label = _normal((batch, 64, 28, 28), 1.0), jnp.arange(batch) % 10
+
+    def loss(parameters):
+        h = data
+        for k in range(2):
+            w, gamma, beta = parameters[3 * k : 3 * k + 3]
+            h = jax.nn.relu(_normalized(_convolution(h, w, "SAME"), gamma, beta))
+        return _cross_entropy(h.mean((2, 3)) @ parameters[6].T + parameters[7], label)
+
+    shapes = [*[(64, 64, 3, 3), (64,), (64,)] * 2, (10, 64), (10,)]
+    return _stepper(loss, [_normal(shape) for shape in shapes], 0.01 / batch)
+
+
+def _rnn_cell(x, state, parameters):
+    wx, wh, b = parameters
+    h = jnp.tanh(x @ wx + state[0] @ wh + b)
+    return (h,)
+
+
+def _lstm_cell(x, state, parameters):
+    wx, wh, b = parameters
+    i, f, g, o = jnp.split(x @ wx + state[0] @ wh + b, 4, axis=1)
+    c = jax.nn.sigmoid(f) * state[1] + jax.nn.sigmoid(i) * jnp.tanh(g)
+    return jax.nn.sigmoid(o) * jnp.tanh(c), c
+
+
+def _gru_cell(x, state, parameters):
+    wx, wh, b = parameters
+    r, z, n = jnp.split(x @ wx + b, 3, axis=1)
+    hr, hz, hn = jnp.split(state[0] @ wh, 3, axis=1)
+    z = jax.nn.sigmoid(z + hz)
+    return ((1 - z) * jnp.tanh(n + jax.nn.sigmoid(r + hr) * hn) + z * state[0],)
+
+
+def _recurrent(cell, gates, states=1):
+    """Return two layers of a cell, each scanned over the steps."""
+
+    def make(jax, steps=35, batch=32, hidden=256):
+        data = _normal((steps, batch, hidden), 1.0)
+
+        def loss(parameters):
+            h = data
+            for layer in range(2):
+                own = parameters[3 * layer : 3 * layer + 3]
+
+                def turn(state, x, own=own):
+                    state = cell(x, state, own)
+                    return state, state[0]
+
+                _, h = lax.scan(turn, (jnp.zeros((batch, hidden)),) * states, h)
+            return h.sum()
+
+        width = gates * hidden
+        return _stepper(loss, [_normal(shape) for shape in [(hidden, width), (hidden, width), (width,)] * 2])
+
+    return make
+
+
+def module_embedding(jax, words=10_000, width=128, batch=64, length=32):
+    indices, label = jnp.arange(batch * length).reshape(batch, length) * 7 % words, jnp.arange(batch) % 10
+
+    def loss(parameters):
+        return _cross_entropy(parameters[0][indices].mean(1) @ parameters[1].T + parameters[2], label)
+
+    return _stepper(loss, [_normal(shape) for shape in [(words, width), (10, width), (10,)]], 0.01 / batch)
+
+
 WORKLOADS = {
     "small50": small50,
     "small50-compiled": small50,
@@ -297,4 +365,11 @@ WORKLOADS = {
     "deep-convnet": deep,
     "adam": adam,
     "slices": slices,
+    "gluon-lenet": lenet,
+    "gluon-convbn": module_convbn,
+    "gluon-rnn": _recurrent(_rnn_cell, 1),
+    "gluon-lstm": _recurrent(_lstm_cell, 4, 2),
+    "gluon-gru": _recurrent(_gru_cell, 3),
+    "gluon-adam": adam,
+    "gluon-embedding": module_embedding,
 }

@@ -368,6 +368,141 @@ def slices(mx, steps=50, size=1000):
     return step
 
 
+def slices_recorded(mx, steps=50, size=1000):
+    """50 rows of 1000 numbers, each assigned from the one before while recording, and backward"""
+    nd, autograd = mx.nd, mx.autograd
+    x = nd.random.normal(shape=(steps, size))
+    (w,) = _parameters(mx, [(size,)])
+
+    def step():
+        with autograd.record():
+            out = nd.zeros((steps, size))
+            for t in range(1, steps):
+                out[t] = nd.tanh(out[t - 1] * w + x[t])
+            loss = (out * out).sum()
+        loss.backward()
+        w.grad.wait_to_read()
+
+    return step
+
+
+def printed(mx, rows=64, columns=32):
+    """linear regression, 64 x 32, with the loss asked for in every step"""
+    nd, autograd = mx.nd, mx.autograd
+    x, y = nd.ones((rows, columns)), nd.ones((rows, 1))
+    w = nd.zeros((columns, 1))
+    w.attach_grad()
+
+    def step():
+        with autograd.record():
+            loss = nd.mean(nd.square(nd.dot(x, w) - y))
+        loss.backward()
+        w[:] = w - 0.01 * w.grad
+        return loss.asscalar()
+
+    return step
+
+
+# -- Gluon: networks, layers and trainers, hybridized
+
+
+def _trained(mx, net, data, label):
+    """Return a training step of a network: forward, loss, backward and an update by a trainer."""
+    gluon, autograd = mx.gluon, mx.autograd
+    net.initialize(mx.init.Normal(0.05))
+    loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+    net.hybridize()
+    loss_of.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
+
+    def step():
+        with autograd.record():
+            loss = loss_of(net(data), label)
+        loss.backward()
+        trainer.step(data.shape[0])
+        mx.nd.waitall()
+
+    return step
+
+
+def lenet_of_layers(mx):
+    """Return LeNet as a Gluon network."""
+    nn = mx.gluon.nn
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(20, 5, activation="relu"), nn.MaxPool2D())
+    net.add(nn.Conv2D(50, 5, activation="relu"), nn.MaxPool2D())
+    net.add(nn.Dense(500, activation="relu"), nn.Dense(10))
+    return net
+
+
+def gluon_lenet(mx, batch=64):
+    """Gluon: LeNet, batch 64, a step of a trainer"""
+    nd = mx.nd
+    data, label = nd.random.normal(shape=(batch, 1, 28, 28)), nd.arange(batch) % 10
+    return _trained(mx, lenet_of_layers(mx), data, label)
+
+
+def gluon_convbn(mx, batch=16):
+    """Gluon: two 3x3 convolutions of 64 channels with BatchNorm, 16 x 28 x 28, a step of a trainer"""
+    nd, nn = mx.nd, mx.gluon.nn
+    net = nn.HybridSequential()
+    for _ in range(2):
+        net.add(nn.Conv2D(64, 3, padding=1, use_bias=False), nn.BatchNorm(), nn.Activation("relu"))
+    net.add(nn.GlobalAvgPool2D(), nn.Dense(10))
+    return _trained(mx, net, nd.random.normal(shape=(batch, 64, 28, 28)), nd.arange(batch) % 10)
+
+
+def _recurrent(kind):
+    def make(mx, steps=35, batch=32, hidden=256):
+        nd, autograd = mx.nd, mx.autograd
+        layer = getattr(mx.gluon.rnn, kind)(hidden, num_layers=2, input_size=hidden)
+        layer.initialize(mx.init.Normal(0.05))
+        layer.hybridize()
+        data = nd.random.normal(shape=(steps, batch, hidden))
+
+        def step():
+            with autograd.record():
+                loss = layer(data).sum()
+            loss.backward()
+            nd.waitall()
+
+        return step
+
+    make.__doc__ = f"Gluon: `rnn.{kind}`, two layers of 256 units over 35 steps, batch 32, and backward"
+    return make
+
+
+def gluon_adam(mx, count=20, size=256):
+    """Gluon: a trainer with Adam, 20 matrices of 256 x 256"""
+    nd, gluon = mx.nd, mx.gluon
+    parameters = gluon.ParameterDict()
+    for number in range(count):
+        parameters.get(f"weight{number}", shape=(size, size))
+    parameters.initialize(mx.init.Normal(0.05))
+    for parameter in parameters.values():
+        parameter.grad()[:] = nd.random.normal(shape=(size, size))
+    weights = [parameter.data() for parameter in parameters.values()]
+    trainer = gluon.Trainer(parameters, "adam", {"learning_rate": 0.001})
+
+    def step():
+        # as if a backward pass had just been made
+        for weight in weights:
+            weight._fresh_grad = True
+        trainer.step(1)
+        nd.waitall()
+
+    return step
+
+
+def gluon_embedding(mx, words=10_000, width=128, batch=64, length=32):
+    """Gluon: classifies 64 x 32 words by an Embedding of 10,000 x 128 and a Dense layer, a step of a trainer"""
+    nd, nn = mx.nd, mx.gluon.nn
+    net = nn.HybridSequential()
+    net.add(nn.Embedding(words, width), nn.HybridLambda(lambda F, x: F.mean(x, axis=1)), nn.Dense(10))
+    indices = nd.arange(batch * length).reshape((batch, length)) * 7 % words
+    return _trained(mx, net, indices, nd.arange(batch) % 10)
+
+
 WORKLOADS = {
     "small50": small50,
     "small50-compiled": small50_compiled,
@@ -387,6 +522,15 @@ WORKLOADS = {
     "deep-convnet": deep,
     "adam": adam,
     "slices": slices,
+    "slices-recorded": slices_recorded,
+    "printed-loss": printed,
+    "gluon-lenet": gluon_lenet,
+    "gluon-convbn": gluon_convbn,
+    "gluon-rnn": _recurrent("RNN"),
+    "gluon-lstm": _recurrent("LSTM"),
+    "gluon-gru": _recurrent("GRU"),
+    "gluon-adam": gluon_adam,
+    "gluon-embedding": gluon_embedding,
 }
-#: workloads that MXNet cannot run
-ONLY_PHONOGRAD = {"small50-compiled"}
+#: workloads that MXNet cannot run: it refuses to record assignments
+ONLY_PHONOGRAD = {"small50-compiled", "slices-recorded"}

@@ -4,6 +4,7 @@ import itertools
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 
 def _parameters(shapes, scale=0.05):
@@ -266,6 +267,100 @@ def slices(torch, steps=50, size=1000):
     return step
 
 
+# -- what Gluon has layers for, with those of torch.nn
+
+
+def _trained(net, data, label):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    def step():
+        optimizer.zero_grad()
+        F.cross_entropy(net(data), label).backward()
+        optimizer.step()
+
+    return step
+
+
+def module_lenet(torch, batch=64):
+    net = nn.Sequential(
+        *[nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2)],
+        *[nn.Flatten(), nn.Linear(800, 500), nn.ReLU(), nn.Linear(500, 10)],
+    )
+    return _trained(net, torch.randn(batch, 1, 28, 28), torch.arange(batch) % 10)
+
+
+def module_convbn(torch, batch=16):
+    layers = []
+    for _ in range(2):
+        layers += [nn.Conv2d(64, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+    return _trained(net, torch.randn(batch, 64, 28, 28), torch.arange(batch) % 10)
+
+
+def _recurrent(kind):
+    def make(torch, steps=35, batch=32, hidden=256):
+        layer, data = kind(hidden, hidden, 2), torch.randn(steps, batch, hidden)
+        parameters = list(layer.parameters())
+
+        def step():
+            _clear(parameters)
+            layer(data)[0].sum().backward()
+
+        return step
+
+    return make
+
+
+def module_adam(torch, count=20, size=256):
+    parameters = [torch.randn(size, size, requires_grad=True) for _ in range(count)]
+    for parameter in parameters:
+        parameter.grad = torch.randn(size, size)
+    return torch.optim.Adam(parameters, lr=0.001).step
+
+
+class _Words(nn.Module):
+    def __init__(self, words, width):
+        super().__init__()
+        self.table, self.out = nn.Embedding(words, width), nn.Linear(width, 10)
+
+    def forward(self, indices):
+        return self.out(self.table(indices).mean(1))
+
+
+def module_embedding(torch, words=10_000, width=128, batch=64, length=32):
+    indices = torch.arange(batch * length).reshape(batch, length) * 7 % words
+    return _trained(_Words(words, width), indices, torch.arange(batch) % 10)
+
+
+def printed(torch, rows=64, columns=32):
+    x, y = torch.ones(rows, columns), torch.ones(rows, 1)
+    w = torch.zeros(columns, 1, requires_grad=True)
+
+    def step():
+        _clear([w])
+        loss = ((x @ w - y) ** 2).mean()
+        loss.backward()
+        _descend([w], 0.01)
+        return loss.item()
+
+    return step
+
+
+def slices_recorded(torch, steps=50, size=1000):
+    x = torch.randn(steps, size)
+    parameters = _parameters([(size,)])
+
+    def step():
+        _clear(parameters)
+        out = torch.zeros(steps, size)
+        for t in range(1, steps):
+            # what was recorded must not be changed in place
+            out[t] = torch.tanh(out[t - 1].clone() * parameters[0] + x[t])
+        (out * out).sum().backward()
+
+    return step
+
+
 WORKLOADS = {
     "small50": small50,
     "regression": regression,
@@ -284,4 +379,13 @@ WORKLOADS = {
     "deep-convnet": deep,
     "adam": adam,
     "slices": slices,
+    "slices-recorded": slices_recorded,
+    "printed-loss": printed,
+    "gluon-lenet": module_lenet,
+    "gluon-convbn": module_convbn,
+    "gluon-rnn": _recurrent(nn.RNN),
+    "gluon-lstm": _recurrent(nn.LSTM),
+    "gluon-gru": _recurrent(nn.GRU),
+    "gluon-adam": module_adam,
+    "gluon-embedding": module_embedding,
 }

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 from .context import Context
 from .dtypes import UINT32, DType, convert_scalar
 from .errors import user_line
-from .ndarray.handle import Handle, SharedMemory, counter_leaf, enter, make
+from .ndarray.handle import Handle, SharedMemory, counter_leaf, enter, make, views_of
 from .node import Node, attributed_to
 from .operator import ABSENT, REGISTRY, Array
 from .operators.structural import AGAIN, DETACH, LEAF, VARIABLE, again, detach, leaf, moved, variable
@@ -186,7 +186,7 @@ class Capture(Capturing):
 
     def check_write(self, handle: Handle) -> None:
         """Refuse to change arrays where other arrays change with them."""
-        alive = [view for view in (reference() for reference in handle._views or ()) if view is not None]
+        alive = views_of(handle)
         if handle._root is not None or alive:
             self.refuse("it changes an array that shares memory with another one")
         if type(handle._buffer) is SharedMemory:
@@ -219,7 +219,7 @@ class Capture(Capturing):
         """Return the value of one node."""
         return self.evaluate((node,))[0]
 
-    def evaluate(self, nodes: tuple[Node, ...], lent: Any = None, last: bool = False) -> list[Array]:
+    def evaluate(self, nodes: tuple[Node, ...], lent: Any = None, last: bool = False, step: Any = None) -> list[Array]:
         """Return the values of nodes, computed in the trace outside."""
         if lent:
             self.refuse("it differentiates what another thread has recorded")

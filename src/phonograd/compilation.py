@@ -96,13 +96,15 @@ class Compiled(Generic[P, R]):
             return result
         arrays: dict[int, Any] = {}
         _outline(arguments, arrays)
-        with begin(FUNCTION, getattr(self, "__qualname__", "compiled"), tuple(arrays.values())) as entry:
+        before = {id(array): array._node for array in LOCAL.trace.handles}
+        name = getattr(self, "__qualname__", "compiled").rpartition("<locals>.")[2]
+        with begin(FUNCTION, name, tuple(arrays.values())) as entry:
             result = self._call(*arguments, **keywords)
             if entry.active:
-                made: dict[int, Any] = {}
-                _outline(result, made)
-                nodes = [array._node for array in made.values() if array._node is not None]
-                LOCAL.trace.attributed().called(entry, (), nodes)
+                # what it returns, and what it changes
+                trace = LOCAL.trace
+                nodes = [a._node for a in trace.handles if a._node is not None and before.get(id(a)) is not a._node]
+                trace.attributed().called(entry, (), nodes)
         return result
 
     def _call(self, *arguments: Any, **keywords: Any) -> Any:

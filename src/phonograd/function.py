@@ -162,7 +162,8 @@ def _leave_base(view: NDArray) -> None:
         return
     while base._root is not None:
         base = base._root
-    base._views = [reference for reference in base._views if reference() is not view]
+    base._views = [reference for reference in base._views or () if reference() is not view]
+    base._told = [reference for reference in base._told or () if reference() is not view]
     view._root = view._region = None
 
 

@@ -7,16 +7,16 @@ on the way. When there are too many plans or nodes, the least recently used ones
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from . import settings
 from .node import Node, forgetters, statistics
 from .operator import REGISTRY
-from .operators.structural import LEAF
+from .operators.structural import LEAF, VARIABLE
 from .reference import Program, resolve
 
-__all__ = ["OBSERVERS", "PLANS", "WHEN_COMPILING", "Stage", "Step", "build", "starting_points"]
+__all__ = ["OBSERVERS", "PLANS", "WHEN_COMPILING", "Stage", "Step", "build", "starting_points", "waits"]
 
 
 #: called with every plan that is made, the stage it begins at, and whether it keeps all values
@@ -44,9 +44,9 @@ class Step:
     ``known`` holds the nodes whose values are there at the stage where it is made.
     """
 
-    __slots__ = ("following", "inputs", "kept", "places", "program", "results", "sources", "spendable", "used")
+    __slots__ = ("following", "inputs", "kept", "places", "program", "results", "sources", "spendable", "used", "waits")
 
-    def __init__(self, stage: Stage, nodes: Iterable[Node], known: Container[Node], keep_all: bool) -> None:
+    def __init__(self, stage: Stage, nodes: Sequence[Node], known: Container[Node], keep_all: bool) -> None:
         statistics.plans += 1
         self.sources = [resolve(node) for node in nodes]
         self.places = [(_leaf_index(node), node) for node in self.sources]
@@ -71,6 +71,8 @@ class Step:
             spendable = tuple([number for number in spendable if self.inputs[number][1] not in asked])
         self.spendable = spendable
         self.used = 0
+        #: whether something of what is computed is waiting to be differentiated
+        self.waits = waits(nodes)
         for observer in OBSERVERS:
             observer(self, stage, keep_all)
 
@@ -87,6 +89,11 @@ def build(wanted: list[Node], known: Container[Node], keep_all: bool) -> Any:
                 WHEN_COMPILING.pop()()
             return program_for(wanted, known.__contains__, keep_all)
     return Program(wanted, known.__contains__, keep_all)
+
+
+def waits(nodes: Iterable[Node]) -> bool:
+    """Return whether some of these nodes are recorded, so that they may be differentiated."""
+    return any([node.marked and node.operator is not VARIABLE for node in nodes])
 
 
 def _leaf_index(node: Node) -> int | None:

@@ -62,9 +62,9 @@ class Settings:
     """Compile kernels quickly first, and those that are used again in full, by another thread; else in full at once."""
     native_calls: bool = True
     """Let operator calls run as machine code where that is possible; else Python functions do the same."""
-    winograd: int = 6
-    """Tiles of Winograd's algorithm in convolutions of float32 with small kernels: 6 is fastest, 4 has smaller rounding
-    errors, and 0 never uses it (see docs/numerics.md). Plans that exist already stay as they are."""
+    winograd: int = 8
+    """The largest tiles of Winograd's algorithm in convolutions of float32 with small kernels: 8 is fastest, 6 and 4
+    have smaller rounding errors, and 0 never uses it (see docs/numerics.md). Existing plans stay as they are."""
     cache_directory: str = _cache_directory()
     """Where compiled kernels are kept between runs; '' keeps none. The default is the platform's place for caches."""
     cache_bytes: int = 256 << 20
@@ -92,8 +92,8 @@ def _from_environment() -> Settings:
 def _checked(settings: Settings) -> Settings:
     if settings.executor not in ("reference", "native", "auto"):
         raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
-    if settings.winograd not in (0, 4, 6):
-        raise ValueError(f"winograd must be 0, 4 or 6, not {settings.winograd!r}")
+    if settings.winograd not in (0, 4, 6, 8):
+        raise ValueError(f"winograd must be 0, 4, 6 or 8, not {settings.winograd!r}")
     return settings
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import sys
+import os
 import threading
 import weakref
 from collections import ChainMap
@@ -35,10 +35,11 @@ from .node import Node, statistics
 from .observers import COMPILATION, EVALUATION, LISTENING, begin
 from .operator import Array
 from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, leaf_like, variable
-from .plans import PLANS, Stage, Step, build, starting_points
+from .plans import PLANS, Stage, Step, build, starting_points, waits
 from .reference import resolve
 from .spending import take_out
 from .state import is_recording
+from .threads import THREADS, Leaving
 
 __all__ = [
     "HANDOVER",
@@ -47,8 +48,8 @@ __all__ = [
     "Origin",
     "Target",
     "Trace",
-    "number_threads",
     "ready_trace",
+    "use_settling",
     "waitall",
 ]
 
@@ -63,6 +64,9 @@ _MOST_NUMBERS = 1000
 #: held for the few assignments that make a handle name something else, where another thread may do the same. Reading
 #: without it is safe in this order: the node, then the trace; writing in the other: the trace, then the node.
 HANDOVER = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # a process that is forked while another thread has the lock would wait for it for ever
+    os.register_at_fork(before=HANDOVER.acquire, after_in_parent=HANDOVER.release, after_in_child=HANDOVER.release)
 
 
 class Target:
@@ -233,18 +237,24 @@ class Trace:
     # -- evaluation
 
     def evaluate(
-        self, nodes: tuple[Node, ...], lent: Mapping[Node, Array] | None = None, last: bool = False
+        self,
+        nodes: tuple[Node, ...],
+        lent: Mapping[Node, Array] | None = None,
+        last: bool = False,
+        step: Step | None = None,
     ) -> list[Array]:
         """Return the values of nodes, computing what is not there yet. What a record may need again is kept.
 
         What is computed from ``lent`` leaves is not kept: they stand for something else the next time. With ``last``
-        nothing more will be asked of this trace, so memory that only it refers to may be written over.
+        nothing more will be asked of this trace, so memory that only it refers to may be written over. ``step`` is what
+        is remembered of such an evaluation, if the caller has looked for it.
         """
         with self.lock:
-            key = (nodes, settings.active.executor) if lent is None else (nodes, settings.active.executor, "lent")
-            step = self.stage.following.get(key)
             if step is None:
-                keep_all = lent is None and any([node.marked and node.operator is not VARIABLE for node in nodes])
+                key = (nodes, settings.active.executor) if lent is None else (nodes, settings.active.executor, "lent")
+                step = self.stage.following.get(key)
+            if step is None:
+                keep_all = lent is None and waits(nodes)
                 with begin(COMPILATION, "compilation") if LISTENING[COMPILATION] else _UNWATCHED:
                     step = self.stage.following.setdefault(key, Step(self.stage, nodes, self.values, keep_all))
                 PLANS.made()
@@ -312,21 +322,26 @@ class Trace:
         with self.lock:
             live = self.live()
             nodes = tuple([node for _, node in live])
-            waits = any([node.marked and node.operator is not VARIABLE for node in nodes])
+            step = self.stage.following.get((nodes, settings.active.executor))
+            waiting = waits(nodes) if step is None else step.waits
             # nobody can ask for other values if this is the end
-            last = not (waits or self.ended or (self.flushes and not end)) and type(self) is Trace
+            last = not (waiting or self.ended or (self.flushes and not end)) and type(self) is Trace
             try:
-                values: list[Any] = self.evaluate(nodes, None, last) if nodes else []
+                values: list[Any] = self.evaluate(nodes, None, last, step) if nodes else []
             except Exception:  # noqa: BLE001 - each error is raised where its value is asked for
                 values = [self._attempt(node) for node in nodes]
             self.flushes += 1
             if not end and not self.ended:
-                end = not waits or (self.flushes >= _FLUSHES_WITH_RECORD and not is_recording())
+                end = not waiting or (self.flushes >= _FLUSHES_WITH_RECORD and not is_recording())
             with HANDOVER:
-                for (handle, node), value in zip(live, values):
-                    if handle._node is node and handle._trace is self:
-                        handle._buffer = value
-                if end and not self.ended:
+                ending = end and not self.ended
+                if _settle is not None and not self.failed:
+                    live = _settle(self, live, values, ending)
+                else:
+                    for (handle, node), value in zip(live, values):
+                        if handle._node is node and handle._trace is self:
+                            handle._buffer = value
+                if ending:
                     self._end(live)
             if end:
                 PLANS.trim()
@@ -363,7 +378,7 @@ class Trace:
             LOCAL.trace = following = Trace()
             following.thread, self.thread = self.thread, None
             if following.thread is not None:
-                _note_current(following)
+                THREADS.note(following)
         failed = self.failed
         for handle, node in live:
             if handle._trace is not self or (failed and node in failed):
@@ -403,11 +418,14 @@ class Trace:
         with self.lock:
             known = self._known_handles()
             for handle, node in known:
-                # most are swept themselves
-                if node.marked and (
-                    (node in visited and node.operator is not VARIABLE) or self._is_swept(_recorded_as(node), visited)
-                ):
-                    self._cut(handle, node)
+                if not node.marked:
+                    continue
+                if node.operator is VARIABLE:
+                    if not self.targets[node.attributes[0]].continues or not self._is_swept(node, visited):
+                        continue
+                elif node not in visited and not self._is_swept(_recorded_as(node), visited):
+                    continue
+                self._cut(handle, node)
             if self.ended:
                 self._release([handle for handle, _ in known])
             if self.values:
@@ -521,53 +539,28 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.trace = Trace()
-        self.leaving: _Leaving | None = None
+        self.leaving: Leaving | None = None
 
 
 LOCAL = _Local()
 
-_thread_number: Callable[[], int] | None = None
-_make_current: Callable[[Trace | None], None] | None = None
-#: the trace that calls of machine code add to: that of one thread; the calls of others are Python functions
-_noted: list[Trace | None] = [None]
+_settle: Callable[[Trace, list[Any], list[Any], bool], list[Any]] | None = None
 
 
-def number_threads(number: Callable[[], int], make_current: Callable[[Trace | None], None]) -> None:
-    """Have traces know the threads they belong to by numbers, and a function be told of the current one."""
-    global _thread_number, _make_current
-    _thread_number, _make_current = number, make_current
-    LOCAL.trace.thread = number()
-    _note_current(LOCAL.trace)
-
-
-def _note_current(trace: Trace | None) -> None:
-    assert _make_current is not None
-    _noted[0] = trace
-    _make_current(trace)
-
-
-class _Leaving:
-    """Goes when its thread does: nothing should keep the trace of a thread that is gone."""
-
-    __slots__ = ("_thread",)
-
-    def __init__(self, thread: int) -> None:
-        self._thread = thread
-
-    def __del__(self, noted: list[Trace | None] = _noted, is_late: Callable[[], bool] = sys.is_finalizing) -> None:
-        trace = noted[0]
-        if trace is not None and trace.thread == self._thread and not is_late():
-            _note_current(None)
+def use_settling(function: Callable[[Trace, list[Any], list[Any], bool], list[Any]]) -> None:
+    """Set a function that gives arrays their values and lets them go; it returns those that it leaves to others."""
+    global _settle
+    _settle = function
 
 
 def ready_trace() -> Trace:
     """Return the current trace to add a new node to; evaluates first when very many are pending and none recorded."""
     trace = LOCAL.trace
-    if _noted[0] is not trace and _thread_number is not None and type(trace) is Trace:
-        trace.thread = number = _thread_number()
-        _note_current(trace)
+    if THREADS.noted is not trace and THREADS.number is not None and type(trace) is Trace:
+        trace.thread = number = THREADS.number()
+        THREADS.note(trace)
         if LOCAL.leaving is None:
-            LOCAL.leaving = _Leaving(number)
+            LOCAL.leaving = Leaving(number)
     trace.created += 1
     if trace.created > settings.current().pending_limit and not is_recording():
         trace.flush(end=True)

@@ -181,15 +181,15 @@ def test_winograd_is_a_setting() -> None:
     out = resolve(single(CONVOLUTION(data, weight, kernel=(3, 3), num_filter=32, no_bias=True)))
     exact = evaluate([resolve(cast(out, np.float64))], bindings)[0]
     errors, ways = {}, {}
-    for tile in (0, 4, 6):
+    for tile in (0, 4, 6, 8):
         with settings.override(winograd=tile):
             program = NativeProgram([out], bindings.__contains__)
         ways[tile] = {type(kernel).__module__.rpartition(".")[2] for kernel in program.parts[0].kernels}
         (found,) = program.run([bindings[node] for node in program.inputs])
         errors[tile] = np.abs(found - exact).max() / np.abs(exact).max()
     assert "winograd" not in ways[0]
-    assert "winograd" in ways[4] & ways[6]
+    assert "winograd" in ways[4] & ways[6] & ways[8]
     assert max(errors[0], errors[4]) < 2e-6
-    assert errors[6] < 6e-6
-    with pytest.raises(ValueError, match="winograd must be 0, 4 or 6"):
+    assert max(errors[6], errors[8]) < 6e-6
+    with pytest.raises(ValueError, match="winograd must be 0, 4, 6 or 8"):
         settings.update(winograd=5)

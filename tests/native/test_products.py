@@ -11,7 +11,8 @@ from hypothesis import settings as hypothesis_settings
 from phonograd import explain, nd, settings
 from phonograd.gradient import differentiate
 from phonograd.kernels.gemm import DEPTH, Gemm
-from phonograd.native import driver, program
+from phonograd.kernels.packing import Packing
+from phonograd.native import driver, program, running
 from phonograd.native.layout import REGION_CHUNKS, Job, jobs_of, regions_of
 from phonograd.native.program import NativeProgram
 from phonograd.node import Node
@@ -120,12 +121,12 @@ def test_a_transposed_operand_of_many_products_is_copied_once() -> None:
 class ReversedRow(driver.Row):
     """A row whose regions run from their last launch to their first."""
 
-    def __init__(self, launches: list[Any], arrays: int, regions: list[int]) -> None:
+    def __init__(self, launches: list[Any], arrays: int, regions: list[int], flag: int = -1) -> None:
         turned, first = [], 0
         for size in regions:
             turned += launches[first : first + size][::-1]
             first += size
-        super().__init__(turned, arrays)
+        super().__init__(turned, arrays, flag=flag)
 
 
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
@@ -133,7 +134,7 @@ class ReversedRow(driver.Row):
 def test_launches_of_a_region_may_run_in_any_order(random: RandomProgram) -> None:
     expected = run(random.targets, random.bindings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "Row", ReversedRow)
+        patch.setattr(running, "Row", ReversedRow)
         assert_same_bits(run(random.targets, random.bindings), {**random.bindings, **expected})
 
 
@@ -144,7 +145,7 @@ def test_regions_of_a_recurrent_network() -> None:
         patch.setattr(program, "jobs_of", lambda *what: found.append(jobs_of(*what)) or found[-1])
         made = NativeProgram(targets, bindings.__contains__)
         expected = run(targets, bindings)
-        patch.setattr(program, "Row", ReversedRow)
+        patch.setattr(running, "Row", ReversedRow)
         assert_same_bits(run(targets, bindings), {**bindings, **expected})
     regions = regions_of(found[0])
     assert len(regions) == len(made.parts)
@@ -177,3 +178,21 @@ def test_no_product_is_left_to_numpy(dtype: str) -> None:
             nd.FullyConnected(stack, weight, no_bias=True, num_hidden=7),
         ]
         assert [explain.plan(case).numpy_calls for case in cases] == [0] * len(cases)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_packed_products_in_plans_have_the_bits_of_single_operators_on_any_number_of_threads(turned: bool) -> None:
+    shape = (300, 600) if turned else (600, 300)
+    (x, w, v), bindings = leaves(shape, (300, 520), (520, 40))
+    weight, other = variable(w, 0), variable(v, 1)
+    hidden = REGISTRY["tanh"](matmul(swap_last(x) if turned else x, weight))
+    gradients = differentiate((matmul(hidden, other),), (None,)).targets.values()
+    targets = [resolve(hidden), *[resolve(node) for node in gradients if node is not None]]
+    made = NativeProgram(targets, bindings.__contains__)
+    kernels = {type(kernel) for part in made.parts for kernel in part.kernels}
+    assert kernels >= {Gemm, Packing}
+    with settings.override(num_threads=1):
+        alone = run(targets, bindings)
+    with settings.override(num_threads=3):
+        assert_same_bits(run(targets, bindings), {**bindings, **alone})
+    assert_same_bits(alone, {**bindings, **run_singly(targets, bindings)})

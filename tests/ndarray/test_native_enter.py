@@ -12,6 +12,7 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, nd, settings
 from phonograd.errors import MXNetError
+from phonograd.native import jit
 from phonograd.ndarray import handle as handle_module
 from phonograd.node import statistics
 from phonograd.trace import LOCAL
@@ -223,6 +224,7 @@ def test_references():
 
     for _ in range(5):
         step()
+    jit.finish()
     watched = [x, w, w.grad, w._variable, rate, x._buffer, None, handle_module.CPU]
     gc.collect()
     before = [sys.getrefcount(value) for value in watched]
@@ -233,6 +235,48 @@ def test_references():
     after = [sys.getrefcount(value) for value in watched]
     assert np.abs(np.subtract(after, before)).max() < 20
     assert abs(len(gc.get_objects()) - objects) < 50
+
+
+def test_arrays_that_are_written_to_are_as_python_writes_them():
+    base, other, there = nd.array([1.0, 2.0]), nd.ones((2,)), nd.array([1.0, 2.0], ctx=mx.cpu(1))
+    w, looked_at = variable([3.0, 4.0]), nd.array([5.0, 6.0])
+    view = looked_at[0:1]
+    for turn in range(3):
+        base[:] = other * turn
+        w[:] = other + turn
+        looked_at[:] = other * 2 - turn
+        there[:] = other
+        assert base.asnumpy().tolist() == [turn, turn]
+        assert w._variable is not None
+        assert view.asscalar() == 2 - turn
+        assert there.context == mx.cpu(1)
+        with autograd.record():
+            y = w * 2
+            base[:] = y
+        base.backward()
+        assert w.grad.asnumpy().tolist() == [2, 2]
+        assert w.asnumpy().tolist() == [1 + turn] * 2
+
+
+def test_a_trace_lets_arrays_go_or_keeps_them():
+    w, x = variable([1.0, 2.0]), nd.array([3.0, 4.0])
+    there = nd.array([1.0, 2.0], ctx=mx.cpu(1))
+    for _ in range(3):
+        with autograd.record():
+            y = w * x
+            z = there * 2
+        plain = x + 1
+        trace = LOCAL.trace
+        LOCAL.trace.flush(end=True)
+        # what is recorded stays with its trace, everything else is plain memory
+        assert y._trace is trace
+        for array in (w, x, plain, z, there):
+            assert array._trace is None
+            assert array._node is None
+            assert array._buffer is not None
+        assert z.context == there.context == mx.cpu(1)
+        y.backward()
+        assert w.grad.asnumpy().tolist() == [3, 4]
 
 
 def test_a_thread_that_is_gone_leaves_nothing_behind():

@@ -22,3 +22,14 @@ def nobody_listens() -> Iterator[None]:
 def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays that other tests keep are not found when a profile of memory begins."""
     monkeypatch.setattr(collecting, "inventory", list)
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    """What an observer of everything has seen so far, one line for each start and end."""
+    written: list[str] = []
+    handle = observers.add_global_callback(
+        lambda fn: written.append(f"start {fn.name}"), lambda fn, context: written.append(f"end {fn.name}")
+    )
+    yield written
+    observers.remove_callback(handle)

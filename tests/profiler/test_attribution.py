@@ -81,3 +81,30 @@ def test_what_has_no_operator_of_its_own_is_credited_too() -> None:
     assert served(prof, "cast") == served(prof, "broadcast_add") == [["parts"]]
     assert served(prof, "select") == [["parts"]] * len(served(prof, "select"))
     assert {"_slice_assign", "slice", "Cast"} <= {event.name for event in prof.events()}
+
+
+def test_what_a_compiled_function_changes_is_credited_too() -> None:
+    net = mx.gluon.nn.Dense(4, in_units=3)
+    net.initialize()
+    trainer = mx.gluon.Trainer(net.collect_params(), "adam")
+    x = nd.ones((2, 3))
+
+    def step() -> None:
+        with record_function("forward"), mx.autograd.record():
+            loss = (net(x) ** 2).mean()
+        loss.backward()
+        with record_function("update"):
+            trainer.step(2)
+        mx.nd.waitall()
+
+    for _ in range(3):
+        step()
+    with profile() as prof:
+        step()
+    rows = prof.by_scope()
+    assert rows["update"]["kernel_us"] > 0
+    assert rows["forward"]["kernel_us"] > 0
+    assert prof.events().uncredited_ns == 0
+    assert served(prof, "sqrt")
+    assert all("update" in scopes for scopes in served(prof, "sqrt"))
+    assert not any("<locals>" in event.name for event in prof.events())

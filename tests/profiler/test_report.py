@@ -112,13 +112,13 @@ def test_too_many_slices_are_left_out_and_counted(tmp_path: Path, monkeypatch: p
     assert shown + data["hidden"] == 21
 
 
-@pytest.mark.skipif(browser() is None, reason=f"there is no browser: none of {', '.join(BROWSERS)} is installed")
-@pytest.mark.parametrize("which", ["full", "empty"])
-def test_browser_shows_it(page: Path, which: str) -> None:
-    if which == "empty":
-        with profile() as prof:
-            pass
-        prof.export_html(page)
+needs_browser = pytest.mark.skipif(
+    browser() is None, reason=f"there is no browser: none of {', '.join(BROWSERS)} is installed"
+)
+
+
+def shown(page: Path) -> str:
+    """Return the page as a browser has it after its script has run."""
     command = [
         str(browser()),
         "--headless",
@@ -128,14 +128,61 @@ def test_browser_shows_it(page: Path, which: str) -> None:
         "--dump-dom",
     ]
     done = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+@needs_browser
+@pytest.mark.parametrize("which", ["full", "empty"])
+def test_browser_shows_it(page: Path, which: str) -> None:
+    if which == "empty":
+        with profile() as prof:
+            pass
+        prof.export_html(page)
+    text = shown(page)
     data = data_of(page)
     slices = sum(len(track["slices"]) for track in data["tracks"])
-    ready = re.search(r'data-ready="(\d+) names, (\d+) slices, (\d+) bars"', done.stdout)
+    ready = re.search(r'data-ready="(\d+) names, (\d+) slices, (\d+) bars"', text)
     assert ready is not None, "the script of the page did not reach its end"
     assert (int(ready[1]), int(ready[2])) == (len(data["averages"]), slices)
     if which == "full":
         assert int(ready[3]) > 5, "the flame graph is drawn"
-        assert "Peak 6.00 KB" in done.stdout
-        assert "gradient: 4.00 KB at the peak" in done.stdout
-        assert done.stdout.count("<tr>") > len(data["averages"]), "the tables are filled"
-    assert "<title>broken" not in done.stdout
+        assert "Peak 6.00 KB" in text
+        assert "gradient: 4.00 KB at the peak" in text
+        assert text.count("<tr>") > len(data["averages"]), "the tables are filled"
+    assert "<title>broken" not in text
+
+
+@needs_browser
+def test_timeline_can_be_used(page: Path) -> None:
+    """What a user does: look for a name, go to the next one, click on it, enlarge, choose which arrows to see."""
+    script = """
+    <script>
+    const tab = document.querySelector('nav button[data-name="timeline"]');
+    tab.click();
+    const find = document.querySelector("#timeline input");
+    find.value = "FullyConnected";
+    find.dispatchEvent(new Event("input"));
+    find.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+    const first = document.querySelector("#detail b").textContent;
+    const canvas = document.querySelector("#lanes canvas"), box = canvas.getBoundingClientRect();
+    for (let y = 1; y < 300 && document.querySelector("#detail b").textContent === first; y += 9) {
+      const at = { clientX: box.left + box.width / 2, clientY: box.top + y, bubbles: true };
+      canvas.dispatchEvent(new MouseEvent("mousedown", at));
+      canvas.dispatchEvent(new MouseEvent("mouseup", at));
+      canvas.dispatchEvent(new MouseEvent("click", at));
+      if (!document.querySelector("#detail b")) break;
+    }
+    for (const button of document.querySelectorAll("[data-move]")) button.click();
+    const arrows = document.querySelector("#arrows");
+    for (const option of arrows.options) { arrows.value = option.value; arrows.dispatchEvent(new Event("change")); }
+    const said = [first, document.querySelector("#matches").textContent, [...arrows.options].length, document.querySelector("section.shown").id];
+    document.documentElement.dataset.used = said.join(" | ");
+    </script>
+    """
+    page.write_text(page.read_text().replace("</body>", script + "</body>"))
+    found = re.search(r'data-used="([^"]*)"', shown(page))
+    assert found is not None, "a handler has failed"
+    first, matches, ways, tab = found[1].split(" | ")
+    assert "FullyConnected" in first
+    assert matches.startswith(f"{3 * 4} found, ")
+    assert (ways, tab) == ("3", "timeline")

@@ -30,14 +30,20 @@ __all__ = ["DEPTH", "PACKED_BYTES", "SHARED_ROWS", "Gemm", "Matrices", "product"
 
 #: rows of the result above which packing operands costs less than reading scattered lines
 SHARED_ROWS = 96
+#: rows of the result above which panels are copied whose rows read badly where they are
+COPIED_ROWS = 24
+#: size of a cache line
+LINE_BYTES = 64
 #: rows of the result that are computed with one panel before the next
 BLOCK_ROWS = 192
 #: columns of the result that are computed with one block of rows, which then stays in a cache
 BLOCK_COLUMNS = 256
 #: memory for an operand that is packed; where it would be more, each task copies panels by itself
 PACKED_BYTES = 1 << 24
-#: terms and columns from which on a first operand that lies transposed is packed, if its terms are so far apart
-PACKED_TERMS, PACKED_COLUMNS, FAR_BYTES = 192, 192, 2048
+#: terms and columns from which on a first operand that lies transposed is packed, if its terms are far apart
+PACKED_TERMS, PACKED_COLUMNS = 192, 192
+#: distance from which on lines are far apart; those at multiples of it take each other's place in a cache
+FAR_BYTES = 2048
 #: multiplications worth handing to another thread: 5 to 10 microseconds of work
 TASK_WORK = 1 << 19
 #: multiplications that a kernel which was compiled quickly takes as long for as others for a chunk
@@ -124,6 +130,7 @@ def product(
         "row_blocks": row_blocks,
         "column_blocks": column_blocks,
         "inner": count[1],
+        "copied_rows": max(kernel.tile_rows, SHARED_ROWS if _reads_well(rhs, kernel) else COPIED_ROWS),
         "lhs": lhs_name,
         "lhs_row": lhs.row,
         "lhs_term": lhs.column,
@@ -150,6 +157,12 @@ def product(
     total = rows * terms * columns * count[0] * count[1]
     launch = Launch(kernel, WORDS.fill(values), tasks, max(1, TASK_WORK // max(1, work)), total // QUICK_WORK)
     return Plan((*[before.launch for before in packed], launch), sum([before.size for before in packed]))
+
+
+def _reads_well(rhs: Matrices, kernel: Gemm) -> bool:
+    """Return whether panels lie so that their rows are whole cache lines which do not take each other's place."""
+    distance = rhs.row * kernel.dtype.itemsize
+    return distance % LINE_BYTES == 0 and distance % FAR_BYTES != 0
 
 
 def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int) -> tuple[int, int]:

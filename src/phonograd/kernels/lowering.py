@@ -83,7 +83,7 @@ INTEGERS: frozenset[DType] = frozenset([INT8, UINT8, INT32, INT64])
 NUMBERS = FLOATS | INTEGERS
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Elementwise:
     """Each output element follows from one element of every input, repeated where shapes differ.
 
@@ -102,7 +102,7 @@ class Elementwise:
         return e.rounded(self.emit(e, *[e.widened(source) for source in sources], **parameters), dtype)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reduction:
     """Elements along some axes of the only input are combined, in an order that depends on its shape alone.
 
@@ -122,7 +122,7 @@ class Reduction:
         return self.identity(dtype) if callable(self.identity) else self.identity
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Location:
     """The elements of the only input at other places; nothing is computed and, where possible, nothing is moved.
 
@@ -134,7 +134,7 @@ class Location:
     dtypes: frozenset[DType] = SUPPORTED
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Constant:
     """A number that is part of the expression, in every element; ``read()`` returns its bytes.
 
@@ -145,7 +145,7 @@ class Constant:
     dtypes: frozenset[DType] = SUPPORTED
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Random:
     """Elements made of the random words that follow from the only input, the counter, and from their position.
 
@@ -157,7 +157,7 @@ class Random:
     dtypes: frozenset[DType] = WIDE_FLOATS
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Matmul:
     """Matrix products over the last two axes, by the kernel of :mod:`phonograd.kernels.gemm`.
 
@@ -167,7 +167,7 @@ class Matmul:
     dtypes: frozenset[DType] = WIDE_FLOATS
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Coordinate:
     """Every element is its position along an axis, which ``axis()`` returns. There are no inputs and no memory."""
 
@@ -175,7 +175,7 @@ class Coordinate:
     dtypes: frozenset[DType] = frozenset([INT32, INT64])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Pieces:
     """Several outputs, each of which is a part of the only input.
 
@@ -186,7 +186,7 @@ class Pieces:
     dtypes: frozenset[DType] = SUPPORTED
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Mosaic:
     """The inputs side by side, each a block of the output; ``begins(shapes)`` returns where each of them begins.
 
@@ -204,7 +204,7 @@ class Walk(NamedTuple):
     index_stride: int
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Gather:
     """Elements of the first input at the places that the second (int64, in range) names.
 
@@ -218,7 +218,7 @@ class Gather:
     dtypes: frozenset[DType] = SUPPORTED
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Scatter:
     """Elements of the first input, added up at the places that the second (int64, in range) names, in order.
 
@@ -234,7 +234,7 @@ class Scatter:
     dtypes: frozenset[DType] = WIDE_FLOATS | INTEGERS
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Overlay:
     """The first input with a region of it replaced by the second one, repeated to its shape.
 
@@ -246,7 +246,7 @@ class Overlay:
     dtypes: frozenset[DType] = SUPPORTED
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Running:
     """Along an axis, every element is the sum of those of the only input up to it, added one after the other.
 
@@ -257,7 +257,7 @@ class Running:
     dtypes: frozenset[DType] = FLOATS | INTEGERS
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Windowed:
     """Something over sliding windows of images, by kernels of its own: convolution, pooling, and their adjoints.
 
@@ -269,7 +269,7 @@ class Windowed:
     dtypes: frozenset[DType] = WIDE_FLOATS
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Expansion:
     """What other operators do: ``expand(*input nodes)`` returns a node of the same shape and dtype.
 
@@ -281,7 +281,7 @@ class Expansion:
     dtypes: frozenset[DType] = SUPPORTED
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Either:
     """The first of several lowerings that is written for the dtypes, and is no expansion that returns None."""
 

@@ -1,9 +1,9 @@
 """Tiles: how a product of matrices is computed once its work has been divided.
 
 The loops are over tasks, blocks of terms, panels of the second operand and tiles of the result. Tiles stay in registers
-while they are summed up. Of tiles above each other the first one copies the panel that all of them read, while it reads
-it anyway; a panel whose columns lie apart is copied before, and nothing is left to be copied where operands have been
-packed. Then each tile also asks for a part of the panel that comes next.
+while they are summed up. Of many tiles above each other the first one copies the panel that all of them read, while it
+reads it anyway; a panel whose columns lie apart is copied before. Where operands have been packed, nothing is left to
+be copied, and each tile asks for a part of the panel that comes next.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ DEPTH = 384
 WIDTH = 3
 #: groups of columns that a single row is computed for at once
 LINE_GROUPS = 2
-#: tiles above each other of which the first one copies the panel that all of them read
-COPIED_TILES = 3
 
 WORDS = Words(
-    *("rows", "columns", "terms", "block_terms", "row_blocks", "column_blocks", "inner"),
+    *("rows", "columns", "terms", "block_terms", "row_blocks", "column_blocks", "inner", "copied_rows"),
     *("lhs*", "lhs_row", "lhs_term", "lhs_outer", "lhs_inner", "lhs_packed"),
     *("rhs*", "rhs_term", "rhs_column", "rhs_outer", "rhs_inner", "rhs_packed"),
     *("out*", "out_row", "out_outer", "out_inner"),
@@ -260,7 +258,7 @@ class _Block:
         self.packed = e.test("ne", packed_columns, "0")
         self.in_order = e.both(e.test("eq", product.rhs_column, "1"), e.test("eq", packed_columns, "0"))
         self.packed_rhs = e.at(product.rhs, e.times(first, packed_columns))
-        self.several = e.test("sge", product.rows, str(COPIED_TILES * self.kernel.tile_rows))
+        self.several = e.test("sge", product.rows, product.word("copied_rows"))
         # after the last panel comes the first one of the next block, or of the next task
         stop = e.plus(first, self.depth)
         later_depth = e.least(product.word("block_terms"), e.minus(terms, stop))

@@ -94,7 +94,7 @@ class Grouping:
         self.inputs = frozenset(inputs)
         kept = list(kept)
         self.overlays = Overlays(computed, self.inputs, kept, source, refused)
-        order = Order(computed, self.inputs, source, self.overlays.chosen)
+        order = Order(self.overlays.order, self.inputs, source, self.overlays.chosen)
         self._views = Views(order, self._copy)
         self._members = members = Settling(order, self.inputs, kept, self._views)
         self._stages, self._homes = members.stages, members.homes

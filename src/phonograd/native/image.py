@@ -25,8 +25,8 @@ __all__ = ["Image", "load", "possible"]
 _X86_64, _RELOCATABLE = 62, 1
 #: kinds of sections
 _PROGRAM, _SYMBOLS, _RELOCATIONS, _ZEROS = 1, 2, 4, 8
-#: kinds that mean nothing here: nothing at all, and tables of names
-_HARMLESS = {0, 3}
+#: kinds that mean nothing here: nothing at all, tables of names, and how to unwind the stack: kernels raise nothing
+_HARMLESS = {0, 3, 0x70000001}
 #: what sections are: in memory at run time, executable, one for each thread
 _LOADED, _CODE, _THREAD = 0x2, 0x4, 0x400
 #: kinds of relocations: the address itself, and its distance from where it is written
@@ -48,6 +48,11 @@ class _Section(NamedTuple):
     info: int
     alignment: int
     entry_size: int
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it is in memory at run time."""
+        return bool(self.flags & _LOADED) and self.kind not in _HARMLESS
 
 
 class _Unknown(Exception):
@@ -86,7 +91,7 @@ def load(codes: Mapping[str, bytes]) -> Image | None:
         memory = mmap.mmap(-1, max(size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         addresses = {file.name: file.place(memory, start) for file in files}
-    except (_Unknown, struct.error, IndexError, ValueError, OSError):
+    except (_Unknown, struct.error, IndexError, OverflowError, ValueError, OSError):
         # none of it has been run, and nothing was written outside of the new memory
         return None
     protect = ctypes.CDLL(None).mprotect
@@ -100,7 +105,7 @@ def _arrange(files: list[_File], end: int, is_code: bool) -> int:
     """Return where the sections of one kind end, after giving each of them a place."""
     for file in files:
         for number, section in enumerate(file.sections):
-            if section.flags & _LOADED and bool(section.flags & _CODE) is is_code:
+            if section.is_loaded and bool(section.flags & _CODE) is is_code:
                 alignment = max(section.alignment, 1)
                 end = -(-end // alignment) * alignment
                 file.places[number] = end
@@ -121,7 +126,7 @@ class _File:
         #: by number of a section, where it begins in the image
         self.places: dict[int, int] = {}
         for section in self.sections:
-            if section.flags & _LOADED:
+            if section.is_loaded:
                 fits = section.kind == _ZEROS or section.offset + section.size <= len(code)
                 known = section.kind in (_PROGRAM, _ZEROS) and not section.flags & _THREAD
                 if not fits or not known or section.alignment > _PAGE:

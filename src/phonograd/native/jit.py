@@ -22,8 +22,10 @@ is false and says so once; everything is then evaluated by NumPy.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
+import sys
 import threading
 import time
 import warnings
@@ -253,6 +255,8 @@ _gate = Gate()
 _kernels: _Kernels | None = None
 _missing: Exception | None = None
 _start = threading.RLock()
+#: the lock of llvmlite, while a process is forked
+_held = contextlib.ExitStack()
 
 
 def _new_improver() -> Improver:
@@ -268,9 +272,14 @@ def _before_fork() -> None:
     if _kernels is not None:
         _kernels.lock.acquire()
     _gate.hold()
+    # what llvmlite has around its calls: threads that end give memory back without the gate
+    lock = getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
+    if lock is not None:
+        _held.enter_context(lock)
 
 
 def _after_fork() -> None:
+    _held.close()
     _gate.release()
     if _kernels is not None:
         _kernels.lock.release()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import os
 import sys
 import threading
 from collections import OrderedDict, deque
@@ -173,6 +174,10 @@ class Pool:
         #: blocks that were made because none was waiting
         self.blocks_made = 0
 
+    def after_fork(self) -> None:
+        """Begin with a new lock: a thread that the new process does not have may have taken the old one."""
+        self._lock = threading.Lock()
+
     def take(self, room: int) -> Array:
         """Return memory of a size that :func:`room_for` gave; it comes back by itself."""
         memory: _Memory | None = None
@@ -236,6 +241,8 @@ def _new_block(room: int) -> Array:
 #: the pool of this process
 pool = Pool()
 take = pool.take
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pool.after_fork)
 
 
 def allocate(shape: Shape, dtype: DType, room: int) -> Array:

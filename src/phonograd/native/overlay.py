@@ -89,10 +89,17 @@ class Overlays:
         #: by assignment the group that writes its part
         self.writers: dict[Node, Group] = {}
         self._readers: dict[Node, list[tuple[float, Node | None]]] = {}
+        #: the nodes to compute in an order in which more assignments can take over what they replace
+        self.order = computed
         without = set(refused)
         assigned = [node for node in computed if overlay_of(node) and node not in without and self._is_small(node)]
         if assigned:
-            self._choose(assigned, computed, list(kept))
+            kept = list(kept)
+            bases = {node: self._base(node) for node in assigned}
+            early = self._early(bases, self._places(bases, computed, kept))
+            if early:
+                self.order = computed = self._put_off(early, computed)
+            self._choose(bases, self._places(bases, computed, kept), kept)
 
     def _is_small(self, node: Node) -> bool:
         overlay = overlay_of(node)
@@ -101,8 +108,8 @@ class Overlays:
         part = math.prod([len(range(*bounds)) for bounds in zip(*region_of(node, overlay), strict=True)])
         return 0 < part * LEAST_RATIO <= node.size
 
-    def _choose(self, assigned: list[Node], computed: Sequence[Node], kept: list[Node]) -> None:
-        bases = {node: self._base(node) for node in assigned}
+    def _places(self, bases: dict[Node, Node], computed: Sequence[Node], kept: list[Node]) -> dict[Node, int]:
+        """Return the place of every node in an order, and take note of who reads what assignments replace."""
         self._readers = {base: [] for base in bases.values()}
         places = {node: place for place, node in enumerate(computed)}
         for node, place in places.items():
@@ -110,10 +117,44 @@ class Overlays:
                 self._note(self._source(source), place, node)
         for node in kept:
             self._note(node, _FOR_EVER, None)
+        return places
+
+    def _early(self, bases: dict[Node, Node], places: dict[Node, int]) -> set[Node]:
+        """Return the assignments that come before a reader of what they replace."""
+        return {
+            node
+            for node, base in bases.items()
+            if any([places[node] < when < _FOR_EVER for when, _ in self._readers[base]])
+        }
+
+    def _put_off(self, early: set[Node], computed: Sequence[Node]) -> list[Node]:
+        """Return the nodes in an order in which some assignments, and what shows them, come just before they are read."""
+        late = set(early)
+        for node in computed:
+            if any([isinstance(x, (Location, Pieces)) for x in lowerings_of(node)]):
+                if self._source(node.inputs[0]) in late:
+                    late.add(node)
+        order: list[Node] = []
+        done: set[Node] = set()
+        for last in [*[node for node in computed if node not in late], *[node for node in computed if node in late]]:
+            stack = [last]
+            while stack:
+                node = stack[-1]
+                before = [s for s in map(self._source, node.inputs) if s in late and s not in done]
+                if before:
+                    stack += reversed(before)
+                    continue
+                stack.pop()
+                if node not in done:
+                    done.add(node)
+                    order.append(node)
+        return order
+
+    def _choose(self, bases: dict[Node, Node], places: dict[Node, int], kept: list[Node]) -> None:
         wanted = {self._whole(node) for node in kept}
         # what takes over the memory of an assignment
         followers = {base: node for node, base in bases.items() if self._is_last(base, node, places[node])}
-        for node in assigned:
+        for node in sorted(bases, key=places.__getitem__):
             base = bases[node]
             takes_over = followers.get(base) is node
             if base in self._inputs:

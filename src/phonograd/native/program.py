@@ -43,8 +43,12 @@ class NativeProgram(Running):
         # of the time
         collecting = gc.isenabled()
         gc.disable()
+        wanted = list(targets)
         try:
-            self._plan(targets, available, keep_all)
+            self._plan(wanted, available, keep_all)
+        except jit.CompilerLost as error:
+            jit.lost(error)
+            self._plan(wanted, available, keep_all)
         finally:
             if collecting:
                 gc.enable()

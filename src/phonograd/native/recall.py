@@ -93,11 +93,16 @@ def _recalled(
     if found is None:
         return None
     recipe, names = found
-    kernels = jit.kept(names)
-    if kernels is None:
+    try:
+        kernels = jit.kept(names)
+        if kernels is None:
+            return None
+        program = RecalledProgram(recipe, kernels, wanted, inputs, keep_all)
+    except jit.CompilerLost as error:
+        jit.lost(error)
         return None
     jit.statistics.plans_loaded += 1
-    return RecalledProgram(recipe, kernels, wanted, inputs, keep_all)
+    return program
 
 
 def _keep(store: Store, key: str, planned: NativeProgram, nodes: Sequence[Node]) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import operator
-import weakref
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
+from weakref import ReferenceType
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ..settings import active
 from ..state import FLAGS, RECORDING
 from ..streams import next_counter
 from ..trace import HANDOVER, LOCAL, Capturing, Trace, ready_trace
+from .rare import Rare, have_look_again, note_view, views_of
 
 __all__ = [
     "Handle",
@@ -40,10 +42,8 @@ __all__ = [
     "rebind",
     "replace",
     "share",
+    "views_of",
 ]
-
-#: views an array may have before the list is searched for dead ones
-_FEW_VIEWS = 8
 
 
 class SharedMemory(np.ndarray[Any, Any]):
@@ -56,20 +56,6 @@ class SharedMemory(np.ndarray[Any, Any]):
 
 
 Kind = TypeVar("Kind")
-
-
-class _Rare:
-    """What only some arrays have."""
-
-    __slots__ = ("context", "readonly", "region", "root", "variable", "views")
-
-    def __init__(self) -> None:
-        self.variable: Any = None
-        self.root: Any = None
-        self.region: tuple[int, Shape, bool] | None = None
-        self.views: list[weakref.ref[Any]] | None = None
-        self.context = CPU
-        self.readonly = False
 
 
 class _Seldom(Generic[Kind]):
@@ -89,7 +75,7 @@ class _Seldom(Generic[Kind]):
     def __set__(self, handle: Handle, value: Kind) -> None:
         rare = handle._rare
         if rare is None:
-            rare = handle._rare = _Rare()
+            rare = handle._rare = Rare()
         setattr(rare, self._name, value)
 
 
@@ -104,7 +90,8 @@ class Handle:
     _variable  gradient buffer and request, if the array was marked for gradients
     _root      for a view: the array it is a piece of
     _region    for a view: (first element, shape, whether gradients pass between the two)
-    _views     weak references to the views of this array
+    _views     weak references to the views of this array that have looked at it
+    _told      weak references to those that have to look again, because it has changed since
     _context   the context, where no node tells it
     _readonly  whether in-place operations are refused
     ========== =====================================================================================
@@ -117,11 +104,12 @@ class Handle:
     _trace: Trace | None
     _node: Node | None
     _buffer: Array | None
-    _rare: _Rare | None
+    _rare: Rare | None
     _variable = _Seldom[Any]("variable", None)
     _root = _Seldom[Any]("root", None)
     _region = _Seldom["tuple[int, Shape, bool] | None"]("region", None)
-    _views = _Seldom["list[weakref.ref[Any]] | None"]("views", None)
+    _views = _Seldom[list[ReferenceType[Any]] | None]("views", None)
+    _told = _Seldom[list[ReferenceType[Any]] | None]("told", None)
     _context = _Seldom[Context]("context", CPU)
     _readonly = _Seldom[bool]("readonly", False)
 
@@ -297,6 +285,7 @@ def _look_again(view: Handle, trace: Trace) -> Node:
         _name(view, node, trace)
         trace.handles.append(view)
         trace.repeats = True
+    note_view(view._root, view)
     return node
 
 
@@ -318,6 +307,7 @@ def read(handle: Handle) -> Array:
         root = handle._root
         if root._buffer is not None and root._node is None and not (linked and root._variable is not None):
             handle._buffer = value = _piece(root, start, shape)
+            note_view(root, handle)
             return value
         trace = LOCAL.trace
         node = enter(handle, trace)
@@ -336,10 +326,15 @@ def read(handle: Handle) -> Array:
 
 def _piece(base: Handle, start: int, shape: Shape) -> Array:
     """Return a contiguous piece of the known value of an array, in a shape."""
-    assert base._buffer is not None
-    if not base._buffer.flags.c_contiguous:
-        base._buffer = np.ascontiguousarray(base._buffer)
-    return base._buffer.reshape(-1)[start : start + math.prod(shape)].reshape(shape)
+    buffer = base._buffer
+    assert buffer is not None
+    if not buffer.flags.c_contiguous:
+        buffer = base._buffer = np.ascontiguousarray(buffer)
+    size = math.prod(shape)
+    if size and shape and shape == buffer.shape[1:]:
+        # one step instead of three
+        return buffer[start // size]  # type: ignore[no-any-return]
+    return buffer.reshape(-1)[start : start + size].reshape(shape)
 
 
 def rebind(handle: Handle, node: Node, trace: Trace) -> None:
@@ -348,6 +343,8 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
     While recording, the array is then part of the record exactly if the value is. Otherwise only the value changes: a
     variable stays a variable, and what was recorded stays recorded.
     """
+    if _write_simply is not None and _write_simply(handle, node, trace):
+        return
     if type(trace) is not Trace and isinstance(trace, Capturing) and _is_outside(handle, trace):
         trace.write(handle, node)
         return
@@ -379,12 +376,8 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
         if handle._variable is None:
             # it has been told to look again, and will find what was written
             return
-    for reference in handle._views or ():
-        view = reference()
-        if view is not None:
-            with HANDOVER:
-                _name(view, None, None)
-                view._buffer = None
+    if rare is not None and rare.views:
+        have_look_again(rare)
     buffer = handle._buffer
     if type(buffer) is SharedMemory and buffer.flags.writeable and not node.marked:
         np.copyto(buffer, trace.value(node))
@@ -395,6 +388,15 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
         elif not recording and handle._node is not None and handle._node.marked:
             node = overwritten(node, enter(handle, trace))
     _hold(handle, node, trace)
+
+
+_write_simply: Callable[[Handle, Node, Trace], bool] | None = None
+
+
+def use_writing(function: Callable[[Handle, Node, Trace], bool]) -> None:
+    """Set a function that does what :func:`rebind` does where that is simple, and returns whether it was."""
+    global _write_simply
+    _write_simply = function
 
 
 def _hold(handle: Handle, node: Node, trace: Trace) -> None:
@@ -437,40 +439,30 @@ def known(handle: Handle) -> Array | None:
 def make_view(base: Handle, start: int, shape: Shape) -> Any:
     """Return an array that shares a contiguous piece of another array: a write to either shows in both."""
     value = known(base)
+    rare = base._rare
+    context = base.context
     if value is not None:
-        view = make_concrete(_piece(base, start, shape), base.context)
+        view = make_concrete(_piece(base, start, shape), context)
         if type(value) is SharedMemory:
             return view
     else:
         trace = ready_trace()
         view = make(settled(view_flat(enter(base, trace), start, shape)), trace)
+        rare = base._rare
     linked = bool(FLAGS.get() & RECORDING)
     root = base
-    if base._root is not None and base._variable is None:
-        root = base._root
+    if rare is not None and rare.root is not None and rare.variable is None:
+        root = rare.root
         first, _, base_linked = _region_of(base)
         start, linked = start + first, linked and base_linked
-    view._root = root
-    view._region = (start, shape, linked)
-    if base._readonly:
-        view._readonly = True
-    _note_view(root, view)
+    own = Rare(root, (start, shape, linked))
+    if context is not CPU:
+        own.context = context
+    if rare is not None and rare.readonly:
+        own.readonly = True
+    view._rare = own
+    note_view(root, view)
     return computed(view)
-
-
-def _note_view(root: Handle, view: Handle) -> None:
-    """Enter a view into the list of the array that owns the memory."""
-    while root._root is not None:
-        root = root._root
-    views = root._views
-    if views is None:
-        views = root._views = []
-    elif len(views) >= _FEW_VIEWS and not len(views) & (len(views) - 1):
-        # at every doubling, so that many living views do not make each new one expensive; most are dead by now, but
-        # the trace does not know yet
-        LOCAL.trace.prune()
-        views = root._views = [reference for reference in views if reference() is not None]
-    views.append(weakref.ref(view))
 
 
 def share(handle: Handle) -> Array:
@@ -481,7 +473,7 @@ def share(handle: Handle) -> Array:
     top = handle
     while top._root is not None:
         top = top._root
-    views = [view for view in (reference() for reference in top._views or ()) if view is not None]
+    views = views_of(top)
     if any([array._node is not None and array._node.marked for array in (top, *views) if array._variable is None]):
         return np.array(read(handle), order="C")
     if type(top._buffer) is not SharedMemory:
@@ -493,7 +485,7 @@ def share(handle: Handle) -> Array:
             view._settle()
             view._buffer = memory.reshape(-1)[start : start + math.prod(view.shape)].reshape(view.shape)
             view._root = view._region = None
-        top._views = None
+        top._views = top._told = None
     assert handle._buffer is not None
     return handle._buffer.view(np.ndarray)
 

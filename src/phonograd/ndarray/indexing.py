@@ -21,7 +21,7 @@ from ..operators.regions import assign_flat, assign_step
 from ..state import is_recording
 from ..trace import Trace, ready_trace
 from .handle import Handle, SharedMemory, computed, enter, known, make_concrete, make_result, make_view, rebind, settled
-from .keys import Advanced, Selection, is_contiguous, parse, value_shape
+from .keys import Advanced, Basic, Selection, is_contiguous, parse, simple, value_shape
 from .operands import Numbers
 from .values import values_of
 from .watching import LISTENERS, Deed, watched
@@ -41,7 +41,7 @@ def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
     """Return the part of the array that a key selects: a view where its elements are contiguous, else a copy."""
     if listeners:
         return watched(_SLICE, (self,), None, (), get, (self, key, ()))
-    selection = parse(key, self.shape, _is_array)
+    selection = simple(key, self.shape) or parse(key, self.shape, _is_array)
     if isinstance(selection, Advanced):
         trace = ready_trace()
         node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
@@ -91,11 +91,18 @@ def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) 
             rebind(self, settled(node), trace)
             computed(self)
             return
-    selection = parse(key, self.shape, _is_array)
+    selection = simple(key, self.shape) or parse(key, self.shape, _is_array)
     if 0 in selection.target or _is_there(self, selection, value):
         return
     trace = ready_trace()
     base = enter(self, trace)
+    if isinstance(value, Handle) and type(selection) is Basic and selection.offset is not None:
+        node = enter(value, trace)
+        if node.shape == selection.shape and node.kind == base.kind:
+            # what the rest of this function would do
+            rebind(self, settled(assign_flat(base, node, selection.offset)), trace)
+            computed(self)
+            return
     node = _value_node(self, value, base, selection, trace)
     if isinstance(selection, Advanced):
         region = slice_step(base, selection.begin, selection.end, selection.step)
@@ -115,10 +122,13 @@ def _is_there(array: Any, selection: Selection, value: Any) -> bool:
     """Return whether the value is a view of the very part it is assigned to: what ``x[0] += 1`` ends with."""
     if not isinstance(value, Handle) or isinstance(selection, Advanced) or selection.offset is None:
         return False
-    root, start, linked = array, selection.offset, value._region is not None and value._region[2]
-    if array._root is not None:
-        root, start, linked = array._root, start + array._region[0], linked and array._region[2]
-    if value._root is not root or value._region is None or value._region[:2] != (start, selection.shape):
+    rare, own = value._rare, array._rare
+    if rare is None or rare.region is None:
+        return False
+    root, start, linked = array, selection.offset, rare.region[2]
+    if own is not None and own.root is not None:
+        root, start, linked = own.root, start + own.region[0], linked and own.region[2]
+    if rare.root is not root or rare.region[:2] != (start, selection.shape):
         return False
     # a variable whose value was recorded starts anew when it is written to outside of recording
     return linked if is_recording() else array._variable is None and root._variable is None

@@ -27,7 +27,7 @@ from ..errors import MXNetError
 from ..node import Shape
 from ..operators.regions import bounds, region_shape
 
-__all__ = ["Advanced", "Basic", "is_contiguous", "parse", "value_shape"]
+__all__ = ["Advanced", "Basic", "is_contiguous", "parse", "simple", "value_shape"]
 
 
 class _Span(NamedTuple):
@@ -139,6 +139,41 @@ def parse(key: Any, shape: Shape, is_array: Callable[[Any], bool] = _no_array) -
     if isinstance(key, slice) and not selection.whole:
         _refuse_reversed(key, shape)
     return selection
+
+
+#: keys of loops, with what they select: numbers alone, and bounds of slices alone
+_lately: dict[Any, Basic] = {}
+_MOST_LATELY = 1 << 14
+
+
+def simple(key: Any, shape: Shape) -> Basic | None:
+    """Return what a number or a slice selects from an array of a shape, as :func:`parse` does; None for other keys.
+
+    >>> simple(-1, (4, 5)).offset
+    15
+    """
+    form: Any
+    if type(key) is int:
+        form = key, shape
+    elif type(key) is slice:
+        start, stop, step = key.start, key.stop, key.step
+        if not (
+            (type(start) is int or start is None)
+            and (type(stop) is int or stop is None)
+            and (type(step) is int or step is None)
+        ):
+            return None
+        form = start, stop, step, shape
+    else:
+        return None
+    found = _lately.get(form)
+    if found is None:
+        parsed = parse(key, shape)
+        assert isinstance(parsed, Basic)
+        if len(_lately) >= _MOST_LATELY:
+            _lately.clear()
+        found = _lately[form] = parsed
+    return found
 
 
 def _bound(value: Any) -> int | None:

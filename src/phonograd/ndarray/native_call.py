@@ -43,12 +43,12 @@ from .. import settings
 from ..context import CPU
 from ..native import jit
 from ..node import Node
-from ..operators.structural import LATEST, variable
+from ..operators.structural import LATEST, VARIABLE, variable
 from ..state import FLAGS
 from ..trace import HANDOVER, Target, Trace
-from .handle import _Rare
 from .native_code import ENTRY, module_text
 from .native_text import API
+from .rare import Rare
 
 __all__ = ["BinaryCall", "Calls", "KeyForm", "as_method", "possible", "thread_number"]
 
@@ -113,17 +113,18 @@ def _offsets(array: Any, node: Node, owner: Target, active: Any) -> dict[str, in
     trace = Trace()
     found = {name: _offset(array, f"_{name}") for name in ("trace", "node", "buffer", "rare")}
     found |= {name: _offset(node, name) for name in ("marked", "kind", "detached", "shape", "dtype", "context")}
-    names = ("thread", "scalars", "made", "handles", "prune_at", "bound", "leaves", "slots", "targets")
+    found |= {name: _offset(node, name) for name in ("operator", "attributes")}
+    names = ("thread", "scalars", "made", "handles", "prune_at", "bound", "leaves", "slots", "targets", "repeats")
     found |= {name: _offset(trace, name) for name in names}
-    rare = _Rare()
+    rare = Rare()
     found |= {name: _offset(rare, name) for name in ("variable", "root", "views", "readonly")}
     found["place"] = _offset(rare, "context")
     found["grad"] = _offset(owner, "grad")
     found["attentive"] = _offset(active, "attentive")
     found["type"] = _type_offset(array)
     found["item"] = tuple.__basicsize__
-    # tp_vectorcall_offset, the fifth word after the head of a type
-    found["vectorcall"] = ctypes.c_ssize_t.from_address(id(FunctionType) + tuple.__basicsize__ + 4 * 8).value
+    # tp_vectorcall_offset: after the head and the length come name, two sizes and the destructor
+    found["vectorcall"] = ctypes.c_ssize_t.from_address(id(FunctionType) + object.__basicsize__ + 5 * 8).value
     return found | (_memory_offsets() or {})
 
 
@@ -158,24 +159,26 @@ class Calls:
         # compiling it in full takes 40 ms, and makes calls faster by less than a tenth
         self._kernel = jit.compile_text(text, "native_calls", quick=True)
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
-        addresses = (ctypes.c_void_p * (7 + len(methods))).from_address(directory)
+        addresses = (ctypes.c_void_p * (9 + len(methods))).from_address(directory)
         found = [int(address or 0) for address in addresses]
-        state, entries, self._function, forget, living, make_current, grad, *numbered = found
+        state, entries, self._function, forget, grad, living, make_current, write, settle, *numbered = found
         #: forgets the calls made lately; nodes they refer to can then be dropped
         self.forget: Callable[[], None] = ctypes.PYFUNCTYPE(None)(forget)
         objects: tuple[Any, ...] = (None, True, False, 1, FLAGS, active, array_class, np.ndarray, float, int)
-        objects += (CPU, LATEST, Trace.prune, variable, HANDOVER.acquire, HANDOVER.release)
+        objects += (CPU, LATEST, Trace.prune, variable, VARIABLE, Trace, HANDOVER.acquire, HANDOVER.release)
         #: everything the code refers to; it lives as long as the process, because arrays and modules refer to the code
         self._kept: list[Any] = [objects, methods]
         words: list[Any] = [id(value) for value in objects]
         words += [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in API]
         (ctypes.c_size_t * len(words)).from_address(state)[:] = words
-        definition = self._definition("living", living, _METH_FASTCALL, "living(trace, handles)\n--\n\n")
         #: finds the arrays of a trace that are alive
-        self.living = _new_function(ctypes.byref(definition), None, __name__)
-        definition = self._definition("make_current", make_current, _METH_O, "make_current(trace, /)\n--\n\n")
+        self.living = self._new("living(trace, handles, /)", living, _METH_FASTCALL)
         #: takes note of the current trace of a thread
-        self.make_current = _new_function(ctypes.byref(definition), None, __name__)
+        self.make_current = self._new("make_current(trace, /)", make_current, _METH_O)
+        #: makes an array name another node, where that is simple
+        self.write = self._new("write(array, node, trace, /)", write, _METH_FASTCALL)
+        #: gives arrays their values at the end of a trace
+        self.settle = self._new("settle(trace, pairs, values, end, /)", settle, _METH_FASTCALL)
         getter = _Getter(b"grad", grad, None, (vars(array_class)["grad"].__doc__ or "").encode(), None)
         self._kept.append(getter)
         #: the attribute ``grad`` of arrays
@@ -191,6 +194,11 @@ class Calls:
         definition = _Definition(name.encode(), address, flags, doc.encode())
         self._kept.append(definition)
         return definition
+
+    def _new(self, signature: str, address: int, flags: int) -> Any:
+        """Return a function of machine code as a function of Python's."""
+        definition = self._definition(signature.partition("(")[0], address, flags, f"{signature}\n--\n\n")
+        return _new_function(ctypes.byref(definition), None, __name__)
 
     def function(self, name: str, function: Any, calls: dict[Any, Any], key: KeyForm) -> Any:
         """Return a function of machine code that does what a Python function does, which it calls where it cannot."""

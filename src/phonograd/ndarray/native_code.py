@@ -22,7 +22,7 @@ def module_text(offsets: dict[str, int], entries: int, changing: Container[int])
     Entries are operators of two operands; some of them are ``changing`` the first.
     """
     words = len(OBJECTS) + len(API)
-    names = ["state", "entries", "call", "forget", "living", "make_current", "grad"]
+    names = ["state", "entries", "call", "forget", "grad", "living", "make_current", "write", "settle"]
     names += [f"binary{k}" for k in range(entries)]
     pointers = ", ".join([f"ptr @{name}" for name in names])
     parts = [

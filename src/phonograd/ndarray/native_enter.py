@@ -19,6 +19,8 @@ array, so the lock that says so (:data:`phonograd.trace.HANDOVER`) is held where
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..kernels.function import Index, Value
 from ..operators.structural import LATEST
 from ..state import RECORDING
@@ -31,7 +33,9 @@ _EQUAL = 2
 
 def enter_texts(offsets: dict[str, int]) -> list[str]:
     """Return the text of each function, in the order in which they need each other."""
-    writers = (_current, _make_current, _bind, _slot, _variable, _enter, _operand, _is_plain, _change, _grad)
+    writers: tuple[Callable[[dict[str, int]], str], ...]
+    writers = (_current, _make_current, _bind, _slot, _variable, _enter, _operand, _is_plain, _hold)
+    writers += (_change, _write, _settle, _grad)
     return ["@current = internal global ptr null, align 8", *[write(offsets) for write in writers]]
 
 
@@ -156,7 +160,7 @@ def _variable(offsets: dict[str, int]) -> str:
 def _enter(offsets: dict[str, int]) -> str:
     """Return the function that gives the node of an array in the current trace, or null where Python has to decide.
 
-    An array from outside of the trace must have a value, and be neither a view nor elsewhere than on the CPU.
+    An array from outside of the trace must have a value, and be on the CPU.
     """
     f = Code("enter", "ptr %trace, ptr %array", offsets)
     entered = f.assign("alloca ptr, align 8")
@@ -179,7 +183,6 @@ def _enter(offsets: dict[str, int]) -> str:
     f.line(f"store ptr {leaf}, ptr {entered}, align 8")
     f.line("br label %found")
     f.label("rare")
-    f.leave_unless(f.same(f.field(rare, "root"), "none"), "other")
     f.leave_unless(f.same(f.field(rare, "place"), "cpu"), "other")
     owner = f.field(rare, "variable")
     f.leave_if(f.same(owner, "none"), "plain")
@@ -252,6 +255,153 @@ def flags_text(f: Code, target: str) -> str:
     return f.assign(f"icmp ne i64 {f.assign(f'and i64 {bits}, {RECORDING}')}, 0")
 
 
+def _hold(offsets: dict[str, int]) -> str:
+    """Return the function that makes an array name a value that is not known yet, and returns it: ``handle._hold``."""
+    f = Code("hold", "ptr %trace, ptr %array, ptr %node", offsets)
+    # to wait for the lock may take a while
+    f.api("void", "Py_IncRef", "ptr %node")
+    locked = f.api("ptr", "PyObject_CallNoArgs", f"ptr {f.object('acquire')}")
+    f.leave_if_null(locked, "drop")
+    f.api("void", "Py_DecRef", f"ptr {locked}")
+    home, memory = f.field("%array", "trace"), f.field("%array", "buffer")
+    f.line(f"br i1 {f.assign(f'icmp eq ptr {home}, %trace')}, label %store, label %move")
+    f.label("move")
+    # there is no harm in an array that stands in the list and belongs elsewhere
+    f.api("i32", "PyList_Append", f"ptr {f.field('%trace', 'handles')}, ptr %array")
+    f.leave_if(f.same(home, "none"), "new")
+    f.exchange("%trace", "repeats", f.object("true"))
+    f.line("br label %new")
+    f.label("new")
+    f.exchange("%array", "trace", "%trace")
+    f.line("br label %store")
+    f.label("store")
+    f.exchange("%array", "node", "%node")
+    f.put("%array", "buffer", f.object("none"))
+    f.api("void", "Py_DecRef", f"ptr {f.api('ptr', 'PyObject_CallNoArgs', 'ptr ' + f.object('release'))}")
+    for value in ("%node", memory):
+        f.api("void", "Py_DecRef", f"ptr {value}")
+    f.api("void", "Py_IncRef", "ptr %array")
+    f.line("ret ptr %array")
+    f.label("drop")
+    f.api("void", "Py_DecRef", "ptr %node")
+    f.line("ret ptr null")
+    return f.text()
+
+
+def _write(offsets: dict[str, int]) -> str:
+    """Return the function of an array, a node and a trace that does what ``rebind`` does for most of them.
+
+    It returns whether the array is one of them: nothing looks at it, and what is written is not recorded.
+    """
+    f = Code("write", "ptr %self, ptr %arguments, i64 %count", offsets)
+    array, node, trace = [f.load_word("%arguments", str(k), "ptr") for k in range(3)]
+    cell = f.assign("alloca ptr, align 8")
+    f.line(f"store ptr {node}, ptr {cell}, align 8")
+    f.leave_unless(f.same(f.field(trace, "type"), "trace"), "other")
+    f.leave_unless(f.same(f.field(array, "type"), "array"), "other")
+    f.leave_unless(f.same(f.field(node, "marked"), "false"), "other")
+    f.leave_unless(f.same(f.field(node, "context"), "cpu"), "other")
+    f.leave_if_null(f.assign(f"call ptr @is_plain(ptr {array})"), "other")
+    before, rare = f.field(array, "node"), f.field(array, "rare")
+    f.leave_if(f.same(before, "none"), "known")
+    f.leave_unless(f.same(f.field(before, "context"), "cpu"), "other")
+    f.line("br label %known")
+    f.label("known")
+    f.leave_if(f.same(rare, "none"), "ordinary")
+    f.leave_unless(f.same(f.field(rare, "place"), "cpu"), "other")
+    owner = f.field(rare, "variable")
+    f.leave_if(f.same(owner, "none"), "ordinary")
+    slot = f.assign(f"call ptr @slot(ptr {trace}, ptr {owner})")
+    f.leave_if_null(slot, "other")
+    target = f.assign(f"call ptr @variable(ptr {node}, ptr {slot})")
+    f.leave_if_null(target, "other")
+    f.line(f"store ptr {target}, ptr {cell}, align 8")
+    f.line("br label %hold")
+    f.label("ordinary")
+    f.leave_if(f.same(before, "none"), "hold")
+    f.leave_if(f.same(f.field(before, "marked"), "true"), "other")
+    f.line("br label %hold")
+    f.label("hold")
+    value = f.assign(f"load ptr, ptr {cell}, align 8")
+    held = f.assign(f"call ptr @hold(ptr {trace}, ptr {array}, ptr {value})")
+    f.leave_if_null(held, "other")
+    f.api("void", "Py_DecRef", f"ptr {held}")
+    f.give_back("true")
+    f.label("other")
+    f.leave_unless(f.assign(f"icmp eq ptr {f.api('ptr', 'PyErr_Occurred')}, null"), "error")
+    f.give_back("false")
+    f.end("error", "null")
+    return f.text()
+
+
+def _settle(offsets: dict[str, int]) -> str:
+    """Return the function of a trace, its living arrays with their nodes, their values, and whether the trace ends.
+
+    It gives arrays their values, and lets those go that are no part of a record, as ``Trace.flush`` does. It returns a
+    list of those that it leaves to Python. Whoever calls it has the lock.
+    """
+    f = Code("settle", "ptr %self, ptr %arguments, i64 %count", offsets)
+    trace, pairs, values, end = [f.load_word("%arguments", str(k), "ptr") for k in range(4)]
+    left = f.api("ptr", "PyList_New", "i64 0")
+    f.leave_if_null(left, "error")
+    ends = f.same(end, "true")
+
+    def each(index: Index, _: list[Value]) -> tuple[()]:
+        pair = f.api("ptr", "PyList_GetItem", f"ptr {pairs}, i64 {index}")
+        array, node = f.item(pair, "0"), f.item(pair, "1")
+        here = f.assign(f"icmp eq ptr {f.field(array, 'trace')}, {trace}")
+        named = f.assign(f"icmp eq ptr {f.field(array, 'node')}, {node}")
+        same = f.assign(f"and i1 {named}, {here}")
+        value = f.api("ptr", "PyList_GetItem", f"ptr {values}, i64 {index}")
+        f.choose(same, lambda: known(array, value), tuple)
+        f.choose(f.assign(f"and i1 {ends}, {here}"), lambda: leave(array, node, pair), tuple)
+        return ()
+
+    def known(array: str, value: str) -> tuple[()]:
+        f.exchange(array, "buffer", value)
+        return ()
+
+    def leave(array: str, node: str, pair: str) -> tuple[()]:
+        plain = f.assign(f"xor i1 {f.same(f.field(node, 'marked'), 'true')}, true")
+        nearby = f.same(f.field(node, "context"), "cpu")
+        f.choose(f.assign(f"and i1 {plain}, {nearby}"), lambda: free(array), lambda: own(array, node, pair, nearby))
+        return ()
+
+    def own(array: str, node: str, pair: str, nearby: str) -> tuple[()]:
+        rare, is_variable = f.field(array, "rare"), f.same(f.field(node, "operator"), "variable_operator")
+        some = f.assign(f"xor i1 {f.same(rare, 'none')}, true")
+        possible = f.assign(f"and i1 {f.assign(f'and i1 {some}, {is_variable}')}, {nearby}")
+
+        def compare() -> tuple[()]:
+            number = f.number(f.item(f.field(node, "attributes"), "0"))
+            target = f.api("ptr", "PyList_GetItem", f"ptr {f.field(trace, 'targets')}, i64 {number}")
+            is_own = f.assign(f"icmp eq ptr {f.field(rare, 'variable')}, {target}")
+            f.choose(is_own, lambda: free(array), lambda: keep(pair))
+            return ()
+
+        f.choose(possible, compare, lambda: keep(pair))
+        return ()
+
+    def free(array: str) -> tuple[()]:
+        # in the order that readers in other threads rely on
+        f.exchange(array, "trace", f.object("none"))
+        f.exchange(array, "node", f.object("none"))
+        return ()
+
+    def keep(pair: str) -> tuple[()]:
+        status = f.api("i32", "PyList_Append", f"ptr {left}, ptr {pair}")
+        f.leave_unless(f.assign(f"icmp eq i32 {status}, 0"), "drop")
+        return ()
+
+    f.loop("0", f.api("i64", "PyList_Size", f"ptr {pairs}"), "1", (), each)
+    f.line(f"ret ptr {left}")
+    f.label("drop")
+    f.api("void", "Py_DecRef", f"ptr {left}")
+    f.line("br label %error")
+    f.end("error", "null")
+    return f.text()
+
+
 def _change(offsets: dict[str, int]) -> str:
     """Return the function that gives an array the result of a call as its value, and returns it.
 
@@ -289,31 +439,8 @@ def _change(offsets: dict[str, int]) -> str:
     f.leave_if(f.same(f.field("%own", "marked"), "true"), "other")
     f.line("br label %write")
     f.label("write")
-    result = f.assign(f"load ptr, ptr {cell}, align 8")
-    f.api("void", "Py_IncRef", f"ptr {result}")
-    locked = f.api("ptr", "PyObject_CallNoArgs", f"ptr {f.object('acquire')}")
-    f.leave_if_null(locked, "drop")
-    f.api("void", "Py_DecRef", f"ptr {locked}")
-    # to wait for the lock may have taken a while
-    same_trace = f.assign(f"icmp eq ptr {f.field('%array', 'trace')}, %trace")
-    same_node = f.assign(f"icmp eq ptr {f.field('%array', 'node')}, %own")
-    still = f.assign(f"and i1 {same_trace}, {same_node}")
-    memory = f.field("%array", "buffer")
-    f.line(f"br i1 {still}, label %store, label %late")
-    f.label("late")
-    f.api("void", "Py_DecRef", f"ptr {f.api('ptr', 'PyObject_CallNoArgs', 'ptr ' + f.object('release'))}")
-    f.line("br label %drop")
-    f.label("drop")
-    f.api("void", "Py_DecRef", f"ptr {result}")
-    f.line("br label %other")
-    f.label("store")
-    f.exchange("%array", "node", result)
-    f.put("%array", "buffer", f.object("none"))
-    f.api("void", "Py_DecRef", f"ptr {f.api('ptr', 'PyObject_CallNoArgs', 'ptr ' + f.object('release'))}")
-    for value in (result, memory):
-        f.api("void", "Py_DecRef", f"ptr {value}")
-    f.api("void", "Py_IncRef", "ptr %array")
-    f.line("ret ptr %array")
+    value_in = f.assign(f"load ptr, ptr {cell}, align 8")
+    f.line(f"ret ptr {f.assign(f'call ptr @hold(ptr %trace, ptr %array, ptr {value_in})')}")
     f.end("other", "null")
     return f.text()
 

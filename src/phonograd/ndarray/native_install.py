@@ -15,8 +15,10 @@ from ..living import count_references
 from ..node import forgetters
 from ..operator import Operator
 from ..operators.structural import leaf
-from ..trace import LOCAL, number_threads
+from ..threads import THREADS
+from ..trace import LOCAL, use_settling
 from . import call
+from .handle import use_writing
 from .native_call import BinaryCall, Calls, KeyForm, as_method, possible, thread_number
 from .operands import BINARY
 
@@ -45,7 +47,9 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
         setattr(array_class, name, as_method(value))
     if _finds_the_living(calls, array_class):
         count_references(calls.living)
-    number_threads(thread_number, calls.make_current)
+    THREADS.use(thread_number, calls.make_current)
+    use_settling(calls.settle)
+    use_writing(calls.write)
 
 
 def _finds_the_living(calls: Calls, array_class: type[Any]) -> bool:

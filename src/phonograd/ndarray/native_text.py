@@ -56,6 +56,8 @@ OBJECTS = (
     "latest",
     "prune",
     "variable",
+    "variable_operator",
+    "trace",
     "acquire",
     "release",
 )
@@ -135,6 +137,11 @@ class Code(Function):
     def leave_if_null(self, value: str, target: str) -> None:
         """Go elsewhere if there is no object."""
         self.leave_if(self.assign(f"icmp eq ptr {value}, null"), target)
+
+    def give_back(self, name: str) -> None:
+        """Return one of the objects that the code knows to Python."""
+        self.api("void", "Py_IncRef", f"ptr {self.object(name)}")
+        self.line(f"ret ptr {self.object(name)}")
 
     def end(self, label: str, value: str) -> None:
         """Write a block that returns."""

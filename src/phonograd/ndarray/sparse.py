@@ -542,7 +542,9 @@ _OTHER_NAMES = {"retain": "sparse_retain"}
 def __getattr__(name: str) -> Any:
     function = None if name.startswith("_") else lookup("", _OTHER_NAMES.get(name, name))
     if function is None:
-        raise AttributeError(f"nd.sparse has no operator {name!r}{nearest(name, __dir__())}")
+        # names that Python itself looks for are no misspelt ones
+        hint = "" if name.startswith("__") else nearest(name, __dir__())
+        raise AttributeError(f"nd.sparse has no operator {name!r}{hint}")
     globals()[name] = function
     return function
 

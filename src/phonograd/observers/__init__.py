@@ -31,6 +31,7 @@ from .callbacks import (
     clear_global_callbacks,
     clear_task_local_callbacks,
     clear_thread_local_callbacks,
+    default_node_id,
     disable_callback,
     enable_record_function,
     has_callbacks,
@@ -41,6 +42,7 @@ from .callbacks import (
     reenable_callback,
     remove_callback,
     remove_collector,
+    set_default_node_id,
     set_sampling_seed,
 )
 from .hooks import CATEGORIES, allocated, begin, record, released
@@ -95,6 +97,7 @@ __all__ = [
     "clear_thread_local_callbacks",
     "current_range",
     "current_thread_id",
+    "default_node_id",
     "disable_callback",
     "enable_record_function",
     "has_callbacks",
@@ -107,5 +110,6 @@ __all__ = [
     "released",
     "remove_callback",
     "remove_collector",
+    "set_default_node_id",
     "set_sampling_seed",
 ]

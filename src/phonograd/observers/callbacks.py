@@ -19,6 +19,7 @@ __all__ = [
     "clear_global_callbacks",
     "clear_task_local_callbacks",
     "clear_thread_local_callbacks",
+    "default_node_id",
     "disable_callback",
     "enable_record_function",
     "has_callbacks",
@@ -28,6 +29,7 @@ __all__ = [
     "is_record_function_enabled",
     "reenable_callback",
     "remove_callback",
+    "set_default_node_id",
     "set_sampling_seed",
 ]
 
@@ -234,6 +236,24 @@ def set_sampling_seed(seed: int | None) -> None:
     with REGISTRY.lock:
         REGISTRY.seed = seed
         REGISTRY.publish()
+
+
+# -- which process this is
+
+
+_node_id = [-1]
+
+
+def default_node_id() -> int:
+    """Return the number of this process among those that work together, or -1 if it has none."""
+    return _node_id[0]
+
+
+def set_default_node_id(number: int) -> None:
+    """Give this process a number (its rank), which stands in the profiles and traces that it writes."""
+    if number < 0:
+        raise ValueError(f"set_default_node_id expects an id >= 0, not {number}")
+    _node_id[0] = number
 
 
 # -- switches

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..kernels.lowering import Either, Expansion, Overlay
-from ..node import Node, Shape
+from ..node import Node, Shape, forgetters
 from ..operator import REGISTRY, Array, Operator, Spec, composite, operator, single
 from .arithmetic import add, mod
 from .broadcasting import broadcast, broadcast_shapes, sum_to
@@ -127,7 +127,10 @@ def assign_step(data: Node, value: Node, begin: Shape, end: Shape, step: Shape |
         return data
     if region == data.shape and all([s == 1 for s in step]):
         return broadcast(value, data.shape)
-    return single(_assign_step.apply((data, value), (begin, end, step)))
+    changed = single(_assign_step.apply((data, value), (begin, end, step)))
+    if changed not in _written:
+        _note_written(changed)
+    return changed
 
 
 def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
@@ -144,9 +147,14 @@ def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
         base, value = changed.inputs
         if changed.attributes == (begin, end, step):
             return broadcast(value, region_shape(begin, end, step))
-        if not _are_apart((begin, end, step), changed.attributes):
+        bottom, below = _written[changed] if changed in _written else (base, _span(*changed.attributes))
+        own = _span(begin, end, step)
+        if _are_apart(own, below):
+            source = bottom
+        elif _are_apart(own, _span(*changed.attributes)):
+            source = base
+        else:
             break
-        source = base
     return slice_step(data, begin, end, step)
 
 
@@ -157,18 +165,46 @@ def _last_change(data: Node) -> Node:
     return data
 
 
-def _are_apart(one: tuple[Shape, ...], other: tuple[Shape, ...]) -> bool:
-    """Return whether two regions have no element in common, as far as that is easily seen.
+#: where a region begins and ends along each axis
+_Span = tuple[tuple[int, int], ...]
 
-    >>> _are_apart(((0, 0), (1, 9), (1, 1)), ((1, 0), (2, 9), (1, 1)))
+#: by assignment what was there before it and those that it follows, and where all of them have written
+_written: dict[Node, tuple[Node, _Span]] = {}
+forgetters.append(_written.clear)
+
+
+def _span(begin: Shape, end: Shape, step: Shape) -> _Span:
+    """Return the first and the last element of a region along each axis.
+
+    >>> _span((5, 0), (2, 4), (-1, 2))
+    ((3, 5), (0, 2))
+    """
+    found = []
+    for bounds_along in zip(begin, end, step, strict=True):
+        places = range(*bounds_along)
+        found.append((min(places[0], places[-1]), max(places[0], places[-1])))
+    return tuple(found)
+
+
+def _are_apart(one: _Span, other: _Span) -> bool:
+    """Return whether two regions have no element in common.
+
+    >>> _are_apart(((0, 0), (0, 8)), ((1, 1), (0, 8)))
     True
     """
-    for first, second in zip(zip(*one, strict=True), zip(*other, strict=True), strict=True):
-        mine, others = range(*first), range(*second)
-        low, high = min(mine[0], mine[-1]), max(mine[0], mine[-1])
-        if high < min(others[0], others[-1]) or low > max(others[0], others[-1]):
-            return True
-    return False
+    return any([high < first or low > last for (low, high), (first, last) in zip(one, other, strict=True)])
+
+
+def _note_written(changed: Node) -> None:
+    """Take note of where an assignment writes, and those that it follows."""
+    span, base = _span(*changed.attributes), changed.inputs[0]
+    earlier = _last_change(base)
+    if earlier in _written and earlier.shape == changed.shape:
+        bottom, below = _written[earlier]
+        joined = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(span, below, strict=True)]
+        _written[changed] = bottom, tuple(joined)
+    else:
+        _written[changed] = base, span
 
 
 def add_part(data: Node, value: Node, begin: Shape, end: Shape, step: Shape) -> Node:

@@ -26,6 +26,7 @@ from ..observers import (
     clear_thread_local_callbacks,
     current_range,
     current_thread_id,
+    default_node_id,
     disable_callback,
     enable_record_function,
     has_callbacks,
@@ -35,6 +36,7 @@ from ..observers import (
     is_record_function_enabled,
     reenable_callback,
     remove_callback,
+    set_default_node_id,
     set_sampling_seed,
 )
 from .activities import ProfilerActivity, supported_activities
@@ -98,6 +100,7 @@ __all__ = [
     "clear_thread_local_callbacks",
     "current_range",
     "current_thread_id",
+    "default_node_id",
     "disable_callback",
     "dump",
     "dump_on_signal",
@@ -121,6 +124,7 @@ __all__ = [
     "schedule",
     "scope",
     "set_config",
+    "set_default_node_id",
     "set_kvstore_handle",
     "set_sampling_seed",
     "set_state",

@@ -328,7 +328,7 @@ class AverageList(Sequence[Average]):
         """Return the averages in the order of a column; as they came if None."""
         if sort_by is None:
             return list(self._averages)
-        if sort_by not in (*NUMBERS, "name", "key") and not hasattr(WithoutDevice, sort_by):
+        if sort_by not in (*NUMBERS, "name", "key") and sort_by not in vars(WithoutDevice):
             keys = ["name", *NUMBERS]
             raise ValueError(f"cannot sort by {sort_by!r}{nearest(sort_by, keys)}; the keys are {', '.join(keys)}")
         return sorted(self._averages, key=lambda average: getattr(average, sort_by), reverse=not ascending)
@@ -444,10 +444,9 @@ def _columns(whole_ns: int, unit: str | None, rows: Sequence[Average]) -> _Colum
         ("Std", lambda a: time_text(a.std, unit)),
     ]
     if any([row.kernel_time_total for row in rows]):
-        columns += [
-            ("Kernels", lambda a: time_text(a.kernel_time_total, unit)),
-            ("Backward kernels", lambda a: time_text(a.backward_kernel_time_total, unit)),
-        ]
+        columns.append(("Kernels", lambda a: time_text(a.kernel_time_total, unit)))
+    if any([row.backward_kernel_time_total for row in rows]):
+        columns.append(("Backward kernels", lambda a: time_text(a.backward_kernel_time_total, unit)))
     if any([row.backward_time_total for row in rows]):
         columns.append(("Backward", lambda a: time_text(a.backward_time_total, unit)))
     if any([row.allocated_bytes or row.cpu_memory_usage for row in rows]):
@@ -456,11 +455,10 @@ def _columns(whole_ns: int, unit: str | None, rows: Sequence[Average]) -> _Colum
             ("Self CPU Mem", lambda a: bytes_text(a.self_cpu_memory_usage)),
             ("Peak Mem", lambda a: bytes_text(a.peak_bytes)),
         ]
-    if any([row.caused_bytes or row.backward_bytes for row in rows]):
-        columns += [
-            ("Caused Mem", lambda a: bytes_text(a.caused_bytes)),
-            ("Backward Mem", lambda a: bytes_text(a.backward_bytes)),
-        ]
+    if any([row.caused_bytes for row in rows]):
+        columns.append(("Caused Mem", lambda a: bytes_text(a.caused_bytes)))
+    if any([row.backward_bytes for row in rows]):
+        columns.append(("Backward Mem", lambda a: bytes_text(a.backward_bytes)))
     columns.append(("# of Calls", lambda a: str(a.count)))
     if any([row.flops or row.moved_bytes for row in rows]):
         columns += [

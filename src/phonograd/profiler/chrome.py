@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..observers import RecordScope
+from ..observers import RecordScope, default_node_id
 from .arguments import ArgumentTexts, as_json
 from .events import EventList, FunctionEvent, Slice
 from .memory import MemoryTimeline
@@ -56,6 +56,8 @@ def _text(events: EventList, metadata: dict[str, Any]) -> str:
         "host_name": socket.gethostname(),
         "droppedEvents": events.dropped,
     }
+    if default_node_id() >= 0:
+        head["distributedInfo"] = {"rank": default_node_id()}
     process = os.getpid()
     title = {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": f"phonograd {process}"}}
     lines = ",\n".join([json.dumps(title), *_lines(events, process)])

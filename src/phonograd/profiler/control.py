@@ -9,7 +9,8 @@
 >>> "forward:" in profiler.dumps(reset=True)
 True
 
-``dump`` writes a Chrome trace, as often as it is called; ``dumps`` returns a table or JSON.
+``dump`` writes a Chrome trace, as often as it is called; ``dumps`` returns a table or JSON, in which an operator has
+the time of the kernels that computed it.
 """
 
 from __future__ import annotations
@@ -284,12 +285,35 @@ def _statistics(events: EventList) -> tuple[_Rows, _Rows, _Rows]:
     """Return by category and name: the times in milliseconds, memory in kilobytes, and the values of counters."""
     durations: dict[str, dict[str, list[float]]] = {}
     values: dict[str, dict[str, list[float]]] = {}
+    computing = _computing_ns(events)
     for event in events:
         if event.kind == "counter":
             values.setdefault(_category(event), {}).setdefault(event.name, []).append(event.range.value)
         elif not event.instant:
-            durations.setdefault(_category(event), {}).setdefault(event.name, []).append(event.total_ns / 1e6)
+            durations.setdefault(_category(event), {}).setdefault(event.name, []).append(
+                computing.get(event, event.total_ns) / 1e6
+            )
     return _summarized(durations), _summarized(_memory(events)), _summarized(values)
+
+
+def _computing_ns(events: EventList) -> dict[FunctionEvent, float]:
+    """Return for operators, and for gradients of them, the time of the kernels that computed them, wherever they ran.
+
+    Calling an operator computes nothing, but this is what MXNet means by its time. What no kernel has computed (a view,
+    something that nobody asked for) has the time of the call.
+    """
+    found = {
+        event: event.credit.forward_kernel_ns
+        for event in events
+        if event.scope == RecordScope.FUNCTION and event.credit.forward_kernel_ns
+    }
+    gradients: dict[FunctionEvent, list[FunctionEvent]] = {}
+    for forward, backward in events.links:
+        gradients.setdefault(forward, []).append(backward)
+    for forward, derived in gradients.items():
+        if forward.credit.backward_kernel_ns:
+            found.update(dict.fromkeys(derived, forward.credit.backward_kernel_ns / len(derived)))
+    return found
 
 
 def _memory(events: EventList) -> dict[str, dict[str, list[float]]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..costs import Cost, of_call
-from ..observers import FUNCTION, Range, RecordScope
+from ..observers import FUNCTION, Range, RecordScope, default_node_id
 from .credit import NO_CREDIT, Credit
 from .tables import time_text
 
@@ -18,7 +18,6 @@ class WithoutDevice:
 
     __slots__ = ()
 
-    node_id = -1
     overload_name = ""
     use_device = None
     device_type = "cpu"
@@ -35,6 +34,11 @@ class WithoutDevice:
     self_cuda_time_total = 0.0
     cuda_memory_usage = 0
     self_cuda_memory_usage = 0
+
+    @property
+    def node_id(self) -> int:
+        """The number of this process among those that work together; see :func:`set_default_node_id`."""
+        return default_node_id()
 
 
 class Interval(NamedTuple):

@@ -16,6 +16,18 @@ _MANY = 100
 #: a kernel below this time costs more to launch than to run
 _TINY_NS = 5_000
 _RECOMPILATIONS = 10
+#: backward passes over one operator
+_PASSES = 3
+#: copies, and the share of the kernels' time that they take
+_FEW = 10
+_MUCH = 0.25
+#: operators, by the names that kernels have, which compute nothing
+_MOVES = frozenset(
+    [
+        *("cast", "copyto", "identity", "transpose", "reshape", "Concat", "concat", "slice_step", "stack", "tile"),
+        *("broadcast_to", "pad", "flip", "repeat", "assign_step", "take_axis", "put_axis", "swapaxes", "slice"),
+    ]
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +45,8 @@ class Hint:
 
 def find_hints(events: EventList) -> list[Hint]:
     """Return the hints for some events, the most costly first."""
-    found = [*_tiny_kernels(events), *_evaluations(events), *_compilations(events), *_repeated(events), *_grown(events)]
+    kinds = (_tiny_kernels, _evaluations, _compilations, _repeated, _retained, _copies, _grown)
+    found = [hint for find in kinds for hint in find(events)]
     return sorted(found, key=lambda hint: -hint.cost_ns)
 
 
@@ -85,6 +98,33 @@ def _repeated(events: EventList) -> Iterator[Hint]:
                 f"{parent.name!r} calls {name} {len(members)} times with the same shapes: stack the inputs, call once"
             )
             yield Hint("repeated operator", text, sum([event.total_ns for event in members]))
+
+
+def _retained(events: EventList) -> Iterator[Hint]:
+    """Yield records that are differentiated again and again."""
+    passes: dict[FunctionEvent, list[FunctionEvent]] = {}
+    for forward, backward in events.links:
+        passes.setdefault(forward, []).append(backward)
+    again = [derived for derived in passes.values() if len(derived) >= _PASSES]
+    if again:
+        most = max([len(derived) for derived in again])
+        text = (
+            f"{len(again)} operators are differentiated up to {most} times each (retain_graph=True): one backward() with "
+            "all heads, or with their sum, passes over them once"
+        )
+        yield Hint("retained graph", text, sum([event.total_ns for derived in again for event in derived[1:]]))
+
+
+def _copies(events: EventList) -> Iterator[Hint]:
+    """Yield kernels that only move values."""
+    kernels = _of(events, KERNEL)
+    copies = [event for event in kernels if event.operators and _MOVES.issuperset(event.operators)]
+    cost = sum([event.total_ns for event in copies])
+    if len(copies) >= _FEW and cost > _MUCH * sum([event.total_ns for event in kernels]):
+        names = ", ".join(dict.fromkeys([name for event in copies for name in event.operators]))
+        moved = bytes_text(sum([event.range.moved_bytes or 0 for event in copies]))
+        text = f"{len(copies)} kernels only move or convert values ({names}), {moved}: keep one dtype and one layout"
+        yield Hint("copies", text, cost)
 
 
 def _grown(events: EventList) -> Iterator[Hint]:

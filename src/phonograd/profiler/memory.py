@@ -37,7 +37,10 @@ class HeldMemory(NamedTuple):
     path: tuple[str, ...]
     """The names of the ranges inside of which it was taken, outermost first."""
     stack: tuple[str, ...]
-    """Where the user's code was then, innermost call first, if the profile recorded stacks."""
+    """Where the user's code called the operator whose value it holds, innermost call first, if the profile recorded
+    stacks; for what is not the value of an operator, where the user's code was when it was taken."""
+    value_of: tuple[str, ...] = ()
+    """The names of the ranges around that call and of the operator itself."""
 
 
 class MemoryTimeline:
@@ -112,7 +115,7 @@ class MemoryTimeline:
             # without an identity, a piece is known only by its number
             if moment.value > 0:
                 taken = moment.start_ns - self._origin_ns
-                piece = HeldMemory(int(moment.value), finals[moment], taken, _path(moment), moment.stack or ())
+                piece = HeldMemory(int(moment.value), finals[moment], taken, _path(moment), *_cause(moment))
                 alive[moment.identity or -1 - number] = piece
             elif moment.value < 0:
                 alive.pop(moment.identity, None)
@@ -145,15 +148,28 @@ class MemoryTimeline:
         lines = [f"Peak: {bytes_text(self.peak)} after {self.peak_ns / 1e6:.3f}ms", ""]
         lines += text_table(["Category", "At the peak"], rows)
         pieces = [
-            [printable(" > ".join(piece.path)) or "(no scope)", piece.category, bytes_text(piece.nbytes)]
+            [
+                printable(" > ".join(piece.path)) or "(no scope)",
+                printable(" > ".join(piece.value_of)),
+                piece.category,
+                bytes_text(piece.nbytes),
+            ]
             for piece in self.largest(count)
         ]
         if pieces:
-            lines += ["", *text_table(["Taken in", "Category", "Size"], pieces)]
+            lines += ["", *text_table(["Taken in", "Value of", "Category", "Size"], pieces)]
         return "\n".join(lines) + "\n"
 
     def __str__(self) -> str:
         return self.table()
+
+
+def _cause(moment: Range) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return where the operator was called whose value lies there, and its path."""
+    (cause,) = moment.serves or ("",)
+    if isinstance(cause, str):
+        return moment.stack or (), ()
+    return cause.stack or moment.stack or (), (*_path(cause), cause.name)
 
 
 def _path(moment: Range) -> tuple[str, ...]:

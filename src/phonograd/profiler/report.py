@@ -167,7 +167,13 @@ def _flame(events: EventList, names: _Names) -> list[Any]:
 
 def _memory(timeline: MemoryTimeline) -> dict[str, Any]:
     pieces = [
-        {"path": " > ".join(piece.path), "category": piece.category, "nbytes": piece.nbytes, "since": piece.since_ns}
+        {
+            "path": " > ".join(piece.path),
+            "value_of": " > ".join(piece.value_of) + (f" ({piece.stack[0]})" if piece.stack else ""),
+            "category": piece.category,
+            "nbytes": piece.nbytes,
+            "since": piece.since_ns,
+        }
         for piece in timeline.largest(20)
     ]
     return {**timeline.as_dict(), "largest": pieces}

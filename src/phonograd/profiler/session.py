@@ -425,8 +425,8 @@ def tensorboard_trace_handler(
 ) -> Callable[[profile], None]:
     """Return what writes a Chrome trace of each cycle into a directory, for ``on_trace_ready``.
 
-    The files are called ``<host>_<process>.<time>.pt.trace.json``, as TensorBoard expects; ``worker_name`` replaces host
-    and process.
+    The files are called ``<host>_<process>.<time>.pt.trace.json``, as TensorBoard expects; ``worker_name`` replaces
+    host and process.
     """
 
     def write(done: profile) -> None:

@@ -7,17 +7,16 @@ touches nothing that does not belong to it, wherever its boxes stand.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 
+from .labels import Label, Sheet
 from .layout import Place, Point, Route, arrange
-from .text import width
+from .text import room
 
 __all__ = ["Box", "Curve", "Drawing", "Edge", "Figure", "Group", "Label", "Outline", "draw"]
 
-#: sizes of the letters in boxes, and beside edges and grounds
+#: size of the letters in boxes
 LETTERS = 12.0
-SMALL_LETTERS = 10.0
 
 _LINE = 15.0
 _PADDING = 12.0
@@ -25,9 +24,6 @@ _SMALLEST = (70.0, 30.0)
 _MARGIN = 24.0
 _GROUND = 9.0
 _ARROW = (3.5, 8.0)
-
-#: where the label of an edge may stand, in parts of its last piece; the first that is free is taken
-_LABEL_PLACES = (0.6, 0.45, 0.75, 0.3)
 
 _INK = "#333333"
 _EDGE = "#666666"
@@ -97,16 +93,6 @@ class Curve:
     title: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Label:
-    """A line of small text; ``x`` is its left end, ``y`` its baseline."""
-
-    x: float
-    y: float
-    text: str
-    colour: str
-
-
 Figure = Outline | Curve | Label
 
 
@@ -139,15 +125,19 @@ def draw(
     figures += [Curve(route.points, _EDGE, 1.2, True, edge.dashed) for edge, route in zip(lines, routes)]
     for box, place in zip(boxes, places):
         figures.append(Outline(place, box.shape, box.fill, _INK, box.title, lines=tuple(box.label.split("\n"))))
-    names = [_name(group, [places[numbers[name]] for name in group.members]) for group in groups]
-    figures += [*names, *_labels(lines, routes, names)]
-    ends = [label.x + width(label.text, SMALL_LETTERS) for label in figures if isinstance(label, Label)]
+    sheet = Sheet(places, routes)
+    for number, (edge, route) in enumerate(zip(lines, routes)):
+        if edge.label:
+            figures.append(sheet.beside(number, route, edge.label, _EDGE))
+    for group in groups:
+        figures.append(sheet.around([places[numbers[name]] for name in group.members], _GROUND, group.label, _INK))
+    ends = [figure.extent()[2] for figure in figures if isinstance(figure, Label)]
     return Drawing(title, max([across + _MARGIN, *ends]) + _MARGIN, down + 2 * _MARGIN, tuple(figures))
 
 
 def _size(box: Box) -> Point:
     lines = box.label.split("\n")
-    across = max([width(line, LETTERS) for line in lines]) + 2 * _PADDING
+    across = max([room(line, LETTERS) for line in lines]) + 2 * _PADDING
     down = len(lines) * _LINE + _PADDING
     if box.shape == "oval":
         across, down = across * 1.15, down * 1.15
@@ -161,66 +151,6 @@ def _ground(group: Group, places: Sequence[Place], routes: Sequence[Route]) -> l
         larger = Place(place.x, place.y, place.width + 2 * _GROUND, place.height + 2 * _GROUND)
         figures.append(Outline(larger, "box", group.fill, None, group.title, radius=_GROUND))
     return figures
-
-
-def _name(group: Group, places: Sequence[Place]) -> Label:
-    """Return the name of a group, over its first box."""
-    first = min(places, key=lambda place: (place.y, place.x))
-    y = first.y - first.height / 2 - _GROUND - 2
-    return Label(first.x - first.width / 2 - _GROUND + 2, y, group.label, _INK)
-
-
-def _labels(edges: Sequence[Edge], routes: Sequence[Route], taken: Sequence[Label]) -> list[Label]:
-    """Return the labels of edges, where possible clear of each other and of those that are there already."""
-    rows: dict[int, list[tuple[float, float]]] = {}
-    for label in taken:
-        _claim(rows, label)
-    labels = []
-    for edge, route in zip(edges, routes):
-        if edge.label:
-            places = [_on_curve(route.points[-2], route.points[-1], part) for part in _LABEL_PLACES]
-            tried = [Label(x + 4, y + SMALL_LETTERS / 3, edge.label, _EDGE) for x, y in places]
-            chosen = next((label for label in tried if _is_clear(rows, label)), tried[0])
-            _claim(rows, chosen)
-            labels.append(chosen)
-    return labels
-
-
-def _extent(label: Label) -> tuple[range, float, float]:
-    """Return the rows of a few points' height that a label covers, and its two ends."""
-    rows = range(int((label.y - SMALL_LETTERS) // 4), int(label.y // 4) + 1)
-    return rows, label.x, label.x + width(label.text, SMALL_LETTERS)
-
-
-def _claim(rows: dict[int, list[tuple[float, float]]], label: Label) -> None:
-    covered, left, right = _extent(label)
-    for row in covered:
-        rows.setdefault(row, []).append((left, right))
-
-
-def _is_clear(rows: dict[int, list[tuple[float, float]]], label: Label) -> bool:
-    covered, left, right = _extent(label)
-    return not any([start < right and left < end for row in covered for start, end in rows.get(row, ())])
-
-
-def _on_curve(start: Point, end: Point, part: float) -> Point:
-    """Return the point of a smooth line after a part of it."""
-    points = (start, *control_points([start, end])[0])
-    rest = 1 - part
-    weights = (rest**3, 3 * rest**2 * part, 3 * rest * part**2, part**3)
-    return (
-        sum([weight * x for weight, (x, _) in zip(weights, points)]),
-        sum([weight * y for weight, (_, y) in zip(weights, points)]),
-    )
-
-
-def control_points(points: Sequence[Point]) -> list[tuple[Point, Point, Point]]:
-    """Return the two control points and the end of each piece of a smooth line."""
-    pieces = []
-    for (x, y), (end_x, end_y) in itertools.pairwise(points):
-        middle = (y + end_y) / 2
-        pieces.append(((x, middle), (end_x, middle), (end_x, end_y)))
-    return pieces
 
 
 def arrow_head(points: Sequence[Point]) -> tuple[Point, Point, Point]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 
@@ -22,6 +23,7 @@ _BETWEEN = 46.0
 #: passes over all ranks; further ones change hardly anything
 _ORDERINGS = 10
 _ALIGNMENTS = 24
+_STRAIGHTENINGS = 3
 
 #: with more bends than this, what remains of the long edges runs straight, behind the boxes
 _MOST_BENDS = 20_000
@@ -177,7 +179,42 @@ class _Layers:
             both = turn >= _ALIGNMENTS - 12
             for rank in self.ranks if downward else reversed(self.ranks):
                 self._align_rank(rank, places, (both or downward, both or not downward))
+        self.straighten(places)
         return places
+
+    def straighten(self, places: list[float]) -> None:
+        """Let long edges run straight as far as their neighbours in each rank allow."""
+        chains: dict[int, list[int]] = {}
+        for (first, _), number in sorted(self.bends.items()):
+            chains.setdefault(first, []).append(number)
+        order = {number: (rank, index) for rank in self.ranks for index, number in enumerate(rank)}
+        for _ in range(_STRAIGHTENINGS):
+            for chain in sorted(chains.values(), key=len, reverse=True):
+                self._straighten_chain(chain, places, order)
+
+    def _straighten_chain(self, chain: list[int], places: list[float], order: dict[int, tuple[list[int], int]]) -> None:
+        piece: list[int] = []
+        low, high = -math.inf, math.inf
+
+        def settle() -> None:
+            middle = sum([places[number] for number in piece]) / len(piece)
+            for number in piece:
+                places[number] = min(max(middle, low), high)
+
+        for number in chain:
+            rank, index = order[number]
+            least, most = -math.inf, math.inf
+            if index > 0:
+                least = places[rank[index - 1]] + self.gap(rank[index - 1], number)
+            if index + 1 < len(rank):
+                most = places[rank[index + 1]] - self.gap(number, rank[index + 1])
+            if piece and max(low, least) > min(high, most):
+                settle()
+                piece, low, high = [], -math.inf, math.inf
+            piece.append(number)
+            # rounding may have put a neighbour a little too near
+            low, high = max(low, least), max(min(high, most), max(low, least))
+        settle()
 
     def _align_rank(self, rank: list[int], places: list[float], sides: tuple[bool, bool]) -> None:
         wanted, weights = [], []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 
-from .drawing import LETTERS, SMALL_LETTERS, Curve, Drawing, Figure, Outline, arrow_head, control_points
+from .drawing import LETTERS, Curve, Drawing, Figure, Outline, arrow_head
+from .labels import SMALL_LETTERS, control_points
 from .layout import Point
 from .text import width
 

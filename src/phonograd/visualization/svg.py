@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from .drawing import LETTERS, SMALL_LETTERS, Curve, Drawing, Figure, Label, Outline, arrow_head, control_points
+from .drawing import LETTERS, Curve, Drawing, Figure, Outline, arrow_head
+from .labels import SMALL_LETTERS, Label, control_points
 from .text import FONT
 
 __all__ = ["svg_of"]

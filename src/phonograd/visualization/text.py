@@ -1,13 +1,13 @@
-"""Text: how wide it will be, which nobody knows before it is drawn: widths of Helvetica's letters, and of its kin."""
+"""Text: how wide it will be, which nobody knows before it is drawn: that depends on the fonts that a reader has."""
 
 from __future__ import annotations
 
-__all__ = ["FONT", "shortened", "width"]
+__all__ = ["FONT", "room", "shortened", "width"]
 
 #: the first of these that a reader has
 FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 
-#: widths in thousandths of the height of the font; other letters count as wide as a digit
+#: widths of Helvetica's letters in thousandths of the height of the font; others count as wide as a digit
 _WIDTHS = {
     222: "ijl'",
     278: " ftI./,:;![]|\\",
@@ -28,15 +28,47 @@ _WIDTHS = {
 _WIDTH_OF = {letter: width for width, letters in _WIDTHS.items() for letter in letters}
 _DIGIT = 556
 
+#: the same of DejaVu Sans
+_ROOM = {
+    280: "ijl'",
+    320: " I./,:;|\\",
+    360: "ft-",
+    400: "r()[]!",
+    460: '"',
+    500: "_*`",
+    530: "sz",
+    555: "cJ",
+    590: "kvxy",
+    620: "FTZaeo",
+    700: "ABEKPRSVXY",
+    780: "CDHNUGOQ&",
+    820: "w",
+    840: "+=<>~",
+    870: "M",
+    980: "mW%",
+    1000: "@",
+}
+_WIDER = {letter: width for width, letters in _ROOM.items() for letter in letters}
+
 
 def width(text: str, size: float) -> float:
-    """Return about how wide a line of text is.
+    """Return how wide a line of text is in Helvetica and its kin.
 
     >>> width("iii", 10.0) < width("WWW", 10.0)
     True
     """
     # letters of other scripts may be as wide as they are high
     letters = [_WIDTH_OF.get(letter, _DIGIT if letter < "\u2000" else 1000) for letter in text]
+    return sum(letters) * size / 1000
+
+
+def room(text: str, size: float) -> float:
+    """Return how wide a line of text may become: as in DejaVu Sans, the widest of the fonts that readers fall back to.
+
+    >>> room("batchnorm", 10.0) > width("batchnorm", 10.0)
+    True
+    """
+    letters = [_WIDER.get(letter, 640 if letter < "\u2000" else 1000) for letter in text]
     return sum(letters) * size / 1000
 
 

@@ -1,4 +1,4 @@
-"""onnx: models for other programs. A symbol with its parameters is written as an ONNX file.
+"""onnx: models for other programs and from them. A symbol with its parameters is written as an ONNX file, and read.
 
 Needs the package ``onnx`` (``pip install phonograd[onnx]``). Operators without a translation are refused by name.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import MXNetError
 
-__all__ = ["export_model", "get_model_metadata", "get_operator_support"]
+__all__ = ["export_model", "get_model_metadata", "get_operator_support", "import_model", "import_to_gluon"]
 
 
 def _require() -> None:
@@ -86,6 +86,52 @@ def export_model(
     if verbose:
         logging.getLogger(__name__).info("wrote %d nodes to %s", len(model.graph.node), path)
     return path
+
+
+def import_model(model_file: str | os.PathLike[str]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """Return the symbol of an ONNX file, its parameters and its auxiliary states, by name.
+
+    Values keep the names that they have in the file. Arithmetic on constants and on known shapes is done while reading.
+
+    Raises
+    ------
+    MXNetError
+        The file has an operator, or an attribute, that has no counterpart here; the error names it.
+    """
+    _require()
+    import onnx
+
+    from ... import symbol
+    from . import readings
+    from .model import Model
+
+    del readings
+    model = Model(onnx.load(os.fspath(model_file)))
+    model.read()
+    outputs = model.outputs()
+    whole = outputs[0] if len(outputs) == 1 else symbol.Group(outputs)
+    states = set(whole.list_auxiliary_states())
+    used = [name for name in whole.list_inputs() if name in model.parameters]
+    arguments = {name: model.parameters[name] for name in used if name not in states}
+    return whole, arguments, {name: model.parameters[name] for name in used if name in states}
+
+
+def import_to_gluon(model_file: str | os.PathLike[str], ctx: Any = None) -> Any:
+    """Return a Gluon block that computes an ONNX file, with its parameters in a context."""
+    from ... import symbol
+    from ...context import cpu
+    from ...gluon import SymbolBlock
+
+    whole, arguments, states = import_model(model_file)
+    given = {**arguments, **states}
+    inputs = [symbol.var(name) for name in whole.list_inputs() if name not in given]
+    block = SymbolBlock(whole, inputs)
+    for name, parameter in block.collect_params().items():
+        parameter.shape = given[name].shape
+        parameter.dtype = given[name].dtype
+        parameter.initialize(ctx=ctx or cpu())
+        parameter.set_data(given[name])
+    return block
 
 
 def get_model_metadata(model_file: str | os.PathLike[str]) -> dict[str, list[tuple[str, tuple[Any, ...]]]]:

@@ -11,6 +11,7 @@ else is pickled, as between all processes of :mod:`multiprocessing`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import multiprocessing
 import multiprocessing.connection
@@ -35,6 +36,7 @@ import numpy as np
 from ... import settings
 from ...errors import MXNetError
 from ...ndarray.array import NDArray
+from ...ndarray.creation import zeros
 from ...streams import seed as seed_stream
 from .batchify import finished, unfinished
 
@@ -196,6 +198,8 @@ class ProcessCrew(Crew):
     def __init__(self, count: int, dataset: Any, batchify_fn: Callable[[Sequence[Any]], Any]) -> None:
         super().__init__()
         context: Any = multiprocessing.get_context(_start_method())
+        if _forks(context):
+            _load_engine()
         # one for all processes: a worker's own would remove its memory when it ends
         resource_tracker.ensure_running()
         self._prefix = f"phonograd-{os.getpid()}-{os.urandom(4).hex()}"
@@ -322,6 +326,18 @@ def _forks(context: Any) -> bool:
     return bool(context.get_start_method() == "fork")
 
 
+@functools.cache
+def _load_engine() -> None:
+    """Have everything imported that a first evaluation imports.
+
+    A process that is forked while another thread imports a module would wait for that import for ever.
+    """
+    # a thread of its own: what this one has recorded is not to be evaluated for it
+    thread = threading.Thread(target=lambda: (zeros((1,)) + 1).wait_to_read(), name="DataLoader-start")
+    thread.start()
+    thread.join()
+
+
 def _start(process: Any) -> None:
     """Start a process; the threads of this library expect forks."""
     with warnings.catch_warnings():
@@ -344,9 +360,9 @@ def _epitaph(process: Any) -> str:
         how = f"was killed by signal {-code} ({signal.Signals(-code).name})"
     else:
         how = f"ended with exit code {code}"
-    return (
-        f"worker process {process.pid} of the DataLoader {how} before it returned its batch. SIGKILL often means that "
-        "memory is short: use fewer workers, a smaller prefetch, or smaller batches."
+    advice = " SIGKILL often means that memory is short: use fewer workers, a smaller prefetch, or smaller batches."
+    return f"worker process {process.pid} of the DataLoader {how} before it returned its batch." + (
+        advice if code == -getattr(signal, "SIGKILL", 9) else ""
     )
 
 
@@ -455,6 +471,8 @@ def _complaint(key: Hashable, error: BaseException) -> bytes:
     """Return an exception as a message."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
+        if not isinstance(error, Exception):
+            raise TypeError("what ends a worker, sys.exit() for one, is not to end the program")
         content = pickle.dumps(error, 5)
         if not isinstance(pickle.loads(content), BaseException):
             raise TypeError("it is no exception any more")

@@ -18,7 +18,8 @@ All of them are made of the same parts:
 ``adjoint``                from columns back to images
 ``microkernels``           products of small matrices in registers
 ``weights``                weights in the order in which micro-kernels read them
-``winograd_weights``       the same for transformed weights, and back
+``winograd_weights``       the same for transformed weights
+``winograd_sums``          the adjoint in the weights by Winograd's algorithm
 ``column_sums``            the adjoint in the weights by columns
 ``winograd_few``           Winograd's algorithm with weights that are transformed while they are multiplied
 ``winograd_transforms``    transforms of tiles, and how large their rounding errors are

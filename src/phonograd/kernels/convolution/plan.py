@@ -32,6 +32,9 @@ _DOT_WIDTH = 1024
 _DOT_LINES = 128
 #: channels and filters below which vectors of channels are too empty for Winograd's algorithm
 _LEAST_CHANNELS = 16
+#: tiles of 8 by 8 are for this kernel (transforms of others would take what products save, or have large errors), and
+#: for so many channels and filters at most, for products to be summed up with small errors
+_LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
 #: time of a product of one vector against that of two; share of the lanes below which images are joined; how many
 #: panels of columns they should have then, and how many images at most
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
@@ -50,15 +53,16 @@ Values = dict[str, int | Reference]
 class Convolution:
     """Plans of convolutions and of their adjoints for a machine, run by at most ``slots`` threads at once.
 
-    ``winograd`` is the size of the tiles of Winograd's algorithm, which is used in single precision where it saves
-    enough multiplications: 6 (tiles of 4 by 4 outputs of a 3 by 3 kernel, and of 2 by 2 outputs of 5 by 5), 4 (tiles of
-    2 by 2 outputs of 3 by 3, with smaller rounding errors), or 0 for never.
+    ``winograd`` is the largest size of the tiles of Winograd's algorithm, which is used in single precision where it
+    saves enough multiplications: 8 (tiles of 4 by 4 outputs of 3 by 3 and of 5 by 5 kernels), 6 (of 2 by 2 outputs of
+    5 by 5, with smaller rounding errors), 4 (of 2 by 2 outputs of 3 by 3, with errors like those of plain sums), or 0
+    for never.
 
     The operands of a plan are named as the arguments of the primitives in :mod:`phonograd.operators.convolution`, and
     ``out`` and ``scratch``.
     """
 
-    def __init__(self, machine: Machine, slots: int = 1, winograd: int = 6) -> None:
+    def __init__(self, machine: Machine, slots: int = 1, winograd: int = 8) -> None:
         self.machine = machine
         self.slots = slots
         self.winograd = winograd
@@ -125,8 +129,10 @@ class Convolution:
         """Return the plan of ``_convolution_weight_grad``."""
         shape = geometry(data, out_grad[1], kernel, stride, dilate, pad, groups)
         tiling = self._tiling(shape, dtype)
-        if tiling is not None and shape.batch and winograd_plan.saves(shape, shape.counts, tiling):
-            return winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
+        if tiling is not None and shape.batch:
+            plan = winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
+            if plan is not None:
+                return plan
         if direct_plan.suits(shape):
             return direct_plan.weight_grad(self.machine, self.slots, shape, dtype)
         return self._weights(shape, dtype)
@@ -135,7 +141,9 @@ class Convolution:
         """Return the tiles of Winograd's algorithm where it is wanted, possible and faster."""
         if dtype != FLOAT32 or min(shape.channels, shape.filters) < _LEAST_CHANNELS:
             return None
-        tiling = Tiling(self.winograd - shape.kernel[2] + 1, shape.kernel[2])
+        kernel = shape.kernel[2]
+        large = kernel == _LARGE_KERNEL and max(shape.channels, shape.filters) <= _LARGE_CHANNELS
+        tiling = Tiling(min(self.winograd, 8 if large else 6) - kernel + 1, kernel)
         # with 2 by 2 kernels there is little to save
         if tiling.outputs < 2 or tiling.kernel < 3 or not winograd_plan.suits(shape, tiling):
             return None

@@ -3,8 +3,7 @@
 Data is turned into pictures with channels in the lanes of vectors, and transformed tile by tile; what remains are
 products of matrices, one for each of the elements of a transformed tile: (tiles x channels) · (channels x filters).
 The adjoint in the data is the same kernel with other weights, or, where there are far fewer tiles of outputs than of
-data, the same products between adjoint transforms. For the adjoint in the weights the matrices are
-(channels x tiles) · (tiles x filters).
+data, the same products between adjoint transforms.
 """
 
 from __future__ import annotations
@@ -18,19 +17,17 @@ from ..function import Index, Value
 from ..launch import Words
 from ..routine import Routine, module
 from ..slots import SLOT_WORDS, in_slot
-from .microkernels import WIDTH, product
+from .microkernels import WIDTH
 from .winograd_pictures import turn_in, turn_out
 from .winograd_transforms import Tiling, transform_back, transform_gradient, transform_in, transform_out
 
-__all__ = ["FORWARD", "SHAPE_WORDS", "WEIGHTS", "Forward", "Walk", "Weights", "mix", "put"]
+__all__ = ["FORWARD", "SHAPE_WORDS", "Band", "Forward", "Walk", "mix", "put"]
 
 SHAPE_WORDS = (
     *("groups", "channels", "filters", "batch", "rows", "columns", "out_rows", "out_columns", "pad_y", "pad_x"),
     *("tiles_y", "tiles_x", "band", "bands", "images", "data_step", "sums_at", "sums_step", "picture_at"),
 )
 FORWARD = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "weight*", "out*")
-_PARTS = ("units", "part_units", "channel_line", "filter_line")
-WEIGHTS = Words(*SHAPE_WORDS, *_PARTS, *SLOT_WORDS, "data*", "out_grad*", "sums*")
 
 
 class Transforming(Protocol):
@@ -70,83 +67,106 @@ class Walk:
         rows = e.least(self["band"], e.minus(self["tiles_y"], first))
         return first, rows, e.times(rows, self["tiles_x"])
 
-    def transform(self, routine: str, rows: Index, target: _Rows, source: _Rows) -> None:
-        """Write the calls that transform rows of tiles."""
-        e = self.e
-
-        def row(number: Index) -> None:
-            arguments = []
-            for pointer, line, step, height in (target, source):
-                arguments += [f"ptr {e.at(pointer, e.times(number, height))}", f"i64 {line}", f"i64 {step}"]
-            e.invoke(f"{self.name}_{routine}", *arguments, f"i64 {self['tiles_x']}")
-
-        e.each("0", rows, row)
+    def transform(self, routine: str, target: _Tiles, source: _Tiles) -> None:
+        """Write the call that transforms a row of tiles."""
+        arguments = []
+        for pointer, line, step in (target, source):
+            arguments += [f"ptr {pointer}", f"i64 {line}", f"i64 {step}"]
+        self.e.invoke(f"{self.name}_{routine}", *arguments, f"i64 {self['tiles_x']}")
 
     def each_block(self, count: Index, body: Callable[[Index, Index], None]) -> None:
         """Write the loop over blocks of channels: ``body(first channel, how many there are from it on)``."""
         e = self.e
         e.each("0", count, lambda first: body(first, e.minus(count, first)), str(self.kernel.lanes))
 
-    def take_data(self, image: str, band: tuple[Index, Index, Index], slot: str, tiles: str, layout: _Layout) -> None:
-        """Write how the tiles of one image are made: for each block of channels its picture and their transforms."""
+    def take_data(self, image: str, band: Band, picture: str, tiles: str, layout: _Layout) -> None:
+        """Write how the tiles of one image are made."""
+        self.each_block(self["channels"], self.data_block(image, band, picture, tiles, layout))
+
+    def data_block(self, image: str, band: Band, picture: str, tiles: str, layout: _Layout) -> _Block:
+        """Return how the tiles of one block of channels of an image are made: its picture, and the transforms."""
         e, tiling = self.e, self.kernel.tiling
         first, rows, _ = band
         m, lanes = str(tiling.outputs), str(self.kernel.lanes)
-        height = e.plus(e.times(rows, m), str(tiling.kernel - 1))
+        start, border = e.minus(e.times(first, m), self["pad_y"]), str(tiling.kernel - 1)
+        block_line, tile_line = layout
 
         def block(channel: Index, existing: Index) -> None:
             source = e.at(image, e.times(channel, self.pixels))
-            e.invoke(
-                f"{self.name}_turn_in",
-                *(f"ptr {slot}", f"ptr {source}", f"i64 {self.pixels}", f"i64 {existing}"),
-                *(f"i64 {self['rows']}", f"i64 {self['columns']}"),
-                *(f"i64 {e.minus(e.times(first, m), self['pad_y'])}", f"i64 {e.minus('0', self['pad_x'])}"),
-                *(f"i64 {height}", f"i64 {self.width}"),
-            )
-            block_line, tile_line = layout
             target = e.at(tiles, e.times(e.quotient(channel, lanes), block_line))
-            self.transform(
-                "transform_in",
-                rows,
-                (target, self["data_step"], tile_line, e.times(self["tiles_x"], tile_line)),
-                (slot, self.line, e.times(m, lanes), e.times(m, self.line)),
-            )
 
-        self.each_block(self["channels"], block)
+            def turn(line: Index, count: Index) -> None:
+                e.invoke(
+                    f"{self.name}_turn_in",
+                    *(f"ptr {e.at(picture, e.times(line, self.line))}", f"ptr {source}"),
+                    *(f"i64 {self.pixels}", f"i64 {existing}", f"i64 {self['rows']}", f"i64 {self['columns']}"),
+                    *(f"i64 {e.plus(start, line)}", f"i64 {e.minus('0', self['pad_x'])}"),
+                    *(f"i64 {count}", f"i64 {self.width}"),
+                )
+
+            def row(number: Index) -> None:
+                line = e.times(number, m)
+                turn(e.plus(line, border), m)
+                into = e.at(target, e.times(number, e.times(self["tiles_x"], tile_line)))
+                above = e.at(picture, e.times(line, self.line))
+                self.transform(
+                    "transform_in", (into, self["data_step"], tile_line), (above, self.line, e.times(m, lanes))
+                )
+
+            # a row of tiles is transformed while its lines are in the first-level cache
+            turn("0", border)
+            e.each("0", rows, row)
+
+        return block
 
     def take_gradients(
-        self, image: str, sizes: _Sizes, band: tuple[Index, Index, Index], picture: str, tiles: _Rows, block_line: Index
+        self, image: str, sizes: _Sizes, band: Band, picture: str, tiles: _Rows, block_line: Index
     ) -> None:
         """Write how the tiles of gradients of one image are made; blocks of channels lie ``block_line`` apart."""
+        self.each_block(sizes[0], self.gradient_block(image, sizes, band, picture, tiles, block_line))
+
+    def gradient_block(
+        self, image: str, sizes: _Sizes, band: Band, picture: str, tiles: _Rows, block_line: Index
+    ) -> _Block:
+        """Return how the tiles of gradients of one block of channels of an image are made."""
         e, m, lanes = self.e, str(self.kernel.tiling.outputs), str(self.kernel.lanes)
-        channels, height, width, pixels = sizes
+        _, height, width, pixels = sizes
         first, rows, _ = band
-        target, *distances = tiles
+        target, step, tile_line, row_line = tiles
 
         def block(channel: Index, existing: Index) -> None:
-            e.invoke(
-                f"{self.name}_turn_in",
-                *(f"ptr {picture}", f"ptr {e.at(image, e.times(channel, pixels))}", f"i64 {pixels}"),
-                *(f"i64 {existing}", f"i64 {height}", f"i64 {width}", f"i64 {e.times(first, m)}", "i64 0"),
-                *(f"i64 {e.times(rows, m)}", f"i64 {self.out_width}"),
-            )
+            source = e.at(image, e.times(channel, pixels))
             place = e.at(target, e.times(e.quotient(channel, lanes), block_line))
-            step, tile_line, row_line = distances
-            self.transform(
-                "transform_gradient",
-                rows,
-                (place, step, tile_line, row_line),
-                (picture, self.out_line, e.times(m, lanes), e.times(m, self.out_line)),
-            )
 
-        self.each_block(channels, block)
+            def row(number: Index) -> None:
+                line = e.times(e.plus(first, number), m)
+                e.invoke(
+                    f"{self.name}_turn_in",
+                    *(f"ptr {picture}", f"ptr {source}", f"i64 {pixels}"),
+                    *(f"i64 {existing}", f"i64 {height}", f"i64 {width}", f"i64 {line}", "i64 0"),
+                    *(f"i64 {m}", f"i64 {self.out_width}"),
+                )
+                into = e.at(place, e.times(number, row_line))
+                self.transform(
+                    "transform_gradient", (into, step, tile_line), (picture, self.out_line, e.times(m, lanes))
+                )
+
+            e.each("0", rows, row)
+
+        return block
 
 
+#: the first row of tiles of a band, how many rows it has, and how many tiles
+Band = tuple[Index, Index, Index]
+#: writes what is done for a block of channels: the first of them, and how many there are from it on
+_Block = Callable[[Index, Index], None]
 #: channels of an image, its height and width, and the distance of channels
 _Sizes = tuple[Index, Index, Index, Index]
 #: distances of blocks of channels and of tiles
 _Layout = tuple[Index, Index]
-#: an address, the distances of lines (or of products) and of tiles, and that of rows of tiles
+#: an address, and the distances of lines (or of products) and of tiles
+_Tiles = tuple[str, Index, Index]
+#: the same, and the distance of rows of tiles
 _Rows = tuple[str, Index, Index, Index]
 
 
@@ -255,9 +275,7 @@ class Forward:
 
         e.each("0", str(self.tiling.size**2), element)
 
-    def _put_back(
-        self, walk: Walk, image: str, band: tuple[Index, Index, Index], picture: str, sums: str, channels: Index
-    ) -> None:
+    def _put_back(self, walk: Walk, image: str, band: Band, picture: str, sums: str, channels: Index) -> None:
         """Write the way of one pair of blocks of channels from sums to the data of an image."""
         e, m, lanes = walk.e, str(self.tiling.outputs), str(self.lanes)
         rows = band[1]
@@ -267,12 +285,13 @@ class Forward:
         def block(number: Index) -> None:
             found = e.at(sums, e.times(e.quotient(number, lanes), e.times(walk["tiles"], lanes)))
             e.clear(picture, e.times(height, walk.line))
-            walk.transform(
-                "back",
-                rows,
-                (picture, walk.line, e.times(m, lanes), e.times(m, walk.line)),
-                (found, walk["sums_step"], lanes, e.times(walk["tiles_x"], lanes)),
-            )
+
+            def row(number: Index) -> None:
+                tiles = e.at(found, e.times(number, e.times(walk["tiles_x"], lanes)))
+                into = e.at(picture, e.times(e.times(number, m), walk.line))
+                walk.transform("back", (into, walk.line, e.times(m, lanes)), (tiles, walk["sums_step"], lanes))
+
+            e.each("0", rows, row)
             target = e.at(image, e.times(number, walk.out_pixels))
             e.invoke(
                 f"{walk.name}_turn_out",
@@ -283,7 +302,7 @@ class Forward:
         e.each("0", e.least(channels, str(WIDTH * self.lanes)), block, lanes)
 
 
-def put(walk: Walk, image: str, band: tuple[Index, Index, Index], picture: str, sums: str, filters: Index) -> None:
+def put(walk: Walk, image: str, band: Band, picture: str, sums: str, filters: Index) -> None:
     """Write the way of one pair of blocks of filters from sums to the output of an image."""
     e, m, lanes = walk.e, str(walk.kernel.tiling.outputs), str(walk.kernel.lanes)
     first, rows, _ = band
@@ -292,18 +311,23 @@ def put(walk: Walk, image: str, band: tuple[Index, Index, Index], picture: str, 
 
     def block(number: Index) -> None:
         found = e.at(sums, e.times(e.quotient(number, lanes), e.times(walk["tiles"], lanes)))
-        walk.transform(
-            "transform_out",
-            rows,
-            (picture, walk.out_line, e.times(m, lanes), e.times(m, walk.out_line)),
-            (found, walk["sums_step"], lanes, e.times(walk["tiles_x"], lanes)),
-        )
         target = e.at(image, e.times(number, walk.out_pixels), e.times(start, walk["out_columns"]))
-        e.invoke(
-            f"{walk.name}_turn_out",
-            *(f"ptr {target}", f"ptr {picture}", f"i64 {walk.out_pixels}", f"i64 {e.minus(filters, number)}"),
-            *(f"i64 {walk['out_columns']}", f"i64 {height}", f"i64 {walk.out_width}"),
-        )
+        existing = e.minus(filters, number)
+
+        def row(number: Index) -> None:
+            line = e.times(number, m)
+            tiles = e.at(found, e.times(number, e.times(walk["tiles_x"], lanes)))
+            walk.transform(
+                "transform_out", (picture, walk.out_line, e.times(m, lanes)), (tiles, walk["sums_step"], lanes)
+            )
+            e.invoke(
+                f"{walk.name}_turn_out",
+                *(f"ptr {e.at(target, e.times(line, walk['out_columns']))}", f"ptr {picture}"),
+                *(f"i64 {walk.out_pixels}", f"i64 {existing}", f"i64 {walk['out_columns']}"),
+                *(f"i64 {e.least(m, e.minus(height, line))}", f"i64 {walk.out_width}"),
+            )
+
+        e.each("0", rows, row)
 
     e.each("0", e.least(filters, str(WIDTH * walk.kernel.lanes)), block, lanes)
 
@@ -348,102 +372,3 @@ def mix(name: str, lanes: int, rows: int, width: int, adding: bool = False) -> R
         for row in range(rows):
             e.store("%sums", place(row, vector), sums[row * width + vector])
     return e
-
-
-@dataclasses.dataclass(frozen=True)
-class Weights:
-    """The kernel of the adjoint in the weights; an item of its range is a part of the images, and a group.
-
-    A part has sums of its own, of shape (elements of a tile, channels, filters); :class:`Combine` adds them up.
-    ``rows`` channels are multiplied at once.
-    """
-
-    lanes: int
-    tiling: Tiling
-    rows: int
-
-    def write(self, name: str) -> str:
-        """Return the text of the module."""
-        walk = Walk(name, self, WEIGHTS)
-        e = walk.e
-        walk.number.update({word: WEIGHTS.index(e, word) for word in _PARTS})
-        data, out_grad, sums = [WEIGHTS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
-        elements = e.times(str(self.tiling.size**2), e.times(walk["channels"], walk["filter_line"]))
-
-        def item(index: Index, slot: str) -> None:
-            part, group = e.split(index, walk["groups"])
-            target = e.at(sums, e.times(index, elements))
-            e.clear(target, elements)
-            start = e.times(part, walk["part_units"])
-
-            def unit(number: Index) -> None:
-                some, band = e.split(number, walk["bands"])
-                first = e.times(some, walk["images"])
-                count = e.least(walk["images"], e.minus(walk["batch"], first))
-                place = walk.band(band)
-
-                def source(number: Index) -> None:
-                    at = e.plus(e.times(e.plus(first, number), walk["groups"]), group)
-                    image = e.at(data, e.times(at, e.times(walk["channels"], walk.pixels)))
-                    grad = e.at(out_grad, e.times(at, e.times(walk["filters"], walk.out_pixels)))
-                    self._take(walk, slot, number, place, image, grad)
-
-                e.each("0", count, source)
-                self._multiply(walk, slot, e.times(count, place[2]), target)
-
-            e.each(start, e.least(walk["units"], e.plus(start, walk["part_units"])), unit)
-
-        in_slot(e, WEIGHTS, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
-        return module(
-            turn_in(f"{name}_turn_in", self.lanes),
-            transform_in(f"{name}_transform_in", self.lanes, self.tiling),
-            transform_gradient(f"{name}_transform_gradient", self.lanes, self.tiling),
-            product(f"{name}_product", self.lanes, FLOAT32, self.rows, masked=False),
-            product(f"{name}_narrow", self.lanes, FLOAT32, self.rows, masked=True),
-            e,
-        )
-
-    def _take(
-        self, walk: Walk, slot: str, number: Index, band: tuple[Index, Index, Index], image: str, grad: str
-    ) -> None:
-        """Write how the tiles of data and of gradients of one image are made."""
-        e, lanes = walk.e, str(self.lanes)
-        picture = e.at(slot, walk["picture_at"])
-        done = e.times(number, band[2])
-        target = e.at(slot, e.times(done, walk["channel_line"]))
-        walk.take_data(image, band, picture, target, (lanes, walk["channel_line"]))
-        line = walk["filter_line"]
-        into = e.at(slot, walk["sums_at"], e.times(done, line)), walk["sums_step"], line, e.times(walk["tiles_x"], line)
-        sizes = walk["filters"], walk["out_rows"], walk["out_columns"], walk.out_pixels
-        walk.take_gradients(grad, sizes, band, picture, into, lanes)
-
-    def _multiply(self, walk: Walk, slot: str, tiles: Index, target: str) -> None:
-        """Write the products of all elements of tiles."""
-        e = walk.e
-        gradients = e.at(slot, walk["sums_at"])
-        matrix = e.times(walk["channels"], walk["filter_line"])
-        whole = e.times(e.quotient(walk["filter_line"], str(WIDTH * self.lanes)), str(WIDTH * self.lanes))
-
-        def element(number: Index) -> None:
-            first = e.at(slot, e.times(number, walk["data_step"]))
-            second = e.at(gradients, e.times(number, walk["sums_step"]))
-            sums = e.at(target, e.times(number, matrix))
-
-            def some(routine: str, filters: Index, *more: str) -> None:
-                def channels(channel: Index) -> None:
-                    result = e.at(sums, e.times(channel, walk["filter_line"]), filters)
-                    e.invoke(
-                        f"{walk.name}_{routine}",
-                        *(f"i64 {tiles}", f"ptr {e.at(first, channel)}", f"i64 {walk['channel_line']}"),
-                        *(f"ptr {e.at(second, filters)}", f"i64 {walk['filter_line']}"),
-                        *(f"ptr {result}", f"i64 {walk['filter_line']}"),
-                        *(f"i64 {e.minus(walk['channels'], channel)}", "i64 1", *more),
-                    )
-
-                e.each("0", walk["channels"], channels, str(self.rows))
-
-            e.each("0", whole, lambda filters: some("product", filters), str(WIDTH * self.lanes))
-            lanes = str(self.lanes)
-            e.each(whole, walk["filter_line"], lambda filters: some("narrow", filters, f"i64 {lanes}"), lanes)
-
-        e.each("0", str(self.tiling.size**2), element)

@@ -18,18 +18,18 @@ from .winograd import SHAPE_WORDS, Walk, mix, put
 from .winograd_pictures import turn_in, turn_out
 from .winograd_transforms import Tiling, matrices, transform_in, transform_out, two_sided
 
-__all__ = ["BLOCK", "FEW", "TILES", "Few", "Tiles"]
+__all__ = ["BLOCK", "FEW", "FEW_TILES", "Few", "FewTiles"]
 
 #: channels whose weights are transformed at once, in vectors
 BLOCK = 2
 
-TILES = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "products*")
+FEW_TILES = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "products*")
 _WEIGHTS = ("depth_stride", "filter_stride", "group_stride", "weights_at")
 FEW = Words(*SHAPE_WORDS, *_WEIGHTS, "tiles", *SLOT_WORDS, "products*", "weight*", "out*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Tiles:
+class FewTiles:
     """The kernel that transforms tiles of data; an item of its range is a group of an image.
 
     The result has the shape (groups, elements of a tile, blocks of channels, tiles of all images, lanes).
@@ -40,10 +40,10 @@ class Tiles:
 
     def write(self, name: str) -> str:
         """Return the text of the module."""
-        walk = Walk(name, self, TILES)
+        walk = Walk(name, self, FEW_TILES)
         e, lanes = walk.e, str(self.lanes)
-        data, products = TILES.pointer(e, "data"), TILES.pointer(e, "products")
-        tiles = TILES.index(e, "tiles")
+        data, products = FEW_TILES.pointer(e, "data"), FEW_TILES.pointer(e, "products")
+        tiles = FEW_TILES.index(e, "tiles")
         group_size = e.times(walk["data_step"], str(self.tiling.size**2))
 
         def item(index: Index, slot: str) -> None:
@@ -53,7 +53,7 @@ class Tiles:
             target = e.at(products, e.times(group, group_size), e.times(e.times(image, band[2]), lanes))
             walk.take_data(source, band, slot, target, (e.times(tiles, lanes), lanes))
 
-        in_slot(e, TILES, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, FEW_TILES, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
         return module(
             turn_in(f"{name}_turn_in", self.lanes),
             transform_in(f"{name}_transform_in", self.lanes, self.tiling),

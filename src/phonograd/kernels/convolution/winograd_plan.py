@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from ...dtypes import FLOAT32
 from ...node import Shape
@@ -11,10 +12,11 @@ from ..machine import Machine
 from ..slots import Scratch
 from .geometry import Geometry, evenly, rounded
 from .microkernels import WIDTH, most_rows
-from .winograd import FORWARD, WEIGHTS, Forward, Weights
-from .winograd_few import BLOCK, FEW, TILES, Few, Tiles
+from .winograd import FORWARD, Forward
+from .winograd_few import BLOCK, FEW, FEW_TILES, Few, FewTiles
+from .winograd_sums import BLOCKS, PARTS, TILES, TOTAL, Blocks, Parts, Tiles, Total
 from .winograd_transforms import Tiling
-from .winograd_weights import COMBINE, TRANSFORM, Combine, Transform
+from .winograd_weights import TRANSFORM, Transform
 
 __all__ = ["data_grad", "forward", "saves", "suits", "weight_grad"]
 
@@ -29,14 +31,20 @@ _FEW_BYTES = 1 << 21
 #: how many tiles take as long as transforming weights in the cache does, how many times fewer multiplications make up
 #: for all transforms then, how many tiles are multiplied by them, and how many at once
 _TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 14, 1.5, 128, 8
+#: how many tiles take as long as transforming products back does, and the items that blocks of weights should give
+_BACK_TILES, _BLOCK_ITEMS = 12, 32
+#: how many steps of a sum take as long as a call of a product does
+_CALL_STEPS = 32
 _FLOAT = FLOAT32.itemsize
 #: bytes of transformed tiles of data that are made before they are used
 _TILE_BYTES = 1 << 20
-#: tiles that are transformed together, at least and at most
+#: tiles of a band of a large image, at least and at most
 _LEAST_TILES, _MOST_TILES = 24, 64
-#: parts of the images that have sums of their own: tiles of a part, for the sums to be worth their memory, and the
-#: number of parts and the bytes of sums at most
-_PART_TILES, _MOST_PARTS, _SUM_BYTES = 196, 16, 1 << 25
+#: tiles of small images that are transformed together
+_JOINED_TILES = 32
+#: parts of the images that have sums of their own: tiles of a part, for the sums to be worth their memory, how many
+#: parts there are at least and at most, and the bytes of sums at most
+_PART_TILES, _LEAST_PARTS, _MOST_PARTS, _SUM_BYTES = 196, 4, 16, 1 << 25
 
 Values = dict[str, int | Reference]
 
@@ -131,8 +139,8 @@ def _forward(
     adjoint: bool = False,
 ) -> Plan:
     lanes = machine.lanes(FLOAT32)
-    walk = _Units(shape, tiled, tiling, lanes)
-    rows = evenly(walk.usual_tiles, most_rows(machine))
+    walk = _Units(shape, tiled, tiling, lanes, _JOINED_TILES, _room(shape.channels, tiling, lanes))
+    rows = _tiles_at_once(machine, shape.channels, walk.usual_tiles)
     tiles = rounded(walk.tiles, rows)
     channels = rounded(shape.channels, lanes)
     elements = tiling.size**2
@@ -153,6 +161,16 @@ def _forward(
         Launch(Forward(lanes, tiling, rows, adjoint), FORWARD.fill(values), walk.units * shape.groups, work=shape.work),
     )
     return Plan(launches, scratch.size)
+
+
+def _tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:
+    """Return how many tiles should be multiplied at once for as few as possible to be computed in vain.
+
+    >>> [_tiles_at_once(Machine(64, 32), 64, tiles) for tiles in (49, 64, 56)]
+    [10, 13, 14]
+    """
+    most = most_rows(machine)
+    return min(range(most, most // 2, -1), key=lambda rows: -(-tiles // rows) * (rows * channels + _CALL_STEPS))
 
 
 def _few_images(shape: Geometry, tiling: Tiling) -> int:
@@ -179,7 +197,7 @@ def _few(
     rows = min(most_rows(machine), _FEW_ROWS)
     images, elements = _few_images(shape, tiling), tiling.size**2
     tiles = rounded(images * _tiles(shape.counts, tiling), rows)
-    walk = _Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, whole=True)
+    walk = _Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, 1, _MOST_FEW)
     channels = rounded(shape.channels, lanes)
     data_step, sums_step = _apart(channels * tiles, lanes), _apart(WIDTH * lanes * tiles, lanes)
     scratch = Scratch(slots)
@@ -198,39 +216,87 @@ def _few(
         values.update(out=Reference("out", before * shape.filters * shape.windows))
         part = dataclasses.replace(shape, batch=count)
         launches += [
-            Launch(Tiles(lanes, tiling), TILES.fill(values), count * shape.groups),
+            Launch(FewTiles(lanes, tiling), FEW_TILES.fill(values), count * shape.groups),
             Launch(Few(lanes, tiling, rows, flipped), FEW.fill(values), shape.groups * pairs, work=part.work),
         ]
     return Plan(tuple(launches), scratch.size)
 
 
-def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
-    """Return the plan of the adjoint in the weights."""
-    lanes = machine.lanes(FLOAT32)
-    walk = _Units(shape, shape.counts, tiling, lanes)
-    rows = evenly(shape.channels, most_rows(machine))
-    channel_line, filter_line = rounded(shape.channels, lanes), rounded(shape.filters, lanes)
-    elements = tiling.size**2
-    sums = shape.groups * elements * shape.channels * filter_line * _FLOAT
-    all_tiles = walk.units * walk.tiles
-    most = max(1, min(-(-all_tiles // _PART_TILES), _MOST_PARTS, _SUM_BYTES // sums))
+def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+    """Return the plan of the adjoint in the weights, or None where it does not pay."""
+    if _many_weights(shape, tiling):
+        return _blocks(machine, slots, shape, tiling)
+    if not saves(shape, shape.counts, tiling):
+        return None
+    lanes, elements = machine.lanes(FLOAT32), tiling.size**2
+    walk = _Units(shape, shape.counts, tiling, lanes, _JOINED_TILES, _room(shape.channels, tiling, lanes))
+    kernel = Parts(lanes, tiling)
+    pairs, blocks = -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
+    lines = shape.groups * pairs * shape.channels * shape.taps
+    sums = lines * WIDTH * lanes * _FLOAT
+    wanted = max(_LEAST_PARTS, -(-walk.units * walk.tiles // _PART_TILES))
+    most = max(1, min(wanted, _MOST_PARTS, _SUM_BYTES // sums))
     part_units = -(-walk.units // most)
     parts = -(-walk.units // part_units)
     scratch = Scratch(slots)
-    place = scratch.reserve(parts * sums)
-    # the last rows of a product may read a few numbers of the next tile
-    data_step = _apart(channel_line * walk.tiles + rows, lanes)
-    sums_step = _apart(filter_line * walk.tiles, lanes)
-    values = walk.values(data_step, elements * data_step, sums_step, elements * (data_step + sums_step))
-    values.update(scratch.slots((elements * (data_step + sums_step) + walk.picture) * _FLOAT), sums=place)
-    values.update(units=walk.units, part_units=part_units, channel_line=channel_line, filter_line=filter_line)
-    combining = {**values, "parts": parts}
+    # lines are read in squares
+    place = scratch.reserve(parts * sums + lanes * WIDTH * lanes * _FLOAT)
+    data_step, sums_step = _apart(lanes * walk.tiles, lanes), _apart(WIDTH * lanes * walk.tiles, lanes)
+    sums_at = elements * blocks * data_step
+    products_at = sums_at + elements * pairs * sums_step
+    picture_at = products_at + elements * kernel.rows * WIDTH * lanes
+    values = walk.values(data_step, sums_at, sums_step, picture_at)
+    values.update(scratch.slots((picture_at + walk.picture) * _FLOAT), sums=place)
+    values.update(units=walk.units, part_units=part_units, products_at=products_at)
+    total = {**values, "blocks": blocks, "parts": parts}
     launches = (
         scratch.clear(),
-        Launch(Weights(lanes, tiling, rows), WEIGHTS.fill(values), parts * shape.groups, work=shape.work),
-        Launch(Combine(lanes, tiling), COMBINE.fill(combining), *_vectors(shape, lanes)),
+        Launch(kernel, PARTS.fill(values), parts * shape.groups, work=shape.work),
+        Launch(Total(lanes, tiling), TOTAL.fill(total), shape.groups * pairs * blocks, max(1, 16 // parts)),
     )
     return Plan(launches, scratch.size)
+
+
+def _many_weights(shape: Geometry, tiling: Tiling) -> bool:
+    """Return whether the adjoint in the weights should be computed by blocks of them, and saves enough that way."""
+    if _transformed(shape, tiling) <= _FEW_BYTES:
+        return False
+    tiles = (shape.batch * _tiles(shape.counts, tiling) + _BACK_TILES) * _FEW_SAVING
+    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
+
+
+def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
+    lanes, elements = machine.lanes(FLOAT32), tiling.size**2
+    kernel = Blocks(lanes, tiling)
+    walk = _Units(shape, shape.counts, tiling, lanes, _MOST_FEW, _MOST_FEW)
+    data_step, sums_step = _apart(lanes * walk.tiles, lanes), _apart(WIDTH * lanes * walk.tiles, lanes)
+    pairs, blocks = shape.groups * -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
+    part_blocks = -(-blocks // min(blocks, -(-_BLOCK_ITEMS // pairs)))
+    parts = -(-blocks // part_blocks)
+    scratch = Scratch(slots)
+    data = scratch.reserve(shape.groups * blocks * elements * data_step * _FLOAT)
+    grad = scratch.reserve(pairs * elements * sums_step * _FLOAT)
+    sums = scratch.reserve(pairs * shape.channels * shape.taps * WIDTH * lanes * _FLOAT if walk.units > 1 else 0)
+    lines_at = elements * kernel.rows * WIDTH * lanes
+    # lines are read in squares
+    room = lines_at + (kernel.channels * shape.taps + lanes) * WIDTH * lanes
+    slot = scratch.slots(max(walk.picture, room) * _FLOAT)
+    values = {**walk.values(data_step, 0, sums_step, 0), **slot, "blocks": blocks, "parts": parts}
+    values.update(part_blocks=part_blocks, lines_at=lines_at, sums=sums)
+    launches = [scratch.clear()]
+    for number, (first, count, band, tiles) in enumerate(walk.each()):
+        before = first * shape.groups * _FLOAT
+        for gradient, vectors, size, place in (
+            (False, blocks, shape.channels * shape.pixels, data),
+            (True, -(-shape.filters // lanes), shape.filters * shape.windows, grad),
+        ):
+            operand = Reference("out_grad" if gradient else "data", before * size)
+            words = TILES.fill({**values, "first_band": band, "data": operand, "tiles": place})
+            launches.append(Launch(Tiles(lanes, tiling, gradient), words, count * shape.groups * vectors))
+        values.update(tiles=tiles, first=int(number == 0), last=int(number == walk.units - 1), data=data, grad=grad)
+        work = dataclasses.replace(shape, batch=count).work
+        launches.append(Launch(kernel, BLOCKS.fill(values), pairs * parts, work=work))
+    return Plan(tuple(launches), scratch.size)
 
 
 def _vectors(shape: Geometry, lanes: int) -> tuple[int, int]:
@@ -239,34 +305,49 @@ def _vectors(shape: Geometry, lanes: int) -> tuple[int, int]:
 
 
 def _apart(size: int, lanes: int) -> int:
-    """Return a distance of at least a size, in whole vectors, that is not near a multiple of 4096 bytes."""
-    step = rounded(size, lanes)
-    return step + lanes if step * _FLOAT % 4096 < 4 * lanes * _FLOAT else step
+    """Return a distance of at least a size, an odd number of vectors: elements of a tile lie all over the cache."""
+    return (-(-size // lanes) | 1) * lanes
+
+
+def _room(channels: int, tiling: Tiling, lanes: int) -> int:
+    """Return of how many tiles a band of a large image should be."""
+    room = _TILE_BYTES // (tiling.size**2 * rounded(channels, lanes) * _FLOAT)
+    return min(max(room, _LEAST_TILES), _MOST_TILES)
 
 
 class _Units:
-    """How tiles are divided into units that are transformed together: some images, or a band of one."""
+    """How tiles are divided into units that are transformed together: some images, or a band of one.
 
-    def __init__(self, shape: Geometry, tiled: Shape, tiling: Tiling, lanes: int, whole: bool = False) -> None:
+    ``joined`` is how many tiles of small images there should be together, and ``most`` of how many tiles of a large one
+    bands are.
+    """
+
+    def __init__(self, shape: Geometry, tiled: Shape, tiling: Tiling, lanes: int, joined: int, most: int) -> None:
         self._shape = shape
         m = tiling.outputs
         self._tiles_y, self._tiles_x = -(-tiled[1] // m), -(-tiled[2] // m)
         in_image = self._tiles_y * self._tiles_x
-        room = _TILE_BYTES // (tiling.size**2 * rounded(shape.channels, lanes) * _FLOAT)
-        target = min(max(room, _LEAST_TILES), _MOST_TILES)
         self._images, self._band = 1, self._tiles_y
-        if in_image > target and not whole:
-            self._band = evenly(self._tiles_y, max(1, target // self._tiles_x))
+        if in_image > most:
+            self._band = evenly(self._tiles_y, max(1, most // self._tiles_x))
         else:
-            self._images = evenly(shape.batch, max(1, target // in_image))
+            self._images = evenly(shape.batch, max(1, joined // in_image))
         self._bands = -(-self._tiles_y // self._band)
         self.units = -(-shape.batch // self._images) * self._bands
         self.tiles = self._images * self._band * self._tiles_x
         #: tiles of a unit where there are images enough: kernels depend on this, and not on the number of images
-        self.usual_tiles = max(1, target // in_image) * in_image if in_image <= target else self.tiles
+        self.usual_tiles = max(1, joined // in_image) * in_image if in_image <= most else self.tiles
         width, height = self._tiles_x * m + tiling.kernel - 1, self._band * m + tiling.kernel - 1
         #: elements of a picture, and of a square of lanes that may be written beyond its end
         self.picture = width * height * lanes + lanes * lanes
+
+    def each(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield the units: the first image, how many there are, the band, and how many tiles it has in all."""
+        for first in range(0, self._shape.batch, self._images):
+            count = min(self._images, self._shape.batch - first)
+            for band in range(self._bands):
+                rows = min(self._band, self._tiles_y - band * self._band)
+                yield first, count, band, count * rows * self._tiles_x
 
     def values(self, data_step: int, sums_at: int, sums_step: int, picture_at: int) -> Values:
         """Return the words that kernels have in common."""

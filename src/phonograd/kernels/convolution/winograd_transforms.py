@@ -5,16 +5,18 @@ polynomials at some points and infinity (Toom and Cook): with g the kernel and d
 ``A' [(G g G') * (B' d B)] A``. Adjoints are the same with transposed matrices.
 
 Rounding errors depend on the points. Largest error over largest output (and root mean square over root mean square) of
-a 3 by 3 convolution of random numbers, and of the same without Winograd's algorithm:
+a convolution of random numbers, and of the same without Winograd's algorithm:
 
-==================  ==================  ==================
-points              64 channels         512 channels
-==================  ==================  ==================
-0, ±5/8, ±3/2       1.7e-6 (0.8e-6)     3.8e-6 (2.0e-6)
-0, ±1, ±2           6.7e-6 (1.7e-6)     16e-6 (4.1e-6)
-0, ±1 (tiles of 4)  0.4e-6 (0.3e-6)     1.1e-6 (0.7e-6)
-without             0.5e-6 (0.3e-6)     0.4e-6 (0.3e-6)
-==================  ==================  ==================
+==============================  ==================  ==================
+points                          64 channels         512 channels
+==============================  ==================  ==================
+3 by 3: 0, ±5/8, ±3/2           1.7e-6 (0.8e-6)     3.8e-6 (2.0e-6)
+3 by 3: 0, ±1, ±2               6.7e-6 (1.7e-6)     16e-6 (4.1e-6)
+3 by 3: 0, ±1 (tiles of 4)      0.4e-6 (0.3e-6)     1.1e-6 (0.7e-6)
+3 by 3: without                 0.5e-6 (0.3e-6)     0.4e-6 (0.3e-6)
+5 by 5: 0, ±1/2, ±1, ±2         5.9e-6 (3.2e-6)     15e-6 (8.3e-6)
+5 by 5: 0, ±5/8, ±3/2           1.3e-6 (0.9e-6)     3.0e-6 (2.3e-6)
+==============================  ==================  ==================
 
 Here lanes are channels: a routine transforms the same tile of as many channels as a vector has lanes.
 """
@@ -47,6 +49,7 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 _POINTS = {
     4: (Fraction(0), Fraction(1), Fraction(-1)),
     6: (Fraction(0), Fraction(5, 8), Fraction(-5, 8), Fraction(3, 2), Fraction(-3, 2)),
+    8: (Fraction(0), Fraction(1, 2), Fraction(-1, 2), Fraction(1), Fraction(-1), Fraction(2), Fraction(-2)),
 }
 
 

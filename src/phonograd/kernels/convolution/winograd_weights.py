@@ -1,4 +1,4 @@
-"""Weights on their way into the products of Winograd's algorithm, and the sums of products back to weights."""
+"""Weights on their way into the products of Winograd's algorithm."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from ..function import Index, Value
 from ..launch import Words
 from ..routine import Routine, module
 from .microkernels import WIDTH
-from .winograd_transforms import Tiling, matrices, transposed, two_sided
+from .winograd_transforms import Tiling, matrices, two_sided
 
-__all__ = ["COMBINE", "TRANSFORM", "Combine", "Transform"]
+__all__ = ["TRANSFORM", "Transform"]
 
 TRANSFORM = Words("depth", "filters", "depth_stride", "filter_stride", "group_stride", "weight*", "packed*")
-COMBINE = Words("groups", "channels", "filters", "filter_line", "parts", "sums*", "out*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,63 +70,6 @@ class Transform:
                 two_sided(e, matrices(self.tiling).kernel, load, store)
 
             e.each("0", number["depth"], channel)
-
-        e.each("%lo", "%hi", item)
-        return module(e)
-
-
-@dataclasses.dataclass(frozen=True)
-class Combine:
-    """The kernel that adds up the sums of all parts and transforms them back; an item is a vector of filters."""
-
-    lanes: int
-    tiling: Tiling
-
-    def write(self, name: str) -> str:
-        """Return the text of the module."""
-        e = Routine(name, self.lanes, FLOAT32)
-        number = {word: COMBINE.index(e, word) for word in ("groups", "channels", "filters", "filter_line", "parts")}
-        sums, out = COMBINE.pointer(e, "sums"), COMBINE.pointer(e, "out")
-        size, kernel = self.tiling.size, self.tiling.kernel
-        step = e.times(number["channels"], number["filter_line"])
-        group_size = e.times(step, str(size * size))
-        part_size = e.times(number["groups"], group_size)
-        filter_stride = e.times(number["channels"], str(kernel * kernel))
-
-        blocks = e.quotient(e.plus(number["filters"], str(self.lanes - 1)), str(self.lanes))
-
-        def item(index: Index) -> None:
-            group, block = e.split(index, blocks)
-            filters = e.times(block, str(self.lanes))
-            mask = e.below(e.minus(number["filters"], filters))
-            source = e.at(sums, e.times(group, group_size), filters)
-            target = e.at(out, e.times(e.plus(e.times(group, number["filters"]), filters), filter_stride))
-
-            def channel(at: Index) -> None:
-                here = e.at(source, e.times(at, number["filter_line"]))
-                into = e.at(target, e.times(at, str(kernel * kernel)))
-
-                def add(element: Index) -> None:
-                    place = e.at(here, e.times(element, step))
-                    (total,) = e.loop(
-                        "1",
-                        number["parts"],
-                        "1",
-                        [e.get(place)],
-                        lambda part, found: [e.add(found[0], e.get(place, e.times(part, part_size)))],
-                    )
-                    e.store(place, "0", total)
-
-                def load(row: int, column: int) -> Value:
-                    return e.get(here, e.times(str(row * size + column), step))
-
-                def store(row: int, column: int, value: Value) -> None:
-                    e.scatter(e.at(into, str(row * kernel + column)), filter_stride, value, mask)
-
-                e.each("0", str(size * size), add)
-                two_sided(e, transposed(matrices(self.tiling).kernel), load, store)
-
-            e.each("0", number["channels"], channel)
 
         e.each("%lo", "%hi", item)
         return module(e)

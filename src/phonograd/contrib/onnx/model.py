@@ -1,0 +1,263 @@
+"""Model: an ONNX model while it is read, and what a reading sees of the node it translates.
+
+What can be computed from constants alone is computed while reading (by ONNX's own reference evaluator): the arithmetic
+on shapes that other programs write into models disappears.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import ndarray as nd
+from ... import symbol as sym
+from ...errors import MXNetError
+from ...ndarray import NDArray
+from ...symbol import Symbol
+from .graph import Array
+
+__all__ = ["READINGS", "Model", "Node", "Reading", "reads"]
+
+Shape = tuple[int | None, ...]
+Reading = Callable[["Node"], "Symbol | Sequence[Symbol]"]
+
+#: how each of ONNX's operators is read, by name
+READINGS: dict[str, Reading] = {}
+
+
+def reads(*names: str) -> Callable[[Reading], Reading]:
+    """Declare a function to be the reading of operators."""
+
+    def decorate(function: Reading) -> Reading:
+        for name in names:
+            if name in READINGS:
+                raise ValueError(f"operator {name} is read twice")
+            READINGS[name] = function
+        return function
+
+    return decorate
+
+
+class Node:
+    """A node that is to be translated."""
+
+    def __init__(self, model: Model, proto: Any) -> None:
+        from onnx import helper
+
+        self.model = model
+        self.proto = proto
+        self.operator: str = proto.op_type
+        self.inputs: list[str] = list(proto.input)
+        self.outputs: list[str] = list(proto.output)
+        self.name: str = proto.name or (self.outputs[0] if self.outputs else self.operator)
+        self.attributes: dict[str, Any] = {}
+        for attribute in proto.attribute:
+            value = helper.get_attribute_value(attribute)
+            self.attributes[attribute.name] = value.decode() if isinstance(value, bytes) else value
+
+    def get(self, attribute: str, default: Any = None) -> Any:
+        """Return an attribute."""
+        return self.attributes.get(attribute, default)
+
+    def refuse(self, what: str) -> MXNetError:
+        """Return the error that this cannot be imported."""
+        return MXNetError(f"ONNX import: operator {self.operator} ({self.name}) {what}, which cannot be imported")
+
+    # -- inputs
+
+    def has(self, index: int) -> bool:
+        """Return whether an optional input is given."""
+        return index < len(self.inputs) and self.inputs[index] != ""
+
+    def symbol(self, index: int) -> Symbol:
+        """Return an input as a symbol."""
+        if not self.has(index):
+            raise self.refuse(f"has no input {index}")
+        return self.model.symbol(self.inputs[index])
+
+    @property
+    def data(self) -> Symbol:
+        """The first input."""
+        return self.symbol(0)
+
+    def constant(self, index: int) -> Array | None:
+        """Return the value of an input that is known now, or None."""
+        return self.model.constants.get(self.inputs[index]) if self.has(index) else None
+
+    def array(self, index: int, what: str) -> Array:
+        """Return the value of an input that must be known now."""
+        value = self.constant(index)
+        if value is None:
+            raise self.refuse(f"computes its {what}")
+        return value
+
+    def number(self, index: int, attribute: str, default: float) -> float:
+        """Return a number that older versions have as an attribute, and newer ones as an input."""
+        if self.has(index):
+            return float(self.array(index, attribute).item())
+        return float(self.get(attribute, default))
+
+    def integers(self, index: int, attribute: str, default: Any = None) -> Any:
+        """Return whole numbers that older versions have as an attribute, and newer ones as an input."""
+        if self.has(index):
+            return [int(number) for number in self.array(index, attribute).reshape(-1)]
+        found = self.get(attribute, default)
+        return list(found) if isinstance(found, (list, tuple)) else found
+
+    def shape(self, index: int = 0) -> Shape:
+        """Return the shape of an input; extents that are left open are None."""
+        found = self.model.shape(self.inputs[index])
+        if found is None:
+            raise self.refuse("has an input whose number of axes is not known")
+        return found
+
+    def rank(self, index: int = 0) -> int:
+        """Return the number of axes of an input."""
+        return len(self.shape(index))
+
+    def known_shape(self, index: int = 0) -> tuple[int, ...]:
+        """Return the shape of an input, which must be known."""
+        shape = self.shape(index)
+        if None in shape:
+            raise self.refuse(f"needs the shape of its input, which is {shape}")
+        return tuple([extent for extent in shape if extent is not None])
+
+    def axis(self, axis: int, index: int = 0) -> int:
+        """Return an axis counted from the front."""
+        return axis + self.rank(index) if axis < 0 else axis
+
+    # -- what it becomes
+
+    def make(self, operator: str, *inputs: Symbol, **parameters: Any) -> Symbol:
+        """Return a call of an operator, named after the node."""
+        space: Any = sym
+        for part in operator.split("."):
+            space = getattr(space, part)
+        made: Symbol = space(*inputs, name=self.model.new_name(self.name), **parameters)
+        return made
+
+    def parameter(self, value: Array, hint: str) -> Symbol:
+        """Return a new parameter."""
+        return self.model.parameter(value, f"{self.name}_{hint}")
+
+
+class Model:
+    """The graph of a model: values by name, each a constant or a symbol."""
+
+    def __init__(self, proto: Any) -> None:
+        from onnx import numpy_helper
+
+        self.proto = proto
+        self.opset = max([entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")] or [1])
+        self.constants: dict[str, Array] = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer}
+        self.symbols: dict[str, Symbol] = {}
+        #: parameters that symbols use
+        self.parameters: dict[str, NDArray] = {}
+        self._parameter_names: dict[str, Symbol] = {}
+        self.inputs = [value.name for value in proto.graph.input if value.name not in self.constants]
+        self._taken: set[str] = {*self.inputs, *self.constants}
+        self._shapes = _shapes(proto)
+        for name in self.inputs:
+            self.symbols[name] = sym.var(name)
+
+    def new_name(self, hint: str) -> str:
+        """Return a name that nothing has."""
+        candidates = itertools.chain([hint], (f"{hint}_{number}" for number in itertools.count(1)))
+        name = next(candidate for candidate in candidates if candidate not in self._taken)
+        self._taken.add(name)
+        return name
+
+    def symbol(self, name: str) -> Symbol:
+        """Return a value as a symbol; a constant becomes a parameter."""
+        if name in self.symbols:
+            return self.symbols[name]
+        if name not in self.constants:
+            raise MXNetError(f"ONNX import: the value {name!r} is used before it is computed")
+        if name not in self._parameter_names:
+            self._parameter_names[name] = self._declared(self.constants[name], name)
+        return self._parameter_names[name]
+
+    def parameter(self, value: Array, hint: str) -> Symbol:
+        """Return a new parameter."""
+        return self._declared(value, self.new_name(hint))
+
+    def _declared(self, value: Array, name: str) -> Symbol:
+        # a parameter without axes cannot be saved
+        value = value.reshape(1) if value.ndim == 0 else value
+        value = value.astype(np.float32) if value.dtype == np.bool_ else value
+        self.parameters[name] = nd.array(value, dtype=value.dtype)
+        return sym.var(name)
+
+    def shape(self, name: str) -> Shape | None:
+        """Return the shape of a value, as far as it is known."""
+        if name in self.constants:
+            return tuple(self.constants[name].shape)
+        return self._shapes.get(name)
+
+    # -- reading
+
+    def read(self) -> None:
+        """Translate all nodes."""
+        for proto in self.proto.graph.node:
+            node = Node(self, proto)
+            if self._fold(node):
+                continue
+            if proto.domain not in ("", "ai.onnx") or node.operator not in READINGS:
+                known = ", ".join(sorted(READINGS))
+                raise MXNetError(
+                    f"ONNX import: operator {node.operator} ({node.name}) cannot be imported: there is no reading of "
+                    f"it. Those that are known are {known}"
+                )
+            self.symbols.update(zip(node.outputs, READINGS[node.operator](node)))
+
+    def _fold(self, node: Node) -> bool:
+        """Compute a node whose inputs are all known; return whether it was so."""
+        if node.operator == "Shape" and node.inputs[0] not in self.constants:
+            shape = self.shape(node.inputs[0])
+            start, end = node.get("start", 0), node.get("end")
+            if shape is None or None in shape[start:end]:
+                return False
+            self.constants[node.outputs[0]] = np.array(shape[start:end], np.int64)
+            return True
+        if node.operator.startswith("Random") or not all([not i or i in self.constants for i in node.inputs]):
+            return False
+        values = _evaluated(self.proto, node, self.constants)
+        self.constants.update(zip(node.outputs, values))
+        return True
+
+    def outputs(self) -> list[Symbol]:
+        """Return the outputs of the graph."""
+        return [self.symbol(value.name) for value in self.proto.graph.output]
+
+
+def _evaluated(model: Any, node: Node, constants: dict[str, Array]) -> list[Array]:
+    """Return what a node computes from constants."""
+    from onnx import TensorProto, helper
+    from onnx.reference import ReferenceEvaluator
+
+    used = [name for name in dict.fromkeys(node.inputs) if name]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in used]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.outputs if name]
+    graph = helper.make_graph([node.proto], "constants", inputs, outputs)
+    alone = helper.make_model(graph, opset_imports=list(model.opset_import))
+    try:
+        found = ReferenceEvaluator(alone).run(None, {name: constants[name] for name in used})
+    except Exception as error:
+        raise node.refuse(f"fails on its constants ({error})") from error
+    return [np.asarray(value) for value in found]
+
+
+def _shapes(model: Any) -> dict[str, Shape]:
+    """Return the shapes of all values that ONNX can infer."""
+    from onnx import shape_inference
+
+    inferred = shape_inference.infer_shapes(model, data_prop=True).graph
+    found: dict[str, Shape] = {}
+    for value in (*inferred.input, *inferred.value_info, *inferred.output):
+        kind = value.type.tensor_type
+        if kind.HasField("shape"):
+            found[value.name] = tuple([e.dim_value if e.HasField("dim_value") else None for e in kind.shape.dim])
+    return found

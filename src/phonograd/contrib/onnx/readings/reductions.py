@@ -1,0 +1,129 @@
+"""Operators that go through axes: sums, means, norms, searches, softmax."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ....symbol import Symbol
+from ..model import Node, reads
+
+__all__: list[str] = []
+
+
+def _axes(node: Node) -> tuple[int, ...] | None:
+    """Return the axes that a node goes through: None for all, and none at all for ()."""
+    axes = node.integers(1, "axes")
+    if not axes:
+        return () if node.get("noop_with_empty_axes", 0) else None
+    return tuple([node.axis(axis) for axis in axes])
+
+
+def _reduced(operator: str, node: Node, data: Symbol | None = None) -> Symbol:
+    data = node.data if data is None else data
+    axes = _axes(node)
+    if axes == ():
+        return data
+    given = {} if axes is None else {"axis": axes}
+    return node.make(operator, data, keepdims=bool(node.get("keepdims", 1)), **given)
+
+
+for _name, _operator in (
+    ("ReduceSum", "sum"),
+    ("ReduceMean", "mean"),
+    ("ReduceMax", "max"),
+    ("ReduceMin", "min"),
+    ("ReduceProd", "prod"),
+):
+    reads(_name)(functools.partial(_reduced, _operator))
+
+
+@reads("ReduceL1")
+def _(node: Node) -> Symbol:
+    return _reduced("sum", node, node.make("abs", node.data))
+
+
+@reads("ReduceL2")
+def _(node: Node) -> Symbol:
+    return node.make("sqrt", _reduced("sum", node, node.make("square", node.data)))
+
+
+@reads("ReduceSumSquare")
+def _(node: Node) -> Symbol:
+    return _reduced("sum", node, node.make("square", node.data))
+
+
+@reads("ReduceLogSum")
+def _(node: Node) -> Symbol:
+    return node.make("log", _reduced("sum", node))
+
+
+@reads("ReduceLogSumExp")
+def _(node: Node) -> Symbol:
+    return node.make("log", _reduced("sum", node, node.make("exp", node.data)))
+
+
+def _searched(operator: str, node: Node) -> Symbol:
+    if node.get("select_last_index", 0):
+        raise node.refuse("has select_last_index=1")
+    axis = node.axis(node.get("axis", 0))
+    found = node.make(operator, node.data, axis=axis, keepdims=bool(node.get("keepdims", 1)))
+    return node.make("Cast", found, dtype="int64")
+
+
+for _name, _operator in (("ArgMax", "argmax"), ("ArgMin", "argmin")):
+    reads(_name)(functools.partial(_searched, _operator))
+
+
+@reads("TopK")
+def _(node: Node) -> list[Symbol]:
+    count = node.integers(1, "k")
+    count = count[0] if isinstance(count, list) else count
+    found = node.make(
+        "topk",
+        node.data,
+        k=count,
+        axis=node.axis(node.get("axis", -1)),
+        ret_typ="both",
+        is_ascend=not node.get("largest", 1),
+        dtype="int64",
+    )
+    return [found[0], found[1]]
+
+
+@reads("CumSum")
+def _(node: Node) -> Symbol:
+    if node.get("exclusive", 0) or node.get("reverse", 0):
+        raise node.refuse("is exclusive or reversed")
+    return node.make("cumsum", node.data, axis=node.axis(int(node.number(1, "axis", 0))))
+
+
+def _softened(operator: str, node: Node) -> Symbol:
+    rank = node.rank()
+    if node.model.opset >= 13:
+        return node.make(operator, node.data, axis=node.get("axis", -1))
+    axis = node.axis(node.get("axis", 1))
+    if axis == rank - 1:
+        return node.make(operator, node.data, axis=-1)
+    if axis != 1:
+        raise node.refuse(f"has axis={axis} of {rank} in version {node.model.opset}")
+    # older versions look at all axes behind as one
+    rows = node.make(operator, node.make("Flatten", node.data), axis=-1)
+    return node.make("reshape_like", rows, node.data)
+
+
+for _name, _operator in (("Softmax", "softmax"), ("LogSoftmax", "log_softmax")):
+    reads(_name)(functools.partial(_softened, _operator))
+
+
+@reads("OneHot")
+def _(node: Node) -> Symbol:
+    if node.get("axis", -1) != -1:
+        raise node.refuse(f"has axis={node.get('axis')}")
+    depth = int(node.array(1, "depth").reshape(-1)[0])
+    values = node.array(2, "values")
+    off, on = [float(value) for value in values]
+    # what counts from the end there gives no one here
+    wrapped = node.make("where", node.data < 0, node.data + depth, node.data)
+    return node.make("one_hot", wrapped, depth=depth, on_value=on, off_value=off, dtype=np.dtype(values.dtype).name)
