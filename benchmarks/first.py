@@ -1,9 +1,10 @@
 """How long the first iteration takes in a fresh process: ``python -m benchmarks.first [workload ...]``.
 
-*cold* has nothing compiled before, *warm* finds kernels on disk that another process compiled. The clock runs from the
-beginning of the first step to the end of its results; importing llvmlite and starting the compiler are part of that,
-importing phonograd and making the inputs (with NumPy) are not. Besides the time on the clock, the processor time of the
-process and of the first thread alone are shown, in milliseconds, best of some processes each.
+*cold* has nothing compiled before, *warm* finds plans and kernels on disk that another process left there. The clock
+runs from the beginning of the first step to the end of its results; importing the planner and llvmlite and starting the
+compiler are part of that where they are needed, importing phonograd and making the inputs (with NumPy) are not. Besides
+the time on the clock, the processor time of the process and of the first thread alone are shown, in milliseconds, best
+of some processes each; *compiler* is for how long somebody waited for kernels, *plans* how many were found on disk.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from benchmarks.workloads_nd import WORKLOADS
 
 HERE = Path(__file__).parent
-COLUMNS = ("clock", "process", "thread", "nodes", "kernels", "compiler", "second")
+COLUMNS = ("clock", "process", "thread", "nodes", "plans", "kernels", "compiler", "second")
 
 
 def answer(name: str) -> None:
@@ -42,6 +43,7 @@ def answer(name: str) -> None:
     }
     counts = mx.explain.statistics()
     facts["nodes"] = counts["nodes"] - before
+    facts["plans"] = counts["plans_loaded"]
     facts["kernels"] = counts["kernels_compiled"] + counts["kernels_loaded"]
     facts["compiler"] = counts["seconds"] * 1e3
     clock = time.perf_counter()

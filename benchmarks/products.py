@@ -1,10 +1,12 @@
 """Products of matrices beside NumPy and PyTorch, on one thread: ``python -m benchmarks.products [sizes]``.
 
-Printed are GFLOP/s by processor time, the best of many rounds in which the libraries take turns, and the share of the
-machine's peak: what a loop of independent multiplications and additions in registers reaches in the same rounds.
-``--narrow`` runs our kernel with vectors of 32 bytes and 16 registers, as on a processor with AVX2. PyTorch (its BLAS is
-MKL) is measured where the environment variable ``TORCH_PYTHON`` names an interpreter that has it; the last columns are
-our speed divided by that of NumPy and of PyTorch.
+Clocks of processors change from moment to moment, so a case is measured in units of a fixed product of NumPy's that
+runs right before and after it (processor time; of many rounds the third quickest tenth counts). Printed are the shares
+of the machine's peak: what a loop of independent multiplications and additions in registers reaches, measured in the
+same units. PyTorch (its BLAS is MKL) runs in a process of its own, with the same fixed product, in turns with ours,
+where the environment variable ``TORCH_PYTHON`` names an interpreter that has it. The last columns are our speed divided
+by that of the others. ``--narrow`` runs our kernel with vectors of 32 bytes and 16 registers, as on a processor with
+AVX2; ``--set PACKED_BYTES=0`` and the like run it with other constants.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import argparse
 import json
 import subprocess
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from phonograd.kernels import gemm
 from phonograd.kernels.gemm import Gemm
 from phonograd.kernels.launch import Plan
 from phonograd.kernels.machine import Machine
@@ -32,8 +34,8 @@ from phonograd.native.driver import Row
 from phonograd.native.machine import host
 from phonograd.native.products import plan_product
 
-#: rounds of every shape, and how long each library has in one
-ROUNDS, SECONDS = 8, 0.06
+#: turns of every shape, and how long each library has in one
+TURNS, SECONDS = 5, 0.1
 
 Array = np.ndarray[Any, Any]
 Case = Callable[[], object]
@@ -171,44 +173,56 @@ def peak(machine: Machine) -> tuple[Case, float]:
     return partial(row.run, (np.zeros(16, np.float32),)), 2.0 * rounds * sums * machine.vector_bytes / 4
 
 
-def best(cases: dict[str, Case], seconds: float = SECONDS) -> dict[str, float]:
-    """Return the best processor seconds of each case, in alternating rounds."""
-    times = dict.fromkeys(cases, float("inf"))
-    for case in cases.values():
-        case()
-    stop = time.perf_counter() + seconds * len(cases)
-    while time.perf_counter() < stop:
-        for name, case in cases.items():
-            # short products are repeated until one can tell their time
-            start = time.perf_counter()
+#: how a case is measured, here and in the process that has PyTorch
+MEASURE = """
+import time
+import numpy as np
+
+_square = np.random.default_rng(0).standard_normal((160, 160)).astype(np.float32)
+_out = np.zeros_like(_square)
+
+
+def unit(repeats=4):
+    # the first one brings what is needed back into a cache
+    np.matmul(_square, _square, out=_out)
+    start = time.thread_time()
+    for _ in range(repeats):
+        np.matmul(_square, _square, out=_out)
+    return (time.thread_time() - start) / repeats
+
+
+def rounds(case, seconds):
+    case()
+    start = time.perf_counter()
+    case()
+    repeats = max(1, int(200e-6 / max(time.perf_counter() - start, 1e-7)))
+    found, stop = [], time.perf_counter() + seconds
+    while len(found) < 3 or time.perf_counter() < stop:
+        before = unit()
+        start = time.thread_time()
+        for _ in range(repeats):
             case()
-            repeats = max(1, int(200e-6 / max(time.perf_counter() - start, 1e-7)))
-            begin = time.thread_time()
-            for _ in range(repeats):
-                case()
-            times[name] = min(times[name], (time.thread_time() - begin) / repeats)
-    return times
+        spent = (time.thread_time() - start) / repeats
+        found.append(2 * spent / (before + unit()))
+    return found
+"""
 
-
-TORCH = """
-import json, sys, time, torch
+TORCH = (
+    MEASURE
+    + """
+import json, sys, torch
 torch.set_num_threads(1)
 for line in sys.stdin:
     rows, terms, columns, lhs_turned, rhs_turned, seconds = json.loads(line)
     x = torch.randn(terms, rows).T if lhs_turned else torch.randn(rows, terms)
     y = torch.randn(columns, terms).T if rhs_turned else torch.randn(terms, columns)
     out = torch.zeros(rows, columns)
-    best, stop = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < stop:
-        start = time.perf_counter()
-        torch.mm(x, y, out=out)
-        repeats = max(1, int(200e-6 / max(time.perf_counter() - start, 1e-7)))
-        begin = time.thread_time()
-        for _ in range(repeats):
-            torch.mm(x, y, out=out)
-        best = min(best, (time.thread_time() - begin) / repeats)
-    print(json.dumps(best), flush=True)
+    print(json.dumps(rounds(lambda: torch.mm(x, y, out=out), seconds)), flush=True)
 """
+)
+
+_measure: dict[str, Any] = {}
+exec(MEASURE, _measure)
 
 
 class Torch:
@@ -218,28 +232,29 @@ class Torch:
         pipe = subprocess.PIPE
         self._process = subprocess.Popen([python, "-W", "ignore", "-c", TORCH], stdin=pipe, stdout=pipe, text=True)
 
-    def seconds(self, shape: Shape) -> float:
-        """Return the best processor time of a product."""
+    def rounds(self, shape: Shape) -> list[float]:
+        """Return the times of a product, in units."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([*shape[:5], SECONDS]) + "\n")
         self._process.stdin.flush()
-        found: float = json.loads(self._process.stdout.readline())
+        found: list[float] = json.loads(self._process.stdout.readline())
         return found
 
 
-def measured(shape: Shape, machine: Machine, loop: Case, torch: Torch | None) -> dict[str, float]:
-    """Return the best processor seconds of the loop and of every library."""
-    lhs, rhs = operands(shape)
-    out = aligned(shape.rows, shape.columns)
-    cases = {"peak": loop, "ours": ours(shape, machine), "numpy": partial(np.matmul, lhs, rhs, out=out)}
-    times: dict[str, float] = {}
-    for _ in range(ROUNDS):
-        found = best(cases)
-        if torch:
-            found["torch"] = torch.seconds(shape)
-        times = {name: min(seconds, times.get(name, seconds)) for name, seconds in found.items()}
-    return times
+def measured(cases: dict[str, Callable[[], list[float]]]) -> dict[str, float]:
+    """Return the time of every case, in units."""
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(TURNS):
+        for name, case in cases.items():
+            times[name] += case()
+    return {name: float(np.quantile(found, 0.3)) for name, found in times.items()}
+
+
+def rounds(case: Case) -> list[float]:
+    """Return the times of a case, in units."""
+    found: list[float] = _measure["rounds"](case, SECONDS)
+    return found
 
 
 def main() -> None:
@@ -247,26 +262,40 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.products", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sizes", nargs="*", help="which to run, as in 64x784x256 (default: all)")
     parser.add_argument("--narrow", action="store_true", help="vectors of 32 bytes, 16 registers")
+    parser.add_argument(
+        "--set", nargs="*", default=[], metavar="NAME=NUMBER", help="constants of phonograd.kernels.gemm"
+    )
     arguments = parser.parse_args()
+    for setting in arguments.set:
+        name, number = setting.split("=")
+        assert hasattr(gemm, name), name
+        setattr(gemm, name, int(number))
     machine = Machine(32, 16) if arguments.narrow else host()
     torch = Torch(os.environ["TORCH_PYTHON"]) if os.environ.get("TORCH_PYTHON") else None
     loop, operations = peak(machine)
     peers = ["numpy", *(["torch"] if torch else [])]
     kernel = Gemm(np.dtype(np.float32), machine)
-    print(f"tiles of {kernel.tile_rows} x {kernel.panel}; GFLOP/s, our share of the peak, us, ours / others")
-    heads = ["peak", "ours", *peers, "share", "us", *[f"/{name}" for name in peers]]
+    print(f"tiles of {kernel.tile_rows} x {kernel.panel}; shares of the peak, and our speed / others")
+    heads = ["ours", *peers, *[f"/{name}" for name in peers]]
     print(f"{'rows, terms, columns':32}" + "".join([f"{head:>8}" for head in heads]))
     for shape in SHAPES:
         if arguments.sizes and "x".join([str(size) for size in shape[:3]]) not in arguments.sizes:
             continue
-        times = measured(shape, machine, loop, torch)
+        lhs, rhs = operands(shape)
+        out = aligned(shape.rows, shape.columns)
+        cases: dict[str, Callable[[], list[float]]] = {
+            "peak": partial(rounds, loop),
+            "ours": partial(rounds, ours(shape, machine)),
+            "numpy": partial(rounds, partial(np.matmul, lhs, rhs, out=out)),
+        }
+        if torch:
+            cases["torch"] = partial(torch.rounds, shape)
+        times = measured(cases)
         flops = 2.0 * shape.rows * shape.terms * shape.columns
-        speeds = {name: flops / seconds / 1e9 for name, seconds in times.items()}
-        speeds["peak"] = operations / times["peak"] / 1e9
+        speeds = {name: flops / times[name] * times["peak"] / operations for name in ("ours", *peers)}
         turned = f"{' lhs^T' if shape.lhs_turned else ''}{' rhs^T' if shape.rhs_turned else ''}"
         line = f"{f'{shape.rows}, {shape.terms}, {shape.columns}{turned}':32}"
-        line += "".join([f"{speeds[name]:8.1f}" for name in ("peak", "ours", *peers)])
-        line += f"{speeds['ours'] / speeds['peak']:8.2f}{times['ours'] * 1e6:8.1f}"
+        line += "".join([f"{speed:8.2f}" for speed in speeds.values()])
         line += "".join([f"{speeds['ours'] / speeds[name]:8.2f}" for name in peers])
         print(f"{line}  {shape.what}", flush=True)
 

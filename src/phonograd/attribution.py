@@ -16,8 +16,8 @@ import numpy as np
 
 from .costs import flops_of
 from .gradient import Gradient
-from .holdings import borrowed, hold, owner_of, roles_of
-from .node import Node, forgetters
+from .holdings import borrowed, hold, owner_of, roles_of, use
+from .node import Node, ancestors, forgetters
 from .observers import BACKWARD_FUNCTION, KERNEL, LISTENING, MEMORY, Range, begin, record
 from .operator import Array
 from .operators.structural import AGAIN, DETACH, LEAF
@@ -159,6 +159,7 @@ class Attribution:
         for value in inputs:
             if isinstance(value, np.ndarray) and value.ndim:
                 hold(value, by_owner.get(id(owner_of(value)), "input"))
+                use(value)
         sizes = getattr(program, "memory", None)
         with borrowed({} if sizes is None else {"arena": sizes.arena, "temporary": sizes.other}):
             results = program.run(inputs, spent, self.ran)
@@ -167,6 +168,8 @@ class Attribution:
             backward = node in self._backward and node not in self._forward
             made = "gradient" if backward else "activation" if recorded and node.marked else "temporary"
             hold(value, by_node.get(node, made), self._range_of(node), backward)
+            if backward and node in _consumed(program, kept):
+                use(value)
         return results
 
 
@@ -182,6 +185,21 @@ class _Facts(NamedTuple):
 
 _known: dict[int, _Facts] = {}
 forgetters.append(_known.clear)
+
+#: by program, which of its results others are computed from; the program is kept, so that no other one has its identity
+_consumers: dict[int, tuple[Any, frozenset[Node]]] = {}
+forgetters.append(_consumers.clear)
+
+
+def _consumed(program: Any, kept: Sequence[Node]) -> frozenset[Node]:
+    """Return the results of a program from which others of its results are computed."""
+    found = _consumers.get(id(program))
+    if found is None:
+        given = set(program.inputs)
+        computed = ancestors(kept, lambda node: node not in given)
+        sources = {resolve(source) for node in computed for source in node.inputs}
+        found = _consumers.setdefault(id(program), (program, frozenset(sources.intersection(kept))))
+    return found[1]
 
 
 def _facts_of(part: Part) -> _Facts:

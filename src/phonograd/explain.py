@@ -442,6 +442,7 @@ def statistics() -> dict[str, float]:
 
     ====================  ==========================================================================================
     nodes, ...            expressions made, gradient rules run, gradients derived, plans made, evaluations
+    plans_loaded          plans found on disk, as an earlier process made them
     kernels_compiled      kernels compiled while somebody waited; ``seconds`` is for how long, loading included
     kernels_loaded        kernels found on disk
     kernels_found         kernels found in memory

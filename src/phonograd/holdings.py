@@ -3,7 +3,8 @@
 A piece of memory is known by the object that owns it, so that views and results that are written into the memory of
 their inputs are not counted twice. What it is for follows from who holds it: a variable's value is a parameter, its
 buffer a gradient, the states of an optimiser are the optimiser's. Who holds it may be known later than that it is
-there; observers are then told of it again, as a moment of no bytes with the right category.
+there; observers are then told of it again, as a moment of no bytes with the right category. They are told in the same
+way of the first time that something is computed from it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from .observers import LISTENING, MEMORY, Range, allocated, released
 from .operator import Array
 
-__all__ = ["OPTIMIZERS", "Piece", "borrowed", "hold", "owner_of", "pieces", "roles_of"]
+__all__ = ["OPTIMIZERS", "Piece", "borrowed", "hold", "owner_of", "pieces", "roles_of", "use"]
 
 #: what has a dictionary ``states``: arrays, or tuples and lists of them, that an optimiser keeps for each weight
 OPTIMIZERS: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -41,6 +42,8 @@ class Piece(NamedTuple):
 
 #: everything that observers were told of and that is still there, by identity
 _held: dict[int, Piece] = {}
+#: those of them that something was computed from
+_used: set[int] = set()
 
 
 def owner_of(value: Array) -> Array:
@@ -71,7 +74,16 @@ def hold(value: Array, category: str, cause: Range | None = None, backward: bool
         allocated(0, category, identity)
 
 
+def use(value: Array) -> None:
+    """Tell observers, once, that something is computed from a value whose memory they know of."""
+    identity = id(owner_of(value))
+    known = _held.get(identity)
+    if known is not None and identity not in _used and allocated(0, known.category, identity):
+        _used.add(identity)
+
+
 def _let_go(identity: int) -> None:
+    _used.discard(identity)
     gone = _held.pop(identity, None)
     if gone is not None:
         released(gone.nbytes, gone.category, identity)

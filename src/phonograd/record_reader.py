@@ -219,6 +219,9 @@ class _Reader:
             return entry("_mul_scalar", inputs, scalar=-1.0)
         if declared.name in ("identity", "_copyto"):
             return entry("_copyto", inputs)
+        known = _entry_of_primitive(entry, declared.name, inputs, [source.shape for source in sources], attributes)
+        if known is not None:
+            return known
         name = {"_cast": "Cast"}.get(declared.name, declared.name)
         shown = {
             parameter.name: value
@@ -322,6 +325,34 @@ def _view_entry(entry: Callable[..., Entry], source: Output, whole: Shape, start
     flat = entry("Reshape", [source], shape=[math.prod(whole)])
     sliced = entry("slice", [(flat, 0)], begin=start, end=start + size)
     return sliced if shape == (size,) else entry("Reshape", [(sliced, 0)], shape=list(shape))
+
+
+def _entry_of_primitive(
+    entry: Callable[..., Entry], name: str, inputs: list[Output], shapes: list[Shape], attributes: tuple[Any, ...]
+) -> Entry | None:
+    """Return what a primitive that gradients are made of is in MXNet, or None if it has no such thing."""
+    if not all(shapes) or any([0 in shape for shape in shapes]):
+        # MXNet's symbols know neither arrays without axes nor empty ones
+        return None
+    if name == "_permute":
+        return entry("transpose", inputs, axes=attributes[0])
+    if name in ("_softmax", "_log_softmax"):
+        return entry(name[1:], inputs, axis=attributes[0])
+    if name == "_matmul":
+        return entry({2: "dot", 3: "batch_dot"}.get(len(shapes[0]), "_linalg_gemm2"), inputs)
+    if name == "_broadcast":
+        (target,) = attributes
+        lead = (1,) * (len(target) - len(shapes[0]))
+        whole = [(entry("Reshape", inputs, shape=[*lead, *shapes[0]]), 0)] if lead else inputs
+        return entry("broadcast_to", whole, shape=target)
+    if name == "_sum_to" and attributes[0]:
+        (target,) = attributes
+        lead = (1,) * (len(shapes[0]) - len(target))
+        pairs = zip(shapes[0], (*lead, *target), strict=True)
+        axes = tuple([axis for axis, (extent, kept) in enumerate(pairs) if kept == 1 != extent or axis < len(lead)])
+        summed = entry("sum", inputs, axis=axes, keepdims=True)
+        return entry("Reshape", [(summed, 0)], shape=list(target)) if lead else summed
+    return None
 
 
 def _text(value: Any) -> str:

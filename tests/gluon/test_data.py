@@ -139,6 +139,56 @@ def test_a_killed_worker_is_an_error_and_the_next_pass_has_new_ones():
     loader.close()
 
 
+def leave():
+    sys.exit(4)
+
+
+@kinds
+def test_what_ends_a_worker_does_not_end_the_program(thread_pool):
+    loader = data.DataLoader(Examples(leave), 4, num_workers=2, thread_pool=thread_pool)
+    with pytest.raises(mx.MXNetError, match="SystemExit: 4"):
+        list(loader)
+    loader.close()
+
+
+FORKING = """
+    import threading
+    import numpy as np
+    import phonograd as mx
+    from phonograd.gluon import data
+    def compute():
+        while not done.is_set():
+            x = mx.nd.ones((20, 50))
+            x.attach_grad()
+            with mx.autograd.record():
+                y = mx.nd.dot(x, mx.nd.ones((50, 30))).tanh().sum()
+            y.backward()
+            x.grad.asnumpy()
+    done = threading.Event()
+    threads = [threading.Thread(target=compute) for _ in range(2)]
+    for thread in threads: thread.start()
+    class Computed(data.Dataset):
+        def __len__(self): return 8
+        def __getitem__(self, idx): return mx.nd.ones((3,)) * idx + mx.nd.random.uniform(0, 0, shape=(3,))
+    try:
+        for _ in range(8):
+            loader = data.DataLoader(Computed(), 2, num_workers=2, timeout=60)
+            print(sum(batch.sum().asscalar() for batch in loader))
+            loader.close()
+    finally:
+        done.set()
+"""
+
+
+def test_workers_are_forked_while_threads_compute():
+    process = run(FORKING)
+    try:
+        output, errors = process.communicate(timeout=180)
+    finally:
+        process.kill()
+    assert (process.returncode, output.split()) == (0, ["84.0"] * 8), errors
+
+
 @kinds
 def test_timeout(thread_pool):
     loader = data.DataLoader(Examples(hang), 4, num_workers=2, timeout=0.3, thread_pool=thread_pool)

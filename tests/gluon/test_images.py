@@ -142,6 +142,7 @@ def test_detection_iterator_with_all_augmenters(tmp_path):
         assert len(objects)
         assert (objects[:, 1:] >= 0).all() and (objects[:, 1:] <= 1).all()  # noqa: PT018
         assert (objects[:, 3:] > objects[:, 1:3]).all()
+    iterator.reset()
     pictures = list(iterator.draw_next(color=(255, 0, 0), mean=True, std=True))
     assert pictures
     assert pictures[0].shape == (32, 32, 3)

@@ -157,6 +157,12 @@ def test_random_convolutions(case: Case, machine: Machine) -> None:
         Case((3, 20, 28, 28), (20, 1, 3, 3), groups=20, pad=(1, 1)),
         Case((3, 6, 29, 29), (12, 1, 5, 5), groups=6, stride=(2, 2), pad=(2, 2)),
         Case((2, 4, 200, 130), (4, 1, 3, 3), groups=4, pad=(1, 1)),
+        # channels and filters that fill vectors, in one box and in several, with a last vector that has no neighbour
+        Case((3, 32, 15, 16), (48, 32, 3, 3), stride=(2, 2), pad=(1, 1)),
+        Case((2, 30, 20, 21), (16, 15, 3, 2), dilate=(2, 3), pad=(5, 2), groups=2),
+        Case((2, 31, 300), (32, 31, 4), stride=(3,), pad=(2,)),
+        Case((1, 64, 61, 70), (28, 64, 1, 1)),
+        Case((1, 128, 70, 60), (30, 128, 2, 3), stride=(1, 2)),
     ],
     ids=repr,
 )

@@ -246,11 +246,23 @@ def test_a_matrix_that_many_share_is_packed_once() -> None:
 
 
 def test_memory_for_copies_is_bounded() -> None:
-    for side, is_packed in ((1500, True), (2100, False)):
-        plan = plan_product(Pattern.contiguous((400, side)), Pattern.contiguous((side, side)), FLOAT32)
+    for rows, terms, columns in ((400, 1000, 1000), (400, 5000, 3000), (400, 20, 100_000)):
+        plan = plan_product(Pattern.contiguous((rows, terms)), Pattern.contiguous((terms, columns)), FLOAT32)
         assert plan is not None
-        assert bool(plan.scratch_bytes) == is_packed
         assert plan.scratch_bytes <= PACKED_BYTES
+        packed = [launch for launch in plan.launches if isinstance(launch.structure, Packing)]
+        assert len(packed) == len(plan.launches) - len(packed) or columns == 100_000
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_is_packed_in_several_passes_has_the_same_bits(turned: bool) -> None:
+    rows, terms, columns = shape = 520, 2900, 610
+    lhs, rhs = matrices((rows, terms), turned, FLOAT32), matrices((terms, columns), False, FLOAT32, 1)
+    plan = product(shape, (1, 1), lhs[1], rhs[1], Matrices(columns, 1), Gemm(FLOAT32, host()))
+    assert len(plan.launches) == (6 if turned else 4)
+    found = run(plan, (rows, columns), pieces=5, threads=2, lhs=lhs[0], rhs=rhs[0])
+    part = np.ascontiguousarray((lhs[0].T if turned else lhs[0])[100:140])
+    assert same(found[100:140], multiply((part, Matrices(terms, 1)), rhs, (40, terms, columns)))
 
 
 def test_matrices_that_are_used_once_are_divided_by_columns() -> None:

@@ -143,3 +143,16 @@ def test_dtype_is_the_numpy_type():
     assert x.dtype is np.float32
     assert x.dtype != "float32"
     assert np.dtype(x.dtype).name == "float32"
+
+
+def test_a_numpy_array_of_one_element_is_a_number():
+    """What every script does with the mean of a loss; NumPy refuses it from 2.4 on."""
+    values = mx.nd.array([1.0, 2.0]).mean().asnumpy()
+    assert isinstance(values, np.ndarray)
+    assert values.shape == (1,)
+    assert "%.1f %d" % (values, values) == "1.5 1"  # noqa: UP031 - this is what is tested
+    assert (float(values), int(values), complex(values)) == (1.5, 1, 1.5)
+    assert repr(values) == "array([1.5], dtype=float32)"
+    assert type(mx.nd.ones((2,)).asnumpy()) is np.ndarray
+    with pytest.raises(TypeError, match="one element"):
+        float(np.concatenate([values, values]).view(type(values)))

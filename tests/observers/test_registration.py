@@ -1,10 +1,12 @@
 """Adding, removing and switching observers; errors in callbacks; sampling."""
 
 import gc
+import json
 import logging
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ from phonograd import observers
 from phonograd.observers import (
     LISTENING,
     Range,
+    callbacks,
 )
+from phonograd.profiler import profile, record_function
 
 from .diary import Diary, in_thread, run
 
@@ -234,3 +238,19 @@ def test_users_random_numbers_are_left_alone() -> None:
     observers.add_global_callback(None, sampling_probability=0.5)
     run()
     assert random.random() == expected
+
+
+# -- the number of the process
+
+
+def test_number_of_the_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(callbacks, "_node_id", [-1])
+    with profile() as prof, record_function("x"):
+        pass
+    assert observers.default_node_id() == prof.events()[0].node_id == prof.key_averages()[0].node_id == -1
+    observers.set_default_node_id(3)
+    assert observers.default_node_id() == prof.events()[0].node_id == 3
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    assert json.loads((tmp_path / "trace.json").read_text())["distributedInfo"] == {"rank": 3}
+    with pytest.raises(ValueError, match="expects an id >= 0"):
+        observers.set_default_node_id(-1)

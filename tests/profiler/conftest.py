@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from phonograd import observers
+from phonograd import holdings, observers
 from phonograd.profiler import collecting
 
 
@@ -20,8 +20,9 @@ def nobody_listens() -> Iterator[None]:
 
 @pytest.fixture
 def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrays that other tests keep are not found when a profile of memory begins."""
+    """Arrays that other tests keep are not found when a profile of memory begins, nor seen to go."""
     monkeypatch.setattr(collecting, "inventory", list)
+    monkeypatch.setattr(holdings, "_held", {})
 
 
 @pytest.fixture

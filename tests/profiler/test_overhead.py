@@ -3,6 +3,7 @@
 import gc
 import time
 
+from phonograd import autograd, nd
 from phonograd.observers import COMPILATION, EVALUATION, FUNCTION, KERNEL, allocated, begin, record
 from phonograd.profiler import profile, record_function, schedule
 from phonograd.profiler.overhead import Overhead, without_overhead
@@ -99,3 +100,59 @@ def test_ordinary_program_has_no_hints() -> None:
     with profile() as prof, record_function("work"):
         pass
     assert prof.hints() == []
+
+
+def test_records_that_are_differentiated_again_and_again() -> None:
+    x = nd.ones((3,))
+    x.attach_grad()
+    with profile() as prof:
+        with autograd.record():
+            y = nd.tanh(x)
+        for _ in range(4):
+            y.backward(retain_graph=True)
+    (hint,) = [hint for hint in prof.hints() if hint.kind == "retained graph"]
+    assert "up to 4 times" in hint.text
+    with profile() as prof:
+        for _ in range(4):
+            with autograd.record():
+                y = nd.tanh(x)
+            y.backward()
+    assert not [hint for hint in prof.hints() if hint.kind == "retained graph"]
+
+
+def test_kernels_that_only_copy() -> None:
+    x = nd.ones((64, 64))
+    with profile() as prof:
+        for _ in range(12):
+            x = x.T.copy()
+            x.wait_to_read()
+    (hint,) = [hint for hint in prof.hints() if hint.kind == "copies"]
+    assert "permute" in hint.text
+    with profile() as prof:
+        for _ in range(12):
+            nd.exp(x).wait_to_read()
+    assert not [hint for hint in prof.hints() if hint.kind == "copies"]
+
+
+def test_gradients_that_nothing_is_computed_from() -> None:
+    w, x = nd.ones((8, 8)), nd.ones((8, 8))
+    w.attach_grad()
+
+    def steps(count: int, update: bool, at_once: bool) -> list[str]:
+        with profile(profile_memory=True) as prof:
+            for _ in range(count):
+                with autograd.record():
+                    loss = nd.dot(x, w).sum()
+                loss.backward()
+                if not at_once:
+                    w.grad.wait_to_read()
+                if update:
+                    w[:] = w - 0.1 * w.grad
+                    w.wait_to_read()
+                w.grad.wait_to_read()
+        return [hint.text for hint in prof.hints() if hint.kind == "unused gradients"]
+
+    (text,) = steps(15, update=False, at_once=True)
+    assert "nothing was computed from 14 gradients" in text
+    assert steps(15, update=True, at_once=True) == []
+    assert steps(15, update=True, at_once=False) == []

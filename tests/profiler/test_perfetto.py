@@ -3,13 +3,11 @@
 import asyncio
 import gzip
 import struct
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from phonograd.observers import BACKWARD_FUNCTION, FUNCTION, begin
 from phonograd.profiler import profile, record_function
 from phonograd.profiler.perfetto import perfetto_trace
 
@@ -136,42 +134,3 @@ def test_empty_trace() -> None:
     with profile() as prof:
         pass
     assert slices_of(perfetto_trace(prof.events())) == {}
-
-
-# -- OpenTelemetry
-
-
-def test_spans() -> None:
-    pytest.importorskip("opentelemetry.sdk", reason="OpenTelemetry is not installed")
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tracer = provider.get_tracer("test")
-    with profile() as prof, record_function("outer", attributes={"batch": 3, "list": [1]}) as scope:
-        scope.event("moment")
-        with begin(FUNCTION, "mul") as forward:
-            time.sleep(0.001)
-        with pytest.raises(KeyError), begin(BACKWARD_FUNCTION, "_backward_mul", forward=forward):
-            raise KeyError("k")
-    assert prof.export_spans(tracer) == 0
-    spans = {span.name: span for span in exporter.get_finished_spans()}
-    assert set(spans) == {"outer", "mul", "_backward_mul"}
-    outer, mul, backward = spans["outer"], spans["mul"], spans["_backward_mul"]
-    assert mul.parent.span_id == backward.parent.span_id == outer.context.span_id
-    assert outer.parent is None
-    assert [link.context.span_id for link in backward.links] == [mul.context.span_id]
-    assert (outer.attributes["batch"], outer.attributes["list"]) == (3, "[1]")
-    assert [event.name for event in outer.events] == ["moment"]
-    assert backward.status.description == "KeyError: 'k'"
-    event = prof.events()[2]
-    assert mul.end_time - mul.start_time == event.end_ns - event.start_ns
-    exporter.clear()
-    assert prof.export_spans(tracer, max_spans=1) == 2
-    assert [span.name for span in exporter.get_finished_spans()] == ["outer"]
-    exporter.clear()
-    assert prof.export_spans(tracer, minimum_duration_us=1000) == 1
-    assert {span.name for span in exporter.get_finished_spans()} == {"outer", "mul"}

@@ -36,6 +36,32 @@ PROGRAMS: dict[str, tuple[tuple[int, ...], Callable[[Any, Any], Any]]] = {
 }
 
 
+#: functions of the library and two matrices, of whose sum the gradient by the first one is recorded, so many times
+GRADIENTS: dict[str, tuple[int, Callable[[Any, Any, Any], Any]]] = {
+    "gradient-of-arithmetic": (1, lambda nd, x, w: (x**3 * nd.exp(w) / (2 + x * x) - nd.sqrt(x * x + 1)) * w),
+    "gradient-of-a-layer": (1, lambda nd, x, w: nd.tanh(nd.FullyConnected(x, w, no_bias=True, num_hidden=3)) * x),
+    "gradient-of-softmax": (1, lambda nd, x, w: nd.log_softmax(nd.dot(x, w)) * nd.softmax(w, axis=0)),
+    "gradient-of-sums": (1, lambda nd, x, w: x.sum(axis=1) * nd.dot(x, w.T).mean(axis=0)),
+    "gradient-of-shapes": (1, lambda nd, x, w: nd.broadcast_mul(x.reshape((9, 1)), w.reshape((1, 9)).swapaxes(0, 1))),
+    "gradient-of-batches": (1, lambda nd, x, w: nd.batch_dot(x.expand_dims(0), w.expand_dims(0)) ** 2),
+    "second-gradient-of-a-layer": (2, lambda nd, x, w: nd.sigmoid(nd.FullyConnected(x, w, no_bias=True, num_hidden=3))),
+    "third-gradient-of-arithmetic": (3, lambda nd, x, w: x**4 * nd.exp(w * x)),
+}
+
+
+def gradient(mx: Any, program: str) -> Any:
+    """Return a recorded gradient."""
+    order, function = GRADIENTS[program]
+    x, w = [mx.nd.array(bell(seeded(f"{program} {name}"), (3, 3))) for name in "xw"]
+    x.attach_grad()
+    w.attach_grad()
+    with mx.autograd.record():
+        y = function(mx.nd, x, w)
+        for _ in range(order):
+            (y,) = mx.autograd.grad(y.sum(), [x], create_graph=True)
+    return y
+
+
 def record_of(mx: Any, program: str) -> list[Any]:
     """Return the nodes of a program's record: kind of name, operator, attributes and inputs."""
     shape, function = PROGRAMS[program]
@@ -57,6 +83,8 @@ def record_of(mx: Any, program: str) -> list[Any]:
 
 def feed(mx: Any, names: Sequence[str], program: str) -> dict[str, Any]:
     """Return a value for each argument of a program's symbol: the variable, then ones of the shapes it used."""
+    if program in GRADIENTS:
+        return {name: mx.nd.array(bell(seeded(f"{program} {name}"), (3, 3))) for name in names}
     shapes = [PROGRAMS[program][0], (3, 2, 3, 3), (2, 12), (2,)]
     values = [bell(seeded(program), shapes[0]).astype("float32")]
     found = {name: mx.nd.ones(shape) for name, shape in zip(names, shapes)}

@@ -123,3 +123,38 @@ def test_types():
     assert sym.zeros((2,), dtype="int8").infer_type()[1] == [np.int8]
     with pytest.raises(MXNetError, match="variable x has the shape"):
         sym.var("x", attr={"__shape__": "nope"}).infer_shape()
+
+
+def test_float64_goes_on_as_any_other_type():
+    """To NumPy, float64 and None are equal."""
+    for kind in (np.float64, np.float32):
+        net = sym.slice_like(sym.FullyConnected(DATA, num_hidden=3), sym.var("like"))
+        assert net.infer_type(data=kind, like=kind) == ([kind] * 4, [kind], [])
+        net = sym.FullyConnected(sym.relu(DATA), num_hidden=3)
+        assert net.infer_type(data=kind)[0] == [kind] * 3
+    embedded = sym.Embedding(DATA, sym.var("w"), input_dim=2, output_dim=2)
+    assert embedded.infer_type(data="float32", w="float64")[1] == [np.float64]
+
+
+@pytest.mark.parametrize("kind", ["float64", "int32"])
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        DATA + sym.var("other"),
+        sym.FullyConnected(DATA, sym.var("other"), no_bias=True, num_hidden=2),
+        sym.Convolution(DATA, sym.var("other"), no_bias=True, kernel=(1, 1), num_filter=2),
+        sym.concat(DATA, sym.var("other")),
+        sym.LayerNorm(DATA, sym.var("other")),
+        sym.batch_dot(DATA, sym.var("other")),
+    ],
+    ids=["+", "FullyConnected", "Convolution", "concat", "LayerNorm", "batch_dot"],
+)
+def test_types_that_do_not_go_together(symbol, kind):
+    with pytest.raises(MXNetError, match=r"Error in operator .*(expected|Expected)"):
+        symbol.infer_type(data="float32", other=kind)
+
+
+@pytest.mark.parametrize("name", ["take", "pick", "reshape_like", "SoftmaxOutput", "slice_like", "gather_nd"])
+def test_types_that_may_differ(name):
+    types = getattr(sym, name)(DATA, sym.var("other")).infer_type(data="float32", other="int32")
+    assert types == ([np.float32, np.int32], [np.float32], [])

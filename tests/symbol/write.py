@@ -13,16 +13,19 @@ import phonograd as mx
 from phonograd import autograd
 
 from .calls import RECORDED
-from .programs import PROGRAMS
+from .programs import GRADIENTS, PROGRAMS, gradient
 
 
 def text_of(program: str) -> str:
     """Return the file of a program's record; numbers of nodes and arguments start at 0."""
-    shape, function = PROGRAMS[program]
-    x = mx.nd.ones(shape)
-    x.attach_grad()
-    with autograd.record():
-        y = function(mx.nd, x)
+    if program in GRADIENTS:
+        y = gradient(mx, program)
+    else:
+        shape, function = PROGRAMS[program]
+        x = mx.nd.ones(shape)
+        x.attach_grad()
+        with autograd.record():
+            y = function(mx.nd, x)
     text = autograd.get_symbol(y).tojson()
     for kind in ("node_", "var", "null"):
         numbers = list(dict.fromkeys(re.findall(rf'"name": "{kind}(\d+)"', text)))
@@ -34,5 +37,5 @@ def text_of(program: str) -> str:
 
 if __name__ == "__main__":
     (RECORDED / "ours").mkdir(parents=True, exist_ok=True)
-    for program in PROGRAMS:
+    for program in (*PROGRAMS, *GRADIENTS):
         (RECORDED / "ours" / f"{program}.json").write_text(text_of(program), encoding="utf-8")

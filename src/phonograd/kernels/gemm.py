@@ -38,8 +38,9 @@ LINE_BYTES = 64
 BLOCK_ROWS = 192
 #: columns of the result that are computed with one block of rows, which then stays in a cache
 BLOCK_COLUMNS = 256
-#: memory for an operand that is packed; where it would be more, each task copies panels by itself
-PACKED_BYTES = 1 << 24
+#: memory for an operand that is packed: if need be some blocks of terms after the others. Where even one block would
+#: take more, each task copies panels by itself
+PACKED_BYTES = 1 << 22
 #: terms and columns from which on a first operand that lies transposed is packed, if its terms are far apart
 PACKED_TERMS, PACKED_COLUMNS = 192, 192
 #: distance from which on lines are far apart; those at multiples of it take each other's place in a cache
@@ -100,63 +101,130 @@ def product(
     rows, terms, columns = sizes
     assert old is None or terms <= DEPTH, sizes
     block_terms = max(1, -(-terms // max(1, -(-terms // DEPTH))))
-    row_blocks, column_blocks = _tasks(sizes, rhs.column == 1, kernel, uses)
-    packed: list[Packed] = []
-    lhs_name, lhs_packed, rhs_name, rhs_packed = Reference(names[0]), 0, Reference(names[1]), 0
-    if rows // row_blocks >= SHARED_ROWS:
-        size = terms * columns * kernel.dtype.itemsize
-        if row_blocks > 1 and (size > SMALL_BYTES or (size and rhs.column != 1)):
-            to_pack = (names[1], rhs.row, rhs.column, rhs.outer, rhs.inner)
-            packing_kernel = Packing(kernel.dtype, kernel.lanes, WIDTH)
-            found = packing(packing_kernel, (terms, block_terms, columns), count, column_blocks, to_pack)
-            if found.size <= PACKED_BYTES:
-                packed.append(found)
-                rhs_name, rhs_packed, rhs = found.operand, found.columns, rhs._replace(**found.distances)
-        is_far = lhs.row == 1 and lhs.column * kernel.dtype.itemsize >= FAR_BYTES
-        if is_far and terms >= PACKED_TERMS and columns >= PACKED_COLUMNS:
-            to_pack = (names[0], lhs.column, lhs.row, lhs.outer, lhs.inner)
-            packing_kernel = Packing(kernel.dtype, kernel.tile_rows, 1)
-            start = sum([before.size for before in packed])
-            found = packing(packing_kernel, (terms, block_terms, rows), count, row_blocks, to_pack, start)
-            if found.size <= PACKED_BYTES:
-                packed.append(found)
-                lhs = Matrices(1, kernel.tile_rows, **found.distances)
-                lhs_name, lhs_packed = found.operand, found.columns
-    values: dict[str, int | Reference] = {
-        "rows": rows,
-        "columns": columns,
-        "terms": terms,
-        "block_terms": block_terms,
-        "row_blocks": row_blocks,
-        "column_blocks": column_blocks,
-        "inner": count[1],
-        "copied_rows": max(kernel.tile_rows, SHARED_ROWS if _reads_well(rhs, kernel) else COPIED_ROWS),
-        "lhs": lhs_name,
-        "lhs_row": lhs.row,
-        "lhs_term": lhs.column,
-        "lhs_outer": lhs.outer,
-        "lhs_inner": lhs.inner,
-        "lhs_packed": lhs_packed,
-        "rhs": rhs_name,
-        "rhs_term": rhs.row,
-        "rhs_column": rhs.column,
-        "rhs_outer": rhs.outer,
-        "rhs_inner": rhs.inner,
-        "rhs_packed": rhs_packed,
-        "out_row": out.row,
-        "out_outer": out.outer,
-        "out_inner": out.inner,
-        "old": Reference("out" if old is None else "old"),
-        "old_row": 0 if old is None else old.row,
-        "old_outer": 0 if old is None else old.outer,
-        "old_inner": 0 if old is None else old.inner,
-        "adds": int(old is not None),
-    }
-    tasks = row_blocks * column_blocks * count[0] * count[1] if rows and columns else 0
-    work = max(rows, kernel.tile_rows) * max(1, terms) * columns // (row_blocks * column_blocks)
-    total = rows * terms * columns * count[0] * count[1]
-    launch = Launch(kernel, WORDS.fill(values), tasks, max(1, TASK_WORK // max(1, work)), total // QUICK_WORK)
-    return Plan((*[before.launch for before in packed], launch), sum([before.size for before in packed]))
+    row_blocks, column_blocks = blocks = _tasks(sizes, rhs.column == 1, kernel, uses)
+    sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
+    needed = [side.block_bytes(block_terms, count) for side in sides]
+    sides = tuple([side if n <= PACKED_BYTES else side._replace(packer=None) for side, n in zip(sides, needed)])
+    largest = max([n for n in needed if n <= PACKED_BYTES], default=0)
+    # a pass is over as many blocks of terms as can be packed at once
+    pass_terms = block_terms * (PACKED_BYTES // largest) if largest else max(1, terms)
+    launches: list[Launch] = []
+    scratch_bytes = 0
+    for first in range(0, max(1, terms), pass_terms):
+        length, start = min(pass_terms, terms - first), 0
+        words: dict[str, int | Reference] = {}
+        for side, name in zip(sides, ("lhs", "rhs"), strict=True):
+            packed = side.packed(first, (length, block_terms), count, start)
+            if packed is not None:
+                launches.append(packed.launch)
+                start += packed.size
+            words |= side.words(name, first, packed, kernel)
+        scratch_bytes = max(scratch_bytes, start)
+        adds, before = (old is not None, old or out) if first == 0 else (True, out)
+        words |= {
+            "rows": rows,
+            "columns": columns,
+            "terms": length,
+            "block_terms": block_terms,
+            "row_blocks": row_blocks,
+            "column_blocks": column_blocks,
+            "inner": count[1],
+            "copied_rows": max(kernel.tile_rows, SHARED_ROWS if _reads_well(rhs, kernel) else COPIED_ROWS),
+            "out_row": out.row,
+            "out_outer": out.outer,
+            "out_inner": out.inner,
+            "old": Reference("old" if old is not None and first == 0 else "out"),
+            "old_row": before.row,
+            "old_outer": before.outer,
+            "old_inner": before.inner,
+            "adds": int(adds),
+        }
+        tasks = row_blocks * column_blocks * count[0] * count[1] if rows and columns else 0
+        work = max(rows, kernel.tile_rows) * max(1, length) * columns // (row_blocks * column_blocks)
+        total = rows * length * columns * count[0] * count[1]
+        chunk = max(1, TASK_WORK // max(1, work))
+        launches.append(Launch(kernel, WORDS.fill(words), tasks, chunk, total // QUICK_WORK))
+    return Plan(tuple(launches), scratch_bytes)
+
+
+class _Side(NamedTuple):
+    """An operand as packing sees it: terms, and rows or columns of the result, which are ``lines`` here."""
+
+    name: str
+    place: Matrices
+    lines: int
+    blocks: int
+    term: int
+    """The distance between terms."""
+    line: int
+    packer: Packing | None
+
+    def block_bytes(self, block_terms: int, count: tuple[int, int]) -> int:
+        """Return how much memory a block of terms takes, if it is packed."""
+        packed = self.packed(0, (block_terms, block_terms), count, 0)
+        return 0 if packed is None else packed.size
+
+    def packed(self, first: int, terms: tuple[int, int], count: tuple[int, int], start: int) -> Packed | None:
+        """Return how some terms are packed, of which each block has ``terms[1]``."""
+        if self.packer is None:
+            return None
+        begin = Reference(self.name, first * self.term * self.packer.dtype.itemsize)
+        source = (begin, self.term, self.line, self.place.outer, self.place.inner)
+        return packing(self.packer, (*terms, self.lines), count, self.blocks, source, start)
+
+    def words(self, name: str, first: int, packed: Packed | None, kernel: Gemm) -> dict[str, int | Reference]:
+        """Return the words of a table that say where the operand lies."""
+        row, column, outer, inner = self.place
+        if packed is not None:
+            outer, inner = packed.outer, packed.inner
+            if name == "lhs":
+                row, column = 1, kernel.tile_rows
+        second = {"lhs": ("row", "term"), "rhs": ("term", "column")}[name]
+        return {
+            name: Reference(self.name, first * self.term * kernel.dtype.itemsize) if packed is None else packed.operand,
+            f"{name}_{second[0]}": row,
+            f"{name}_{second[1]}": column,
+            f"{name}_outer": outer,
+            f"{name}_inner": inner,
+            f"{name}_packed": 0 if packed is None else packed.columns,
+        }
+
+
+def _sides(
+    sizes: tuple[int, int, int],
+    lhs: Matrices,
+    rhs: Matrices,
+    names: tuple[str, str],
+    blocks: tuple[int, int],
+    kernel: Gemm,
+) -> tuple[_Side, ...]:
+    """Return the operands, and which of them are packed."""
+    rows, terms, columns = sizes
+    size, many = kernel.dtype.itemsize, rows // blocks[0] >= SHARED_ROWS
+    is_far = lhs.row == 1 and lhs.column * size >= FAR_BYTES
+    by_row = many and is_far and terms >= PACKED_TERMS and columns >= PACKED_COLUMNS
+    is_large = terms * columns * size > SMALL_BYTES or (rhs.column != 1 and terms > 0)
+    by_column = many and blocks[0] > 1 and is_large
+    return (
+        _Side(
+            names[0],
+            lhs,
+            rows,
+            blocks[0],
+            lhs.column,
+            lhs.row,
+            Packing(kernel.dtype, kernel.tile_rows, 1) if by_row else None,
+        ),
+        _Side(
+            names[1],
+            rhs,
+            columns,
+            blocks[1],
+            rhs.row,
+            rhs.column,
+            Packing(kernel.dtype, kernel.lanes, WIDTH) if by_column else None,
+        ),
+    )
 
 
 def _reads_well(rhs: Matrices, kernel: Gemm) -> bool:

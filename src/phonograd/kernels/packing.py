@@ -98,8 +98,8 @@ class Packed(NamedTuple):
     launch: Launch
     operand: Reference
     columns: int
-    distances: dict[str, int]
-    """Between outer and between inner matrices."""
+    outer: int
+    inner: int
     size: int
     """Bytes."""
 
@@ -109,7 +109,7 @@ def packing(
     sizes: tuple[int, int, int],
     count: tuple[int, int],
     column_blocks: int,
-    source: tuple[str, int, int, int, int],
+    source: tuple[Reference, int, int, int, int],
     start: int = 0,
 ) -> Packed:
     """Return how matrices are packed into scratch memory.
@@ -128,7 +128,7 @@ def packing(
         Where in scratch memory they lie, in bytes.
     """
     terms, block_terms, columns = sizes
-    name, term, column, outer, inner = source
+    begin, term, column, outer, inner = source
     copies = count[0] if outer else 1, count[1] if inner else 1
     wide, term_blocks = packed_columns(columns, kernel.lanes), -(-terms // block_terms)
     outer_packed, inner_packed = terms * wide * copies[1] if outer else 0, terms * wide if inner else 0
@@ -139,7 +139,7 @@ def packing(
         "term_blocks": term_blocks,
         "column_blocks": column_blocks,
         "inner": copies[1],
-        "source": Reference(name),
+        "source": begin,
         "source_term": term,
         "source_column": column,
         "source_outer": outer,
@@ -151,7 +151,7 @@ def packing(
     }
     launch = Launch(kernel, _WORDS.fill(values), term_blocks * column_blocks * copies[0] * copies[1])
     size = aligned(terms * wide * copies[0] * copies[1] * kernel.dtype.itemsize)
-    return Packed(launch, Reference("scratch", start), wide, {"outer": outer_packed, "inner": inner_packed}, size)
+    return Packed(launch, Reference("scratch", start), wide, outer_packed, inner_packed, size)
 
 
 def part(e: Routine, block: Index, blocks: Index, size: Index, unit: int) -> tuple[Index, Index]:

@@ -19,11 +19,18 @@ In the order of the way from nodes to results:
 ``assembly``    from a group of nodes to the structure of its kernel and the table it runs with
 ``layout``      where every value lies: inputs, arrays, and the arena
 ``memory``      how arenas are arranged, and the pool that they and results come from
-``store``       machine code on disk, shared by all processes of a user
+``store``       machine code and plans on disk, shared by all processes of a user
+``compiler``    LLVM, imported when something is not there
+``tasks``       what several threads compile at once
+``codes``       object files of kernels, from the disk or from the compiler
+``image``       machine code in memory, put there without LLVM
 ``jit``         from the description of a kernel to its machine code, remembered
+``improver``    the thread that compiles kernels in full
 ``driver``      the one native call that runs a row of kernels
 ``team``        the threads that share the range of a kernel
 ``boundaries``  which values go through memory, and why, for those who want to know
-``program``     :class:`~phonograd.native.program.NativeProgram`: all of this behind the interface of the reference
+``program``     :class:`~phonograd.native.program.NativeProgram`: from nodes to the recipe that computes them
+``running``     recipes, and how they are run, behind the interface of the reference
+``recall``      recipes on disk: plans that another process made
 ==============  =====================================================================================================
 """

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from .. import settings
 from ..kernels.launch import Written
@@ -72,8 +72,8 @@ class Codes:
         self._names = 0
         self._expected: dict[Written, Task[Found]] = {}
         self._tasks = Tasks(gate)
-        #: modules written by hand that were compiled quickly, with the keys they have on disk
-        self._quick_texts: list[tuple[str, str]] = []
+        #: modules that are no kernels and were compiled quickly, by the keys they have on disk
+        self._quick_modules: list[str] = []
         self._store: Store | None = None
         self._store_settings: tuple[str, int] | None = None
         self._vouched: Store | None = None
@@ -166,28 +166,37 @@ class Codes:
         """
         store = self.store()
         name = key or self._new_name()
-        if structure is not None:
-            text: str | None = write(structure, name)
-        else:
-            text = None if store is None or key is None else _parted(store.load(_quick(key)))[1]
+        text = self._quick_text(store, key) if structure is None else write(structure, name)
         if text is None:
             return None
         code = self._emit(text, quick=False)
         self._keep(store, key, code, None)
-        if self._quick_texts:
-            other, text = self._quick_texts.pop()
-            self._keep(store, other, self._emit(text, quick=False), None)
+        if self._quick_modules:
+            other = self._quick_modules.pop()
+            text = self._quick_text(store, other)
+            if text is not None:
+                self._keep(store, other, self._emit(text, quick=False), None)
         return Found(name, key, code, quick=False, compiled=True)
 
-    def of_text(self, text: str, quick: bool) -> bytes:
-        """Return the code of a module; what is compiled quickly here is compiled in full for processes to come."""
+    def _quick_text(self, store: Store | None, key: str | None) -> str | None:
+        """Return the text of what was compiled quickly, if that is on disk."""
+        return None if store is None or key is None else _parted(store.load(_quick(key)))[1]
+
+    def of_module(self, write: Callable[..., str], arguments: tuple[Any, ...], quick: bool) -> bytes:
+        """Return the code of a module that a function of the library writes, which is called if it is not on disk.
+
+        What is compiled quickly here is compiled in full for processes to come.
+        """
         store = self.store()
-        key = None if store is None else store.key(f"text {text}")
+        given = describe(arguments)
+        named = store is not None and given is not None
+        key = store.key(f"{write.__module__}.{write.__qualname__}{given}") if store is not None and named else None
         found = None if key is None else self.kept(key, quick, store)
         if quick and key is not None and (found is None or found.quick):
-            self._quick_texts.append((key, text))
+            self._quick_modules.append(key)
         if found is not None:
             return found.code
+        text = write(*arguments)
         code = self._emit(text, quick)
         self._keep(store, key, code, text if quick else None)
         return code

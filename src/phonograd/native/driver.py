@@ -1,11 +1,12 @@
 """The driver: one native call that runs a row of kernels.
 
 A row is a *record* ``{address of the regions, number of regions, number of arrays, where the team is found, whether
-there is much to do, which array is told of the end (or -1)}``. A *region* is ``{address of its launches, number of launches, number of chunks, time that the
-team needs}``: launches that do not depend on each other. Each launch is ``{where the address of the kernel stands,
-address of its table, extent of its range, size of a chunk, number of chunks}``. A region of more than one chunk is
-shared out by the :mod:`~phonograd.native.team`, which keeps that time. Nothing else in records and tables ever changes;
-what changes from run to run are the arrays, which are passed as one Python tuple.
+there is much to do, which array is told of the end (or -1)}``. A *region* is ``{address of its launches, number of
+launches, number of chunks, time that the team needs}``: launches that do not depend on each other. Each launch is
+``{where the address of the kernel stands, address of its table, extent of its range, size of a chunk, number of
+chunks}``. A region of more than one chunk is shared out by the :mod:`~phonograd.native.team`, which keeps that time.
+Nothing else in records and tables ever changes; what changes from run to run are the arrays, which are passed as one
+Python tuple, or found by :mod:`~phonograd.native.launching`.
 
 The driver reads the data addresses of arrays out of the objects themselves: asking NumPy for an address takes 2.6
 microseconds, more than most rows need to run. Where Python's objects turn out not to lie as expected (this is checked
@@ -19,16 +20,20 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
+from ..dtypes import DType
 from ..kernels.function import Function, Index, Value
 from ..kernels.sharing import LAUNCH_WORDS, MOST_CHUNKS, MUCH_WORK, PARALLEL, REGION_WORDS, SUMMON
+from ..node import Shape
 from ..operator import Array
-from . import team
-from .jit import Kernel, compile_text, statistics
+from . import launching, team
+from .jit import Kernel, compile_module, statistics
+from .launching import Launching
 
-__all__ = ["Row", "driver_text"]
+__all__ = ["Row", "can_launch", "driver_text", "prepare"]
 
 #: where an object of CPython keeps what follows its head: an array its data address, a tuple its items
 _ARRAY_DATA = object.__basicsize__
@@ -114,10 +119,12 @@ class _Driver:
     """The compiled driver and how arrays are passed to it."""
 
     def __init__(self) -> None:
-        self._kernel = compile_text(driver_text("driver", _ARRAY_DATA), "driver")
+        self._kernel = compile_module(driver_text, ("driver", _ARRAY_DATA), "driver")
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
         self.call: Callable[[int, int], None] = prototype(self._kernel.address)
         self.direct = _layout_is_as_expected()
+        #: makes functions of rows, where that is possible
+        self.launching = Launching(self._kernel.address) if self.direct and launching.possible() else None
 
     def call_indirectly(self, record: int, arrays: tuple[Array, ...]) -> None:
         """Run a row with addresses that NumPy was asked for, laid out as objects are."""
@@ -157,6 +164,18 @@ def _started() -> _Driver:
             if _driver is None:
                 _driver = _Driver()
     return _driver
+
+
+def can_launch() -> bool:
+    """Return whether rows can be functions of machine code."""
+    return _started().launching is not None
+
+
+def prepare() -> None:
+    """Count a native call, and have a team for it."""
+    statistics.native_calls += 1
+    if team.stale:
+        team.renew()
 
 
 class Row:
@@ -208,16 +227,35 @@ class Row:
         record = [region_words.ctypes.data, len(region_list) // REGION_WORDS, arrays, team.CELL.ctypes.data]
         record_words = np.array([*record, int(shared >= MUCH_WORK), flag], np.int64)
         #: what the addresses below point into
-        self._keep = words, entry_words, region_words, record_words, [kernel for kernel, *_ in launches]
+        self._keep: tuple[Any, ...] = (
+            words,
+            entry_words,
+            region_words,
+            record_words,
+            [kernel for kernel, *_ in launches],
+        )
         self._record: int = record_words.ctypes.data
         self._driver = driver
         self._direct = driver.direct
 
+    def launcher(
+        self, slots: Sequence[int], made: Sequence[tuple[int, Shape, DType]], room: int
+    ) -> Callable[[list[Any]], bool] | None:
+        """Return a function that runs the kernels with arrays in some slots of a list; None if there is none here.
+
+        It makes some arrays first (slot, shape, dtype), and has an arena of so many bytes on the stack, if any. It
+        returns False, before any kernel has run, if one of the arrays is not contiguous. It is good as long as the row
+        is there, and :func:`prepare` must have been called.
+        """
+        if self._driver.launching is None:
+            return None
+        function, kept = self._driver.launching.function(self._record, slots, made, room)
+        self._keep += (kept,)
+        return function
+
     def run(self, arrays: tuple[Array, ...]) -> None:
         """Run the kernels on arrays; other threads can run meanwhile."""
-        statistics.native_calls += 1
-        if team.stale:
-            team.renew()
+        prepare()
         # the caller holds the tuple, and the tuple the arrays, until the call returns
         if self._direct:
             self._driver.call(self._record, id(arrays) + _TUPLE_ITEMS)

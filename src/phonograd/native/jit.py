@@ -31,7 +31,8 @@ import time
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from .. import settings
 from ..errors import NoCompilerWarning, user_line
@@ -48,6 +49,7 @@ __all__ = [
     "Kernel",
     "Statistics",
     "available",
+    "compile_module",
     "compile_text",
     "description",
     "expect",
@@ -148,9 +150,9 @@ class _Kernels:
         self.lock = threading.RLock()
         self.last_used = 0.0
 
-    def compile(self, text: str, name: str, quick: bool) -> Kernel:
-        """Return the compiled function of a module."""
-        code = self.codes.of_text(text, quick)
+    def compile(self, write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool) -> Kernel:
+        """Return the compiled function of a module that a function writes."""
+        code = self.codes.of_module(write, arguments, quick)
         with self.lock:
             memory = self._placed({name: code})
         return Kernel(memory.addresses[name], memory)
@@ -364,11 +366,21 @@ def finish() -> None:
 
 
 def compile_text(text: str, name: str, quick: bool = False) -> Kernel:
-    """Return the compiled function of a module that is written by hand.
+    """Return the compiled function of a module that is written by hand; see :func:`compile_module`."""
+    return compile_module(_as_it_is, (text,), name, quick)
 
-    Quickly, if its speed is of little importance: it stays as it is in this process.
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def compile_module(write: Callable[..., str], arguments: tuple[Any, ...], name: str, quick: bool = False) -> Kernel:
+    """Return the compiled function of a module that a function of the library writes, given plain values.
+
+    It is called only where machine code for these is not on disk. Quickly, if the speed of the code is of little
+    importance: it stays as it is in this process.
     """
-    return _started().compile(text, name, quick)
+    return _started().compile(write, arguments, name, quick)
 
 
 def store() -> Store | None:

@@ -97,7 +97,7 @@ class NativeProgram(Running):
     def _noted(self) -> list[tuple[Part, Segment]]:
         if self._apart is None:
             kernels = list(self.kernels.values())
-            segments = [segment_of(step, self.recipe, kernels) for step in self._maker.apart()]
+            segments = [segment_of(step, kernels) for step in self._maker.apart()]
             self._apart = list(zip(self.parts, segments, strict=True))
         return self._apart
 

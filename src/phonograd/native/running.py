@@ -22,7 +22,8 @@ from ..operator import Array
 from ..reference import Note, Part, located
 from ..spending import Spent
 from . import jit, memory
-from .driver import Row
+from .driver import Row, can_launch, prepare
+from .launching import MOST_ON_STACK
 
 __all__ = ["Aliased", "Called", "Launched", "Memory", "Recipe", "Rows", "Running", "Segment"]
 
@@ -133,6 +134,8 @@ class Running:
         "_exchanges",
         "_fixed",
         "_kept_slots",
+        "_looks",
+        "_on_stack",
         "_segments",
         "_tells",
         "_used",
@@ -151,13 +154,19 @@ class Running:
         self._used = kernels
         self._uses_numpy = recipe.uses_numpy
         self._tells = recipe.tells
-        self._segments = [segment_of(step, recipe, kernels, self._tells) for step in recipe.steps]
+        room = memory.room_for(recipe.arena_bytes) if recipe.arena_bytes else 0
+        self._arena_room = room
+        #: whether rows look themselves whether their inputs are contiguous, and whether the only one has its own arena
+        self._looks = not self._uses_numpy and can_launch()
+        is_only = len([step for step in recipe.steps if isinstance(step, Rows)]) == 1
+        self._on_stack = self._looks and is_only and 0 < room <= MOST_ON_STACK
+        own = room if self._on_stack else 0
+        self._segments = [segment_of(step, kernels, self._tells, own) for step in recipe.steps]
         self._aliases = [step for step in recipe.steps if isinstance(step, Aliased)]
         numbers = np.frombuffer(recipe.numbers, np.uint8)
         # the slot of an arena that is not needed must still be something with a data address
         fixed = [numbers, numbers, np.zeros(1, np.int64)]
         self._fixed = [*fixed, *[None] * (recipe.width - len(self.inputs) - len(fixed))]
-        self._arena_room = memory.room_for(recipe.arena_bytes) if recipe.arena_bytes else 0
         self.kept = recipe.kept
         self._kept_slots = [slot for _, slot in recipe.kept]
         self._begun = recipe.begun
@@ -178,10 +187,11 @@ class Running:
         the parts of the program run one by one, and it is called after each of them with the part, and the times at
         which it began and ended.
         """
-        values: list[Any] = [
-            value if type(value) is _ARRAY and value.flags.c_contiguous else _contiguous(value) for value in inputs
-        ]
-        values += self._fixed
+        if self._looks and note is None and not spent and not self._begun:
+            values = inputs + self._fixed
+        else:
+            values = [value if _is_contiguous(value) else _contiguous(value) for value in inputs]
+            values += self._fixed
         for number in self.spendable:
             if values[number] is None:
                 raise MXNetError("an array was lost: the computation that changed it in place has been interrupted")
@@ -190,7 +200,7 @@ class Running:
         for number, slot, shape in self._begun:
             given = values[number].reshape(shape)
             values[slot] = given if number in spent else _copied(given)
-        if self._arena_room:
+        if self._arena_room and not (self._on_stack and note is None):
             values[len(inputs) + 1] = memory.allocate((self._arena_room,), _BYTE, self._arena_room)
         if note is not None:
             self._run_noted(values, note)
@@ -237,39 +247,48 @@ class Running:
 
 
 def segment_of(
-    step: Rows | Called | Aliased, recipe: Recipe, kernels: Sequence[jit.Kernel], tells: bool = False
+    step: Rows | Called | Aliased, kernels: Sequence[jit.Kernel], tells: bool = False, room: int = 0
 ) -> Segment:
-    """Return what does a step, as a function of the list of all values."""
+    """Return what does a step, as a function of the list of all values; a row may have room for an arena of its own."""
     if isinstance(step, Rows):
-        return _row(step, bool(recipe.exchanges), kernels, tells)
+        return _row(step, kernels, tells, room)
     return _call(step) if isinstance(step, Called) else _alias(step)
 
 
-def _row(step: Rows, exchanges: bool, kernels: Sequence[jit.Kernel], tells: bool) -> Segment:
+def _row(step: Rows, kernels: Sequence[jit.Kernel], tells: bool, own: int) -> Segment:
     """Return the segment of consecutive launches: one native call."""
     slots, launches, regions, made, done = step
     filled = [(kernels[kernel], words, extent, chunk) for kernel, words, extent, chunk in launches]
     row = Row(filled, len(slots), regions, _FLAG if tells else -1)
-    run, arrays, allocate, empty = row.run, operator.itemgetter(*slots), memory.allocate, np.empty
-    least = 0 if exchanges else memory.SMALLEST_BLOCK
+    arrays, allocate, empty = operator.itemgetter(*slots), memory.allocate, np.empty
     small, large = [], []
     for slot, shape, dtype in made:
         size = dtype.itemsize
         for extent in shape:
             size *= extent
         room = memory.room_for(size)
-        if room < least:
+        if room < memory.SMALLEST_BLOCK:
             small.append((slot, shape, dtype))
         else:
             large.append((slot, shape, dtype, room))
 
+    launch = row.launcher(slots, small, own)
+
     def native(values: list[Any]) -> None:
-        for slot, shape, dtype in small:
-            values[slot] = empty(shape, dtype)
         for slot, shape, dtype, room in large:
             if values[slot] is None:
                 values[slot] = allocate(shape, dtype, room)
-        run(arrays(values))
+        if launch is None:
+            for slot, shape, dtype in small:
+                if values[slot] is None:
+                    values[slot] = empty(shape, dtype)
+            row.run(arrays(values))
+        else:
+            prepare()
+            if not launch(values):
+                for slot in slots:
+                    values[slot] = _contiguous(values[slot])
+                launch(values)
         for slot in done:
             values[slot] = None
 
@@ -311,6 +330,10 @@ def _copied(array: Array) -> Array:
     copy = memory.allocate(array.shape, array.dtype, memory.room_for(array.nbytes))
     np.copyto(copy, array)
     return copy
+
+
+def _is_contiguous(value: Any) -> bool:
+    return type(value) is _ARRAY and value.flags.c_contiguous
 
 
 def _contiguous(value: Any) -> Any:

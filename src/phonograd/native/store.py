@@ -1,9 +1,9 @@
-"""The store: machine code of kernels on disk, one file per kernel, shared by all processes of a user.
+"""The store: machine code and plans on disk, one file for each, shared by all processes of a user.
 
-A file is found by its *key*: a digest of everything that its contents depend on. That is the description of the kernel,
-the sources that write kernels, the versions of the compiler, and the processor. So a file is never out of date: what
-has changed is looked for under another name, and old files are dropped when the directory grows beyond its limit, least
-recently used ones first.
+A file is found by its *key*: a digest of everything that its contents depend on. That is the description of the kernel
+or of the plan, the sources that make them, the versions of the compiler, and the processor. So a file is never out of
+date: what has changed is looked for under another name, and old files are dropped when the directory grows beyond its
+limit, least recently used ones first.
 
 A file begins with a digest of its key and contents: what was cut off, damaged, or put there under another name is not
 looked at again. Files appear whole or not at all, so any number of processes can use a directory at once. Machine code
@@ -283,8 +283,8 @@ def _is_ours(lowering: Lowering) -> bool:
 
 # -- what everything depends on
 
-#: the packages that decide what plans and kernels look like, beside the modules of the library itself
-_PLANNERS = ("kernels", "native", "operators")
+#: the packages that decide what plans and machine code look like, beside the modules of the library itself
+_PLANNERS = ("kernels", "native", "ndarray", "operators")
 
 
 def source_digest(memory: Store | None = None) -> str | None:

@@ -67,7 +67,7 @@ class _Code:
 
     def __init__(self) -> None:
         # threads wait in this code, or take chunks of some thousand times its length
-        kernel = jit.compile_text(team_text(platform.machine()), "team_functions", quick=True)
+        kernel = jit.compile_module(team_text, (platform.machine(),), "team_functions", quick=True)
         # a worker may still run this code when the interpreter takes everything down
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kernel))
         addresses = (ctypes.c_int64 * 6)()

@@ -17,6 +17,7 @@ Keys follow NumPy's rules, with these differences, which are MXNet's:
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -168,12 +169,37 @@ def simple(key: Any, shape: Shape) -> Basic | None:
         return None
     found = _lately.get(form)
     if found is None:
-        parsed = parse(key, shape)
-        assert isinstance(parsed, Basic)
+        if type(key) is int and 0 not in shape and shape and -shape[0] <= key < shape[0]:
+            found = _row(key if key >= 0 else key + shape[0], shape)
+        else:
+            parsed = parse(key, shape)
+            assert isinstance(parsed, Basic)
+            found = parsed
         if len(_lately) >= _MOST_LATELY:
             _lately.clear()
-        found = _lately[form] = parsed
+        _lately[form] = found
     return found
+
+
+def _row(number: int, shape: Shape) -> Basic:
+    """Return what a number that is in range selects: one row.
+
+    >>> _row(1, (4, 5)) == parse(1, (4, 5))
+    True
+    """
+    rest, ones = shape[1:], (1,) * len(shape)
+    zeros = (0,) * len(rest)
+    return Basic(
+        begin=(number, *zeros),
+        end=(number + 1, *rest),
+        step=ones,
+        shape=rest or (1,),
+        target=(1, *rest),
+        new_axes=(),
+        dropped=(0,),
+        offset=number * math.prod(rest),
+        whole=False,
+    )
 
 
 def _bound(value: Any) -> int | None:

@@ -147,6 +147,10 @@ def _type_offset(instance: Any) -> int:
     return 8
 
 
+def _text(offsets: tuple[tuple[str, int], ...], methods: int, changing: tuple[int, ...]) -> str:
+    return module_text(dict(offsets), methods, list(changing))
+
+
 class Calls:
     """The compiled code, and the functions and methods made with it."""
 
@@ -155,9 +159,10 @@ class Calls:
     ) -> None:
         active = settings.active
         changing = [number for number, method in enumerate(methods) if method.in_place]
-        text = module_text(_offsets(array, node, owner, active), len(methods), changing)
+        offsets = tuple(_offsets(array, node, owner, active).items())
         # compiling it in full takes 40 ms, and makes calls faster by less than a tenth
-        self._kernel = jit.compile_text(text, "native_calls", quick=True)
+        arguments = (offsets, len(methods), tuple(changing))
+        self._kernel = jit.compile_module(_text, arguments, "native_calls", quick=True)
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
         addresses = (ctypes.c_void_p * (9 + len(methods))).from_address(directory)
         found = [int(address or 0) for address in addresses]

@@ -182,7 +182,9 @@ class Observer:
         self.start = start
         self.end = end
         known = isinstance(scopes, frozenset) and scopes <= _KNOWN
-        self.scopes: frozenset[int] = frozenset(scopes or ()) if known else frozenset([int(RecordScope(scope)) for scope in scopes or ()])
+        self.scopes: frozenset[int] = (
+            frozenset(scopes or ()) if known else frozenset([int(RecordScope(scope)) for scope in scopes or ()])
+        )
         self.needs_inputs = needs_inputs
         self.needs_outputs = needs_outputs
         self.needs_ids = needs_ids

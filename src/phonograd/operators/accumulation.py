@@ -1,7 +1,7 @@
 """Sums of gradients: what comes from parts of an array is added to these parts alone where there are many.
 
-The gradient of a part is zero elsewhere (``_embed``). A loop over the rows of an array sends back as many such arrays as
-it has turns; added up as they are, each costs what the whole array costs.
+The gradient of a part is zero elsewhere (``_embed``). A loop over the rows of an array sends back as many such arrays
+as it has turns; added up as they are, each costs what the whole array costs.
 """
 
 from __future__ import annotations

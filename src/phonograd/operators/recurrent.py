@@ -8,6 +8,7 @@ stand in the order input, forget, candidate, output, those of a GRU in the order
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from .conversion import clip
 from .dropout import dropout_mask
 from .elementary import relu, sigmoid, tanh
 from .gradient_control import depending_on
-from .primitives import matmul, reshape_to, select, slice_step, swap_last
+from .primitives import matmul, reshape_to, select, swap_last
 from .sequence import sequence_mask, sequence_reverse
 from .shape import concatenate, split_at, stack_nodes
 from .softmax import demand_floating
@@ -84,21 +85,19 @@ class _Form:
 
     def unpack(self, parameters: Node, features: int) -> list[_Layer]:
         """Return the weights of each layer and direction from the parameter vector."""
-        position = 0
-
-        def take(shape: Shape) -> Node:
-            nonlocal position
-            begin, position = position, position + int(np.prod(shape, dtype=np.int64))
-            return reshape_to(slice_step(parameters, (begin,), (position,)), shape)
-
-        weights = [[swap_last(take(shape)) for shape in shapes] for shapes in self.weight_shapes(features)]
+        by_layer = list(self.weight_shapes(features))
+        shapes = [shape for matrices in by_layer for shape in matrices] + [(self.gates,)] * (2 * len(by_layer))
+        ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+        pieces = split_at(parameters, tuple(ends[:-1]), 0)
+        parts = iter([reshape_to(piece, shape) for piece, shape in zip(pieces, shapes, strict=True)])
+        weights = [[swap_last(next(parts)) for _ in matrices] for matrices in by_layer]
         return [
             _Layer(
                 input_weight=matrices[0],
                 state_weight=matrices[1],
                 projection=matrices[2] if len(matrices) == 3 else None,
-                input_bias=take((self.gates,)),
-                state_bias=take((self.gates,)),
+                input_bias=next(parts),
+                state_bias=next(parts),
             )
             for matrices in weights
         ]

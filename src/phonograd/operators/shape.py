@@ -100,9 +100,19 @@ def concatenate(nodes: Sequence[Node], axis: int) -> Node:
 
 
 def split_at(node: Node, boundaries: Shape, axis: int) -> tuple[Node, ...]:
-    """Return the pieces of a node between ascending boundaries along an axis, one more than there are boundaries."""
+    """Return the pieces of a node between ascending boundaries along an axis, one more than there are boundaries.
+
+    What was joined from just these pieces need not be joined.
+    """
     if not boundaries:
         return (node,)
+    joined = node
+    while joined.call is not None:
+        joined = joined.inputs[0]
+    if joined.operator is _concatenate and joined.attributes[0] == real_axis(axis, node.ndim, "split"):
+        ends = itertools.accumulate([piece.shape[axis] for piece in joined.inputs])
+        if tuple(ends)[:-1] == boundaries:
+            return joined.inputs
     pieces: tuple[Node, ...] = _split.apply((node,), (boundaries, real_axis(axis, node.ndim, "split")))
     return pieces
 

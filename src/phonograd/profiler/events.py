@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .averages import Average, AverageList
 
-__all__ = ["EventList", "FunctionEvent", "Slice", "build", "without_collection"]
+__all__ = ["EventList", "FunctionEvent", "Slice", "build", "owned", "without_collection"]
 
 
 #: a stretch of time in which an event occupied a thread: start, end, the event, and the one that it returns to
@@ -205,7 +205,8 @@ def build(
         events.append(event)
     slices = _slices(events, found, start_ns, stop_ns)
     for stretches in slices.values():
-        _share(stretches)
+        for owner, began, ended in owned(stretches):
+            owner.self_ns += ended - began
     threads = {number: name for number, (name, _) in sorted(buffers.items())}
     links = link(events, found) if BACKWARD_FUNCTION in scopes else []
     credit_backward(links)
@@ -273,8 +274,10 @@ def _placed(stretch: Slice) -> tuple[int, int, int]:
     return stretch[0], -stretch[1], stretch[2].id
 
 
-def _share(stretches: list[Slice]) -> None:
-    """Give each moment of a thread to one event, as self time."""
+def owned(stretches: list[Slice]) -> Iterator[tuple[FunctionEvent, int, int]]:
+    """Yield who owns a thread, from when until when: each moment belongs to one event, the one that began last or that
+    was returned to.
+    """
     running: set[FunctionEvent] = set()
     stack: list[Slice] = []  # by falling end
     owner: FunctionEvent | None = None
@@ -284,11 +287,11 @@ def _share(stretches: list[Slice]) -> None:
         while stack and stack[-1][1] <= start:
             over = stack.pop()
             if owner is not None:
-                owner.self_ns += over[1] - last
+                yield owner, last, over[1]
             last = over[1]
             owner = _owner_after(over, owner, running)
         if owner is not None:
-            owner.self_ns += start - last
+            yield owner, last, start
         owner, last = event, start
         running.add(event)
         if not stack or end <= stack[-1][1]:
@@ -301,7 +304,7 @@ def _share(stretches: list[Slice]) -> None:
     while stack:
         over = stack.pop()
         if owner is not None:
-            owner.self_ns += over[1] - last
+            yield owner, last, over[1]
         last = over[1]
         owner = _owner_after(over, owner, running)
 

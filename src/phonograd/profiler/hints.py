@@ -21,13 +21,6 @@ _PASSES = 3
 #: copies, and the share of the kernels' time that they take
 _FEW = 10
 _MUCH = 0.25
-#: operators, by the names that kernels have, which compute nothing
-_MOVES = frozenset(
-    [
-        *("cast", "copyto", "identity", "transpose", "reshape", "Concat", "concat", "slice_step", "stack", "tile"),
-        *("broadcast_to", "pad", "flip", "repeat", "assign_step", "take_axis", "put_axis", "swapaxes", "slice"),
-    ]
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +38,7 @@ class Hint:
 
 def find_hints(events: EventList) -> list[Hint]:
     """Return the hints for some events, the most costly first."""
-    kinds = (_tiny_kernels, _evaluations, _compilations, _repeated, _retained, _copies, _grown)
+    kinds = (_tiny_kernels, _evaluations, _compilations, _repeated, _retained, _unused_gradients, _copies, _grown)
     found = [hint for find in kinds for hint in find(events)]
     return sorted(found, key=lambda hint: -hint.cost_ns)
 
@@ -109,21 +102,40 @@ def _retained(events: EventList) -> Iterator[Hint]:
     if again:
         most = max([len(derived) for derived in again])
         text = (
-            f"{len(again)} operators are differentiated up to {most} times each (retain_graph=True): one backward() with "
-            "all heads, or with their sum, passes over them once"
+            f"{len(again)} operators are differentiated up to {most} times each (retain_graph=True): one backward() "
+            "with all heads, or with their sum, passes over them once"
         )
         yield Hint("retained graph", text, sum([event.total_ns for derived in again for event in derived[1:]]))
 
 
+def _unused_gradients(events: EventList) -> Iterator[Hint]:
+    """Yield gradients that were written over or dropped before anything was computed from them."""
+    unused: set[int] = set()
+    count = size = 0
+    for moment in events.moments:
+        if moment.value > 0 and (moment.attributes or {}).get("phase") == "backward":
+            unused.add(moment.identity)
+        elif moment.value < 0 and moment.identity in unused:
+            count, size = count + 1, size - int(moment.value)
+        if moment.value <= 0:
+            unused.discard(moment.identity)
+    if count >= _FEW:
+        text = (
+            f"nothing was computed from {count} gradients, {bytes_text(size)}: grad_req='null' has none computed, 'add' "
+            "adds several up"
+        )
+        yield Hint("unused gradients", text, 0)
+
+
 def _copies(events: EventList) -> Iterator[Hint]:
-    """Yield kernels that only move values."""
+    """Yield kernels without arithmetic."""
     kernels = _of(events, KERNEL)
-    copies = [event for event in kernels if event.operators and _MOVES.issuperset(event.operators)]
+    copies = [event for event in kernels if event.operators and not event.flops]
     cost = sum([event.total_ns for event in copies])
     if len(copies) >= _FEW and cost > _MUCH * sum([event.total_ns for event in kernels]):
         names = ", ".join(dict.fromkeys([name for event in copies for name in event.operators]))
         moved = bytes_text(sum([event.range.moved_bytes or 0 for event in copies]))
-        text = f"{len(copies)} kernels only move or convert values ({names}), {moved}: keep one dtype and one layout"
+        text = f"{len(copies)} kernels only move, convert or fill in values ({names}), {moved}: keep dtype and layout"
         yield Hint("copies", text, cost)
 
 

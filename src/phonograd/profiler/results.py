@@ -9,6 +9,7 @@ from typing import Any
 
 from .averages import Average, AverageList, key_averages, total_average
 from .chrome import checked_metadata, write_chrome_trace
+from .critical import critical_path
 from .difference import Difference, compare
 from .events import EventList
 from .folded import folded_stacks
@@ -78,6 +79,10 @@ class Results:
     def by_step(self) -> View:
         """Return a row for each step of the schedule and each frame."""
         return by_step(self.events())
+
+    def critical_path(self) -> View:
+        """Return what the end of the profile had to wait for, by path of names; see :mod:`.critical`."""
+        return critical_path(self.events())
 
     def memory_timeline(self, preexisting: bool = True) -> MemoryTimeline:
         """Return how much memory was held at each moment, if the profile recorded memory.

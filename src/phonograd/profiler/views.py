@@ -39,6 +39,7 @@ _TITLES = {
     "peak_bytes": "Peak Mem",
     "caused_bytes": "Caused Mem",
     "backward_bytes": "Backward Mem",
+    "share": "Share",
 }
 
 
@@ -116,6 +117,8 @@ def _text(key: str, value: Any, width: int) -> str:
         return time_text(value)
     if key.endswith("_bytes"):
         return bytes_text(value)
+    if key == "share":
+        return f"{value:.2f}%"
     return cut(printable(value), width) if key == "name" else count_text(value) if key.endswith("flops") else str(value)
 
 

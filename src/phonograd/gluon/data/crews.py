@@ -159,8 +159,12 @@ class ThreadCrew(Crew):
                 batch = self._batchify_fn([self._dataset[number] for number in samples])
                 _compute(batch)
                 self._deliver(key, True, batch)
-            except BaseException as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001
                 self._deliver(key, False, error)
+            except BaseException as error:  # noqa: BLE001 - sys.exit() in a worker is not to end the program
+                made = MXNetError(f"{type(error).__name__}: {error}")
+                made.__cause__ = error
+                self._deliver(key, False, made)
 
     def close(self) -> None:
         """End the threads after what they are doing."""

@@ -1,13 +1,14 @@
 """Convolution: native kernels of the three primitives that convolutions and all their derivatives are made of.
 
 :class:`Convolution` makes the plan of a primitive from shapes: launches with their tables, and the bytes of scratch
-memory that they share. There are three ways to compute it:
+memory that they share. There are four ways to compute it:
 
 ==============  =====================================================================================================
 ``columns``     weights times columns (the elements of windows), made in the cache for a block of channels and a box of
                 windows at a time: any kernel, stride, dilation, padding and groups, one to three axes
 ``direct``      tap by tap, where a group has so few channels and filters that a product of matrices is none
 ``winograd``    tiles of small square kernels with stride 1 in single precision, with far fewer multiplications
+``pictures``    for the adjoint in the weights in single precision: outer products of vectors of channels and of filters
 ==============  =====================================================================================================
 
 All of them are made of the same parts:
@@ -21,6 +22,7 @@ All of them are made of the same parts:
 ``winograd_weights``       the same for transformed weights
 ``winograd_sums``          the adjoint in the weights by Winograd's algorithm
 ``column_sums``            the adjoint in the weights by columns
+``picture_sums``           the adjoint in the weights by pictures
 ``winograd_few``           Winograd's algorithm with weights that are transformed while they are multiplied
 ``winograd_transforms``    transforms of tiles, and how large their rounding errors are
 ``winograd_pictures``      images with channels in the lanes of vectors, and back

@@ -10,7 +10,7 @@ from ..launch import Launch, Plan, Reference
 from ..machine import Machine
 from ..phases import known_stride
 from ..slots import Scratch
-from . import direct_plan, winograd_plan
+from . import direct_plan, picture_plan, winograd_plan
 from .adjoint import adjoint_values, known_taps, line_buffer
 from .column_sums import COMBINE, WEIGHTS, Combine, Weights
 from .columns import BACKWARD, FORWARD, Backward, Forward
@@ -135,6 +135,8 @@ class Convolution:
                 return plan
         if direct_plan.suits(shape):
             return direct_plan.weight_grad(self.machine, self.slots, shape, dtype)
+        if dtype == FLOAT32 and shape.batch and picture_plan.suits(self.machine, shape):
+            return picture_plan.weight_grad(self.machine, self.slots, shape)
         return self._weights(shape, dtype)
 
     def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:

@@ -248,11 +248,11 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
     values = walk.values(data_step, sums_at, sums_step, picture_at)
     values.update(scratch.slots((picture_at + walk.picture) * _FLOAT), sums=place)
     values.update(units=walk.units, part_units=part_units, products_at=products_at)
-    total = {**values, "blocks": blocks, "parts": parts}
+    total = {**values, "taps": shape.taps, "parts": parts}
     launches = (
         scratch.clear(),
         Launch(kernel, PARTS.fill(values), parts * shape.groups, work=shape.work),
-        Launch(Total(lanes, tiling), TOTAL.fill(total), shape.groups * pairs * blocks, max(1, 16 // parts)),
+        Launch(Total(lanes), TOTAL.fill(total), shape.groups * pairs * blocks, max(1, 16 // parts)),
     )
     return Plan(launches, scratch.size)
 

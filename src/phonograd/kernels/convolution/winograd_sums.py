@@ -28,7 +28,7 @@ from .winograd_transforms import Tiling, matrices, transform_gradient, transform
 __all__ = ["BLOCKS", "PARTS", "TILES", "TOTAL", "Blocks", "Parts", "Tiles", "Total"]
 
 PARTS = Words(*SHAPE_WORDS, "units", "part_units", "products_at", *SLOT_WORDS, "data*", "out_grad*", "sums*")
-TOTAL = Words("groups", "channels", "filters", "blocks", "parts", "sums*", "out*")
+TOTAL = Words("groups", "channels", "filters", "taps", "parts", "sums*", "out*")
 TILES = Words(*SHAPE_WORDS, "first_band", *SLOT_WORDS, "data*", "tiles*")
 _NUMBERS = (
     *("groups", "channels", "filters", "tiles", "data_step", "sums_step"),
@@ -295,32 +295,36 @@ class Parts(Sums):
 
 
 @dataclasses.dataclass(frozen=True)
-class Total(Sums):
-    """The kernel that adds up the sums of all parts; an item is a block of weights."""
+class Total:
+    """The kernel that adds up the sums of all parts; an item is two vectors of filters and a vector of channels."""
+
+    lanes: int
 
     def write(self, name: str) -> str:
         """Return the text of the module."""
         e = Routine(name, self.lanes, FLOAT32)
-        number = {word: TOTAL.index(e, word) for word in ("groups", "channels", "filters", "blocks", "parts")}
+        number = {word: TOTAL.index(e, word) for word in ("groups", "channels", "filters", "taps", "parts")}
         sums, out = TOTAL.pointer(e, "sums"), TOTAL.pointer(e, "out")
-        pairs = e.quotient(e.plus(number["filters"], str(self.width - 1)), str(self.width))
-        filter_size = e.times(number["channels"], str(self.taps))
-        pair_lines = e.times(filter_size, str(self.width))
+        lanes, width = str(self.lanes), str(WIDTH * self.lanes)
+        pairs = e.quotient(e.plus(number["filters"], str(WIDTH * self.lanes - 1)), width)
+        blocks = e.quotient(e.plus(number["channels"], str(self.lanes - 1)), lanes)
+        filter_size = e.times(number["channels"], number["taps"])
+        pair_lines = e.times(filter_size, width)
         part_size = e.times(e.times(number["groups"], pairs), pair_lines)
 
         def item(index: Index) -> None:
-            pair, block = e.split(index, number["blocks"])
+            pair, block = e.split(index, blocks)
             group, which = e.split(pair, pairs)
-            channel, filters = e.times(block, str(self.channels)), e.times(which, str(self.width))
-            count = e.least(str(self.channels), e.minus(number["channels"], channel))
-            first = e.times(channel, str(self.taps))
+            channel, filters = e.times(block, lanes), e.times(which, width)
+            count = e.least(lanes, e.minus(number["channels"], channel))
+            first = e.times(channel, number["taps"])
             target = e.times(e.plus(e.times(group, number["filters"]), filters), filter_size)
             e.invoke(
                 f"{name}_turn",
                 f"ptr {e.at(out, target, first)}",
-                f"ptr {e.at(sums, e.times(pair, pair_lines), e.times(first, str(self.width)))}",
+                f"ptr {e.at(sums, e.times(pair, pair_lines), e.times(first, width))}",
                 *(f"i64 {filter_size}", f"i64 {e.minus(number['filters'], filters)}"),
-                *(f"i64 {e.times(count, str(self.taps))}", f"i64 {number['parts']}", f"i64 {part_size}"),
+                *(f"i64 {e.times(count, number['taps'])}", f"i64 {number['parts']}", f"i64 {part_size}"),
             )
 
         e.each("%lo", "%hi", item)
