@@ -55,6 +55,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.first
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.scaling
+	$(BIN)/python -m benchmarks.loader
 	$(BIN)/python -m benchmarks --write
 
 # MXNet 1.9.1 needs Python 3.11 or older, and NumPy as it was then

@@ -1,7 +1,8 @@
 """What a call of an operator costs, as machine code and as a Python function: ``python -m benchmarks.calls``.
 
 Each line is one kind of call in the second and later turns of a loop, when everything is known: nanoseconds of one
-call, the best of many rounds of processor time. Both columns come from fresh processes that alternate.
+call, the best of many rounds of processor time. Both columns come from fresh processes that alternate. The last lines
+are what else a training step does with each parameter, and the end of a trace with as many arrays.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 CALLS = 40
 ROUNDS = 400
@@ -31,11 +33,12 @@ def measure() -> dict[str, float]:
         "nd.clip(y, a_min=-1, a_max=1)": lambda y: nd.clip(y, a_min=-1, a_max=1),
         "y.exp()": lambda y: y.exp(),
     }
-    return {
+    found = {
         f"{name}, {'recorded' if recorded else 'not recorded'}": _best(call, x, w, recorded, autograd)
         for name, call in kinds.items()
         for recorded in (True, False)
     }
+    return found | _of_parameters(nd, autograd)
 
 
 def _best(call: Callable[[object], object], x: object, w: object, recorded: bool, autograd: object) -> float:
@@ -48,6 +51,32 @@ def _best(call: Callable[[object], object], x: object, w: object, recorded: bool
                 y = call(y)
             best = min(best, (time.thread_time_ns() - start) / CALLS)
         y.wait_to_read()  # type: ignore[attr-defined]
+    return best
+
+
+def _of_parameters(nd: Any, autograd: Any) -> dict[str, float]:
+    """Return nanoseconds for each of many parameters, by what is done with it."""
+    x = nd.ones((10,))
+    parameters = [nd.ones((10,)) for _ in range(CALLS)]
+    for parameter in parameters:
+        parameter.attach_grad()
+    best = dict.fromkeys(("x * w, when w is new to the trace", "w.grad", "w -= 0.1 * w.grad", "values"), float("inf"))
+    for _ in range(ROUNDS):
+        clock = [time.thread_time_ns()]
+        with autograd.record():
+            results = [x * parameter for parameter in parameters]
+        clock.append(time.thread_time_ns())
+        for parameter in parameters:
+            _ = parameter.grad
+        clock.append(time.thread_time_ns())
+        for parameter in parameters:
+            parameter -= 0.1 * parameter.grad
+        clock.append(time.thread_time_ns())
+        del results
+        parameters[0].wait_to_read()
+        clock.append(time.thread_time_ns())
+        for name, start, end in zip(list(best), clock, clock[1:], strict=False):
+            best[name] = min(best[name], (end - start) / CALLS)
     return best
 
 

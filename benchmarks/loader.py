@@ -45,6 +45,8 @@ def trainer_of(mx: Any) -> Any:
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.01})
 
     def step(images: Any, labels: Any) -> None:
+        # MXNet's workers leave their batches in shared memory
+        images, labels = images.as_in_context(mx.cpu()), labels.as_in_context(mx.cpu())
         with autograd.record():
             loss = loss_of(net(images), labels)
         loss.backward()

@@ -6,7 +6,7 @@ of the machine's peak: what a loop of independent multiplications and additions 
 same units. PyTorch (its BLAS is MKL) runs in a process of its own, with the same fixed product, in turns with ours,
 where the environment variable ``TORCH_PYTHON`` names an interpreter that has it. The last columns are our speed divided
 by that of the others. ``--narrow`` runs our kernel with vectors of 32 bytes and 16 registers, as on a processor with
-AVX2; ``--set PACKED_BYTES=0`` and the like run it with other constants.
+AVX2; ``--set MOST_PACKED_BYTES=0`` and the like run it with other constants.
 """
 
 from __future__ import annotations

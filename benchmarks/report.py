@@ -165,6 +165,15 @@ def memory(every: dict[str, Results]) -> list[str]:
     return ["", *table(["step", *[TITLES.get(name, name) for name in libraries]], rows), ""]
 
 
+def loader(every: dict[str, Results]) -> list[str]:
+    """Return how fast images are prepared and learnt, and how long the one waits for the other."""
+    rows = []
+    for library, facts in every["loader"].items():
+        rates = [f"{facts[name]:,.0f} images/s" for name in ("training", "loading", "both")]
+        rows.append([TITLES.get(library, library), *rates, f"{facts['waiting']:.1%}"])
+    return ["", *table(["library", "LeNet alone", "loader alone", "both together", "waits for data"], rows), ""]
+
+
 TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "speed": speed,
     "workloads": workloads,
@@ -174,6 +183,7 @@ TABLES: dict[str, Callable[[dict[str, Results]], list[str]]] = {
     "size": size,
     "batch": batch,
     "memory": memory,
+    "loader": loader,
 }
 
 

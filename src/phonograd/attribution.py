@@ -18,12 +18,12 @@ from .costs import flops_of
 from .gradient import Gradient
 from .holdings import borrowed, hold, owner_of, roles_of, use
 from .node import Node, ancestors, forgetters
-from .observers import BACKWARD_FUNCTION, KERNEL, LISTENING, MEMORY, Range, begin, record
+from .observers import BACKWARD_FUNCTION, KERNEL, LISTENING, MEMORY, USER_SCOPE, Range, begin, current_range, record
 from .operator import Array
 from .operators.structural import AGAIN, DETACH, LEAF
 from .reference import Part, resolve
 
-__all__ = ["MARKS", "Attribution"]
+__all__ = ["MARKS", "Attribution", "open_scope"]
 
 #: what recording leaves around the node that a call means
 MARKS = (DETACH, AGAIN)
@@ -35,7 +35,7 @@ _SHOWN = 6
 class Attribution:
     """The ranges of the expressions of one trace."""
 
-    __slots__ = ("_backward", "_forward", "_scopes", "calls")
+    __slots__ = ("_backward", "_forward", "_places", "_scopes", "_seen", "calls")
 
     def __init__(self) -> None:
         self.calls: deque[tuple[Range, Iterable[Node] | None, Any]] = deque()
@@ -43,14 +43,44 @@ class Attribution:
         self._forward: dict[Node, Range] = {}
         self._backward: dict[Node, Range] = {}
         self._scopes: list[tuple[int, str]] = []
+        self._places: dict[Node, str] = {}
+        self._seen = (0, 0)
 
-    def enter_scope(self, calls: int, name: str) -> None:
-        """Note the scope in which all calls from now on are, after so many recorded ones."""
-        self._scopes.append((calls, name))
+    def change_scope(self, calls: int, arrays: Sequence[Any], left: str, entered: str) -> None:
+        """Note the scope in which all calls from now on are, and the one before, after so many recorded calls."""
+        if not self._scopes:
+            self._scopes.append((0, left))
+        self.note_arrays(arrays)
+        self._scopes.append((calls, entered))
+
+    def note_arrays(self, arrays: Sequence[Any]) -> None:
+        """Note that the arrays of the trace that are not known yet were made in the scope that is open."""
+        if self._scopes:
+            known, count = self._seen
+            for array in arrays[count if known == id(arrays) else 0 :]:
+                if array._node is not None:
+                    self._places.setdefault(array._node, self._scopes[-1][1])
+            self._seen = id(arrays), len(arrays)
 
     def scope_at(self, call: int) -> str:
-        """Return the scope of a recorded call, known by its number."""
+        """Return the scope of a recorded call, known by its number; the one that is open if none was noted."""
+        if not self._scopes:
+            return open_scope()
         return next((name for calls, name in reversed(self._scopes) if calls <= call), "")
+
+    def scope_of(self, node: Node) -> str:
+        """Return the scope of a call, known by a node that it means; the one that is open if none was noted."""
+        if not self._scopes:
+            return open_scope()
+        found: dict[Node, str] = {}
+        for made, name in self._places.items():
+            stack = [made]
+            while stack:
+                inner = stack.pop()
+                if inner not in found:
+                    found[inner] = name
+                    stack.extend(inner.inputs)
+        return found.get(node, "")
 
     def called(self, entry: Range, sources: Iterable[Node], results: Iterable[Node]) -> None:
         """Note a call of an operator: it means the nodes between its inputs and its results.
@@ -171,6 +201,14 @@ class Attribution:
             if backward and node in _consumed(program, kept):
                 use(value)
         return results
+
+
+def open_scope() -> str:
+    """Return the name of the scope of the user's that is open, or nothing."""
+    found = current_range()
+    while found is not None and found.scope != USER_SCOPE:
+        found = found.parent
+    return "" if found is None else found.name
 
 
 class _Facts(NamedTuple):

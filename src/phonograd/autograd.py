@@ -300,12 +300,16 @@ def _switch_detection(on: bool, nan: bool, infinity: bool) -> tuple[bool, bool, 
 
 def _note_scope(entry: Range) -> None:
     trace = LOCAL.trace
-    trace.attributed().enter_scope(len(trace.made), entry.name)
+    trace.attributed().change_scope(len(trace.made), trace.handles, _around(entry), entry.name)
 
 
 def _leave_scope(entry: Range, context: object) -> None:
     trace = LOCAL.trace
-    trace.attributed().enter_scope(len(trace.made), "" if entry.parent is None else entry.parent.name)
+    trace.attributed().change_scope(len(trace.made), trace.handles, entry.name, _around(entry))
+
+
+def _around(entry: Range) -> str:
+    return "" if entry.parent is None else entry.parent.name
 
 
 def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> None:

@@ -128,6 +128,7 @@ class Context(metaclass=_ContextType):
 
 
 CPU = Context("cpu", 0)
+_of_arrays = {(CPU.device_typeid, CPU.device_id): CPU}
 
 
 def cpu(device_id: int = 0) -> Context:
@@ -163,9 +164,12 @@ def current_context() -> Context:
 def as_context(ctx: Context | None) -> Context:
     """Return the context to make an array on; raise with advice for a GPU."""
     chosen = current_context() if ctx is None else _require(ctx)
+    if chosen is CPU:
+        return chosen
     if chosen.is_gpu:
         raise MXNetError(_GPU_ADVICE)
-    return chosen
+    # one object for all arrays of a context, so that most comparisons need not look into it
+    return _of_arrays.setdefault((chosen.device_typeid, chosen.device_id), chosen)
 
 
 def _require(value: Any) -> Context:

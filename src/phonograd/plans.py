@@ -16,13 +16,15 @@ from .operator import REGISTRY
 from .operators.structural import LEAF, VARIABLE
 from .reference import Program, resolve
 
-__all__ = ["OBSERVERS", "PLANS", "WHEN_COMPILING", "Stage", "Step", "build", "starting_points", "waits"]
+__all__ = ["OBSERVERS", "PLANS", "WHEN_REPEATING", "Stage", "Step", "build", "repeating", "starting_points", "waits"]
 
 
 #: called with every plan that is made, the stage it begins at, and whether it keeps all values
 OBSERVERS: list[Callable[[Step, Stage, bool], None]] = []
-#: called once, when the first plan with kernels is made: what else can be compiled then
-WHEN_COMPILING: list[Callable[[], None]] = []
+#: called once, when a plan with kernels is used again, or many were made: what else can be compiled then. A program that
+#: does everything once would only wait for it
+WHEN_REPEATING: list[Callable[[], None]] = []
+_SOME_PLANS = 16
 
 
 class Stage:
@@ -85,10 +87,19 @@ def build(wanted: list[Node], known: Container[Node], keep_all: bool) -> Any:
         from .native.recall import program_for
 
         if executor == "native" or jit.available():
-            while WHEN_COMPILING and jit.available():
-                WHEN_COMPILING.pop()()
+            if WHEN_REPEATING and statistics.plans > _SOME_PLANS:
+                repeating()
             return program_for(wanted, known.__contains__, keep_all)
     return Program(wanted, known.__contains__, keep_all)
+
+
+def repeating() -> None:
+    """Do what is worth doing when something is done again."""
+    if settings.active.executor != "reference":
+        from .native import jit
+
+        while WHEN_REPEATING and jit.available():
+            WHEN_REPEATING.pop()()
 
 
 def waits(nodes: Iterable[Node]) -> bool:

@@ -211,7 +211,7 @@ class _Reader:
             return _view_entry(entry, inputs[0], sources[0].shape, *attributes)
         if declared.name == "_reshape" and 0 not in attributes[0]:
             return entry("Reshape", inputs, shape=list(attributes[0]))
-        if declared.name == "_slice_step":
+        if declared.name in ("_slice_step", "_view_step"):
             return entry("slice", inputs, **_slice_bounds(sources[0].shape, *attributes))
         if declared.name == "_integer_power":
             return entry("_power_scalar", inputs, scalar=float(attributes[0]))

@@ -61,14 +61,14 @@ class Settings:
     quick_kernels: bool = True
     """Compile kernels quickly first, and those that are used again in full, by another thread; else in full at once."""
     native_calls: bool = True
-    """Let operator calls run as machine code where that is possible; else Python functions do the same."""
+    """Let operator calls and launches run as machine code where that is possible; else Python functions do the same."""
     winograd: int = 8
     """The largest tiles of Winograd's algorithm in convolutions of float32 with small kernels: 8 is fastest, 6 and 4
     have smaller rounding errors, and 0 never uses it (see docs/numerics.md). Existing plans stay as they are."""
     cache_directory: str = _cache_directory()
-    """Where compiled kernels are kept between runs; '' keeps none. The default is the platform's place for caches."""
+    """Where plans and kernels are kept between runs; '' keeps none. The default is the platform's place for caches."""
     cache_bytes: int = 256 << 20
-    """Size of that directory before the least recently used kernels are dropped."""
+    """Size of that directory before the least recently used files are dropped."""
     spare_bytes: int = 1 << 30
     """Memory of arrays that are gone to keep for new ones; more than that is returned to the system."""
 

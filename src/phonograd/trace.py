@@ -28,14 +28,14 @@ from typing import Any
 
 from . import living, settings
 from .anomaly import check, detection
-from .attribution import Attribution
+from .attribution import Attribution, open_scope
 from .context import CPU, Context
 from .dtypes import DType, convert_scalar
 from .node import Node, statistics
 from .observers import COMPILATION, EVALUATION, LISTENING, begin
 from .operator import Array
 from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, leaf_like, variable
-from .plans import PLANS, Stage, Step, build, starting_points, waits
+from .plans import PLANS, WHEN_REPEATING, Stage, Step, build, repeating, starting_points, waits
 from .reference import resolve
 from .spending import take_out
 from .state import is_recording
@@ -258,6 +258,8 @@ class Trace:
                 with begin(COMPILATION, "compilation") if LISTENING[COMPILATION] else _UNWATCHED:
                     step = self.stage.following.setdefault(key, Step(self.stage, nodes, self.values, keep_all))
                 PLANS.made()
+            elif WHEN_REPEATING:
+                repeating()
             step.used = PLANS.tick
             values: Any = self.values if lent is None else ChainMap(dict(lent), self.values)
             leaves, program = self.leaves, step.program
@@ -296,10 +298,12 @@ class Trace:
             return attribution.run(program, inputs, spent, step.kept, self.handles, bool(self.made))
 
     def _scope_of(self, node: Node) -> str:
-        """Return the scope of the user's in which a recorded node was called, as far as that was noted."""
-        if self.attribution is None or node not in self.made:
-            return ""
-        return self.attribution.scope_at(list(self.made).index(node))
+        """Return the scope of the user's in which a node was called, as far as that was noted."""
+        if self.attribution is None:
+            return open_scope()
+        if node in self.made:
+            return self.attribution.scope_at(list(self.made).index(node))
+        return self.attribution.scope_of(node)
 
     def attributed(self) -> Attribution:
         """Return what is known about the ranges of this trace's expressions."""
@@ -320,6 +324,8 @@ class Trace:
         the value of an array that depends on it is asked for.
         """
         with self.lock:
+            if detection.on and self.attribution is not None:
+                self.attribution.note_arrays(self.handles)
             live = self.live()
             nodes = tuple([node for _, node in live])
             step = self.stage.following.get((nodes, settings.active.executor))

@@ -7,6 +7,7 @@ import pytest
 
 from phonograd import autograd, nd, profiler, settings
 from phonograd.errors import MXNetError
+from phonograd.profiler import record_function
 
 
 @pytest.fixture(params=["reference", "native"], autouse=True)
@@ -117,3 +118,52 @@ def test_operators_of_several_outputs():
         parts = nd.split(nd.log(nd.array([[1.0, 0.0]])), num_outputs=2, axis=1)
         with pytest.raises(MXNetError, match="operator log"):
             parts[1].asnumpy()
+
+
+def scope_in(error: pytest.ExceptionInfo) -> str:
+    """Return the scope that an error names, or nothing."""
+    _, _, name = str(error.value).partition("in the scope ")
+    return name.strip("'")
+
+
+def test_scopes_are_known_without_a_record():
+    x = nd.array([0.5, 3.0])
+    with autograd.detect_anomaly():
+        before = nd.log(x - 4)
+        with record_function("one"):
+            nd.exp(x)
+            y = nd.log(x - 1)
+        with record_function("two"):
+            z = y * 2
+        with pytest.raises(MXNetError, match="operator log") as caught:
+            z.wait_to_read()
+        assert scope_in(caught) == "one"
+        with record_function("evaluation"), pytest.raises(MXNetError, match="operator log") as caught:
+            before.wait_to_read()
+        assert scope_in(caught) == "", "it was called before"
+
+
+def test_a_scope_around_a_record_is_known():
+    x = nd.array([0.0, 4.0])
+    x.attach_grad()
+    with autograd.detect_anomaly():
+        with record_function("forward"), autograd.record():
+            y = nd.log(x)
+        with pytest.raises(MXNetError) as caught:
+            y.wait_to_read()
+        assert scope_in(caught) == "forward"
+        with record_function("open"), autograd.record(), pytest.raises(MXNetError) as caught:
+            nd.log(x).wait_to_read()
+        assert scope_in(caught) == "open"
+
+
+def test_a_scope_is_known_inside_composite_operators():
+    x = nd.array([[1.0, 2.0]])
+    with autograd.detect_anomaly():
+        with record_function("ordinary"):
+            nd.softmax(x).wait_to_read()
+        with record_function("normalized"):
+            y = nd.L2Normalization(x * 0, eps=0.0)
+        with pytest.raises(MXNetError) as caught:
+            y.wait_to_read()
+    assert scope_in(caught) == "normalized"

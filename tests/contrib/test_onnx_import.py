@@ -296,6 +296,29 @@ def test_what_is_refused(nodes: list[Any], opset: int, message: str, tmp_path: p
         mx.contrib.onnx.import_model(path)
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"no model", b"\x08\x07", b"\xff" * 40], ids=["empty", "text", "no graph", "binary"]
+)
+def test_files_that_are_no_models(content: bytes, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    for read in (mx.contrib.onnx.import_model, mx.contrib.onnx.get_model_metadata):
+        with pytest.raises(mx.MXNetError, match="is no ONNX file"):
+            read(path)
+    with pytest.raises(FileNotFoundError):
+        mx.contrib.onnx.import_model(tmp_path / "nowhere.onnx")
+
+
+def test_truncated_models(tmp_path: pathlib.Path) -> None:
+    """Whatever is left of a file, it is read or refused with a reason."""
+    path, data, _ = written(network(), (2, 3, 12, 12), tmp_path)
+    content = pathlib.Path(path).read_bytes()
+    for end in range(0, len(content), len(content) // 40):
+        (tmp_path / "cut.onnx").write_bytes(content[:end])
+        with pytest.raises((mx.MXNetError, ValueError)):
+            imported(tmp_path / "cut.onnx", {"data": data})
+
+
 def test_an_open_shape_is_refused_with_a_reason(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(model([node("Shape", "x", "s"), node("Reshape", "z s")], {"x": ("n", 3), "z": ("n", 3)}), path)

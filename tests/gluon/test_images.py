@@ -125,6 +125,20 @@ def test_detection_iterator(tmp_path):
         iterator.reshape(label_shape=(2, 5))
 
 
+def test_detection_iterator_of_records(tmp_path):
+    entries = _labelled(tmp_path)
+    index, records = str(tmp_path / "boxes.idx"), str(tmp_path / "boxes.rec")
+    with mx.recordio.MXIndexedRecordIO(index, records, "w") as writer:
+        for number, (label, name) in enumerate(entries):
+            header = mx.recordio.IRHeader(0, label, number, 0)
+            writer.write_idx(number, mx.recordio.pack(header, (tmp_path / name).read_bytes()))
+    for options in ({}, {"path_imgidx": index, "shuffle": True}):
+        iterator = mx.image.ImageDetIter(5, (3, 16, 16), path_imgrec=records, **options)
+        assert iterator.label_shape == (3, 5)
+        labels = iterator.next().label[0].asnumpy()
+        assert sorted((labels[..., 0] >= 0).sum(1).tolist()) == [1, 1, 2, 2, 3]
+
+
 def test_detection_iterator_with_all_augmenters(tmp_path):
     random.seed(2)
     np.random.seed(2)

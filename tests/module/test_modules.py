@@ -1,5 +1,7 @@
 """Modules: what is prepared, shared, monitored and refused."""
 
+import collections
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,15 @@ def test_lists_of_batches_are_one_batch():
     module.update_metric(metric, [part.label for part in parts], pre_sliced=True)
     assert metric.get()[1] == 0.5
     assert module.get_outputs()[0].shape == (8, 3)
+
+
+def test_batches_may_have_data_only():
+    Batch = collections.namedtuple("Batch", ["data"])
+    module = mx.mod.Module(programs.perceptron(mx).get_internals()["act_output"], label_names=None)
+    module.bind([("data", (1, 5))], for_training=False)
+    module.init_params(mx.init.One(), arg_params={"unknown": nd.ones((1,))}, allow_missing=True, allow_extra=True)
+    module.forward(Batch([nd.ones((3, 5))]))
+    assert module.get_outputs()[0].shape == (3, 6)
 
 
 def test_parameters_can_be_shared():
@@ -125,6 +136,29 @@ def test_buckets_must_have_the_parameters_of_the_default():
         MXNetError, match="bucket 2 has the parameters fc2_bias, fc2_weight, which the default bucket 3"
     ):
         module.switch_bucket(2, [("data", (2, 2))])
+
+
+def test_buckets_may_list_parameters_in_another_order():
+    """What the optimiser remembers belongs to names, not to places."""
+
+    def layers(key):
+        data = sym.sum(sym.var("data"), axis=1)
+        first = sym.sum(sym.FullyConnected(data, num_hidden=2, name="first"), axis=1)
+        second = sym.sum(sym.FullyConnected(data, num_hidden=3, name="second"), axis=1)
+        return sym.MakeLoss(first * second if key == 4 else second * first), ("data",), None
+
+    module = mx.mod.BucketingModule(layers, default_bucket_key=4)
+    module.bind([("data", (2, 4, 3))])
+    module.init_params(mx.init.One())
+    module.init_optimizer(optimizer_params={"momentum": 0.9, "learning_rate": 0.01})
+    for key in (4, 2, 4, 2):
+        shape = (2, key, 3)
+        module.forward(mx.io.DataBatch([nd.ones(shape)], bucket_key=key, provide_data=[("data", shape)]), is_train=True)
+        module.backward()
+        module.update()
+    arguments, _ = module.get_params()
+    assert np.isfinite(arguments["first_weight"].asnumpy()).all()
+    assert len(module._current._updater.states) == 4
 
 
 def test_chains_need_distinct_names():

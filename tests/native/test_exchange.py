@@ -10,9 +10,9 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd, settings
-from phonograd.native import driver
 from phonograd.native.memory import pool
 from phonograd.native.program import NativeProgram
+from phonograd.native.running import Running
 from phonograd.operator import REGISTRY
 from phonograd.operators.primitives import matmul, swap_last
 from phonograd.operators.structural import leaf
@@ -171,15 +171,15 @@ def test_an_array_that_is_another_one_is_not_written_over() -> None:
 
 
 def _interrupt(patch: pytest.MonkeyPatch, before: bool) -> None:
-    """Have KeyboardInterrupt raised as if the user had asked for it before, or while, a row of kernels runs."""
-    call = driver._started().call
+    """Have KeyboardInterrupt raised as if the user had asked for it before, or while, the kernels of a program run."""
+    run = Running.run
 
-    def interrupted(*arguments: Any) -> None:
+    def interrupted(program: Running, *arguments: Any) -> None:
         if not before:
-            call(*arguments)
+            run(program, *arguments)
         raise KeyboardInterrupt
 
-    patch.setattr(driver._started(), "call", interrupted)
+    patch.setattr(Running, "run", interrupted)
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
@@ -218,14 +218,14 @@ def test_an_interrupted_update_is_done_once(monkeypatch: pytest.MonkeyPatch, cha
 
 def test_what_is_interrupted_between_its_kernels_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     x = _known()
-    run = NativeProgram._run_noted
+    run = Running._run_noted
 
-    def interrupted(self: NativeProgram, *arguments: Any) -> None:
+    def interrupted(self: Running, *arguments: Any) -> None:
         run(self, *arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(NativeProgram, "_run_noted", interrupted)
+        patch.setattr(Running, "_run_noted", interrupted)
         with mx.profiler.profile():
             x += 1
             with pytest.raises(KeyboardInterrupt):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phonograd.kernels.gemm import DEPTH, PACKED_BYTES, Gemm, Matrices, product
+from phonograd.kernels.gemm import DEPTH, LEAST_PACKED_BYTES, MOST_PACKED_BYTES, Gemm, Matrices, product
 from phonograd.kernels.machine import Machine
 from phonograd.kernels.packing import Packing
 from phonograd.kernels.pattern import Pattern
@@ -245,13 +245,24 @@ def test_a_matrix_that_many_share_is_packed_once() -> None:
         assert same(found[number], run(one, (250, 500), lhs=lhs[number], rhs=rhs))
 
 
-def test_memory_for_copies_is_bounded() -> None:
-    for rows, terms, columns in ((400, 1000, 1000), (400, 5000, 3000), (400, 20, 100_000)):
-        plan = plan_product(Pattern.contiguous((rows, terms)), Pattern.contiguous((terms, columns)), FLOAT32)
-        assert plan is not None
-        assert plan.scratch_bytes <= PACKED_BYTES
-        packed = [launch for launch in plan.launches if isinstance(launch.structure, Packing)]
-        assert len(packed) == len(plan.launches) - len(packed) or columns == 100_000
+@pytest.mark.parametrize(
+    ("shape", "passes", "most"),
+    [
+        ((400, 1000, 1000), 1, LEAST_PACKED_BYTES),
+        ((400, 5000, 1000), 7, LEAST_PACKED_BYTES),
+        ((2000, 5000, 1000), 3, 2000 * 1000 * 4),
+        ((6000, 5000, 6000), 14, MOST_PACKED_BYTES),
+        ((400, 384, 20_000), 0, 0),
+    ],
+)
+def test_memory_for_copies_is_bounded(shape: tuple[int, int, int], passes: int, most: int) -> None:
+    rows, terms, columns = shape
+    plan = plan_product(Pattern.contiguous((rows, terms)), Pattern.contiguous((terms, columns)), FLOAT32)
+    assert plan is not None
+    assert plan.scratch_bytes <= most
+    packed = [launch for launch in plan.launches if isinstance(launch.structure, Packing)]
+    assert len(packed) == passes
+    assert len(plan.launches) == max(1, 2 * passes)
 
 
 @pytest.mark.parametrize("turned", [False, True])

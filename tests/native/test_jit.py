@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from phonograd import settings
 from phonograd.errors import NoCompilerWarning
-from phonograd.native import compiler, jit
+from phonograd.native import codes, compiler, jit
 from phonograd.native.program import NativeProgram
 from phonograd.operator import REGISTRY
 from phonograd.operators.primitives import matmul, permute
@@ -163,6 +165,58 @@ def test_a_forked_process_can_compile_and_improve() -> None:
             os._exit(0 if fine else 1)
         finally:
             os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _product(size: int) -> NativeProgram:
+    x = leaf(0, (size, size), FLOAT32)
+    return NativeProgram([REGISTRY["tanh"](matmul(x * x, x)) + REGISTRY["exp"](x)], lambda node: False)
+
+
+def test_much_work_is_compiled_while_the_plan_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[tuple[object, str]] = []
+    write = codes.write
+
+    def noted(structure: Any, name: str) -> str:
+        written.append((structure, threading.current_thread().name))
+        return write(structure, name)
+
+    monkeypatch.setattr(codes, "write", noted)
+    results = []
+    for threads in (1, 3):
+        monkeypatch.setattr(jit, "_kernels", jit._Kernels())
+        written.clear()
+        before = jit.statistics.snapshot()
+        with settings.override(num_threads=threads):
+            program = _product(2048)
+        after = jit.statistics.snapshot()
+        # each kernel once, whoever compiled it
+        assert len({structure for structure, _ in written}) == len(written) == len(program.kernels)
+        assert after["kernels_compiled"] == before["kernels_compiled"] + len(written)
+        names = {name for _, name in written}
+        assert names == {threading.current_thread().name} if threads == 1 else "phonograd compiler" in names
+        assert not all(kernel.improvable for kernel in program.kernels.values())
+        results.append(program.run([np.full((2048, 2048), 1e-3, np.float32)])[0].tobytes())
+    assert results[0] == results[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_can_be_forked_while_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "_kernels", jit._Kernels())
+    with settings.override(num_threads=2):
+        structures = list(_product(2048).work)
+        monkeypatch.setattr(jit, "_kernels", jit._Kernels())
+        for structure in structures:
+            jit.expect(structure)
+        child = os.fork()
+        if child == 0:
+            try:
+                found = jit.kernels(dict.fromkeys(structures, 0))
+                os._exit(0 if len(found) == len(structures) else 1)
+            finally:
+                os._exit(2)
+        assert len(jit.kernels(dict.fromkeys(structures, 0))) == len(structures)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

@@ -180,6 +180,20 @@ def test_no_product_is_left_to_numpy(dtype: str) -> None:
         assert [explain.plan(case).numpy_calls for case in cases] == [0] * len(cases)
 
 
+def test_gradients_of_transposed_weights_are_computed_as_the_weights_lie() -> None:
+    (x, w), bindings = leaves((5, 7), (6, 7))
+    weight = variable(w, 0)
+    out = REGISTRY["FullyConnected"](x, weight, no_bias=True, num_hidden=6)
+    gradient = differentiate((out * out,), (None,)).targets[weight]
+    assert gradient is not None
+    assert gradient.operator.name == "_matmul"
+    # x itself, which was never turned
+    assert gradient.inputs[1] is x
+    found = run([resolve(gradient)], bindings)[resolve(gradient)]
+    expected = 2 * (bindings[x] @ bindings[w].T).T @ bindings[x]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_packed_products_in_plans_have_the_bits_of_single_operators_on_any_number_of_threads(turned: bool) -> None:
     shape = (300, 600) if turned else (600, 300)

@@ -222,6 +222,8 @@ def test_descriptions_tell_plans_apart() -> None:
     assert len(set(cases)) == len(cases)
     with mx.settings.override(winograd=0):
         first = _described([deep])
+        with mx.settings.override(num_threads=mx.settings.current().num_threads + 1):
+            assert first != _described([deep])
     with mx.settings.override(winograd=4):
         assert first != _described([deep])
 

@@ -19,8 +19,8 @@ from phonograd import settings
 from phonograd.kernels.lowering import Elementwise
 from phonograd.kernels.structure import Load, Step, Structure
 from phonograd.native import jit, store
-from phonograd.native.program import NativeProgram
 from phonograd.native.codes import Codes
+from phonograd.native.program import NativeProgram
 from phonograd.native.store import Store, describe
 from phonograd.operator import REGISTRY, Operator
 from phonograd.operators.structural import leaf

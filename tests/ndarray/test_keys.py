@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from phonograd.errors import MXNetError
-from phonograd.ndarray.keys import Advanced, Basic, is_contiguous, parse, value_shape
+from phonograd.ndarray.keys import Advanced, Basic, is_contiguous, parse, simple, value_shape
 from phonograd.operators.primitives import _slices
 
 SHAPES = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
@@ -284,3 +285,26 @@ def test_values_that_do_not_fit(key: Any, value: tuple[int, ...], requested: str
     with pytest.raises(ValueError, match="broadcast") as caught:
         value_shape(parse(key, CUBE), value)
     assert str(caught.value) == f"{sentence}{value} and requested shape {requested}"
+
+
+# -- the quick way for keys of loops
+
+
+@given(st.data(), st.lists(st.integers(0, 4), max_size=3))
+def test_simple_keys_are_parsed_alike(data: Any, extents: list[int]) -> None:
+    shape = tuple(extents)
+    bound = st.one_of(st.none(), st.integers(-5, 5))
+    key = data.draw(st.one_of(st.integers(-5, 5), st.builds(slice, bound, bound, bound)))
+    for _ in range(2):
+        try:
+            expected: Any = parse(key, shape)
+        except (IndexError, ValueError, MXNetError) as error:
+            with pytest.raises(type(error), match=re.escape(str(error))):
+                simple(key, shape)
+        else:
+            assert simple(key, shape) == expected
+
+
+@pytest.mark.parametrize("key", [True, np.int64(1), (1,), ..., None, [0], slice(np.int64(0), 1), 1.0], ids=str)
+def test_other_keys_are_not_simple(key: Any) -> None:
+    assert simple(key, (3, 4)) is None

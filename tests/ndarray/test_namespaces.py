@@ -30,8 +30,7 @@ LEFT_OUT = {
         random_pdf_negative_binomial random_pdf_normal random_pdf_poisson random_pdf_uniform
     """,
     "detection": """
-        MultiBoxDetection MultiBoxPrior MultiBoxTarget MultiProposal Proposal PSROIPooling RROIAlign
-        DeformableConvolution DeformablePSROIPooling ModulatedDeformableConvolution
+        MultiProposal Proposal PSROIPooling RROIAlign DeformablePSROIPooling
     """,
     "quantization": """
         calibrate_entropy dequantize quantize quantize_asym quantize_v2 quantized_act quantized_batch_norm

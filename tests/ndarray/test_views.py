@@ -348,3 +348,41 @@ class TestGradients:
             z = part * 3
         z.backward()
         assert x.grad.asnumpy().tolist() == [0, 12]
+
+
+class TestViewsThatHaveToLookAgain:
+    """A view is told once that its base has changed, and looks again when it is used."""
+
+    def test_many_changes(self):
+        x = nd.zeros((40, 3))
+        views = [x[row] for row in range(40)]
+        for turn in range(100):
+            x[turn % 40] = turn
+        assert [view.asnumpy()[0] for view in views] == [*range(80, 100), *range(60, 80)]
+
+    def test_references_do_not_pile_up(self):
+        x = nd.zeros((4, 3))
+        view = x[1]
+        for turn in range(1000):
+            x[1] = turn
+            assert view.asnumpy()[0] == turn
+        assert len(x._rare.told) < 40
+
+    def test_those_who_have_not_looked_yet_see_shared_memory(self):
+        x = nd.zeros((4, 3))
+        view, other = x[1], x[2]
+        x[:] = 1
+        assert other.asnumpy()[0] == 1
+        memory = np.from_dlpack(x)
+        view[:] = 5
+        memory[2] = 7
+        assert (view.asnumpy()[0], memory[1, 0], other.asnumpy()[0], x.asnumpy()[2, 0]) == (5, 5, 7, 7)
+
+    def test_on_another_context(self):
+        x = nd.zeros((4, 3), ctx=mx.cpu(1))
+        view = x[1]
+        assert (view + 1).context == mx.cpu(1)
+        x[:] = 2
+        assert view.context == mx.cpu(1)
+        view.wait_to_read()
+        assert (view + view).context == mx.cpu(1)

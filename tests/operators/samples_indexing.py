@@ -32,6 +32,8 @@ REGIONS: list[Sample] = [
     Sample("_assign_flat", [normal(5), normal(1)], {"start": 4}),
     Sample("_view_flat", [normal(3, 4)], {"start": 4, "shape": (2, 3)}),
     Sample("_view_flat", [normal(3, 4)], {"start": 11, "shape": ()}),
+    Sample("_view_step", [normal(3, 4)], {"begin": (2, 0), "end": (-1, 4), "step": (-1, 2)}),
+    Sample("_view_step", [normal(3, 4)], {"begin": (0, 1), "end": (2, 3), "step": (1, 1)}),
 ]
 
 POINTS: list[Sample] = [

@@ -275,6 +275,55 @@ def test_every_backward_pass_has_arrows(tmp_path: Path) -> None:
     assert len([event for event in events_of(tmp_path / "trace.json") if event["ph"] == "s"]) == 3
 
 
+def test_every_backward_pass_over_arrays_has_arrows_and_second_derivatives_too(tmp_path: Path) -> None:
+    """PyTorch forgets the link of an operator with the first pass over it."""
+    x = mx.nd.ones((3, 4))
+    x.attach_grad()
+    with profile() as prof:
+        with mx.autograd.record():
+            y = (mx.nd.tanh(x) * x).sum()
+        for _ in range(3):
+            y.backward(retain_graph=True)
+        with mx.autograd.record():
+            (first,) = mx.autograd.grad((x**3).sum(), [x], create_graph=True)
+            again = first.sum()
+        again.backward()
+        x.grad.wait_to_read()
+    links = [(forward.name, backward.name) for forward, backward in prof.events().links]
+    assert all(links.count((name, f"_backward_{name}")) >= 3 for name in ("tanh", "broadcast_mul", "sum"))
+    assert links.count(("_integer_power", "_backward__integer_power")) >= 2
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    flows = [event for event in events_of(tmp_path / "trace.json") if event.get("cat") == "fwdbwd"]
+    assert len(flows) == 2 * len(links)
+
+
+def test_a_profile_can_be_exported_again(tmp_path: Path) -> None:
+    """PyTorch's second export raises that the trace is already saved."""
+    with profile(record_shapes=True) as prof:
+        training_step()
+    for name in ("first.json", "second.json"):
+        prof.export_chrome_trace(tmp_path / name)
+    assert (tmp_path / "first.json").read_bytes() == (tmp_path / "second.json").read_bytes()
+
+
+def test_inputs_numbers_parameters_and_errors_are_in_the_trace(tmp_path: Path) -> None:
+    """PyTorch loses the text of scopes, keywords of operators and exceptions; JAX makes text of everything."""
+    x = mx.nd.ones((2, 3))
+    with profile(record_shapes=True) as prof:
+        _ = x * 2.5
+        mx.nd.sum(x, axis=1)
+        with pytest.raises(KeyError), record_function("failing"):
+            raise KeyError("k")
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    found = {event["name"]: event.get("args", {}) for event in events_of(tmp_path / "trace.json") if event["ph"] == "X"}
+    product = found["broadcast_mul"]
+    assert (product["Input Dims"], product["Input type"]) == ([[2, 3], []], ["float32", "float"])
+    assert product["Concrete Inputs"] == ["", 2.5]
+    assert found["sum"]["Input Dims"] == [[2, 3]]
+    assert found["sum"]["Parameters"]["axis"] == 1
+    assert found["failing"]["error"] == "KeyError: 'k'"
+
+
 def test_operations_are_counted_for_more_than_seven_operators() -> None:
     """PyTorch knows seven."""
     unary = [name for name, declared in mx.operator.REGISTRY.items() if declared.required_inputs == 1]

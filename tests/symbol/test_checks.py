@@ -117,3 +117,21 @@ class TestConsistency:
 def test_simple_forward():
     outputs = test_utils.simple_forward(sym.Group([X + Y, X * Y]), x=np.array([2.0]), y=np.array([3.0]))
     assert [output.tolist() for output in outputs] == [[5], [6]]
+
+
+def test_graphs_are_compared_without_names():
+    first = sym.relu(sym.FullyConnected(sym.var("a"), num_hidden=2) + sym.var("b"))
+    second = sym.relu(sym.FullyConnected(sym.var("x"), num_hidden=2, name="f") + sym.var("y"))
+    assert test_utils.same_symbol_structure(first, second)
+    assert not test_utils.same_symbol_structure(first, sym.tanh(second))
+    x, y = sym.var("x"), sym.var("y")
+    assert not test_utils.same_symbol_structure(x - y + x, x - y + y)
+
+
+def test_speed_is_a_time():
+    net = sym.FullyConnected(sym.var("x"), num_hidden=2, name="fc")
+    assert test_utils.check_speed(net, N=2, x=(3, 4)) > 0
+    values = {"x": np.ones((3, 4)), "fc_weight": np.ones((2, 4)), "fc_bias": np.ones(2)}
+    assert test_utils.check_speed(net, values, N=1, typ="forward") > 0
+    with pytest.raises(ValueError, match="typ can only be"):
+        test_utils.check_speed(net, typ="backward")

@@ -97,8 +97,8 @@ def test_variables():
         sym.var(3)
     with pytest.raises(ValueError, match="Attribute name=kind is not supported"):
         sym.var("x", kind="k")
-    with pytest.raises(MXNetError, match="storage type 'csr' does not exist here"):
-        sym.var("x", stype="csr")
+    with pytest.raises(MXNetError, match="unknown storage type 'coo'; known are default, row_sparse, csr"):
+        sym.var("x", stype="coo")
 
 
 def test_outputs_can_be_chosen():

@@ -87,7 +87,7 @@ def trained(*layers: Any, shape: tuple[int, ...]) -> Any:
 
 
 def twice_differentiated() -> Any:
-    x, w = mx.nd.ones((4, 8)), mx.nd.ones((3, 8))
+    x, w = mx.nd.ones((5, 7)), mx.nd.ones((2, 7))
     x.attach_grad()
     w.attach_grad()
     with mx.autograd.record():

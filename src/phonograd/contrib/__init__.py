@@ -16,11 +16,11 @@ _ELSEWHERE = {
 
 
 #: modules that say when they are imported why they are not available, and what to do
-_REFUSED = ("amp", "quantization")
+REFUSED = ("amp", "quantization")
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in _REFUSED:
+    if name in REFUSED:
         try:
             return importlib.import_module(f"{__name__}.{name}")
         except ImportError as error:

@@ -17,7 +17,9 @@ which is why fusing never changes a bit.
 ``join``           combines what a kernel computes in parts
 ``scatter``        slices added up at the places that an index names
 ``running``        running sums along an axis
-``gemm``           products of matrices
+``gemm``           products of matrices: how the work is divided
+``tiles``          products of matrices: how it is done
+``packing``        matrices copied to where products read them best
 ``sharing``        how threads share the range of a kernel
 =================  ===============================================================================================
 

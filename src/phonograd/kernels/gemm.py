@@ -18,6 +18,7 @@ rounded in the same order.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 from ..dtypes import DType
@@ -26,7 +27,7 @@ from .machine import Machine
 from .packing import Packed, Packing, packing
 from .tiles import DEPTH, WIDTH, WORDS, product_text
 
-__all__ = ["DEPTH", "PACKED_BYTES", "SHARED_ROWS", "Gemm", "Matrices", "product"]
+__all__ = ["DEPTH", "LEAST_PACKED_BYTES", "MOST_PACKED_BYTES", "SHARED_ROWS", "Gemm", "Matrices", "product"]
 
 #: rows of the result above which packing operands costs less than reading scattered lines
 SHARED_ROWS = 96
@@ -38,9 +39,9 @@ LINE_BYTES = 64
 BLOCK_ROWS = 192
 #: columns of the result that are computed with one block of rows, which then stays in a cache
 BLOCK_COLUMNS = 256
-#: memory for an operand that is packed: if need be some blocks of terms after the others. Where even one block would
-#: take more, each task copies panels by itself
-PACKED_BYTES = 1 << 22
+#: memory for an operand that is packed: as much as the result takes, but at least and at most so much; if need be some
+#: blocks of terms are packed after the others. Where even one would take more, each task copies panels by itself
+LEAST_PACKED_BYTES, MOST_PACKED_BYTES = 1 << 22, 1 << 24
 #: terms and columns from which on a first operand that lies transposed is packed, if its terms are far apart
 PACKED_TERMS, PACKED_COLUMNS = 192, 192
 #: distance from which on lines are far apart; those at multiples of it take each other's place in a cache
@@ -103,11 +104,12 @@ def product(
     block_terms = max(1, -(-terms // max(1, -(-terms // DEPTH))))
     row_blocks, column_blocks = blocks = _tasks(sizes, rhs.column == 1, kernel, uses)
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
+    most = min(max(LEAST_PACKED_BYTES, math.prod((rows, columns, *count)) * kernel.dtype.itemsize), MOST_PACKED_BYTES)
     needed = [side.block_bytes(block_terms, count) for side in sides]
-    sides = tuple([side if n <= PACKED_BYTES else side._replace(packer=None) for side, n in zip(sides, needed)])
-    largest = max([n for n in needed if n <= PACKED_BYTES], default=0)
+    sides = tuple([side if n <= most else side._replace(packer=None) for side, n in zip(sides, needed)])
+    largest = max([n for n in needed if n <= most], default=0)
     # a pass is over as many blocks of terms as can be packed at once
-    pass_terms = block_terms * (PACKED_BYTES // largest) if largest else max(1, terms)
+    pass_terms = block_terms * (most // largest) if largest else max(1, terms)
     launches: list[Launch] = []
     scratch_bytes = 0
     for first in range(0, max(1, terms), pass_terms):

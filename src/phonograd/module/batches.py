@@ -45,9 +45,10 @@ def described(shapes: Any, names: Sequence[str], kind: str, is_error: bool) -> l
 def arrays_of(batch: Any) -> tuple[list[NDArray], list[NDArray]]:
     """Return data and labels of a batch; several that are one batch are put together."""
     if not isinstance(batch, list):
-        return list(batch.data), list(batch.label or [])
+        # programs that predict make batches of their own, with data only
+        return list(batch.data), list(getattr(batch, "label", None) or [])
     data = [ndarray.concatenate(list(parts)) for parts in zip(*[one.data for one in batch], strict=True)]
-    labels = [one.label for one in batch]
+    labels = [getattr(one, "label", None) for one in batch]
     if any(label is None for label in labels):
         return data, []
     return data, [ndarray.concatenate(list(parts)) for parts in zip(*labels, strict=True)]

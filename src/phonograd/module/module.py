@@ -77,6 +77,7 @@ class Module(BaseModule):
         check_names(symbol, self._fixed_names, "fixed_param", True)
         inputs = {*self._data_names, *self._label_names, *self._state_names}
         self._param_names = [name for name in symbol.list_arguments() if name not in inputs]
+        self._numbers = {name: number for number, name in enumerate(self._param_names)}
         self._executor: Executor | None = None
         self._data_shapes: list[DataDesc] = []
         self._label_shapes: list[DataDesc] | None = None
@@ -368,6 +369,8 @@ class Module(BaseModule):
         """Take the optimiser of another module, states and all."""
         need(shared_module.optimizer_initialized, "borrow_optimizer", "init_optimizer of the other module")
         self._optimizer, self._updater = shared_module._optimizer, shared_module._updater
+        # what the optimiser remembers is kept by the other module's numbers
+        self._numbers = shared_module._numbers
         self.optimizer_initialized = True
 
     def save_optimizer_states(self, fname: str) -> None:
@@ -433,10 +436,10 @@ class Module(BaseModule):
         self._need_params("update")
         need(self.optimizer_initialized, "update", "init_optimizer")
         executor = self._bound("update")
-        for index, name in enumerate(self._param_names):
-            grad = executor.grad_dict[name]
-            if grad is not None:
-                self._updater(index, grad, executor.arg_dict[name])
+        names = [name for name in self._param_names if executor.grad_dict[name] is not None]
+        numbers = [self._numbers[name] for name in names]
+        # all at once, which an optimiser may do in fewer steps
+        self._updater(numbers, [executor.grad_dict[n] for n in names], [executor.arg_dict[n] for n in names])
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the outputs of the last batch; each in a list of its own if ``merge_multi_context`` is not set."""

@@ -179,8 +179,9 @@ class PythonLossModule(PythonModule):
         """Take scores, and labels if this is for training."""
         self._scores = data_batch.data[0]
         if self.for_training if is_train is None else is_train:
-            need(bool(data_batch.label), "forward for training", "it with a batch that has labels")
-            self._labels = (data_batch.label or [None])[0]
+            labels: Any = getattr(data_batch, "label", None)
+            need(bool(labels), "forward for training", "it with a batch that has labels")
+            self._labels = labels[0]
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the scores."""

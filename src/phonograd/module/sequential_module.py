@@ -196,10 +196,10 @@ class SequentialModule(BaseModule):
                 shapes = _renamed(shapes, module.data_names)
             batch = DataBatch(
                 list(data),
-                data_batch.label,
-                data_batch.pad,
-                data_batch.index,
-                data_batch.bucket_key,
+                getattr(data_batch, "label", None),
+                getattr(data_batch, "pad", None),
+                getattr(data_batch, "index", None),
+                getattr(data_batch, "bucket_key", None),
                 shapes,
                 getattr(data_batch, "provide_label", None),
             )

@@ -119,7 +119,8 @@ class _Driver:
     """The compiled driver and how arrays are passed to it."""
 
     def __init__(self) -> None:
-        self._kernel = compile_module(driver_text, ("driver", _ARRAY_DATA), "driver")
+        # its loops take a thousandth of what the kernels take that they call
+        self._kernel = compile_module(driver_text, ("driver", _ARRAY_DATA), "driver", quick=True)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
         self.call: Callable[[int, int], None] = prototype(self._kernel.address)
         self.direct = _layout_is_as_expected()
@@ -168,7 +169,8 @@ def _started() -> _Driver:
 
 def can_launch() -> bool:
     """Return whether rows can be functions of machine code."""
-    return _started().launching is not None
+    driver = _started()
+    return driver.direct and driver.launching is not None
 
 
 def prepare() -> None:
@@ -247,7 +249,7 @@ class Row:
         returns False, before any kernel has run, if one of the arrays is not contiguous. It is good as long as the row
         is there, and :func:`prepare` must have been called.
         """
-        if self._driver.launching is None:
+        if not self._direct or self._driver.launching is None:
             return None
         function, kept = self._driver.launching.function(self._record, slots, made, room)
         self._keep += (kept,)

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import settings
 from ..dtypes import DType
 from ..kernels.function import Function, Index, Value
 from ..node import Shape
@@ -170,6 +171,8 @@ class _Definition(ctypes.Structure):
 
 def possible() -> bool:
     """Return whether rows can be launched this way on this interpreter."""
+    if not settings.current().native_calls:
+        return False
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or hasattr(sys, "gettotalrefcount"):
         return False
     if not all([hasattr(ctypes.pythonapi, name) for name in (*_API, "PyCFunction_NewEx", "PyCapsule_GetPointer")]):

@@ -1,8 +1,8 @@
 """Layout: where every value of a plan lies, and the jobs that kernels do there.
 
 While a plan runs, arrays stand in a list of *slots*: first the inputs, then one with the numbers that kernels read, one
-with the arena, one that is told of the end, and then one for each array that is made. Values that only kernels see lie in the arena. Everything is
-decided in one walk over the steps of a plan.
+with the arena, one that is told of the end, and then one for each array that is made. Values that only kernels see lie
+in the arena. Everything is decided in one walk over the steps of a plan.
 
 Jobs that follow each other and do not depend on each other form a *region*, whose chunks are shared out among threads
 as if they were one kernel's. All of them may run at the same time, so nothing that one of them reads or writes may lie

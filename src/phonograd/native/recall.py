@@ -168,8 +168,9 @@ def described(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence
     """
     numbers = {node: number for number, node in enumerate((*inputs, *computed))}
     forms: dict[Any, int] = {}
-    texts: list[str] = [f"{keep_all} {settings.current().winograd}"]
-    words: list[int] = [len(inputs), len(computed), *[numbers[node] for node in wanted]]
+    now = settings.current()
+    texts: list[str] = [f"{keep_all} {now.winograd} {now.num_threads}"]
+    words: list[int] = [len(inputs), len(computed), len(wanted), *[numbers[node] for node in wanted]]
     append = words.append
     try:
         for node in inputs:

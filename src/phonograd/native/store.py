@@ -272,13 +272,19 @@ def _check_origin(name: str) -> None:
 
 def is_ours(operator: Operator) -> bool:
     """Return whether an operator and its lowering are part of the library."""
-    declared = operator.function.__module__.startswith(f"{_OWN}.")
-    return declared and all([_is_ours(lowering) for lowering in alternatives(operator.lowering)])
+    return _module_of(operator.function).startswith(f"{_OWN}.") and all(
+        [_is_ours(lowering) for lowering in alternatives(operator.lowering)]
+    )
 
 
 def _is_ours(lowering: Lowering) -> bool:
     rules = [getattr(lowering, field.name) for field in dataclasses.fields(lowering)]
-    return all([rule.__module__.startswith(_WRITERS) for rule in rules if callable(rule)])
+    return all([_module_of(rule).startswith(_WRITERS) for rule in rules if callable(rule)])
+
+
+def _module_of(function: Any) -> str:
+    """Return the name of the module that a function comes from; not every one has one."""
+    return getattr(function, "__module__", None) or ""
 
 
 # -- what everything depends on

@@ -9,7 +9,7 @@ from typing import Any
 from ..context import Context, cpu, cpu_pinned, current_context, gpu
 from ..dtypes import CODES
 from ..errors import nearest
-from ..plans import WHEN_COMPILING
+from ..plans import WHEN_REPEATING
 from ..trace import waitall
 from . import control, random, sparse
 from .array import NDArray
@@ -53,7 +53,7 @@ def _install_native_calls() -> None:
         )
 
 
-WHEN_COMPILING.append(_install_native_calls)
+WHEN_REPEATING.append(_install_native_calls)
 
 # tables that scripts take from mxnet.ndarray.ndarray
 _DTYPE_NP_TO_MX: dict[Any, int] = {None: -1, **{dtype.type: code for dtype, code in CODES.items()}}

@@ -217,8 +217,9 @@ class NDArray(Handle):
         """Return the value of an array with one element."""
         if self.size != 1:
             raise ValueError("The current array is not a scalar")
-        values = self.asnumpy()
-        return values[0] if values.ndim == 1 else values[()]
+        values = read(self)
+        # of more axes, MXNet returns the array
+        return values[0] if values.ndim == 1 else np.array(values)[()]
 
     def item(self) -> Any:
         """Return the value of an array with one element as a Python number."""

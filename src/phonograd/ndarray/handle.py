@@ -205,8 +205,25 @@ def make_concrete(data: Array, context: Context = CPU) -> Any:
     return handle
 
 
+#: what :func:`enter` and :func:`rebind` try first: they return None, or False, where it is not simple
+_enter_simply: Callable[[Handle, Trace], Node | None] | None = None
+_write_simply: Callable[[Handle, Node, Trace], bool] | None = None
+
+
+def use_machine_code(
+    enter: Callable[[Handle, Trace], Node | None], write: Callable[[Handle, Node, Trace], bool]
+) -> None:
+    """Set functions that do what :func:`enter` and :func:`rebind` do where that is simple."""
+    global _enter_simply, _write_simply
+    _enter_simply, _write_simply = enter, write
+
+
 def enter(handle: Handle, trace: Trace) -> Node:
     """Return the node of an array in a trace, binding its memory as a leaf if it comes from outside."""
+    if _enter_simply is not None:
+        found = _enter_simply(handle, trace)
+        if found is not None:
+            return found
     node = handle._node
     home = handle._trace
     if node is not None and home is trace:
@@ -390,15 +407,6 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
     _hold(handle, node, trace)
 
 
-_write_simply: Callable[[Handle, Node, Trace], bool] | None = None
-
-
-def use_writing(function: Callable[[Handle, Node, Trace], bool]) -> None:
-    """Set a function that does what :func:`rebind` does where that is simple, and returns whether it was."""
-    global _write_simply
-    _write_simply = function
-
-
 def _hold(handle: Handle, node: Node, trace: Trace) -> None:
     """Make an array name a value that is not known yet."""
     with HANDOVER:
@@ -427,8 +435,8 @@ def known(handle: Handle) -> Array | None:
     A piece of such an array is taken at once. Were it an expression, the bounds of the piece would be part of it, and
     a loop over minibatches (``data[i : i + 64]``) would never meet the same expression twice.
     """
-    value = handle._buffer
-    if isinstance(LOCAL.trace, Capturing):
+    value, trace = handle._buffer, LOCAL.trace
+    if type(trace) is not Trace and isinstance(trace, Capturing):
         return None
     if value is None or not FLAGS.get() & RECORDING:
         return value
@@ -438,12 +446,16 @@ def known(handle: Handle) -> Array | None:
 
 def make_view(base: Handle, start: int, shape: Shape) -> Any:
     """Return an array that shares a contiguous piece of another array: a write to either shows in both."""
-    value = known(base)
-    rare = base._rare
-    context = base.context
+    value, rare = known(base), base._rare
+    context = CPU if rare is None and base._node is None else base.context
     if value is not None:
-        view = make_concrete(_piece(base, start, shape), context)
+        # as make_concrete does, where nothing is captured
+        view = _new(_class)
+        view._trace = view._node = None
+        view._buffer = _piece(base, start, shape)
         if type(value) is SharedMemory:
+            view._rare = None
+            view._context = context
             return view
     else:
         trace = ready_trace()
@@ -462,7 +474,7 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
         own.readonly = True
     view._rare = own
     note_view(root, view)
-    return computed(view)
+    return computed(view) if active.naive else view
 
 
 def share(handle: Handle) -> Array:

@@ -17,7 +17,7 @@ from ..node import Node
 from ..operators.broadcasting import broadcast
 from ..operators.points import assign_points, take_points
 from ..operators.primitives import cast, reshape_to, slice_step
-from ..operators.regions import assign_flat, assign_step
+from ..operators.regions import assign_flat, assign_step, view_step
 from ..state import is_recording
 from ..trace import Trace, ready_trace
 from .handle import Handle, SharedMemory, computed, enter, known, make_concrete, make_result, make_view, rebind, settled
@@ -42,12 +42,13 @@ def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
     if listeners:
         return watched(_SLICE, (self,), None, (), get, (self, key, ()))
     selection = simple(key, self.shape) or parse(key, self.shape, _is_array)
-    if isinstance(selection, Advanced):
+    if type(selection) is Advanced:
         trace = ready_trace()
         node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
         node = reshape_to(node, selection.expanded)
         taken = take_points(node, selection.layout, _index_nodes(selection, trace))
         return make_result(settled(reshape_to(taken, selection.shape)), trace)
+    assert type(selection) is Basic
     if selection.whole:
         return self
     if selection.offset is not None:
@@ -60,7 +61,7 @@ def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
         region = np.array(region) if type(value) is SharedMemory else region
         return make_concrete(region.reshape(selection.shape), self.context)
     trace = ready_trace()
-    node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
+    node = view_step(enter(self, trace), selection.begin, selection.end, selection.step)
     return make_result(settled(reshape_to(node, selection.shape)), trace)
 
 

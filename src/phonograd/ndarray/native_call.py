@@ -164,9 +164,9 @@ class Calls:
         arguments = (offsets, len(methods), tuple(changing))
         self._kernel = jit.compile_module(_text, arguments, "native_calls", quick=True)
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
-        addresses = (ctypes.c_void_p * (9 + len(methods))).from_address(directory)
+        addresses = (ctypes.c_void_p * (10 + len(methods))).from_address(directory)
         found = [int(address or 0) for address in addresses]
-        state, entries, self._function, forget, grad, living, make_current, write, settle, *numbered = found
+        state, entries, self._function, forget, grad, living, make_current, write, settle, enter, *numbered = found
         #: forgets the calls made lately; nodes they refer to can then be dropped
         self.forget: Callable[[], None] = ctypes.PYFUNCTYPE(None)(forget)
         objects: tuple[Any, ...] = (None, True, False, 1, FLAGS, active, array_class, np.ndarray, float, int)
@@ -182,6 +182,8 @@ class Calls:
         self.make_current = self._new("make_current(trace, /)", make_current, _METH_O)
         #: makes an array name another node, where that is simple
         self.write = self._new("write(array, node, trace, /)", write, _METH_FASTCALL)
+        #: returns the node of an array in a trace, where that is simple
+        self.enter = self._new("enter(array, trace, /)", enter, _METH_FASTCALL)
         #: gives arrays their values at the end of a trace
         self.settle = self._new("settle(trace, pairs, values, end, /)", settle, _METH_FASTCALL)
         getter = _Getter(b"grad", grad, None, (vars(array_class)["grad"].__doc__ or "").encode(), None)

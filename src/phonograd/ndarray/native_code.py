@@ -23,6 +23,7 @@ def module_text(offsets: dict[str, int], entries: int, changing: Container[int])
     """
     words = len(OBJECTS) + len(API)
     names = ["state", "entries", "call", "forget", "grad", "living", "make_current", "write", "settle"]
+    names.append("enter_from_python")
     names += [f"binary{k}" for k in range(entries)]
     pointers = ", ".join([f"ptr @{name}" for name in names])
     parts = [

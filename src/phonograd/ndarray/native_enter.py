@@ -35,7 +35,7 @@ def enter_texts(offsets: dict[str, int]) -> list[str]:
     """Return the text of each function, in the order in which they need each other."""
     writers: tuple[Callable[[dict[str, int]], str], ...]
     writers = (_current, _make_current, _bind, _slot, _variable, _enter, _operand, _is_plain, _hold)
-    writers += (_change, _write, _settle, _grad)
+    writers += (_change, _write, _settle, _grad, _enter_from_python)
     return ["@current = internal global ptr null, align 8", *[write(offsets) for write in writers]]
 
 
@@ -202,6 +202,22 @@ def _enter(offsets: dict[str, int]) -> str:
     f.exchange("%array", "node", result)
     f.line(f"ret ptr {result}")
     f.end("other", "null")
+    return f.text()
+
+
+def _enter_from_python(offsets: dict[str, int]) -> str:
+    """Return the function of an array and a trace that gives the node of the array there, or None."""
+    f = Code("enter_from_python", "ptr %self, ptr %arguments, i64 %count", offsets)
+    array, trace = [f.load_word("%arguments", str(k), "ptr") for k in range(2)]
+    f.leave_unless(f.same(f.field(trace, "type"), "trace"), "other")
+    node = f.assign(f"call ptr @enter(ptr {trace}, ptr {array})")
+    f.leave_if_null(node, "other")
+    f.api("void", "Py_IncRef", f"ptr {node}")
+    f.line(f"ret ptr {node}")
+    f.label("other")
+    f.leave_unless(f.assign(f"icmp eq ptr {f.api('ptr', 'PyErr_Occurred')}, null"), "error")
+    f.give_back("none")
+    f.end("error", "null")
     return f.text()
 
 

@@ -1,6 +1,6 @@
 """Puts operator calls of machine code (:mod:`.native_call`) in the place of the Python functions that do the same.
 
-That happens when the first kernel is compiled. Functions that somebody has kept in variables of their own before
+That happens when something is computed again (:func:`phonograd.plans.repeating`). Functions that somebody has kept in variables of their own before
 (``tanh = mx.nd.tanh``) stay Python functions.
 """
 
@@ -18,7 +18,7 @@ from ..operators.structural import leaf
 from ..threads import THREADS
 from ..trace import LOCAL, use_settling
 from . import call
-from .handle import use_writing
+from .handle import use_machine_code
 from .native_call import BinaryCall, Calls, KeyForm, as_method, possible, thread_number
 from .operands import BINARY
 
@@ -49,7 +49,7 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
         count_references(calls.living)
     THREADS.use(thread_number, calls.make_current)
     use_settling(calls.settle)
-    use_writing(calls.write)
+    use_machine_code(calls.enter, calls.write)
 
 
 def _finds_the_living(calls: Calls, array_class: type[Any]) -> bool:

@@ -232,20 +232,23 @@ class Range(Described):
         now = perf_counter_ns()
         if self._thread is not LOCAL.thread:
             self.is_async = True
-        if not self._snapshot.observers or self._contexts is None:
+        if not self._snapshot.observers:
             self.end_ns = now
             # whoever keeps a range must not keep what its observers keep
             self._snapshot = OVER
             return
         with REGISTRY.lock:
-            contexts, self._contexts = self._contexts, None
-        if contexts is not None:
+            if self.closing_ns or self.end_ns:
+                # another thread is ending it
+                return
             # open until the callbacks have run: what they see is not yet over
             self.closing_ns = now
+            contexts, self._contexts = self._contexts, None
+        if contexts is not None:
             self._call("end", contexts)
-            self.end_ns = now
             self._outputs = ()
-            self._snapshot = OVER
+        self.end_ns = now
+        self._snapshot = OVER
 
     def suspend(self) -> None:
         """Stop the clock: the generator or coroutine hands control back. Whoever resumed it is current again."""

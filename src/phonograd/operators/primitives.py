@@ -84,6 +84,10 @@ def _(data: Node, *, axes: Shape) -> Spec:
 
 @_permute.gradient
 def _(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
+    if out_grad.operator is _matmul and axes == _last_swapped(len(axes)):
+        # the product of weights that lie transposed: computed as they lie, nothing has to be turned
+        lhs, rhs = out_grad.inputs
+        return matmul(_swapped_back(rhs), _swapped_back(lhs))
     return permute(out_grad, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
@@ -92,10 +96,20 @@ def permute(node: Node, axes: Shape) -> Node:
     return node if axes == tuple(range(node.ndim)) else single(_permute.apply((node,), (axes,)))
 
 
+def _last_swapped(ndim: int) -> Shape:
+    """Return the axes in their order, the last two exchanged."""
+    return (*range(ndim - 2), ndim - 1, ndim - 2)
+
+
 def swap_last(node: Node) -> Node:
     """Return the node with its last two axes exchanged."""
-    last = node.ndim - 1
-    return permute(node, (*range(last - 1), last, last - 1))
+    return permute(node, _last_swapped(node.ndim))
+
+
+def _swapped_back(node: Node) -> Node:
+    """Return the node with its last two axes exchanged, or what it is if they have been exchanged before."""
+    is_swapped = node.operator is _permute and node.attributes == (_last_swapped(node.ndim),)
+    return node.inputs[0] if is_swapped else swap_last(node)
 
 
 def _product_of_halves(lhs: Node, rhs: Node) -> Node:

@@ -4,6 +4,7 @@
 ``assign_step(x, v, ...)``         x with x[begin:end:step] replaced by v (broadcast to that region)
 ``assign_flat(x, v, start)``       x with the flat range start : start + v.size replaced: a write through a view
 ``view_flat(x, start, shape)``     the flat range as an array of a shape: what a view reads from its base
+``view_step(x, ...)``              x[begin:end:step]: what a copy of a part reads
 ``part(x, ...)``                   x[begin:end:step], without waiting for what is written to other parts
 ``add_part(x, v, ...)``            x with v added to x[begin:end:step]
 =================================  ==================================================================================
@@ -39,6 +40,7 @@ __all__ = [
     "part",
     "region_shape",
     "view_flat",
+    "view_step",
 ]
 
 #: assignments that are looked behind for what is read
@@ -139,7 +141,9 @@ def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
     What has been written to another part cannot be seen here, so one need not wait for it. But what was there between
     two assignments is gone when the second is done in place, so nothing is read from there.
     """
-    source = data
+    if 0 in region_shape(begin, end, step):
+        return slice_step(data, begin, end, step)
+    source, own = data, _span(begin, end, step)
     for _ in range(LOOK_BACK):
         changed = _last_change(source)
         if changed.operator is not _assign_step or changed.shape != data.shape:
@@ -148,7 +152,6 @@ def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
         if changed.attributes == (begin, end, step):
             return broadcast(value, region_shape(begin, end, step))
         bottom, below = _written[changed] if changed in _written else (base, _span(*changed.attributes))
-        own = _span(begin, end, step)
         if _are_apart(own, below):
             source = bottom
         elif _are_apart(own, _span(*changed.attributes)):
@@ -241,6 +244,17 @@ def _view_flat(data: Node, *, start: int, shape: Shape) -> Node:
     size = math.prod(shape)
     line = reshape_to(data, (data.size,))
     return reshape_to(part(line, (start,), (start + size,), (1,)), shape)
+
+
+@composite()
+def _view_step(data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
+    """Return data[begin:end:step]."""
+    return part(data, begin, end, step)
+
+
+def view_step(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
+    """Return data[begin:end:step], as :func:`part` does, found at once the second time."""
+    return single(_view_step.apply((data,), (begin, end, step)))
 
 
 def view_flat(data: Node, start: int, shape: Shape) -> Node:

@@ -57,6 +57,7 @@ class Recording:
         minimum_duration_ns: int = 0,
         sampling_probability: float = 1.0,
         origin_ns: int = 0,
+        preexisting: bool = True,
     ) -> None:
         self._observer = Observer(
             scopes=scopes,
@@ -71,6 +72,7 @@ class Recording:
         self._keep_last = keep_last
         self._shortest = minimum_duration_ns
         self._events: EventList | None = None
+        self._preexisting = preexisting
         self._held: list[tuple[int, list[Piece]]] = []
         self.dropped = 0
         self.origin_ns = origin_ns or time.perf_counter_ns()
@@ -80,7 +82,7 @@ class Recording:
 
     def start(self) -> None:
         """Begin to record."""
-        if self._observer.sees(MEMORY):
+        if self._preexisting and self._observer.sees(MEMORY):
             self._held = [(max(time.perf_counter_ns() - self.origin_ns, 0), inventory())]
         add_collector(self._observer)
 

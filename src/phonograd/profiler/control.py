@@ -97,7 +97,9 @@ class _Process:
         with self.lock:
             if self.running is None:
                 origin = self.finished[0].origin_ns if self.finished else 0
-                self.running = Recording(scopes=self.configuration.scopes(), origin_ns=origin)
+                # as in MXNet, memory that was there before is not counted
+                scopes = self.configuration.scopes()
+                self.running = Recording(scopes=scopes, origin_ns=origin, preexisting=False)
                 self.running.start()
                 if self.paused:
                     self.running.pause(True)

@@ -121,8 +121,8 @@ def _unused_gradients(events: EventList) -> Iterator[Hint]:
             unused.discard(moment.identity)
     if count >= _FEW:
         text = (
-            f"nothing was computed from {count} gradients, {bytes_text(size)}: grad_req='null' has none computed, 'add' "
-            "adds several up"
+            f"nothing was computed from {count} gradients, {bytes_text(size)}: grad_req='null' has none computed, "
+            "'add' adds several up"
         )
         yield Hint("unused gradients", text, 0)
 

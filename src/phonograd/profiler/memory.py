@@ -21,7 +21,9 @@ __all__ = ["HeldMemory", "MemoryTimeline", "inventory"]
 
 def inventory() -> list[Piece]:
     """Return the memory that arrays hold now, each piece with what it is for."""
-    arrays: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), Handle)]
+    tracked = gc.get_objects()
+    kinds = {kind for kind in set(map(type, tracked)) if issubclass(kind, Handle)}
+    arrays: list[Any] = [found for found in tracked if type(found) in kinds]
     roles = roles_of(arrays)
     known = [(array._buffer, roles.get(id(array), "input")) for array in arrays if array._buffer is not None]
     return pieces(known)

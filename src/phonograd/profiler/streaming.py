@@ -47,6 +47,7 @@ class Stream:
         self._last: dict[int, int] = {}
         self._places: dict[Range, int] = {}
         self._next_track = 1
+        self._memory: dict[str, int] = {}
         self._process = os.getpid()
         self.origin_ns = time.perf_counter_ns()
         self.events = 0
@@ -145,7 +146,12 @@ class Stream:
                 self._open(other, now)
 
     def _moment(self, source: Range) -> None:
-        if source.scope == RecordScope.MEMORY or source.kind == "counter":
+        if source.scope == RecordScope.MEMORY:
+            # what was there before is not known, but nothing is less than nothing
+            held = self._memory.get(source.category, 0) + int(source.value)
+            self._memory[source.category] = max(held, 0)
+            event = {"ph": "C", "name": "memory", "pid": self._process, "tid": 0, "args": dict(self._memory)}
+        elif source.kind == "counter":
             args: dict[str, Any] = {source.name: source.value}
             event = {"ph": "C", "name": source.name, "pid": self._process, "tid": 0, "args": args}
         else:

@@ -71,6 +71,7 @@ from .surroundings import (
     set_env_var,
     with_environment,
 )
+from .symbols import check_speed, same_symbol_structure
 
 _find_max_violation = find_max_violation
 
@@ -89,6 +90,7 @@ __all__ = [
     "assign_each2",
     "check_consistency",
     "check_numeric_gradient",
+    "check_speed",
     "check_symbolic_backward",
     "check_symbolic_forward",
     "chi_square_check",
@@ -135,6 +137,7 @@ __all__ = [
     "rnd",
     "same",
     "same_array",
+    "same_symbol_structure",
     "set_default_context",
     "set_env_var",
     "setenv",

@@ -5,6 +5,7 @@ Needs the package ``onnx`` (``pip install phonograd[onnx]``). Operators without 
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import os
@@ -21,6 +22,19 @@ __all__ = ["export_model", "get_model_metadata", "get_operator_support", "import
 def _require() -> None:
     if importlib.util.find_spec("onnx") is None:
         raise ImportError("Onnx and protobuf need to be installed: pip install phonograd[onnx]")
+
+
+def _loaded(onnx: Any, model_file: str | os.PathLike[str]) -> Any:
+    """Return the model in a file, or say what is wrong with it."""
+    path = os.fspath(model_file)
+    messages = importlib.import_module("google.protobuf.message")
+    try:
+        model = onnx.load(path)
+    except messages.DecodeError as error:
+        raise MXNetError(f"{path} is no ONNX file: {error}") from None
+    if not model.HasField("graph"):
+        raise MXNetError(f"{path} is no ONNX file: it has no graph")
+    return model
 
 
 def export_model(
@@ -106,7 +120,7 @@ def import_model(model_file: str | os.PathLike[str]) -> tuple[Any, dict[str, Any
     from .model import Model
 
     del readings
-    model = Model(onnx.load(os.fspath(model_file)))
+    model = Model(_loaded(onnx, model_file))
     model.read()
     outputs = model.outputs()
     whole = outputs[0] if len(outputs) == 1 else symbol.Group(outputs)
@@ -139,7 +153,7 @@ def get_model_metadata(model_file: str | os.PathLike[str]) -> dict[str, list[tup
     _require()
     import onnx
 
-    graph = onnx.load(os.fspath(model_file)).graph
+    graph = _loaded(onnx, model_file).graph
     constants = {tensor.name for tensor in graph.initializer}
 
     def facts(values: Any) -> list[tuple[str, tuple[Any, ...]]]:

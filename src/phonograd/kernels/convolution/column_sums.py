@@ -40,6 +40,8 @@ class Weights(Columns):
     of ``several`` are joined. Every block of images has sums of its own, in tiles; :class:`Combine` adds them up.
     """
 
+    pointwise: bool
+    """That of the geometry: data is read as it lies."""
     several: bool
     tile: DotTile
 

@@ -39,12 +39,11 @@ BACKWARD = Words(
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """What the three kernels have in common: ``plain`` and ``pointwise`` are those of the geometry."""
+    """What the three kernels have in common: ``plain`` is that of the geometry."""
 
     dtype: DType
     lanes: int
     plain: bool
-    pointwise: bool
     x_stride: int
     """The stride along x where it is known, else 0."""
 
@@ -231,9 +230,8 @@ class Forward(Columns):
 
         body = several if self.joined else item
         in_slot(e, FORWARD, lambda slot: e.each("%lo", "%hi", lambda index: body(index, slot)))
-        called = ["product", "narrow"]
+        called = ["product", "narrow", "gather"]
         called += [] if self.plain else ["fill"]
-        called += [] if self.pointwise else ["gather"]
         return module(*walk.routines(*called, rows=self.rows), e)
 
     def _depth(self, walk: Walk) -> Index:
@@ -253,10 +251,8 @@ class Forward(Columns):
         columns = e.at(slot, walk["columns_at"])
 
         def make(first: Index, channels: Index) -> tuple[str, Index]:
-            here = e.at(seen, e.times(first, walk["channel"]))
-            if self.pointwise:
-                return here, walk["channel"]
-            walk.gather(columns, here, channels, box)
+            # lines of the data itself, where it is the matrix, lie on too many pages
+            walk.gather(columns, e.at(seen, e.times(first, walk["channel"])), channels, box)
             return columns, walk["columns_line"]
 
         self._blocks(walk, make, box.columns, weight, (target, walk["windows"]), tiles)
@@ -332,9 +328,11 @@ class Forward(Columns):
             depth = e.times(channels, walk["taps"])
             numbers = e.at(weight, e.times(e.times(first, walk["taps"]), str(self.rows)))
 
-            def panel(column: Index, count: Index | None) -> None:
-                def tile(number: Index) -> None:
-                    row = e.times(number, str(self.rows))
+            # tile after tile: the result is written along its lines
+            def tile(number: Index) -> None:
+                row = e.times(number, str(self.rows))
+
+                def panel(column: Index, count: Index | None) -> None:
                     walk.product(
                         count,
                         *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, self._depth(walk)))}"),
@@ -344,9 +342,9 @@ class Forward(Columns):
                         *(f"i64 {e.minus(walk['filters'], row)}", f"i64 {adding}"),
                     )
 
-                e.each(*tiles, tile)
+                walk.panels(columns, panel)
 
-            walk.panels(columns, panel)
+            e.each(*tiles, tile)
 
         e.each("0", walk["channels"], block, walk["block"])
 
@@ -422,30 +420,23 @@ class Backward(Columns):
             source, target = source_of(image), target_of(image, first)
             _, group = e.split(image, walk["groups"])
             weight = weight_of(group, block)
-            if not self.pointwise:
-                e.when(several_boxes, lambda: e.clear_exactly(target, e.times(channels, walk["pixels"])))
+            e.when(several_boxes, lambda: e.clear_exactly(target, e.times(channels, walk["pixels"])))
             walk.each_box(lambda box: self._box(walk, box, slot, source, weight, target, channels))
 
         body = several if self.joined else item
         in_slot(e, BACKWARD, lambda slot: e.each("%lo", "%hi", lambda index: body(index, slot)))
         routines = walk.routines("product", "narrow", rows=self.rows)
-        if not self.pointwise:
-            known = self.x_stride, self.x_taps
-            routines.append(collect(f"{name}_collect", self.lanes, self.dtype, BACKWARD, *known))
-        return module(*routines, e)
+        known = self.x_stride, self.x_taps
+        return module(*routines, collect(f"{name}_collect", self.lanes, self.dtype, BACKWARD, *known), e)
 
     def _box(self, walk: Walk, box: Box, slot: str, source: str, weight: str, target: str, channels: Index) -> None:
         """Write what is done for one box: its columns, summed over blocks of filters, and their way to the data."""
         e = walk.e
-        if self.pointwise:
-            columns, line = e.at(target, box.start), walk["pixels"]
-        else:
-            columns, line = e.at(slot, walk["columns_at"]), walk["columns_line"]
+        columns, line = e.at(slot, walk["columns_at"]), walk["columns_line"]
         elements = e.times(channels, walk["taps"])
         gradients = e.at(source, box.start), walk["windows"]
         self._multiply(walk, gradients, (columns, line), weight, box.columns, elements)
-        if not self.pointwise:
-            self._collect(walk, box, slot, (columns, line), target, channels)
+        self._collect(walk, box, slot, (columns, line), target, channels)
 
     def _multiply(
         self,
@@ -467,9 +458,11 @@ class Backward(Columns):
             gradients = e.at(source[0], e.times(first, source[1]))
             numbers = e.at(weight, e.times(first, str(self.rows)))
 
-            def panel(column: Index, some: Index | None) -> None:
-                def tile(number: Index) -> None:
-                    row = e.times(number, str(self.rows))
+            # tile after tile: the result is written along its lines
+            def tile(number: Index) -> None:
+                row = e.times(number, str(self.rows))
+
+                def panel(column: Index, some: Index | None) -> None:
                     walk.product(
                         some,
                         *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, tile_size))}"),
@@ -479,9 +472,9 @@ class Backward(Columns):
                         *(f"i64 {e.minus(elements, row)}", f"i64 {adding}"),
                     )
 
-                e.each("0", walk["tiles"], tile)
+                walk.panels(count, panel)
 
-            walk.panels(count, panel)
+            e.each("0", walk["tiles"], tile)
 
         e.each("0", walk["filters"], block, walk["depth"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from ...dtypes import FLOAT32, FLOAT64, DType
@@ -112,6 +113,10 @@ class Convolution:
             return plan
         if direct_plan.suits(shape) and shape.channels == 1:
             return direct_plan.data_grad(self.machine, self.slots, shape, dtype)
+        if shape.pointwise:
+            # the convolution of gradients with transposed weights
+            other = dataclasses.replace(shape, channels=shape.filters, filters=shape.channels)
+            return self._forward(other, dtype, "out_grad", transposed=True)
         return self._backward(shape, dtype)
 
     def weight_grad(
@@ -153,7 +158,7 @@ class Convolution:
 
     # -- by products of matrices
 
-    def _forward(self, shape: Geometry, dtype: DType) -> Plan:
+    def _forward(self, shape: Geometry, dtype: DType, operand: str = "data", transposed: bool = False) -> Plan:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
         block = _channel_block(shape, _DEPTH)
         box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
@@ -175,12 +180,15 @@ class Convolution:
         values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
         elements += shape.filters * _line(box, lanes, images) if joined else 0
         values.update(scratch.slots(elements * size), packed=packed, tiles=tiles, parts=parts)
+        values.update(data=Reference(operand))
         packing = {"blocks": 1, "tiles": tiles, "block_rows": shape.filters, "all_rows": shape.filters, "depth": depth}
-        packing.update(group_stride=shape.filters * depth, block_stride=0, row_stride=depth, depth_stride=1)
-        kernel = Forward(dtype, lanes, *_kind(shape, joined > 0), rows, joined > 0)
+        row_stride, depth_stride = (1, shape.filters) if transposed else (depth, 1)
+        packing.update(group_stride=shape.filters * depth, block_stride=0)
+        packing.update(row_stride=row_stride, depth_stride=depth_stride)
+        kernel = Forward(dtype, lanes, shape.plain, known_stride(shape.stride[2]), rows, joined > 0)
         launches = (
             scratch.clear(),
-            Pack(dtype, lanes, rows, consecutive=False).launch(shape.groups, packed, packing),
+            Pack(dtype, lanes, rows, consecutive=transposed).launch(shape.groups, packed, packing),
             Launch(kernel, FORWARD.fill(values, frame.taps), boxes * parts, work=shape.work),
         )
         return Plan(launches, scratch.size)
@@ -216,7 +224,8 @@ class Convolution:
         depth = shape.channels * shape.taps
         packing = {"blocks": blocks, "tiles": tiles, "block_rows": lines, "all_rows": depth, "depth": shape.filters}
         packing.update(group_stride=shape.filters * depth, block_stride=lines, row_stride=1, depth_stride=depth)
-        kernel = Backward(dtype, lanes, *_kind(shape, joined > 0), rows, known_taps(shape), joined > 0)
+        known = shape.plain, known_stride(shape.stride[2])
+        kernel = Backward(dtype, lanes, *known, rows, known_taps(shape), joined > 0)
         launches = (
             scratch.clear(),
             Pack(dtype, lanes, rows, consecutive=True).launch(shape.groups, packed, packing),
@@ -251,7 +260,8 @@ class Convolution:
         values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, image_block=image_block)
         values.update(block_tiles=block_tiles, filter_tiles=filter_tiles, group_tiles=blocks * block_tiles)
         values.update(images=images, block_part=block_part, parts=parts)
-        kernel = Weights(dtype, lanes, *_kind(shape), images > 1, tile)
+        known = shape.plain, known_stride(shape.stride[2])
+        kernel = Weights(dtype, lanes, *known, shape.pointwise, images > 1, tile)
         combining: Values = {**values, "parts": image_blocks}
         items = shape.groups * blocks * block_tiles
         launches = (
@@ -265,14 +275,6 @@ class Convolution:
 def _chunk(elements: int) -> int:
     """Return how many items of some elements are worth a call."""
     return max(1, _CHUNK_ELEMENTS // elements)
-
-
-def _kind(shape: Geometry, joined: bool = False) -> tuple[bool, bool, int]:
-    """Return what kernels know about a geometry: whether it is plain and pointwise, and the stride along x.
-
-    The windows of joined images are copied even where the data has them in order.
-    """
-    return shape.plain, shape.pointwise and not joined, known_stride(shape.stride[2])
 
 
 def _joined_images(shape: Geometry, box: Shape, lanes: int) -> int:

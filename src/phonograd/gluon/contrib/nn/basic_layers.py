@@ -54,7 +54,7 @@ class Identity(HybridBlock):
 
 
 class SparseEmbedding(Block):
-    """Rows of a matrix by their numbers. Its gradient is dense here: there are no sparse arrays."""
+    """Rows of a matrix by their numbers, with a row_sparse gradient."""
 
     def __init__(
         self,

@@ -14,16 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from .... import autograd, image
-from ....context import CPU
+from .... import image
 from ....dtypes import as_dtype
 from ....image.functions import pixels_of, returned
 from ....image.resizing import resize
-from ....ndarray.array import NDArray, concrete
-from ....trace import LOCAL, Capturing
+from ....ndarray.array import NDArray
 from ...block import Block, HybridBlock
 from ...nn import HybridSequential, Sequential
-from . import chance, colors
+from . import chance
+from .blocks import Arithmetic, OfPixels, Values
+from .color_transforms import (
+    RandomBrightness,
+    RandomColorJitter,
+    RandomContrast,
+    RandomGray,
+    RandomHue,
+    RandomLighting,
+    RandomSaturation,
+)
 
 __all__ = [
     "Cast",
@@ -51,47 +59,10 @@ __all__ = [
     "ToTensor",
 ]
 
-Values = np.ndarray[Any, Any]
-
 
 def _size(size: Any) -> tuple[int, int]:
     """Return (width, height), given both or one number for both."""
     return (int(size), int(size)) if isinstance(size, (int, np.integer)) else (int(size[0]), int(size[1]))
-
-
-def _rounded(values: Values, dtype: np.dtype[Any]) -> NDArray:
-    """Return values as an array of a dtype; whole numbers are rounded down, and stay within their limits."""
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        values = np.clip(values, limits.min, limits.max)
-    return returned(values.astype(dtype, copy=False))
-
-
-class _Arithmetic(HybridBlock):
-    """A block with a shorter way for images that no gradient is recorded for."""
-
-    def forward(self, x: Any, *args: Any) -> Any:
-        """Return the transformed image."""
-        if isinstance(x, NDArray) and not autograd.is_recording() and not isinstance(LOCAL.trace, Capturing):
-            return concrete(np.ascontiguousarray(self._of(pixels_of(x))), CPU)
-        return super().forward(x, *args)
-
-    def _of(self, values: Values) -> Values:
-        """Return the transformed values, in memory of their own."""
-        raise NotImplementedError
-
-
-class _OfPixels(HybridBlock):
-    """A block with a shorter way for images that no gradient is recorded for, which may return the image itself."""
-
-    def forward(self, x: Any, *args: Any) -> Any:
-        """Return the transformed image."""
-        if isinstance(x, NDArray) and not autograd.is_recording() and not isinstance(LOCAL.trace, Capturing):
-            return self._of(x)
-        return super().forward(x, *args)
-
-    def _of(self, x: NDArray) -> Any:
-        raise NotImplementedError
 
 
 class Compose(Sequential):
@@ -121,7 +92,7 @@ class HybridCompose(HybridSequential):
             self.add(transform)
 
 
-class Cast(_Arithmetic):
+class Cast(Arithmetic):
     """Converts to a dtype."""
 
     def __init__(self, dtype: Any = "float32") -> None:
@@ -136,7 +107,7 @@ class Cast(_Arithmetic):
         return F.cast(x, self._dtype)
 
 
-class ToTensor(_Arithmetic):
+class ToTensor(Arithmetic):
     """Makes (channel, height, width) of (height, width, channel), float32 with values divided by 255; also of batches.
 
     >>> import phonograd as mx
@@ -159,7 +130,7 @@ class ToTensor(_Arithmetic):
         return F.image.to_tensor(x)
 
 
-class Normalize(_Arithmetic):
+class Normalize(Arithmetic):
     """Subtracts `mean` and divides by `std`, numbers or one for each channel, from images (channel, height, width)."""
 
     def __init__(self, mean: Any = 0.0, std: Any = 1.0) -> None:
@@ -185,7 +156,7 @@ class Normalize(_Arithmetic):
         return F.image.normalize(x, self._mean, self._std)
 
 
-class Resize(_OfPixels):
+class Resize(OfPixels):
     """Gives images, or batches of them, another size.
 
     Parameters
@@ -217,7 +188,7 @@ class Resize(_OfPixels):
         return F.image.resize(x, self._size, self._keep, self._interpolation)
 
 
-class CropResize(_OfPixels):
+class CropResize(OfPixels):
     """Takes the window with its left upper corner at (x, y), and gives it a size.
 
     Parameters
@@ -345,7 +316,7 @@ class HybridRandomApply(RandomApply):
     """The same; a decision is made for each image, so it is never compiled."""
 
 
-class _Flip(_OfPixels):
+class _Flip(OfPixels):
     """Mirrors half of the images along an axis."""
 
     _axis = 0
@@ -375,129 +346,6 @@ class RandomFlipTopBottom(_Flip):
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the image, mirrored or not."""
         return F.image.random_flip_top_bottom(x)
-
-
-class _Jitter(_OfPixels):
-    """Changes the colors of an image by a random factor around 1."""
-
-    _change: Callable[[Values, float], Values]
-    _operator: str
-
-    def __init__(self, amount: float) -> None:
-        super().__init__()
-        if amount < 0:
-            raise ValueError(f"{type(self).__name__} needs a number that is not negative, not {amount}")
-        self._limits = max(0.0, 1.0 - amount), 1.0 + amount
-
-    def _of(self, x: NDArray) -> NDArray:
-        values = pixels_of(x)
-        return _rounded(type(self)._change(values.astype(np.float32), chance.uniform(*self._limits)), values.dtype)
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image with other colors."""
-        return getattr(F.image, self._operator)(x, *self._limits)
-
-
-class RandomBrightness(_Jitter):
-    """Multiplies all colors by a factor from ``1 - brightness`` to ``1 + brightness``."""
-
-    _change = staticmethod(colors.brightened)
-    _operator = "random_brightness"
-
-    def __init__(self, brightness: float) -> None:
-        super().__init__(brightness)
-
-
-class RandomContrast(_Jitter):
-    """Multiplies the distance of colors to the mean brightness by a factor around 1."""
-
-    _change = staticmethod(colors.contrasted)
-    _operator = "random_contrast"
-
-    def __init__(self, contrast: float) -> None:
-        super().__init__(contrast)
-
-
-class RandomSaturation(_Jitter):
-    """Multiplies the distance of colors to gray by a factor around 1.
-
-    Compatibility
-    -------------
-    Gray is the brightness of a pixel. MXNet 1.9.1 takes a part of its blue only.
-    """
-
-    _change = staticmethod(colors.saturated)
-    _operator = "random_saturation"
-
-    def __init__(self, saturation: float) -> None:
-        super().__init__(saturation)
-
-
-class RandomHue(_Jitter):
-    """Turns hues by up to `hue` whole turns in either direction."""
-
-    # a factor of 1 is a whole turn, which changes nothing
-    _change = staticmethod(colors.turned_hue)
-    _operator = "random_hue"
-
-    def __init__(self, hue: float) -> None:
-        super().__init__(hue)
-
-
-class RandomColorJitter(_OfPixels):
-    """Changes brightness, contrast, saturation and hue in a random order."""
-
-    def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0) -> None:
-        super().__init__()
-        kinds = (RandomBrightness, brightness), (RandomContrast, contrast), (RandomSaturation, saturation)
-        self._parts: list[_Jitter] = [kind(amount) for kind, amount in (*kinds, (RandomHue, hue)) if amount]
-        self._amounts = brightness, contrast, saturation, hue
-
-    def _of(self, x: NDArray) -> NDArray:
-        for number in chance.shuffled(len(self._parts)):
-            x = self._parts[number](x)
-        return x
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image with other colors."""
-        return F.image.random_color_jitter(x, *self._amounts)
-
-
-class RandomLighting(_OfPixels):
-    """Adds a random color along the principal components of colors, with standard deviation `alpha`."""
-
-    def __init__(self, alpha: float) -> None:
-        super().__init__()
-        self._alpha = alpha
-
-    def _of(self, x: NDArray) -> NDArray:
-        values = pixels_of(x)
-        alphas = chance.normal(self._alpha), chance.normal(self._alpha), chance.normal(self._alpha)
-        return _rounded(colors.lit(values.astype(np.float32), alphas), values.dtype)
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image with a color added."""
-        return F.image.random_lighting(x, self._alpha)
-
-
-class RandomGray(_OfPixels):
-    """Makes images gray with a probability of `p`; they keep three channels."""
-
-    def __init__(self, p: float = 0.5) -> None:
-        super().__init__()
-        self.p = p
-
-    def _of(self, x: NDArray) -> NDArray:
-        if chance.uniform() >= self.p:
-            return x
-        values = pixels_of(x)
-        return _rounded(colors.saturated(values.astype(np.float32), 0.0), values.dtype)
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image, gray or not."""
-        gray = F.image.random_saturation(x, 0.0, 0.0)
-        chosen = F.broadcast_lesser(F.random.uniform(shape=(1,)), F.full((1,), self.p))
-        return F.where(F.broadcast_like(F.reshape(chosen, (1, 1, 1)), x), gray, x)
 
 
 class Rotate(Block):

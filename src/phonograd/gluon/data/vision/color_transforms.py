@@ -1,0 +1,154 @@
+"""Transformations of the colors of images, as blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....image.functions import pixels_of, returned
+from ....ndarray.array import NDArray
+from . import chance, colors
+from .blocks import OfPixels, Values
+
+__all__ = [
+    "RandomBrightness",
+    "RandomColorJitter",
+    "RandomContrast",
+    "RandomGray",
+    "RandomHue",
+    "RandomLighting",
+    "RandomSaturation",
+]
+
+
+def _rounded(values: Values, dtype: np.dtype[Any]) -> NDArray:
+    """Return values as an array of a dtype; whole numbers are rounded down, and stay within their limits."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        values = np.clip(values, limits.min, limits.max)
+    return returned(values.astype(dtype, copy=False))
+
+
+class _Jitter(OfPixels):
+    """Changes the colors of an image by a random factor around 1."""
+
+    _change: Callable[[Values, float], Values]
+    _operator: str
+
+    def __init__(self, amount: float) -> None:
+        super().__init__()
+        if amount < 0:
+            raise ValueError(f"{type(self).__name__} needs a number that is not negative, not {amount}")
+        self._limits = max(0.0, 1.0 - amount), 1.0 + amount
+
+    def _of(self, x: NDArray) -> NDArray:
+        values = pixels_of(x)
+        return _rounded(type(self)._change(values.astype(np.float32), chance.uniform(*self._limits)), values.dtype)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image with other colors."""
+        return getattr(F.image, self._operator)(x, *self._limits)
+
+
+class RandomBrightness(_Jitter):
+    """Multiplies all colors by a factor from ``1 - brightness`` to ``1 + brightness``."""
+
+    _change = staticmethod(colors.brightened)
+    _operator = "random_brightness"
+
+    def __init__(self, brightness: float) -> None:
+        super().__init__(brightness)
+
+
+class RandomContrast(_Jitter):
+    """Multiplies the distance of colors to the mean brightness by a factor around 1."""
+
+    _change = staticmethod(colors.contrasted)
+    _operator = "random_contrast"
+
+    def __init__(self, contrast: float) -> None:
+        super().__init__(contrast)
+
+
+class RandomSaturation(_Jitter):
+    """Multiplies the distance of colors to gray by a factor around 1.
+
+    Compatibility
+    -------------
+    Gray is the brightness of a pixel. MXNet 1.9.1 takes a part of its blue only.
+    """
+
+    _change = staticmethod(colors.saturated)
+    _operator = "random_saturation"
+
+    def __init__(self, saturation: float) -> None:
+        super().__init__(saturation)
+
+
+class RandomHue(_Jitter):
+    """Turns hues by up to `hue` whole turns in either direction."""
+
+    # a factor of 1 is a whole turn, which changes nothing
+    _change = staticmethod(colors.turned_hue)
+    _operator = "random_hue"
+
+    def __init__(self, hue: float) -> None:
+        super().__init__(hue)
+
+
+class RandomColorJitter(OfPixels):
+    """Changes brightness, contrast, saturation and hue in a random order."""
+
+    def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0) -> None:
+        super().__init__()
+        kinds = (RandomBrightness, brightness), (RandomContrast, contrast), (RandomSaturation, saturation)
+        self._parts: list[_Jitter] = [kind(amount) for kind, amount in (*kinds, (RandomHue, hue)) if amount]
+        self._amounts = brightness, contrast, saturation, hue
+
+    def _of(self, x: NDArray) -> NDArray:
+        for number in chance.shuffled(len(self._parts)):
+            x = self._parts[number](x)
+        return x
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image with other colors."""
+        return F.image.random_color_jitter(x, *self._amounts)
+
+
+class RandomLighting(OfPixels):
+    """Adds a random color along the principal components of colors, with standard deviation `alpha`."""
+
+    def __init__(self, alpha: float) -> None:
+        super().__init__()
+        self._alpha = alpha
+
+    def _of(self, x: NDArray) -> NDArray:
+        values = pixels_of(x)
+        alphas = chance.normal(self._alpha), chance.normal(self._alpha), chance.normal(self._alpha)
+        return _rounded(colors.lit(values.astype(np.float32), alphas), values.dtype)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image with a color added."""
+        return F.image.random_lighting(x, self._alpha)
+
+
+class RandomGray(OfPixels):
+    """Makes images gray with a probability of `p`; they keep three channels."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        self.p = p
+
+    def _of(self, x: NDArray) -> NDArray:
+        if chance.uniform() >= self.p:
+            return x
+        values = pixels_of(x)
+        return _rounded(colors.saturated(values.astype(np.float32), 0.0), values.dtype)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image, gray or not."""
+        gray = F.image.random_saturation(x, 0.0, 0.0)
+        chosen = F.broadcast_lesser(F.random.uniform(shape=(1,)), F.full((1,), self.p))
+        return F.where(F.broadcast_like(F.reshape(chosen, (1, 1, 1)), x), gray, x)
