@@ -21,8 +21,8 @@ __all__ = ["OBSERVERS", "PLANS", "WHEN_REPEATING", "Stage", "Step", "build", "re
 
 #: called with every plan that is made, the stage it begins at, and whether it keeps all values
 OBSERVERS: list[Callable[[Step, Stage, bool], None]] = []
-#: called once, when a plan with kernels is used again, or many were made: what else can be compiled then. A program that
-#: does everything once would only wait for it
+#: called once, when a plan with kernels is used again, or many were made: what else can be compiled then. A program
+#: that does everything once would only wait for it
 WHEN_REPEATING: list[Callable[[], None]] = []
 _SOME_PLANS = 16
 

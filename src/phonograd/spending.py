@@ -3,8 +3,8 @@
 Reference counts say so, as they say which handles are alive. Whatever else could look at the memory holds a reference:
 another array, a view of it, an exported buffer, a record that waits to be differentiated.
 
-A user may interrupt a program at any moment (``KeyboardInterrupt``), and goes on with the arrays that there are. Weights
-that were being updated in place must then have their old values, or the new ones: :class:`Spent` knows which.
+A user may interrupt a program at any moment (``KeyboardInterrupt``), and goes on with the arrays that there are.
+Weights that were being updated in place must then have their old values, or the new ones: :class:`Spent` knows which.
 """
 
 from __future__ import annotations

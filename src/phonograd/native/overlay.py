@@ -128,12 +128,12 @@ class Overlays:
         }
 
     def _put_off(self, early: set[Node], computed: Sequence[Node]) -> list[Node]:
-        """Return the nodes in an order in which some assignments, and what shows them, come just before they are read."""
+        """Return the nodes in an order in which some assignments, and views of them, come just before they are read."""
         late = set(early)
         for node in computed:
-            if any([isinstance(x, (Location, Pieces)) for x in lowerings_of(node)]):
-                if self._source(node.inputs[0]) in late:
-                    late.add(node)
+            is_view = any([isinstance(x, (Location, Pieces)) for x in lowerings_of(node)])
+            if is_view and self._source(node.inputs[0]) in late:
+                late.add(node)
         order: list[Node] = []
         done: set[Node] = set()
         for last in [*[node for node in computed if node not in late], *[node for node in computed if node in late]]:

@@ -1,7 +1,7 @@
 """Puts operator calls of machine code (:mod:`.native_call`) in the place of the Python functions that do the same.
 
-That happens when something is computed again (:func:`phonograd.plans.repeating`). Functions that somebody has kept in variables of their own before
-(``tanh = mx.nd.tanh``) stay Python functions.
+That happens when something is computed again (:func:`phonograd.plans.repeating`). Functions that somebody has kept in
+variables of their own before (``tanh = mx.nd.tanh``) stay Python functions.
 """
 
 from __future__ import annotations
