@@ -29,9 +29,15 @@ LAYERS: list[tuple[str, str]] = [
         "kernels.function kernels.emitter kernels.lowering kernels.mathematics kernels.pattern kernels.philox "
         "costs",
     ),
-    ("2 execution", "attribution holdings anomaly state streams reference kernels native plans spending living threads trace"),
+    (
+        "2 execution",
+        "attribution holdings anomaly state streams reference kernels native plans spending living threads trace",
+    ),
     ("3 arrays", "ndarray"),
-    ("4 differentiation", "variable sweep function custom symbol record_reader autograd executor capture direct compilation"),
+    (
+        "4 differentiation",
+        "variable sweep function custom symbol record_reader autograd executor capture direct compilation",
+    ),
     ("5 observation", "profiler ops debug explain visualization"),
     (
         "6 learning",

@@ -235,7 +235,7 @@ def test_arrows_and_memory_in_the_chrome_trace(nothing_held: None, tmp_path: Pat
     events = json.loads(path.read_text())["traceEvents"]
     flows = [event for event in events if event["ph"] in "sf"]
     assert [event["cat"] for event in flows].count("fwdbwd") == 2 * 2
-    assert [event["cat"] for event in flows].count("cause") == 2 * 3, "what runs inside a scope needs no arrow from it"
+    assert [event["cat"] for event in flows].count("cause") == 2 * 2, "what runs inside a scope needs no arrow from it"
     assert all(event["bp"] == "e" for event in flows if event["ph"] == "f")
     counters = [event["args"] for event in events if event["ph"] == "C"]
     assert counters[0] == {"gradient": 0, "activation": 0}

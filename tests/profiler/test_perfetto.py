@@ -121,7 +121,7 @@ def test_flows_counters_and_facts() -> None:
     events = [decoded(entry) for packet in packets for entry in packet.get(11, [])]
     flows = sorted(number for event in events for number in event.get(47, []))
     assert flows == sorted(number for event in events for number in event.get(48, []))
-    assert len(flows) == 2 + 3
+    assert len(flows) == 2 + 2
     counters = [event for event in events if event[9] == [4]]
     assert max(event[30][0] for event in counters) == 4096
     assert len([event for event in events if event[9] == [3]]) == 1

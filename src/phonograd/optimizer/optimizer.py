@@ -295,7 +295,7 @@ class Optimizer:
         self._change(weight, grad, state, self._scale(), *self._rates(self._step(index)))
 
     def _change(self, weight: NDArray, grad: NDArray, state: Any, *rates: Any) -> None:
-        """Update a weight as :meth:`_apply` does; by a row_sparse gradient only the rows that it has, if that is lazy."""
+        """Update a weight as :meth:`_apply` does; if that is lazy, a row_sparse gradient changes only its rows."""
         if grad.stype != "row_sparse" or not getattr(self, "lazy_update", False):
             self._apply(weight, grad, state, *rates)
             return

@@ -131,6 +131,7 @@ def credit_kernels(
     named: dict[str, FunctionEvent] = {}
     nobody = 0
     causes: list[tuple[FunctionEvent, FunctionEvent]] = []
+    seen: set[tuple[FunctionEvent, FunctionEvent | None]] = set()
     for event in events:
         source = event.range
         if source.scope != KERNEL:
@@ -141,7 +142,11 @@ def credit_kernels(
         if not receivers:
             nobody += event.total_ns
             continue
-        causes += [(cause, event) for cause in _causes(receivers, event)]
+        # the kernels of one evaluation stand side by side: the first one that runs for a scope stands for the others
+        for cause in _causes(receivers, event):
+            if (cause, event.parent) not in seen:
+                seen.add((cause, event.parent))
+                causes.append((cause, event))
         backward = (source.attributes or {}).get("phase") == "backward"
         share, flops = event.total_ns / len(receivers), (source.flops or 0.0) / len(receivers)
         for receiver in receivers:

@@ -66,7 +66,8 @@ class EventList(Sequence[FunctionEvent]):
         self.links = links or []
         """Pairs of forward and backward events."""
         self.causes = causes or []
-        """Pairs of a scope (or of an operator outside of scopes) and a kernel that runs for it elsewhere."""
+        """Pairs of a scope (or of an operator outside of scopes) and the first kernel of an evaluation that runs for it
+        elsewhere."""
         self.uncredited_ns = uncredited_ns
         """Time of kernels that serve nobody who was recorded."""
         self.origin_ns = origin_ns
