@@ -278,6 +278,35 @@ def slices(jax, steps=50, size=1000):
     return step
 
 
+def slices_recorded(jax, steps=50, size=1000):
+    x = _normal((steps, size), 1.0)
+
+    def loss(parameters):
+        out = jnp.zeros((steps, size))
+        for t in range(1, steps):
+            out = out.at[t].set(jnp.tanh(out[t - 1] * parameters[0] + x[t]))
+        return (out * out).sum()
+
+    return _stepper(loss, [_normal((size,))])
+
+
+def printed(jax, rows=64, columns=32):
+    x, y = jnp.ones((rows, columns)), jnp.ones((rows, 1))
+
+    @jax.jit
+    def compiled(w):
+        loss, grad = jax.value_and_grad(lambda w: ((x @ w - y) ** 2).mean())(w)
+        return w - 0.01 * grad, loss
+
+    state = [jnp.zeros((columns, 1))]
+
+    def step():
+        state[0], loss = compiled(state[0])
+        return loss.item()
+
+    return step
+
+
 def module_convbn(jax, batch=16):
     data, label = _normal((batch, 64, 28, 28), 1.0), jnp.arange(batch) % 10
 
@@ -365,6 +394,8 @@ WORKLOADS = {
     "deep-convnet": deep,
     "adam": adam,
     "slices": slices,
+    "slices-recorded": slices_recorded,
+    "printed-loss": printed,
     "gluon-lenet": lenet,
     "gluon-convbn": module_convbn,
     "gluon-rnn": _recurrent(_rnn_cell, 1),

@@ -133,7 +133,7 @@ def test_the_same_run_function_is_left_behind() -> None:
 def test_a_worker_answers() -> None:
     worker = compare.Worker(os.environ["TORCH_PYTHON"], "torch", 1)
     try:
-        assert worker.ask("names") == [name for name in WORKLOADS if name not in ONLY_PHONOGRAD]
+        assert set(worker.ask("names")) >= set(WORKLOADS) - ONLY_PHONOGRAD
         assert worker.ask("time regression") > 0
     finally:
         worker.close()

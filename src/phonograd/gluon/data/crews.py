@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import itertools
 import multiprocessing
 import multiprocessing.connection
@@ -332,10 +333,14 @@ def _forks(context: Any) -> bool:
 
 @functools.cache
 def _load_engine() -> None:
-    """Have everything imported that a first evaluation imports.
+    """Have everything imported that evaluations import: the planner and the compiler, too, which wait for their use.
 
     A process that is forked while another thread imports a module would wait for that import for ever.
     """
+    if settings.current().executor != "reference":
+        for name in ("phonograd.native.program", "llvmlite.binding"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
     # a thread of its own: what this one has recorded is not to be evaluated for it
     thread = threading.Thread(target=lambda: (zeros((1,)) + 1).wait_to_read(), name="DataLoader-start")
     thread.start()
