@@ -2,13 +2,14 @@
 
 Nothing of OpenTelemetry is needed but the tracer that is handed in::
 
-    from opentelemetry import trace
+    trace: Any = importlib.import_module("opentelemetry.trace")
 
     prof.export_spans(trace.get_tracer("training"), minimum_duration_us=50, max_spans=10_000)
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from ..observers import RecordScope
@@ -29,7 +30,7 @@ def export_spans(events: EventList, tracer: Any, minimum_duration_us: float = 0.
     max_spans : int, optional
         Of more events than that, the longest.
     """
-    from opentelemetry import trace
+    trace: Any = importlib.import_module("opentelemetry.trace")
 
     timed = [event for event in events if not event.instant]
     chosen = [event for event in timed if event.total_ns >= minimum_duration_us * 1000]
