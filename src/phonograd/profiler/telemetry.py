@@ -2,7 +2,7 @@
 
 Nothing of OpenTelemetry is needed but the tracer that is handed in::
 
-    trace: Any = importlib.import_module("opentelemetry.trace")
+    from opentelemetry import trace
 
     prof.export_spans(trace.get_tracer("training"), minimum_duration_us=50, max_spans=10_000)
 """
