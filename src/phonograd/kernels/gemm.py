@@ -48,8 +48,9 @@ PACKED_TERMS, PACKED_COLUMNS = 192, 192
 FAR_BYTES = 2048
 #: multiplications worth handing to another thread: 5 to 10 microseconds of work
 TASK_WORK = 1 << 19
-#: multiplications that a kernel which was compiled quickly takes as long for as others for a chunk
-QUICK_WORK = 20_000
+#: multiplications that count as a chunk when it is decided whether to compile in full at once. That takes a tenth of a
+#: second and more for products, so they are left to quickly compiled kernels longer than others
+QUICK_WORK = 400_000
 #: size of an operand that fits into the cache of every processor, beside others
 SMALL_BYTES = 1 << 19
 #: tasks of a large product: enough for many threads, and large enough to use again what is in a cache

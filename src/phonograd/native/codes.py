@@ -120,11 +120,11 @@ class Codes:
             self._tasks.share(reversed(tasks[1:]), threads)
         return [task.result() for task in tasks]
 
-    def expect(self, structure: Written) -> None:
-        """Begin to compile a kernel in full that will be asked for, if another thread can do it."""
+    def expect(self, structure: Written, quick: bool) -> None:
+        """Begin to compile a kernel that will be asked for, if another thread can do it."""
         threads = _threads()
         if threads and structure not in self._expected:
-            task = self._expected[structure] = self._task(self.store(), structure, False)
+            task = self._expected[structure] = self._task(self.store(), structure, quick)
             self._tasks.share([task], threads)
 
     def forget_expected(self) -> None:

@@ -115,6 +115,9 @@ class Grouping:
         self._absorbed = {found.product for found in self._sums.values()}
         for node in order.nodes:
             self._place(node, order.expressions[node], order.lowerings[node])
+        for structure, work in self._work_of.items():
+            # these take longer to compile than others
+            jit.expect(structure, work)
         for node in kept:
             self._as_array(node)
 
@@ -211,7 +214,7 @@ class Grouping:
             self._work_of[structure] = before + max(extent // chunk, products)
             if before <= jit.MUCH_WORK < self._work_of[structure]:
                 # it takes longest to compile, and there is more to plan meanwhile
-                jit.expect(structure)
+                jit.expect(structure, self._work_of[structure])
 
     def _memory(self, node: Node) -> View:
         """Return how a value is read from memory, where it must lie in memory."""

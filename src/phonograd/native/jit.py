@@ -67,7 +67,7 @@ __all__ = [
 KERNEL_LIMIT = 4096
 #: kernels in one library; an empty library takes 0.8 MB
 LIBRARY_SIZE = 256
-#: chunks of work above which a kernel is compiled in full at once: up to 10 ms, which a quick product would take 70 for
+#: chunks of work above which a kernel is compiled in full at once: when the quick one would take longer than that saves
 MUCH_WORK = 1000
 
 
@@ -199,10 +199,10 @@ class _Kernels:
             statistics.seconds += time.perf_counter() - start
             return [next(loaded) if kernel is None else kernel for kernel in here]
 
-    def expect(self, structure: Written) -> None:
-        """Begin to compile a kernel with much work to do that will be asked for."""
+    def expect(self, structure: Written, work: int) -> None:
+        """Begin to compile a kernel that will be asked for, with so many chunks of work to do."""
         if structure not in self._kernels:
-            self.codes.expect(structure)
+            self.codes.expect(structure, _is_quick(work))
 
     def _admitted(self, found: Sequence[Found], structures: Sequence[Written] = ()) -> list[Kernel]:
         """Return kernels made of code, after putting it into memory."""
@@ -348,9 +348,9 @@ def kept(wanted: Iterable[tuple[str, int]]) -> list[Kernel] | None:
     return _started().kept(wanted)
 
 
-def expect(structure: Written) -> None:
-    """Begin to compile a kernel with much work to do, which will be asked for, in another thread."""
-    _started().expect(structure)
+def expect(structure: Written, work: int) -> None:
+    """Begin to compile a kernel, which will be asked for with so many chunks of work to do, in another thread."""
+    _started().expect(structure, work)
 
 
 def improve(some: Iterable[Kernel]) -> None:

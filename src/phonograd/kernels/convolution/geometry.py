@@ -24,8 +24,8 @@ from ..emitter import ROW
 
 __all__ = ["Frame", "Geometry", "box_of", "evenly", "geometry", "rounded", "steps_of"]
 
-#: products that quickly compiled kernels, which keep no sums in registers, take as long for as others for a chunk
-_QUICK_WORK = 10_000
+#: products that count as a chunk when it is decided whether to compile in full at once (see kernels/gemm.py)
+_QUICK_WORK = 200_000
 
 
 @dataclasses.dataclass(frozen=True)
