@@ -101,7 +101,7 @@ class _Caught:
         patch.setattr(layouts, "_moved", caught_move)
         patch.setattr(programs, "Layout", caught_layout)
         patch.setattr(programs, "_kernels", lambda work: {})
-        patch.setattr(jit, "expect", lambda structure: None)
+        patch.setattr(jit, "expect", lambda structure, work: None)
         patch.setattr(running, "segment_of", lambda *arguments: None)
 
     def original(self, job: Any) -> Any:
