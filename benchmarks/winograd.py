@@ -1,0 +1,64 @@
+"""How exact convolutions are: ``python -m benchmarks.winograd`` prints the table of docs/numerics.md.
+
+For each setting ``winograd``, the largest difference of an output from the same convolution in float64 (without
+Winograd's algorithm), as a share of the largest output: the worst of the forward pass and both gradients, over some
+random data. A plan keeps the setting that it was made with, so each setting has a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+from phonograd import autograd, nd
+
+SETTINGS = ("8", "6", "4", "0")
+#: kernel, channels and filters
+CASES = ((3, 64), (3, 512), (5, 64))
+SEEDS = range(5)
+
+
+def results(kernel: int, channels: int, seed: int, dtype: str) -> list[np.ndarray]:
+    """Return the output of a convolution of normal data and the gradients of data and weights."""
+    generator = np.random.default_rng(seed)
+    data = nd.array(generator.normal(size=(4, channels, 20, 20)).astype(np.float32), dtype=dtype)
+    weight = nd.array(generator.normal(size=(channels, channels, kernel, kernel)).astype(np.float32), dtype=dtype)
+    head = nd.array(generator.normal(size=(4, channels, 20, 20)).astype(np.float32), dtype=dtype)
+    data.attach_grad()
+    weight.attach_grad()
+    with autograd.record():
+        out = nd.Convolution(
+            data, weight, no_bias=True, kernel=(kernel,) * 2, num_filter=channels, pad=(kernel // 2,) * 2
+        )
+    out.backward(head)
+    return [array.asnumpy() for array in (out, data.grad, weight.grad)]
+
+
+def error(kernel: int, channels: int) -> float:
+    """Return the largest error over all seeds and passes."""
+    worst = 0.0
+    for seed in SEEDS:
+        exact, found = [results(kernel, channels, seed, dtype) for dtype in ("float64", "float32")]
+        worst = max([worst, *[np.abs(f - e).max() / np.abs(e).max() for f, e in zip(found, exact, strict=True)]])
+    return worst
+
+
+def main() -> None:
+    """Print the table, or one row of it."""
+    if len(sys.argv) > 1:
+        print(f"| {sys.argv[1]} |", " | ".join([f"{error(*case) * 1e6:.1f}e-6" for case in CASES]), "|")
+        return
+    print(
+        "| `winograd` |", " | ".join([f"{kernel} by {kernel}, {channels} channels" for kernel, channels in CASES]), "|"
+    )
+    print("|---|---|---|---|", flush=True)
+    for winograd in SETTINGS:
+        environment = {**os.environ, "PHONOGRAD_WINOGRAD": winograd}
+        subprocess.run([sys.executable, "-m", "benchmarks.winograd", winograd], env=environment, check=True)
+
+
+if __name__ == "__main__":
+    main()
