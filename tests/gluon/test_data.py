@@ -210,7 +210,9 @@ def run(code, **options):
 
 
 HANGING = """
-    import os, sys, time
+    import os, signal, sys, time
+    # shells start programs in the background with interrupts ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from phonograd.gluon import data
     class Slow(data.Dataset):
         def __len__(self): return 8
