@@ -1,6 +1,7 @@
 """Arrays as Python and NumPy values: copies, numbers, truth, length, iteration."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -156,3 +157,9 @@ def test_a_numpy_array_of_one_element_is_a_number():
     assert type(mx.nd.ones((2,)).asnumpy()) is np.ndarray
     with pytest.raises(TypeError, match="one element"):
         float(np.concatenate([values, values]).view(type(values)))
+
+
+def test_a_pickle_of_one_element_is_plain_numpy():
+    values = nd.array([2.5]).asnumpy()
+    assert float(values) == 2.5
+    assert type(pickle.loads(pickle.dumps(values))) is np.ndarray

@@ -26,6 +26,10 @@ class OneElement(np.ndarray[Any, Any]):
             raise TypeError(f"only arrays of one element can be converted to {kind}, this one has {self.size}")
         return self.item()
 
+    def __reduce__(self) -> Any:
+        # whoever reads a pickle need not have this library
+        return self.view(np.ndarray).__reduce__()
+
     def __float__(self) -> float:
         return float(self._only("float"))
 

@@ -33,13 +33,13 @@ def call_with_storage(
     """Return the result of an operator of which an argument is sparse, or that is about storage."""
     named = dict(zip([parameter.name for parameter in declared.parameters], attributes, strict=False))
     arrays = [handle for handle in handles if isinstance(handle, NDArray)]
+    if declared.name == "cast_storage":
+        _check_conversion(arrays[0], named["stype"])
     special = _SPECIAL.get(declared.name)
     if special is not None and out is None:
         found = special(arrays, named)
         if found is not None:
             return found
-    if declared.name == "cast_storage":
-        _check_conversion(arrays[0], named["stype"])
     result, _ = apply(declared, handles, attributes)
     made = _returned(declared, result, attributes, out)
     kind = _kind(declared.name, [array.stype for array in arrays], named)
@@ -89,9 +89,8 @@ def _check_conversion(array: NDArray, stype: str) -> None:
 
 
 def _cast_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
-    """Return an array that is stored the wanted way already; a dense one is stored anew unless it is recorded."""
+    """Return an array that is stored the wanted way already; others keep whole values under the new name."""
     array, stype = arrays[0], named["stype"]
-    _check_conversion(array, stype)
     if isinstance(array, BaseSparseNDArray):
         record = array._unrecorded()
         return stored(record, array.context) if record is not None and stype == array.stype else None
