@@ -78,6 +78,12 @@ SHAPES = [
     Shape(32, 512, 128, False, True, what="lstm, gradient of a state"),
     Shape(1120, 128, 512),
     Shape(128, 1120, 512, True),
+    Shape(32, 256, 1024, what="lstm of 256 units, forward"),
+    Shape(256, 32, 1024, True),
+    Shape(32, 1024, 256, False, True),
+    Shape(1120, 256, 1024),
+    Shape(256, 1120, 1024, True),
+    Shape(1120, 1024, 256, False, True),
     Shape(64, 800, 500, False, True, what="lenet, forward"),
     Shape(500, 64, 800, True, what="lenet, gradient of a weight"),
     Shape(64, 500, 800, what="lenet, gradient of data"),
@@ -114,9 +120,9 @@ def ours(shape: Shape, machine: Machine) -> Case:
     """Return our product as a case; the chunks of all launches run one after the other."""
     lhs, rhs = operands(shape)
     patterns = [Pattern(a.shape, tuple([stride // 4 for stride in a.strides])) for a in (lhs, rhs)]
-    plan = plan_product(patterns[0], patterns[1], lhs.dtype, machine)
-    assert plan is not None
-    return run_of(plan, lhs, rhs, aligned(shape.rows, shape.columns))
+    how = plan_product(patterns[0], patterns[1], lhs.dtype, machine)
+    assert how is not None
+    return run_of(how.plan, lhs, rhs, aligned(shape.rows, shape.columns))
 
 
 def run_of(plan: Plan, lhs: Array, rhs: Array, out: Array) -> Case:

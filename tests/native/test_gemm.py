@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phonograd.kernels.gemm import DEPTH, LEAST_PACKED_BYTES, MOST_PACKED_BYTES, Gemm, Matrices, product
+from phonograd.kernels.launch import Plan
 from phonograd.kernels.machine import Machine
 from phonograd.kernels.packing import Packing
 from phonograd.kernels.pattern import Pattern
 from phonograd.native.machine import host
-from phonograd.native.products import plan_product
+from phonograd.native.products import ENOUGH_ROWS, ENOUGH_USES, plan_product
 
 from .plans import run
 
@@ -131,13 +132,13 @@ def test_many_products_at_once(stored: tuple[int, ...], axes: tuple[int, ...]) -
     rhs = np.swapaxes(random.standard_normal((*lhs.shape[:-2], 6, 5)).astype(np.float32), -1, -2)
     pattern = Pattern.contiguous(stored).permute(axes)
     turned = Pattern(rhs.shape, tuple([stride // 4 for stride in rhs.strides]))
-    plan = plan_product(pattern, turned, FLOAT32)
+    how = plan_product(pattern, turned, FLOAT32)
     if len(axes) == 5:
-        assert plan is None
+        assert how is None
         memory, pattern = lhs.copy(), Pattern.contiguous(lhs.shape)
-        plan = plan_product(pattern, turned, FLOAT32)
-    assert plan is not None
-    found = run(plan, (*lhs.shape[:-1], 6), pieces=4, lhs=memory, rhs=np.swapaxes(rhs, -1, -2))
+        how = plan_product(pattern, turned, FLOAT32)
+    assert how is not None
+    found = run(how.plan, (*lhs.shape[:-1], 6), pieces=4, lhs=memory, rhs=np.swapaxes(rhs, -1, -2))
     np.testing.assert_allclose(found, lhs @ rhs, rtol=1e-5, atol=1e-5)
     single = lhs[(1,) * (lhs.ndim - 2)].copy(), rhs[(1,) * (lhs.ndim - 2)].copy()
     alone = multiply((single[0], Matrices(5, 1)), (single[1], Matrices(6, 1)), (7, 5, 6))
@@ -156,14 +157,18 @@ def strided(shape: tuple[int, ...], turned: bool, seed: int) -> np.ndarray:
     return np.swapaxes(np.swapaxes(data, -1, -2).copy(), -1, -2) if turned else data
 
 
-def planned(lhs: np.ndarray, rhs: np.ndarray, old: np.ndarray | None = None, **options: Any) -> np.ndarray:
+def planned(
+    lhs: np.ndarray, rhs: np.ndarray, old: np.ndarray | None = None, uses: int = 1, **options: Any
+) -> np.ndarray:
     """Return the product of matrices wherever they lie, as a plan computes it."""
     patterns = [Pattern(a.shape, tuple([stride // a.itemsize for stride in a.strides])) for a in (lhs, rhs)]
-    plan = plan_product(patterns[0], patterns[1], FLOAT32, adds=old is not None)
-    assert plan is not None
+    how = plan_product(patterns[0], patterns[1], FLOAT32, adds=old is not None, uses=uses)
+    assert how is not None
     memory = [np.swapaxes(a, -1, -2) if a.strides[-1] != a.itemsize else a for a in (lhs, rhs)]
+    if how.panels is not None:
+        memory[1] = run(Plan((how.panels.launch,)), (how.panels.size // 4,), pieces=2, rhs=memory[1])
     more = {} if old is None else {"old": old}
-    return run(plan, (*lhs.shape[:-1], rhs.shape[-1]), lhs=memory[0], rhs=memory[1], **more, **options)
+    return run(how.plan, (*lhs.shape[:-1], rhs.shape[-1]), lhs=memory[0], rhs=memory[1], **more, **options)
 
 
 @pytest.mark.parametrize("turns", [(False, False), (False, True), (True, False), (True, True)])
@@ -232,17 +237,48 @@ def test_every_machine_packs_the_same_bits(turn: bool) -> None:
 
 def test_a_matrix_that_many_share_is_packed_once() -> None:
     random = np.random.default_rng(0)
-    lhs = random.standard_normal((3, 250, 300)).astype(np.float32)
+    lhs = random.standard_normal((3, 280, 300)).astype(np.float32)
     rhs = random.standard_normal((500, 300)).astype(np.float32)
     pattern = Pattern((3, 300, 500), (0, 1, 300))
-    plan = plan_product(Pattern.contiguous(lhs.shape), pattern, FLOAT32)
-    assert plan is not None
-    one = plan_product(Pattern.contiguous((250, 300)), Pattern((300, 500), (1, 300)), FLOAT32)
+    all_three = plan_product(Pattern.contiguous(lhs.shape), pattern, FLOAT32)
+    assert all_three is not None
+    one = plan_product(Pattern.contiguous((280, 300)), Pattern((300, 500), (1, 300)), FLOAT32)
     assert one is not None
-    assert plan.scratch_bytes == one.scratch_bytes > 0
-    found = run(plan, (3, 250, 500), pieces=4, lhs=lhs, rhs=rhs)
+    plan = one.plan
+    assert all_three.plan.scratch_bytes == plan.scratch_bytes > 0
+    found = run(all_three.plan, (3, 280, 500), pieces=4, lhs=lhs, rhs=rhs)
     for number in range(3):
-        assert same(found[number], run(one, (250, 500), lhs=lhs[number], rhs=rhs))
+        assert same(found[number], run(plan, (280, 500), lhs=lhs[number], rhs=rhs))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("shape", [(32, 128, 512), (5, 400, 70), (40, 3, 17), (1, 50, 33), (64, 800, 260)])
+def test_panels_that_several_products_share_give_the_bits_of_the_matrix(
+    shape: tuple[int, int, int], turned: bool
+) -> None:
+    rows, terms, columns = shape
+    lhs, rhs = strided((rows, terms), False, 0), strided((terms, columns), turned, 1)
+    uses = ENOUGH_ROWS
+    assert same(planned(lhs, rhs, uses=uses, pieces=3, threads=2), planned(lhs, rhs))
+    if terms <= DEPTH:
+        old = np.random.default_rng(2).standard_normal((rows, columns)).astype(np.float32)
+        assert same(planned(lhs, rhs, old, uses=uses), planned(lhs, rhs, old))
+
+
+def test_panels_of_many_matrices() -> None:
+    lhs, rhs = strided((3, 20, 30), False, 0), strided((3, 30, 50), True, 1)
+    assert same(planned(lhs, rhs, uses=ENOUGH_USES), planned(lhs, rhs))
+
+
+@pytest.mark.parametrize(
+    ("turned", "uses", "is_shared"),
+    [(True, ENOUGH_USES, True), (True, 2, False), (False, 4, False), (False, ENOUGH_ROWS // 32, True)],
+)
+def test_panels_are_made_where_enough_products_share_them(turned: bool, uses: int, is_shared: bool) -> None:
+    rhs = Pattern((128, 512), (1, 128) if turned else (512, 1))
+    how = plan_product(Pattern.contiguous((32, 128)), rhs, FLOAT32, uses=uses)
+    assert how is not None
+    assert (how.panels is not None) == is_shared
 
 
 @pytest.mark.parametrize(
@@ -257,8 +293,9 @@ def test_a_matrix_that_many_share_is_packed_once() -> None:
 )
 def test_memory_for_copies_is_bounded(shape: tuple[int, int, int], passes: int, most: int) -> None:
     rows, terms, columns = shape
-    plan = plan_product(Pattern.contiguous((rows, terms)), Pattern.contiguous((terms, columns)), FLOAT32)
-    assert plan is not None
+    how = plan_product(Pattern.contiguous((rows, terms)), Pattern.contiguous((terms, columns)), FLOAT32)
+    assert how is not None
+    plan = how.plan
     assert plan.scratch_bytes <= most
     packed = [launch for launch in plan.launches if isinstance(launch.structure, Packing)]
     assert len(packed) == passes
@@ -280,9 +317,9 @@ def test_matrices_that_are_used_once_are_divided_by_columns() -> None:
     lhs, rhs = Pattern.contiguous((64, 256)), Pattern.contiguous((256, 256))
 
     def blocks(uses: int) -> tuple[int, int]:
-        plan = plan_product(lhs, rhs, FLOAT32, uses=uses)
-        assert plan is not None
-        rows, columns = plan.launches[-1].words[4:6]
+        how = plan_product(lhs, rhs, FLOAT32, uses=uses)
+        assert how is not None
+        rows, columns = how.plan.launches[-1].words[4:6]
         assert isinstance(rows, int)
         assert isinstance(columns, int)
         return rows, columns

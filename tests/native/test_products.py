@@ -1,5 +1,6 @@
 """Products in plans: sums of products, operands that many share, and launches that run at the same time."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -210,3 +211,40 @@ def test_packed_products_in_plans_have_the_bits_of_single_operators_on_any_numbe
     with settings.override(num_threads=3):
         assert_same_bits(run(targets, bindings), {**bindings, **alone})
     assert_same_bits(alone, {**bindings, **run_singly(targets, bindings)})
+
+
+# -- weights that every step of a loop uses
+
+
+def test_gradients_of_all_steps_are_one_product_where_a_step_is_small() -> None:
+    targets, bindings = recurrent(9, batch=4, width=64)
+    assert [target.operator for target in targets] == [REGISTRY["_matmul"]] * 2
+    assert_same_bits(run(targets, bindings), {**bindings, **run_singly(targets, bindings)})
+    # two products forward, one backward in each step but the first, and two for all of them
+    assert products_of(NativeProgram(targets, bindings.__contains__)) <= 3 * 8 + 2
+
+
+def test_they_are_the_sum_of_the_products_of_each_step() -> None:
+    lengths = (1, 2, 3, 2, 1)
+    nodes, bindings = leaves(*[(rows, 40) for rows in lengths], (40, 50), *[(rows, 50) for rows in lengths])
+    data, weight, factors = nodes[:5], variable(nodes[5], 0), nodes[6:]
+    heads = tuple([matmul(rows, weight) * factor for rows, factor in zip(data, factors, strict=True)])
+    (gradient,) = differentiate(heads, (None,) * 5).targets.values()
+    assert gradient is not None
+    found = run([resolve(gradient)], bindings)[resolve(gradient)]
+    exact = sum([bindings[rows].T @ bindings[factor] for rows, factor in zip(data, factors, strict=True)])
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
+
+
+def test_a_mosaic_of_mosaics_is_written_by_those_who_compute_its_pieces() -> None:
+    nodes, bindings = leaves(*[(8, 16)] * 6)
+    tanh, concatenate = REGISTRY["tanh"], REGISTRY["_concatenate"]
+    rows = [concatenate.apply((tanh(a), a * b), (1,)) for a, b in itertools.pairwise(nodes)]
+    whole = concatenate.apply(tuple(rows), (0,))
+    weight = leaf(9, (32, 3), FLOAT32)
+    bindings[weight] = np.ones((32, 3), np.float32)
+    # what reads the rows alone makes them lie in memory too
+    targets = [whole, *[matmul(row, weight) for row in rows]]
+    assert_same_bits(run(targets, bindings), {**bindings, **run_singly(targets, bindings)})
+    made = NativeProgram(targets, bindings.__contains__)
+    assert len(made.parts) <= 2 * len(rows)

@@ -4,7 +4,8 @@ Tiles of the result stay in registers while they are summed up: with 32 register
 there is room for 3 vectors of the second operand and a number of the first in every lane (:mod:`.tiles`). The first
 operand is read where it lies, the second by panels, 3 vectors wide, which whoever needs one copies. Large operands are
 packed once for all tasks, by launches of their own (:mod:`.packing`): the second one if many rows of the result share
-it, the first one if it lies transposed and its terms are pages apart. For a single row of the result a second operand
+it, the first one if it lies transposed and its terms are far apart. A second operand that several products share is
+packed for all of them (:func:`panels`). For a single row of the result a second operand
 that lies transposed is turned in registers instead: it is read only once anyway.
 
 **The order of a sum** depends on its length alone: terms are added one after the other, each product rounded together
@@ -27,7 +28,7 @@ from .machine import Machine
 from .packing import Packed, Packing, packing
 from .tiles import DEPTH, WIDTH, WORDS, product_text
 
-__all__ = ["DEPTH", "LEAST_PACKED_BYTES", "MOST_PACKED_BYTES", "SHARED_ROWS", "Gemm", "Matrices", "product"]
+__all__ = ["DEPTH", "LEAST_PACKED_BYTES", "MOST_PACKED_BYTES", "SHARED_ROWS", "Gemm", "Matrices", "panels", "product"]
 
 #: rows of the result above which packing operands costs less than reading scattered lines
 SHARED_ROWS = 96
@@ -35,8 +36,8 @@ SHARED_ROWS = 96
 COPIED_ROWS = 24
 #: size of a cache line
 LINE_BYTES = 64
-#: rows of the result that are computed with one panel before the next
-BLOCK_ROWS = 192
+#: rows of the result that are computed with one panel before the next, and how many are not divided at all
+BLOCK_ROWS, WHOLE_ROWS = 192, 256
 #: columns of the result that are computed with one block of rows, which then stays in a cache
 BLOCK_COLUMNS = 256
 #: memory for an operand that is packed: as much as the result takes, but at least and at most so much; if need be some
@@ -44,8 +45,10 @@ BLOCK_COLUMNS = 256
 LEAST_PACKED_BYTES, MOST_PACKED_BYTES = 1 << 22, 1 << 24
 #: terms and columns from which on a first operand that lies transposed is packed, if its terms are far apart
 PACKED_TERMS, PACKED_COLUMNS = 192, 192
-#: distance from which on lines are far apart; those at multiples of it take each other's place in a cache
-FAR_BYTES = 2048
+#: distance from which on terms of a transposed operand are far apart
+APART_BYTES = 1024
+#: lines at multiples of this distance take each other's place in a cache
+ALIAS_BYTES = 2048
 #: multiplications worth handing to another thread: 5 to 10 microseconds of work
 TASK_WORK = 1 << 19
 #: multiplications that count as a chunk when it is decided whether to compile in full at once. That takes a tenth of a
@@ -55,6 +58,8 @@ QUICK_WORK = 400_000
 SMALL_BYTES = 1 << 19
 #: tasks of a large product: enough for many threads, and large enough to use again what is in a cache
 TASKS = 16
+#: blocks of columns that may be narrow, and vectors of a block where there are more: panels are wide then
+FEW_BLOCKS, BLOCK_VECTORS = 4, 8
 
 
 class Matrices(NamedTuple):
@@ -81,6 +86,7 @@ def product(
     old: Matrices | None = None,
     names: tuple[str, str] = ("lhs", "rhs"),
     uses: int = 1,
+    in_panels: bool = False,
 ) -> Plan:
     """Return the launches that compute ``out = lhs · rhs`` for ``count[0] * count[1]`` pairs of matrices.
 
@@ -99,12 +105,16 @@ def product(
         What the first two operands are called.
     uses
         How many products read ``rhs``.
+    in_panels
+        Whether ``rhs`` has been packed, as :func:`panels` does it for the same arguments.
     """
     rows, terms, columns = sizes
     assert old is None or terms <= DEPTH, sizes
-    block_terms = max(1, -(-terms // max(1, -(-terms // DEPTH))))
-    row_blocks, column_blocks = blocks = _tasks(sizes, rhs.column == 1, kernel, uses)
+    block_terms = _block_terms(terms)
+    row_blocks, column_blocks = blocks = _tasks(sizes, in_panels or rhs.column == 1, kernel, uses)
     sides = _sides(sizes, lhs, rhs, names, blocks, kernel)
+    if in_panels:
+        sides = sides[0], sides[1]._replace(packer=None, ready=panels(sizes, count, rhs, kernel, uses))
     most = min(max(LEAST_PACKED_BYTES, math.prod((rows, columns, *count)) * kernel.dtype.itemsize), MOST_PACKED_BYTES)
     needed = [side.block_bytes(block_terms, count) for side in sides]
     sides = tuple([side if n <= most else side._replace(packer=None) for side, n in zip(sides, needed)])
@@ -117,7 +127,7 @@ def product(
         length, start = min(pass_terms, terms - first), 0
         words: dict[str, int | Reference] = {}
         for side, name in zip(sides, ("lhs", "rhs"), strict=True):
-            packed = side.packed(first, (length, block_terms), count, start)
+            packed = side.packed(first, (length, block_terms), count, Reference("scratch", start))
             if packed is not None:
                 launches.append(packed.launch)
                 start += packed.size
@@ -150,6 +160,24 @@ def product(
     return Plan(tuple(launches), scratch_bytes)
 
 
+def panels(sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, kernel: Gemm, uses: int) -> Packed:
+    """Return how the second operand of several products, which is called ``rhs``, is packed for all to ``out``."""
+    blocks = _tasks(sizes, True, kernel, uses)
+    side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, _panel_packing(kernel))
+    packed = side.packed(0, (sizes[1], _block_terms(sizes[1])), count, Reference("out"))
+    assert packed is not None
+    return packed
+
+
+def _panel_packing(kernel: Gemm) -> Packing:
+    return Packing(kernel.dtype, kernel.lanes, WIDTH)
+
+
+def _block_terms(terms: int) -> int:
+    """Return the terms of a block: blocks are equal, and as long as they may be."""
+    return max(1, -(-terms // max(1, -(-terms // DEPTH))))
+
+
 class _Side(NamedTuple):
     """An operand as packing sees it: terms, and rows or columns of the result, which are ``lines`` here."""
 
@@ -161,27 +189,31 @@ class _Side(NamedTuple):
     """The distance between terms."""
     line: int
     packer: Packing | None
+    ready: Packed | None = None
+    """Where it lies packed, if it does."""
 
     def block_bytes(self, block_terms: int, count: tuple[int, int]) -> int:
         """Return how much memory a block of terms takes, if it is packed."""
-        packed = self.packed(0, (block_terms, block_terms), count, 0)
+        packed = self.packed(0, (block_terms, block_terms), count, Reference("scratch"))
         return 0 if packed is None else packed.size
 
-    def packed(self, first: int, terms: tuple[int, int], count: tuple[int, int], start: int) -> Packed | None:
+    def packed(self, first: int, terms: tuple[int, int], count: tuple[int, int], target: Reference) -> Packed | None:
         """Return how some terms are packed, of which each block has ``terms[1]``."""
         if self.packer is None:
             return None
         begin = Reference(self.name, first * self.term * self.packer.dtype.itemsize)
         source = (begin, self.term, self.line, self.place.outer, self.place.inner)
-        return packing(self.packer, (*terms, self.lines), count, self.blocks, source, start)
+        return packing(self.packer, (*terms, self.lines), count, self.blocks, source, target)
 
     def words(self, name: str, first: int, packed: Packed | None, kernel: Gemm) -> dict[str, int | Reference]:
         """Return the words of a table that say where the operand lies."""
         row, column, outer, inner = self.place
+        if self.ready is not None:
+            begin = first * self.ready.columns * kernel.dtype.itemsize
+            packed = self.ready._replace(operand=Reference(self.name, begin))
         if packed is not None:
             outer, inner = packed.outer, packed.inner
-            if name == "lhs":
-                row, column = 1, kernel.tile_rows
+            row, column = (1, kernel.tile_rows) if name == "lhs" else (0, 1)
         second = {"lhs": ("row", "term"), "rhs": ("term", "column")}[name]
         return {
             name: Reference(self.name, first * self.term * kernel.dtype.itemsize) if packed is None else packed.operand,
@@ -204,7 +236,7 @@ def _sides(
     """Return the operands, and which of them are packed."""
     rows, terms, columns = sizes
     size, many = kernel.dtype.itemsize, rows // blocks[0] >= SHARED_ROWS
-    is_far = lhs.row == 1 and lhs.column * size >= FAR_BYTES
+    is_far = lhs.row == 1 and lhs.column * size >= APART_BYTES
     by_row = many and is_far and terms >= PACKED_TERMS and columns >= PACKED_COLUMNS
     is_large = terms * columns * size > SMALL_BYTES or (rhs.column != 1 and terms > 0)
     by_column = many and blocks[0] > 1 and is_large
@@ -225,7 +257,7 @@ def _sides(
             blocks[1],
             rhs.row,
             rhs.column,
-            Packing(kernel.dtype, kernel.lanes, WIDTH) if by_column else None,
+            _panel_packing(kernel) if by_column else None,
         ),
     )
 
@@ -233,7 +265,7 @@ def _sides(
 def _reads_well(rhs: Matrices, kernel: Gemm) -> bool:
     """Return whether panels lie so that their rows are whole cache lines which do not take each other's place."""
     distance = rhs.row * kernel.dtype.itemsize
-    return distance % LINE_BYTES == 0 and distance % FAR_BYTES != 0
+    return distance % LINE_BYTES == 0 and distance % ALIAS_BYTES != 0
 
 
 def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int) -> tuple[int, int]:
@@ -254,8 +286,11 @@ def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int)
     if readable and rows < SHARED_ROWS and is_small and terms * columns <= uses * rows * (terms + columns):
         row_blocks = _evenly(min(wanted, tiles))
         return row_blocks, _evenly(min(panels, max(1, wanted // row_blocks)))
-    row_blocks = -(-rows // BLOCK_ROWS)
-    column_blocks = max(_evenly(min(panels, max(1, wanted // row_blocks))), -(-columns // BLOCK_COLUMNS))
+    row_blocks = 1 if rows <= WHOLE_ROWS else -(-rows // BLOCK_ROWS)
+    most = max(min(panels, FEW_BLOCKS), -(-columns // kernel.lanes) // BLOCK_VECTORS)
+    column_blocks = max(_evenly(min(most, max(1, wanted // row_blocks))), -(-columns // BLOCK_COLUMNS))
+    if column_blocks >= FEW_BLOCKS:
+        return row_blocks, column_blocks
     # with few columns only rows are left to be divided
     most = max(1, min(rows // SHARED_ROWS, wanted // column_blocks))
     return max(row_blocks, _evenly(most)), column_blocks

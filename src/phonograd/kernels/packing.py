@@ -93,7 +93,7 @@ class Packing:
 
 
 class Packed(NamedTuple):
-    """Where packed matrices lie in scratch memory, and the launch that puts them there."""
+    """Where packed matrices lie, and the launch that puts them there."""
 
     launch: Launch
     operand: Reference
@@ -110,9 +110,9 @@ def packing(
     count: tuple[int, int],
     column_blocks: int,
     source: tuple[Reference, int, int, int, int],
-    start: int = 0,
+    target: Reference,
 ) -> Packed:
-    """Return how matrices are packed into scratch memory.
+    """Return how matrices are packed.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ def packing(
         Into how many blocks columns are divided: none shares a panel with another.
     source
         The operand, and how far its terms, its columns, and outer and inner matrices are apart.
-    start
-        Where in scratch memory they lie, in bytes.
+    target
+        Where they lie then.
     """
     terms, block_terms, columns = sizes
     begin, term, column, outer, inner = source
@@ -144,14 +144,14 @@ def packing(
         "source_column": column,
         "source_outer": outer,
         "source_inner": inner,
-        "packed": Reference("scratch", start),
+        "packed": target,
         "packed_columns": wide,
         "packed_outer": outer_packed,
         "packed_inner": inner_packed,
     }
     launch = Launch(kernel, _WORDS.fill(values), term_blocks * column_blocks * copies[0] * copies[1])
     size = aligned(terms * wide * copies[0] * copies[1] * kernel.dtype.itemsize)
-    return Packed(launch, Reference("scratch", start), wide, outer_packed, inner_packed, size)
+    return Packed(launch, target, wide, outer_packed, inner_packed, size)
 
 
 def part(e: Routine, block: Index, blocks: Index, size: Index, unit: int) -> tuple[Index, Index]:

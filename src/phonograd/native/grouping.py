@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..kernels.launch import Plan, Written
+from ..kernels.launch import Launch, Plan, Written
 from ..kernels.lowering import (
     Constant,
     Coordinate,
@@ -37,6 +37,7 @@ from ..kernels.lowering import (
     Scatter,
     Windowed,
 )
+from ..kernels.packing import Packed
 from ..kernels.pattern import Pattern, contiguous_strides
 from ..node import Node, Shape
 from ..reference import resolve
@@ -56,7 +57,7 @@ from .group import (
     weight_of,
 )
 from .overlay import Overlays, is_apart, part_of
-from .products import ENOUGH_USES, plan_product, sums_of_products, uses_of_operands
+from .products import panels_of, plan_product, sums_of_products, uses_of_operands
 from .settling import Candidate, Settling
 from .steps import Alias, Call, Step, Work
 from .views import Views, over
@@ -101,6 +102,10 @@ class Grouping:
         self._others: list[tuple[int, Call | Alias]] = []
         self._works: list[tuple[int, Work]] = []
         self._work_of: dict[Written, int] = {}
+        #: matrices as panels, by where they lie and how they are packed
+        self._panels: dict[tuple[View, Launch], Node] = {}
+        #: what was joined from others: these, and where they begin
+        self._mosaics: dict[Node, tuple[tuple[Node, Shape], ...]] = {}
         #: by space and reduced axes, the group that folded last
         self._folding: dict[tuple[Shape, Shape], Group] = {}
         self.groups = members.groups
@@ -181,15 +186,24 @@ class Grouping:
         lhs, rhs = [self._source(source) for source in expression.inputs]
         views = [self._memory(lhs), self._memory(rhs)]
         uses = max(1, self._uses[rhs])
-        if uses >= ENOUGH_USES and views[1].pattern.strides[-1] != 1:
-            views[1] = self._in_order(rhs)
-        plan = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None, uses=uses)
-        if plan is None:
+        found = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None, uses=uses)
+        if found is None:
             views = [self._in_order(lhs), self._in_order(rhs)]
-            plan = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None)
-            assert plan is not None, node
+            found = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None, uses=uses)
+            assert found is not None, node
+        if found.panels is not None:
+            views[1] = self._packed(views[1], found.panels)
         operands = {"lhs": views[0], "rhs": views[1]}
-        self._work(node, plan, operands if old is None else {**operands, "old": self._in_order(old)})
+        self._work(node, found.plan, operands if old is None else {**operands, "old": self._in_order(old)})
+
+    def _packed(self, view: View, packed: Packed) -> View:
+        """Return matrices as panels, which are copied once for all products that share them."""
+        key = view, packed.launch
+        node = self._panels.get(key)
+        if node is None:
+            node = self._panels[key] = panels_of(view.source, packed)
+            self._work(node, Plan((packed.launch,)), {"rhs": view})
+        return View(node, Pattern.contiguous(node.shape))
 
     def _place_work(self, node: Node, expression: Node, lowering: Running | Scatter | Windowed) -> None:
         """Have a node computed by kernels of its own, if there are some for it."""
@@ -348,10 +362,35 @@ class Grouping:
         for source, begin in zip(sources, begins, strict=True):
             if source.size == 0:
                 continue
-            offset = sum([first * stride for first, stride in zip(begin, strides, strict=True)])
-            stage = max(stage, self._write_block(source, node, over(node, Pattern(source.shape, strides, offset))))
+            offset = _distance(begin, strides)
+            stage = max(stage, self._write_piece(source, node, Pattern(source.shape, strides, offset)))
         self._stages[node] = stage
         self.written.add(node)
+        self._mosaics[node] = tuple(zip(sources, begins, strict=True))
+
+    def _write_piece(self, source: Node, node: Node, place: Pattern) -> int:
+        """Have a value written to a block of a mosaic; one that is a mosaic itself is not read again for it."""
+        whole = self._views.of(source)
+        pieces = self._mosaics.get(whole.source, ())
+        made = squeezed(whole.source.shape)
+        if not pieces or made != squeezed(source.shape) or not whole.pattern.is_contiguous:
+            return self._write_block(source, node, over(node, place))
+        along = iter([stride for stride, size in zip(place.strides, place.shape, strict=True) if size != 1])
+        strides = [next(along) if size != 1 else 0 for size in whole.source.shape]
+        patterns = [
+            Pattern(piece.shape, tuple(strides), place.offset + _distance(begin, strides)) for piece, begin in pieces
+        ]
+        if not all([self._held(piece) for piece, _ in pieces]):
+            return self._write_block(source, node, over(node, place))
+        places = [over(node, pattern) for pattern in patterns]
+        return max([self._write_block(piece, node, there) for (piece, _), there in zip(pieces, places, strict=True)])
+
+    def _held(self, source: Node) -> bool:
+        """Return whether a value is still in a register of the kernel that computes it."""
+        read = self._views.read(source, source.shape)
+        home = self._homes.get(read.source)
+        role = None if home is None else home.role_over(squeezed(source.shape))
+        return home is not None and role is not None and home.holds(read, role) is not None
 
     def _write_block(self, source: Node, node: Node, place: Read) -> int:
         """Have a value written to a block of another one's memory; return the stage at which that happens."""
@@ -440,6 +479,11 @@ class Grouping:
         else:
             self._stages[node] = stage = self._as_array(source)
             self._others.append((stage, Alias(node, source)))
+
+
+def _distance(begin: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how far a position lies behind the first one."""
+    return sum([first * stride for first, stride in zip(begin, strides, strict=True)])
 
 
 def _squeezed_axes(shape: Shape, axes: Iterable[int]) -> Shape:

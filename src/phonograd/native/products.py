@@ -7,30 +7,48 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..dtypes import DType
-from ..kernels.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, product
+from ..kernels.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, panels, product
 from ..kernels.launch import Plan
 from ..kernels.lowering import Matmul
 from ..kernels.machine import Machine
+from ..kernels.packing import Packed
 from ..kernels.pattern import Pattern, contiguous_strides
 from ..node import Node, Shape
-from ..operator import REGISTRY
+from ..operator import REGISTRY, Operator
 from .expansion import Order
 from .machine import host
 
-__all__ = ["ENOUGH_USES", "Sum", "plan_product", "sums_of_products", "uses_of_operands"]
+__all__ = ["Product", "Sum", "panels_of", "plan_product", "sums_of_products", "uses_of_operands"]
 
-#: products of few rows of one matrix that are worth a copy of it where it lies transposed: each of them copies panels
-#: of it otherwise, which takes a third of its time
+#: products of few rows that are worth a copy of the matrix they share in panels, where it lies transposed: each of them
+#: copies panels of it otherwise, which takes a third of its time
 ENOUGH_USES = 3
+#: rows that all such products have where panels are worth a copy although the matrix can be read as it is
+ENOUGH_ROWS = 512
 
 _ADD = REGISTRY["broadcast_add"]
+
+
+def _panels(data: Any) -> Any:
+    """Return matrices in another order: by columns a few vectors wide."""
+    raise AssertionError("panels are made by plans alone, for their own kernels")
+
+
+#: stands in a plan for a matrix that several products share, as it is packed for them
+_PANELS = Operator(_panels)
+
+
+def panels_of(source: Node, packed: Packed) -> Node:
+    """Return a node whose memory holds matrices that lie in another one's as panels."""
+    return Node(_PANELS, (source,), (), (packed.size // source.dtype.itemsize,), source.dtype)
 
 
 class Sum(NamedTuple):
@@ -82,15 +100,23 @@ def _is_one_block(order: Order, node: Node) -> bool:
     return order.expressions[node].inputs[0].shape[-1] <= DEPTH
 
 
+class Product(NamedTuple):
+    """How matrices (the last two axes) that lie somewhere in memory are multiplied."""
+
+    plan: Plan
+    """Its operands are ``lhs``, ``rhs`` and ``out``, which is contiguous, and ``old``, if it is added to that."""
+    panels: Packed | None
+    """How ``rhs`` is packed before, for all who share it."""
+
+
 @functools.lru_cache(maxsize=1024)
 def plan_product(
     lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine | None = None, adds: bool = False, uses: int = 1
-) -> Plan | None:
-    """Return how to multiply matrices (the last two axes) that lie somewhere in memory.
+) -> Product | None:
+    """Return how to multiply matrices, or None where the axes before the last two cannot be walked with two strides.
 
-    The operands of the plan are ``lhs``, ``rhs`` and ``out``, which is contiguous; with ``adds`` also ``old``, which is
-    contiguous too, and to which the product is added. ``uses`` is how many products read ``rhs``. None is returned
-    where the other axes cannot be walked with two strides; they can for operands that are contiguous.
+    They can for operands that are contiguous. ``adds`` says whether the product is added to a contiguous ``old``,
+    ``uses`` how many products of few rows read ``rhs``.
     """
     rows, terms = lhs.shape[-2:]
     columns = rhs.shape[-1]
@@ -110,7 +136,10 @@ def plan_product(
     if columns == 1:
         # a column is a row of the transposed product, and many columns fill vectors
         sizes, left, right, names = (1, terms, rows), right.transposed, left.transposed, ("rhs", "lhs")
-    return product(sizes, count, left, right, result, kernel, old, names, uses)
+    shared = uses >= ENOUGH_USES and columns > 1 and math.prod(rhs.shape) > 0
+    shared = shared and (right.column != 1 or uses * rows >= ENOUGH_ROWS)
+    plan = product(sizes, count, left, right, result, kernel, old, names, uses, shared)
+    return Product(plan, panels(sizes, count, right, kernel, uses) if shared else None)
 
 
 def _merged(shape: Shape, operands: tuple[Shape, Shape, Shape]) -> list[tuple[int, tuple[int, int, int]]]:
