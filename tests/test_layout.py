@@ -19,7 +19,7 @@ LONGEST_FUNCTION = 80
 LAYERS: list[tuple[str, str]] = [
     (
         "base",
-        "errors settings dtypes context files util base libinfo runtime engine attribute name observers futures "
+        "errors settings dtypes context files util base libinfo log runtime engine attribute name observers futures "
         "registry _version",
     ),
     (
@@ -33,7 +33,7 @@ LAYERS: list[tuple[str, str]] = [
         "2 execution",
         "attribution holdings anomaly state streams reference kernels native plans spending living threads trace",
     ),
-    ("3 arrays", "ndarray"),
+    ("3 arrays", "ndarray numpy numpy_extension"),
     (
         "4 differentiation",
         "variable sweep function custom symbol record_reader autograd executor capture direct compilation",
@@ -42,7 +42,7 @@ LAYERS: list[tuple[str, str]] = [
     (
         "6 learning",
         "gluon optimizer initializer kvstore lr_scheduler metric random testing io recordio image callback "
-        "progress_bar curves model module monitor contrib.text",
+        "progress_bar curves model module monitor rnn contrib.text",
     ),
     ("7 persistence and scale", "contrib compat mxnet_path test_utils __main__ demo"),
 ]

@@ -154,21 +154,40 @@ def test_nothing_else_can_be_decorated():
         util.use_np_shape(3)
 
 
-def test_array_semantics_say_what_to_use_instead():
+def test_array_semantics():
     assert util.is_np_array() is False
-    for refused in (util.set_np, lambda: util.np_array(True), lambda: util.use_np(print)):
-        with pytest.raises(MXNetError, match=r"not part of phonograd yet. Use mx.nd"):
-            refused()
-    with pytest.raises(MXNetError):
-        util.use_np_array(print)
     with pytest.raises(ValueError, match="NumPy Shape semantics is required in using NumPy array semantics"):
         util.set_np(shape=False)
     with util.np_array(False):
         assert not util.is_np_array()
+    with util.np_array():
+        assert (util.is_np_array(), util.is_np_shape()) == (True, False)
     util.set_np(array=False)
-    assert util.is_np_shape()
-    util.reset_np()
-    assert not util.is_np_shape()
+    assert (util.is_np_array(), util.is_np_shape()) == (False, True)
+    util.set_np()
+    try:
+        assert (util.is_np_array(), util.is_np_shape()) == (True, True)
+        assert in_another_thread(util.is_np_array)
+        with pytest.raises(ValueError, match="still active is not allowed"):
+            util.set_np_shape(False)
+        with util.np_array(False):
+            assert not util.is_np_array()
+    finally:
+        util.reset_np()
+    assert (util.is_np_array(), util.is_np_shape()) == (False, False)
+
+
+def test_code_that_uses_numpy_semantics():
+    @util.use_np
+    class Net:
+        def __call__(self):
+            return util.is_np_array(), util.is_np_shape()
+
+    assert Net()() == util.use_np(lambda: (util.is_np_array(), util.is_np_shape()))() == (True, True)
+    assert util.use_np_array(lambda: (util.is_np_array(), util.is_np_shape()))() == (True, False)
+    assert not util.is_np_array()
+    with pytest.raises(TypeError, match="use_np_array can only decorate classes and callable objects"):
+        util.use_np(3)
 
 
 def test_environment_variables(monkeypatch):

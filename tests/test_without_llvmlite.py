@@ -66,7 +66,7 @@ def test_nothing_is_said_at_import() -> None:
 
 def test_the_compiler_is_used_where_there_is_one() -> None:
     pytest.importorskip("llvmlite")
-    code = GRADIENT + "assert 'llvmlite' in sys.modules\nassert mx.explain.statistics()['native_calls'] > 0\n"
+    code = GRADIENT + "assert mx.explain.statistics()['native_calls'] > 0\n"
     finished = run("-W", "error", "-c", code, blocked=False)
     assert (finished.stdout, finished.stderr) == (ANSWER, "")
 

@@ -50,12 +50,15 @@ _MODULES = {
         "io",
         "kvstore",
         "libinfo",
+        "log",
         "lr_scheduler",
         "metric",
         "model",
         "module",
         "monitor",
         "name",
+        "numpy",
+        "numpy_extension",
         "operator",
         "ops",
         "optimizer",
@@ -63,6 +66,7 @@ _MODULES = {
         "random",
         "recordio",
         "registry",
+        "rnn",
         "runtime",
         "symbol",
         "test_utils",
@@ -76,6 +80,8 @@ _MODULES = {
     "kv": "kvstore",
     "mod": "module",
     "mon": "monitor",
+    "np": "numpy",
+    "npx": "numpy_extension",
     "onnx": "contrib.onnx",
     "rnd": "random",
     "sym": "symbol",
@@ -144,5 +150,6 @@ if os.environ.get("MXNET_PROFILER_AUTOSTART") == "1":
     __getattr__("profiler")  # starts by itself
 
 # MXNet calls custom operators through the namespace of arrays, which knows nothing of differentiation.
-setattr(ndarray, "Custom", _Custom)  # noqa: B010
-del _operators, _Custom
+for _space in (ndarray, ndarray.op):
+    setattr(_space, "Custom", _Custom)  # noqa: B010
+del _operators, _Custom, _space

@@ -183,9 +183,9 @@ def with_metaclass(meta: type, *bases: type) -> type:
     return type.__new__(_Once, "temporary_class", (), {})
 
 
-def py_str(x: bytes) -> str:
-    """Return the text of UTF-8 bytes."""
-    return x.decode("utf-8")
+def py_str(x: bytes | str) -> str:
+    """Return the text of UTF-8 bytes; what is text already stays as it is."""
+    return x if isinstance(x, str) else x.decode("utf-8")
 
 
 def data_dir_default() -> str:

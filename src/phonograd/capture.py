@@ -113,7 +113,7 @@ class Capture(Capturing):
         actual = enter(handle, self.outer)
         node = self._stand_in(actual, handle._variable)
         self._actual[node] = actual
-        proxy = make(self._place(Place(node, _no_argument, argument=number)), self)
+        proxy = make(self._place(Place(node, _no_argument, argument=number)), self, handle._result_class)
         if handle._variable is not None:
             proxy._variable = handle._variable
         if handle._readonly:

@@ -29,6 +29,8 @@ _lock = threading.RLock()
 #: modules of MXNet whose contents stand elsewhere here
 _MOVED = {
     "nd": "ndarray",
+    "np": "numpy",
+    "npx": "numpy_extension",
     "sym": "symbol",
     "rnd": "random",
     "viz": "visualization",
@@ -42,6 +44,9 @@ _MOVED = {
     "ndarray.op": "ndarray",
     "ndarray._internal": "ndarray",
     "ndarray.utils": "ndarray",
+    "rnn.io": "rnn",
+    "rnn.rnn": "rnn",
+    "rnn.rnn_cell": "rnn",
     "symbol.symbol": "symbol",
     "contrib.ndarray": "ndarray.contrib",
     "contrib.symbol": "symbol.contrib",
@@ -49,10 +54,6 @@ _MOVED = {
 
 #: modules that MXNet 1.9.1 has and this library is known not to have, with what to do
 _ADVICE = {
-    "np": "use mx.nd, which has the same operators",
-    "npx": "use mx.nd; set_np() is not needed",
-    "numpy": "use mx.nd, which has the same operators",
-    "numpy_extension": "use mx.nd; set_np() is not needed",
     "rtc": "there is no GPU support",
     "tvmop": "there are no TVM operators",
     "library": "operators are written in Python; see CONTRIBUTING.md",

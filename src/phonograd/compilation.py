@@ -27,7 +27,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from .capture import Capture, Filled, Place, Refusal, Template
 from .context import CPU, Context
 from .direct import Direct, Shortcut
-from .ndarray.handle import Handle, enter, make, make_concrete, rebind
+from .ndarray.handle import Handle, enter, make, make_concrete, rebind, views_of
 from .node import Node, forgetters
 from .observers import FUNCTION, begin
 from .operator import Array
@@ -233,9 +233,10 @@ def _outline(value: Any, arrays: dict[int, Any]) -> Any:
 def _kind_of(array: Any) -> tuple[Any, ...]:
     """Return what the structure of a call depends on in an array."""
     node, context, owned = array._node, array.context, array._variable is not None
+    place = None if context is CPU or context == CPU else context
     if node is None:
-        return array.shape, array._dtype.num, owned, owned, None if context is CPU or context == CPU else context
-    return node.shape, node.kind, node.marked, owned, None if context is CPU or context == CPU else context
+        return type(array), array.shape, array._dtype.num, owned, owned, place
+    return type(array), node.shape, node.kind, node.marked, owned, place
 
 
 def _replaced(value: Any, replace: Callable[[Any], Any]) -> Any:
@@ -323,15 +324,32 @@ class _Ending:
             return result, capture.reason
         numbers = {id(array): number for number, array in enumerate(self._arrays)}
         changed = [_Argument(numbers[id(array)]) if id(array) in numbers else array for array, _ in writes]
-        return result, _Repeatable(capture, template, outline, changed)
+        return result, _Repeatable(capture, template, outline, changed, [type(array) for array in left])
 
     def _left(self) -> list[Any]:
         """Return the arrays of the capture that somebody refers to."""
         capture = self._capture
         references = [weakref.ref(handle) for handle in capture.handles]
         capture.handles = []
+        for reference in references:
+            self._part(reference)
         alive = {id(handle): handle for handle in (reference() for reference in references) if handle is not None}
         return [handle for handle in alive.values() if handle._trace is capture and handle._node is not None]
+
+    def _part(self, reference: weakref.ref[Any]) -> None:
+        """Make a view of an array that nobody else refers to an array of its own: nobody can tell the difference."""
+        view, capture = reference(), self._capture
+        rare = None if view is None else view._rare
+        if view is None or rare is None or rare.root is None or rare.variable is not None:
+            return
+        base = rare.root
+        if base._trace is not capture or id(base) in self._numbers or len(views_of(base)) != 1:
+            return
+        enter(view, capture)
+        region, watched = rare.region, weakref.ref(base)
+        base = rare.root = rare.region = None
+        if watched() is not None:
+            rare.root, rare.region = watched(), region
 
     def _outlined(self, array: Any, left: list[Any], returned: set[int]) -> Any:
         """Return what stands for an array of the result in later calls."""
@@ -362,6 +380,7 @@ class _Repeatable:
         "_actions",
         "_begins_record",
         "_changed",
+        "_classes",
         "_direct",
         "_draws",
         "_filled",
@@ -371,8 +390,12 @@ class _Repeatable:
         "_template",
     )
 
-    def __init__(self, capture: Capture, template: Template, result: Any, changed: list[Any]) -> None:
+    def __init__(
+        self, capture: Capture, template: Template, result: Any, changed: list[Any], classes: list[type[Any]]
+    ) -> None:
         self._template = template
+        #: those of the arrays that it returns
+        self._classes = classes
         self._result = result
         #: arrays that are changed; their new nodes come first in the template
         self._changed = changed
@@ -417,7 +440,7 @@ class _Repeatable:
             trace.siblings.update(filled.siblings)
         trace.created += len(template.steps)
         nodes, count = filled.nodes, len(self._changed)
-        made = [make(node, trace) for node in nodes[count:]]
+        made = [make(node, trace, kind) for node, kind in zip(nodes[count:], self._classes)]
         for array, node in zip(self._changed, nodes):
             rebind(arrays[array.number] if isinstance(array, _Argument) else array, node, trace)
         return self._returned(arrays, made)
@@ -453,7 +476,10 @@ class _Repeatable:
 
     def _finish_directly(self, arrays: Sequence[Any], values: list[Array]) -> Any:
         nodes, count = self._template.nodes, len(self._changed)
-        made = [make_concrete(values[number], nodes[number].context) for number in range(count, len(nodes))]
+        made = [
+            make_concrete(values[number], nodes[number].context, kind)
+            for number, kind in enumerate(self._classes, count)
+        ]
         return self._returned(arrays, made)
 
     def _returned(self, arrays: Sequence[Any], made: list[Any]) -> Any:

@@ -16,6 +16,7 @@ from .errors import MXNetError, nearest
 from .function import as_recorded, record_call, sources_of
 from .ndarray.array import NDArray
 from .ndarray.creation import zeros
+from .ndarray.handle import as_class
 from .state import FLAGS, RECORDING, TRAINING, flags_set_to
 
 __all__ = ["Custom", "CustomOp", "CustomOpProp", "get_all_registered_operators", "register", "registered_class"]
@@ -122,6 +123,8 @@ def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:  # noqa: N802 - 
     types = prop.infer_type([array.dtype for array in inputs])
     context = inputs[0].context if inputs else current_context()
     outputs = [zeros(tuple(shape), context, np.dtype(kind)) for shape, kind in zip(shapes[1], types[1], strict=True)]
+    if inputs:
+        outputs = [as_class(output, inputs[0]._result_class) for output in outputs]
     op = prop.create_operator(context, [list(a.shape) for a in inputs], [a.dtype for a in inputs])
     call = _Call(op, {**parameters, "op_type": op_type}, inputs, outputs, aux)
     call.forward()
@@ -185,6 +188,7 @@ class _Call:
 
     def backward(self, *out_grads: NDArray) -> list[NDArray]:
         """Return the gradients of the inputs."""
-        in_grads = [zeros(array.shape, array.context, array.dtype) for array in self.inputs]
+        grads = [zeros(array.shape, array.context, array.dtype) for array in self.inputs]
+        in_grads = [as_class(grad, array._result_class) for grad, array in zip(grads, self.inputs, strict=True)]
         self.op.backward(self.requests, list(out_grads), list(self.inputs), list(self.outputs), in_grads, self.aux)
         return in_grads

@@ -184,6 +184,7 @@ def _is_replaceable(array: Any) -> bool:
 class _Kind(NamedTuple):
     """What is known of an array that was an argument."""
 
+    array_class: type[Any]
     shape: tuple[int, ...]
     dtype: Any
     is_variable: bool
@@ -203,7 +204,9 @@ class Shortcut:
     def __init__(self, arguments: Sequence[Any]) -> None:
         self._flags = FLAGS.get()
         self._context = Context._default.get()
-        self._kinds = [_Kind(array.shape, array._dtype, array._variable is not None) for array in arguments]
+        self._kinds = [
+            _Kind(type(array), array.shape, array._dtype, array._variable is not None) for array in arguments
+        ]
 
     @staticmethod
     def is_possible(arguments: Sequence[Any]) -> bool:
@@ -217,8 +220,8 @@ class Shortcut:
             return False
         if count > 1 and (arguments[0] is arguments[1] if count == 2 else len(set(map(id, arguments))) != count):
             return False
-        for array, (shape, dtype, is_variable) in zip(arguments, kinds):
-            if type(array) is not NDArray or array._node is not None:
+        for array, (array_class, shape, dtype, is_variable) in zip(arguments, kinds):
+            if type(array) is not array_class or array._node is not None:
                 return False
             data, rare = array._buffer, array._rare
             if type(data) is not ndarray or data.shape != shape or data.dtype is not dtype:
@@ -233,6 +236,8 @@ class Shortcut:
 
 def _is_known(value: Any) -> bool:
     """Return whether a value is an array on the CPU that is no view, with a value."""
-    if type(value) is not NDArray or value._node is not None or type(value._buffer) is not ndarray:
+    if not isinstance(value, NDArray) or type(value) is not value._result_class:
+        return False
+    if value._node is not None or type(value._buffer) is not ndarray:
         return False
     return value._root is None and value._context is CPU

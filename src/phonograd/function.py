@@ -117,7 +117,7 @@ def as_recorded(saved: Any) -> Any:
     if not isinstance(saved, NDArray):
         return saved
     trace = LOCAL.trace
-    kept = make(enter(saved, trace), trace)
+    kept = make(enter(saved, trace), trace, saved._result_class)
     if saved._variable is not None:
         kept._variable = saved._variable
     return kept
@@ -172,7 +172,7 @@ def _stand_for(result: NDArray, call: FunctionCall) -> Node:
     trace = LOCAL.trace
     node = enter(result, trace)
     output = variable(detach(node), trace.slot(FunctionOutput(call, len(call.outputs))))
-    call.outputs.append((node.shape, node.dtype, node.context))
+    call.outputs.append((node.shape, node.dtype, node.context, result._result_class))
     result._trace, result._node = trace, output
     if type(result._buffer) is SharedMemory:
         # memory that others may write to has no place in a record; the value is bound to the leaf
@@ -217,7 +217,7 @@ def _fitted(name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
             f"{name}.backward returned a gradient of shape {format_shape(node.shape)} for an input of shape "
             f"{format_shape(shape)}"
         )
-    fitted: NDArray = make(broadcast(node, shape), trace)
+    fitted: NDArray = make(broadcast(node, shape), trace, grad._result_class)
     return fitted
 
 

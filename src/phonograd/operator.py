@@ -119,6 +119,12 @@ class Operator:
         self.interface = interface or Interface()
         #: name of the function of two operands, either of which may be a number (``nd.add`` for ``broadcast_add``)
         self.with_scalars = with_scalars
+        #: what the function of an operator returns for numbers alone; None refuses them
+        self.on_numbers: Callable[..., Any] | None = None
+        #: what an array becomes beside a number, which takes its dtype; None leaves all but truth values as they are
+        self.beside_numbers: Callable[[Node], Node] | None = None
+        #: what is asked about keywords that are no parameters: it returns whether they mean nothing, or raises
+        self.tolerates: Callable[[str, Any], bool] | None = None
         self.__doc__ = inspect.cleandoc(function.__doc__ or "")
         self._read_signature(function)
         self._accepted: dict[Callable[..., Any], tuple[str, ...] | None] = {}
@@ -153,6 +159,8 @@ class Operator:
         self.parameter_names = tuple(parameter.name for parameter in parameters)
         self.random = "counter" in self.input_names
         self.training = "training" in self.parameter_names
+        #: which of the parameters are data, each with its kind
+        self.numbers = tuple((place, p.kind) for place, p in enumerate(parameters) if p.is_data)
 
     def __repr__(self) -> str:
         return f"<operator {self.name}>"

@@ -13,9 +13,13 @@ A declaration annotates its keyword-only arguments with one of these words; the 
 ``Axis``               None, an integer, or a tuple of integers
 ``DType``              a NumPy dtype that arrays can have
 ``Literal["a", "b"]``  one of the strings
+``Number``             like ``float``, but data: where arrays are called, it is a node of their dtype
+``Numbers``            like ``Floats``, each of them a ``Number``
+``Count``              an integer that is data: where arrays are called, it is a node of float64
+``Counts``             like ``Shape``, each of them a ``Count``
 =====================  =====================================================================
 
-``X | None`` accepts None besides.
+``X | None`` accepts None besides. A ``Number`` may be another one in every call (a learning rate) and the plan stays.
 """
 
 from __future__ import annotations
@@ -31,11 +35,16 @@ import numpy as np
 from .dtypes import as_dtype
 from .errors import MXNetError
 
-__all__ = ["REQUIRED", "Axis", "Floats", "OptionalInts", "Parameter"]
+__all__ = ["REQUIRED", "Axis", "Count", "Counts", "Floats", "Number", "Numbers", "OptionalInts", "Parameter"]
 
 Axis = int | tuple[int, ...] | None
 Floats = tuple[float, ...]
 OptionalInts = tuple[int | None, ...]
+# numbers, or the nodes they have become
+Number = Any
+Numbers = tuple[Any, ...]
+Count = Any
+Counts = tuple[Any, ...]
 
 
 class _Required:
@@ -147,6 +156,10 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "Floats": _floats,
     "Axis": _axis,
     "DType": as_dtype,
+    "Number": _number,
+    "Numbers": _floats,
+    "Count": _integer,
+    "Counts": _shape,
     "Any": lambda value: value,
 }
 
@@ -160,8 +173,15 @@ _DESCRIPTIONS = {
     "Floats": "tuple of <float>",
     "Axis": "Shape or None",
     "DType": "dtype",
+    "Number": "float",
+    "Numbers": "tuple of <float>",
+    "Count": "int",
+    "Counts": "Shape(tuple)",
     "Any": "value",
 }
+
+#: parameters that are data
+_DATA = ("Number", "Numbers", "Count", "Counts")
 
 
 class Parameter:
@@ -188,6 +208,11 @@ class Parameter:
             self.description = _DESCRIPTIONS[text]
         else:
             raise TypeError(f"parameter {name}: annotation {annotation!r} is none of {', '.join(_CONVERTERS)}")
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the parameter is a number, or several, that calls with arrays take as data."""
+        return self.kind in _DATA
 
     def _choose(self, value: Any) -> str:
         if value not in self.choices:

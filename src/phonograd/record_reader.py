@@ -223,16 +223,16 @@ class _Reader:
         if known is not None:
             return known
         name = {"_cast": "Cast"}.get(declared.name, declared.name)
+        given = [_as_number(trace, value) for value in attributes]
         shown = {
             parameter.name: value
-            for parameter, value in zip(declared.parameters, attributes, strict=True)
+            for parameter, value in zip(declared.parameters, given, strict=True)
             if parameter.name != "training" and not _is_default(value, parameter.default)
         }
         numbers = [_value_of(trace, source) for source in sources]
         if _has_number(trace, declared, sources):
             first = numbers[0] is not None
-            # the shortest text that is this number in its dtype: 0.1, as the user wrote it
-            shown["scalar"] = float(str(numbers[0] if first else numbers[1]))
+            shown["scalar"] = _as_written(numbers[0] if first else numbers[1])
             name = _SCALAR_FORMS[name][first]
         if declared.variadic and not name.startswith("_"):
             shown["num_args"] = len(inputs)
@@ -303,6 +303,18 @@ def _value_of(trace: Trace, node: Node) -> Any:
     if node.operator is LEAF and node.attributes[0] >= 0:
         return trace.leaves[node.attributes[0]][()]
     return constant_value(node)
+
+
+def _as_written(number: Any) -> float:
+    """Return a number by the shortest text that is this number in its dtype: 0.1, as the user wrote it."""
+    return float(str(number))
+
+
+def _as_number(trace: Trace, value: Any) -> Any:
+    """Return an attribute in which numbers that were data are numbers again."""
+    if isinstance(value, Node):
+        return _as_written(_value_of(trace, value))
+    return tuple([_as_number(trace, each) for each in value]) if isinstance(value, tuple) else value
 
 
 def _slice_bounds(shape: Shape, begin: Shape, end: Shape, step: Shape) -> dict[str, Any]:

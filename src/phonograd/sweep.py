@@ -21,7 +21,7 @@ from .dtypes import DType
 from .errors import MXNetError, format_shape
 from .gradient import NOTHING, Gradient, Nothing, differentiate
 from .ndarray.array import NDArray, use_backward
-from .ndarray.handle import enter, make, make_concrete, read, rebind
+from .ndarray.handle import as_class, enter, make, make_concrete, read, rebind
 from .node import Node, Shape
 from .operator import Array
 from .operators.structural import detach, full, recorded, variable
@@ -79,7 +79,7 @@ class FunctionCall:
         self.attributes: dict[str, str] | None = None
         """The attributes of a custom operator as they stand in symbols; a Function has none."""
         self.number = len(trace.targets)
-        self.outputs: list[tuple[Shape, DType, Context]] = []
+        self.outputs: list[tuple[Shape, DType, Context, type[NDArray]]] = []
         self.backward = backward
         # a call is found through its trace, so it need not keep that alive, and both go without a garbage collection
         self._trace = weakref.ref(trace)
@@ -214,9 +214,10 @@ class _Sweep:
     def _sweep_call(self, call: FunctionCall) -> None:
         arrived = self.outputs.pop(call)
         out_grads = []
-        for index, (shape, dtype, context) in enumerate(call.outputs):
+        for index, (shape, dtype, context, array_class) in enumerate(call.outputs):
             given = arrived.get(index)
-            out_grads.append(_total(given) if given else make(full(shape, 0, dtype, context), LOCAL.trace))
+            grad = _total(given) if given else make(full(shape, 0, dtype, context), LOCAL.trace)
+            out_grads.append(as_class(grad, array_class))
         for (trace, node), grad in zip(call.sources(), call.backward(out_grads), strict=True):
             if node.marked:
                 self.start(trace, node, grad)
@@ -227,7 +228,7 @@ class _Sweep:
         """Return the whole gradient of a variable that was reached, after its hooks."""
         grads = self.found[owner]
         total = _total(grads) if grads else owner.nothing()
-        return owner.hooks.apply(total)
+        return owner.hooks.apply(as_class(total, owner.grad._result_class))
 
     def clear(self) -> None:
         """Take what was swept out of the record."""
@@ -350,19 +351,19 @@ def grad_pass(
                     "the outputs."
                 )
         grads = {owner: sweep.gradient(owner) for owner in dict.fromkeys([array._variable for array in variables])}
-        results = [_result(grads[array._variable], create_graph) for array in variables]
+        results = [_result(grads[array._variable], create_graph, array._result_class) for array in variables]
         if not retain_graph:
             sweep.clear()
         return results
 
 
-def _result(grad: NDArray, create_graph: bool) -> NDArray:
+def _result(grad: NDArray, create_graph: bool, array_class: type[NDArray]) -> NDArray:
     """Return a gradient as an array of its own, in the current trace."""
     trace = LOCAL.trace
     node = enter(grad, trace)
     if create_graph:
         gradient_nodes.setdefault(trace, set()).add(recorded(node))
-    result: NDArray = make(trace.distinct(recorded(node)) if create_graph else detach(node), trace)
+    result: NDArray = make(trace.distinct(recorded(node)) if create_graph else detach(node), trace, array_class)
     return result
 
 
@@ -384,7 +385,7 @@ def grads_where_reached(
         sweep = _begin([head for head, _ in found], [grad for _, grad in found], create_graph)
         sweep.run()
         grads = [None if owner is None or not sweep.found.get(owner) else sweep.found[owner] for owner in owners]
-        totals = [None if parts is None else _result(_total(parts), create_graph) for parts in grads]
+        totals = [None if parts is None else _result(_total(parts), create_graph, NDArray) for parts in grads]
         if not create_graph:
             sweep.clear()
     return totals

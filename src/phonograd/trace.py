@@ -369,6 +369,7 @@ class Trace:
         if self.repeats and len(pairs) > 1:
             pairs = list({id(pair[0]): pair for pair in pairs}.values())
         if LOCAL.trace is self or self.ended:
+            self.created += len(self.handles) - len(pairs)
             self.handles = [pair[0] for pair in pairs]
             self.repeats = False
         return pairs
@@ -567,8 +568,9 @@ def ready_trace() -> Trace:
         THREADS.note(trace)
         if LOCAL.leaving is None:
             LOCAL.leaving = Leaving(number)
-    trace.created += 1
-    if trace.created > settings.current().pending_limit and not is_recording():
+    # arrays are counted, not calls that come here: the next turn of a loop makes most of its calls elsewhere, and has
+    # to be divided in the same places to find its plans again
+    if trace.created + len(trace.handles) > settings.current().pending_limit and not is_recording():
         trace.flush(end=True)
         trace = LOCAL.trace
     return trace

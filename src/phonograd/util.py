@@ -1,9 +1,10 @@
-"""Switches of array semantics (``mxnet.util``): NumPy shapes on and off, the environment, module names.
+"""Switches of array semantics (``mxnet.util``): NumPy shapes and arrays on and off, the environment, module names.
 
 In legacy mode, the default, an NDArray file does not distinguish a 0-d array from "no array". NumPy shape semantics
 (:func:`set_np_shape`, :func:`np_shape`, :func:`use_np_shape`) does; here the switch decides only which file layout is
-written and read, since 0-d and zero-size arrays compute in both modes. NumPy *array* semantics, the ``mx.np``
-namespace, is not part of this library, and asking for it raises.
+written and read, since 0-d and zero-size arrays compute in both modes. NumPy *array* semantics (:func:`set_np`,
+:func:`np_array`, :func:`use_np`) decides whether what makes arrays of nothing (parameters, data sets, metrics) makes
+those of ``mx.np``; what is computed from an array is of its kind in both modes.
 """
 
 from __future__ import annotations
@@ -41,14 +42,11 @@ __all__ = [
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
-_NO_ARRAY_SEMANTICS = (
-    "NumPy array semantics (the mx.np and mx.npx namespaces) is not part of phonograd yet. Use mx.nd, which has the "
-    "same operators; set_np_shape(True) or set_np(array=False) turns on NumPy shapes alone."
-)
-
 # A thread or task that never chose follows the process-wide switch.
 _own_switch: ContextVar[bool | None] = ContextVar("np_shape", default=None)
 _everywhere = False
+_own_array_switch: ContextVar[bool | None] = ContextVar("np_array", default=None)
+_arrays_everywhere = False
 
 
 def is_np_shape() -> bool:
@@ -81,6 +79,11 @@ def set_np_shape(active: int) -> bool:
     state = operator.index(active)
     if state not in (0, 1, 2):
         raise ValueError(f"set_np_shape takes 0 (off), 1 (on in this thread) or 2 (on everywhere), not {active!r}")
+    if not state and is_np_array():
+        raise ValueError(
+            "Deactivating NumPy shape semantics while NumPy array semantics is still active is not allowed. Please "
+            "consider calling `npx.reset_np()` to deactivate both of them."
+        )
     previous = is_np_shape()
     if state != 1:
         _everywhere = state == 2
@@ -88,26 +91,27 @@ def set_np_shape(active: int) -> bool:
     return previous
 
 
-class _NumpyShapeScope:
-    """A ``with`` block, or a decorator, inside which NumPy shapes are on or off."""
+class _SwitchScope:
+    """A ``with`` block, or a decorator, inside which a switch is on or off; None leaves it as it is."""
 
-    def __init__(self, is_np_shape: bool | None) -> None:
-        self._inside = is_np_shape
+    def __init__(self, switch: ContextVar[bool | None], inside: bool | None) -> None:
+        self._switch = switch
+        self._inside = inside
         self._before: list[bool | None] = []
 
     def __enter__(self) -> None:
-        self._before.append(_own_switch.get())
+        self._before.append(self._switch.get())
         if self._inside is not None:
-            _own_switch.set(bool(self._inside))
+            self._switch.set(bool(self._inside))
 
     def __exit__(self, *exception: object) -> None:
-        _own_switch.set(self._before.pop())
+        self._switch.set(self._before.pop())
 
     def __call__(self, function: _Decorated) -> _Decorated:
-        return _scoped(function, self._inside)
+        return _scoped(function, self._switch, self._inside)
 
 
-def np_shape(active: bool | None = True) -> _NumpyShapeScope:
+def np_shape(active: bool | None = True) -> _SwitchScope:
     """Return a scope inside which NumPy shapes are on (or off), for ``with`` or as a decorator.
 
     >>> with np_shape(True):
@@ -116,18 +120,47 @@ def np_shape(active: bool | None = True) -> _NumpyShapeScope:
     >>> is_np_shape()
     False
     """
-    return _NumpyShapeScope(active)
+    return _SwitchScope(_own_switch, active)
 
 
-def _scoped(function: _Decorated, active: bool | None) -> _Decorated:
-    """Return a function that runs with NumPy shapes switched."""
+def np_array(active: bool | None = True) -> _SwitchScope:
+    """Return a scope inside which NumPy arrays are on (or off), for ``with`` or as a decorator.
+
+    >>> with np_array(True):
+    ...     is_np_array()
+    True
+    """
+    return _SwitchScope(_own_array_switch, active)
+
+
+def _scoped(function: _Decorated, switch: ContextVar[bool | None], active: bool | None) -> _Decorated:
+    """Return a function that runs with a switch set."""
 
     @functools.wraps(function)
     def inside(*args: Any, **kwargs: Any) -> Any:
-        with np_shape(active):
+        with _SwitchScope(switch, active):
             return function(*args, **kwargs)
 
     return cast(_Decorated, inside)
+
+
+def _used(func: _Decorated, switch: ContextVar[bool | None], decorator: str) -> _Decorated:
+    """Return a function, or class, whose code runs with a switch on."""
+    if inspect.isclass(func):
+        for name, member in list(vars(func).items()):
+            if isinstance(member, staticmethod | classmethod):
+                setattr(func, name, type(member)(_scoped(member.__func__, switch, True)))
+            elif isinstance(member, property):
+                getter, setter, deleter = [
+                    part and _scoped(cast(Any, part), switch, True) for part in (member.fget, member.fset, member.fdel)
+                ]
+                setattr(func, name, property(getter, setter, deleter, member.__doc__))
+            elif inspect.isfunction(member):
+                setattr(func, name, _scoped(member, switch, True))
+        return cast(_Decorated, func)
+    if callable(func):
+        return _scoped(func, switch, True)
+    raise TypeError(f"{decorator} can only decorate classes and callable objects, while received a {type(func)}")
 
 
 def use_np_shape(func: _Decorated) -> _Decorated:
@@ -141,75 +174,60 @@ def use_np_shape(func: _Decorated) -> _Decorated:
     >>> question(), is_np_shape()
     (True, False)
     """
-    if inspect.isclass(func):
-        for name, member in list(vars(func).items()):
-            if isinstance(member, staticmethod | classmethod):
-                setattr(func, name, type(member)(_scoped(member.__func__, True)))
-            elif isinstance(member, property):
-                getter, setter, deleter = member.fget, member.fset, member.fdel
-                wrapped = property(
-                    getter and _scoped(getter, True),
-                    setter and _scoped(setter, True),
-                    deleter and _scoped(deleter, True),
-                    member.__doc__,
-                )
-                setattr(func, name, wrapped)
-            elif inspect.isfunction(member):
-                setattr(func, name, _scoped(member, True))
-        return cast(_Decorated, func)
-    if callable(func):
-        return _scoped(func, True)
-    raise TypeError(f"use_np_shape can only decorate classes and callable objects, while received a {type(func)}")
+    return _used(func, _own_switch, "use_np_shape")
 
 
 def is_np_array() -> bool:
-    """Return whether NumPy array semantics is on: always False."""
-    return False
+    """Return whether NumPy array semantics is on: what is made of nothing is an array of ``mx.np``.
 
-
-def np_array(active: bool = True) -> _NumpyShapeScope:
-    """Return a scope that changes nothing for ``active=False``; raise for True.
-
-    Raises
-    ------
-    MXNetError
-        For ``active=True``: there is no ``mx.np`` namespace.
+    >>> is_np_array()
+    False
     """
-    if active:
-        raise MXNetError(_NO_ARRAY_SEMANTICS)
-    return _NumpyShapeScope(None)
+    own = _own_array_switch.get()
+    return _arrays_everywhere if own is None else own
 
 
 def use_np_array(func: _Decorated) -> _Decorated:
-    """Raise: there is no ``mx.np`` namespace for the function to use."""
-    raise MXNetError(_NO_ARRAY_SEMANTICS)
+    """Return a function, or class, whose code runs with NumPy arrays on; see :func:`use_np_shape`."""
+    return _used(func, _own_array_switch, "use_np_array")
 
 
 def use_np(func: _Decorated) -> _Decorated:
-    """Raise: there is no ``mx.np`` namespace for the function to use; see :func:`use_np_shape`."""
-    raise MXNetError(_NO_ARRAY_SEMANTICS)
+    """Return a function, or class, whose code runs with NumPy shapes and arrays on; see :func:`use_np_shape`.
+
+    >>> @use_np
+    ... def question():
+    ...     return is_np_shape(), is_np_array()
+    >>> question(), is_np_array()
+    ((True, True), False)
+    """
+    return use_np_shape(use_np_array(func))
 
 
 def set_np(shape: bool = True, array: bool = True) -> None:
-    """Return nothing and set NumPy shape semantics; raise if array semantics is asked for.
+    """Return nothing and turn NumPy shape and array semantics on (or off), in every thread that has not chosen itself.
+
+    Compatibility
+    -------------
+    In MXNet the switches belong to one thread.
 
     Raises
     ------
     ValueError
         If arrays are to be on while shapes are off.
-    MXNetError
-        If `array` is true: there is no ``mx.np`` namespace.
     """
+    global _arrays_everywhere
     if array and not shape:
         raise ValueError("NumPy Shape semantics is required in using NumPy array semantics.")
-    if array:
-        raise MXNetError(_NO_ARRAY_SEMANTICS)
-    set_np_shape(bool(shape))
+    _arrays_everywhere = bool(array)
+    _own_array_switch.set(None)
+    set_np_shape(2 if shape else 0)
+    _own_switch.set(None)
 
 
 def reset_np() -> None:
-    """Return nothing and turn NumPy shape semantics off."""
-    set_np_shape(False)
+    """Return nothing and turn NumPy shape and array semantics off."""
+    set_np(shape=False, array=False)
 
 
 def set_module(module: str | None) -> Callable[[_Decorated], _Decorated]:

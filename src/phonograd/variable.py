@@ -111,7 +111,7 @@ class Variable(Target):
     def nothing(self) -> NDArray:
         """Return the gradient where nothing flows: zeros."""
         grad = self.grad
-        zeros: NDArray = make(full(grad.shape, 0, grad._dtype, grad.context), LOCAL.trace)
+        zeros: NDArray = make(full(grad.shape, 0, grad._dtype, grad.context), LOCAL.trace, grad._result_class)
         return zeros
 
 
@@ -139,8 +139,8 @@ def _make_variable(array: NDArray, owner: Variable) -> None:
 def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
     """Make an array a variable with a new gradient buffer of zeros."""
     _check_request(grad_req)
-    zeros = make(full(array.shape, 0, array._dtype, array.context), LOCAL.trace)
-    if stype not in (None, "default") or (stype is None and type(array) is not NDArray):
+    zeros = make(full(array.shape, 0, array._dtype, array.context), LOCAL.trace, array._result_class)
+    if stype not in (None, "default") or (stype is None and type(array) is not array._result_class):
         zeros = labelled(zeros, stype or array.stype)
     _make_variable(array, Variable(zeros, grad_req))
 

@@ -37,7 +37,13 @@ Array = np.ndarray[Any, Any]
 SPECIAL = (0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, -3e-39, 88.8, -103.5, 1e30)
 LARGEST = 6000
 
-_LOWERED = sorted({o.name for o in REGISTRY.values() if isinstance(o.lowering, Elementwise) and not o.parameters})
+_LOWERED = sorted(
+    {
+        o.name
+        for o in REGISTRY.values()
+        if isinstance(o.lowering, Elementwise) and not o.parameters and np.dtype("float32") in o.lowering.dtypes
+    }
+)
 #: elementwise operators that kernels compute, of one array and of two
 FUNCTIONS = [name for name in _LOWERED if len(REGISTRY[name].input_names) == 1]
 PAIRS = [name for name in _LOWERED if len(REGISTRY[name].input_names) == 2]

@@ -134,3 +134,42 @@ def test_programs_beyond_the_limit_of_nodes_are_forgotten() -> None:
         nodes = sum([len(declared.table) for declared in set(REGISTRY.values())])
     # the last one, and less than as much again
     assert nodes < 4 * 230 * 5
+
+
+def updates(parameters: list[Any], grads: list[Any]) -> None:
+    for parameter, grad in zip(parameters, grads):
+        parameter[:] = parameter - 0.1 * (grad + 0.01 * parameter)
+
+
+def copies(parameters: list[Any], grads: list[Any]) -> None:
+    grads[:] = [(grad.T * parameter).reshape((3,)) for parameter, grad in zip(parameters, grads)]
+
+
+@pytest.mark.parametrize("step", [updates, copies])
+def test_what_is_too_much_to_wait_is_divided_in_the_same_places(step: Callable[[list[Any], list[Any]], None]) -> None:
+    parameters = [nd.array([1.0, 2.0, number]) for number in range(300)]
+    grads = [nd.array([1.0, 2.0, number]) for number in range(300)]
+    nd.waitall()
+    with settings.override(pending_limit=200):
+        counts = []
+        for _ in range(6):
+            before = explain.statistics()
+            step(parameters, grads)
+            nd.waitall()
+            after = explain.statistics()
+            counts.append([after[name] - before[name] for name in ("plans", "evaluations")])
+    assert counts[0][0] >= 1
+    assert counts[0][1] >= 4, "it is divided"
+    # the turns after the first find what it left
+    assert [plans for plans, _ in counts[2:]] == [0] * 4
+    assert len({evaluations for _, evaluations in counts[1:]}) == 1
+
+
+def test_random_numbers_of_many_arrays_are_drawn_by_one_kernel(made: list[NativeProgram]) -> None:
+    mx.random.seed(3)
+    together = [nd.random.normal(loc=1.0, scale=0.1, shape=(40, 30)) for _ in range(9)]
+    nd.waitall()
+    assert [len(plan.kernels) for plan in made] == [1]
+    mx.random.seed(3)
+    for array in together:
+        assert nd.random.normal(loc=1.0, scale=0.1, shape=(40, 30)).asnumpy().tobytes() == array.asnumpy().tobytes()

@@ -75,6 +75,7 @@ def test_the_processor_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     def oldest(llvm: Any, level: int = 2) -> Any:
         return llvm.Target.from_default_triple().create_target_machine(opt=level, cpu="x86-64", features="")
 
+    monkeypatch.setattr(compiler, "version", lambda: None)
     monkeypatch.setattr(compiler, "target_machine", oldest)
     monkeypatch.setattr(jit, "_kernels", jit._Kernels())
     there = NativeProgram(targets, lambda node: False).run([data])
@@ -242,11 +243,12 @@ def test_new_sizes_compile_nothing() -> None:
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = (
         "import sys, phonograd.native.program as p, numpy as np\n"
-        "assert 'llvmlite' not in sys.modules\n"
+        "loaded = lambda: 'llvmlite' in sys.modules or p.jit._kernels and p.jit._kernels.codes._compiler\n"
+        "assert not loaded()\n"
         "from phonograd.operators.structural import leaf\n"
         "x = leaf(0, (2,), np.dtype('float32'))\n"
         "program = p.NativeProgram([x + 1.0], lambda node: False)\n"
-        "assert 'llvmlite' in sys.modules\n"
+        "assert loaded()\n"
         "print(program.run([np.ones(2, np.float32)])[0])\n"
     )
     environment = {**os.environ, "PHONOGRAD_CACHE_DIRECTORY": ""}

@@ -281,8 +281,8 @@ def test_another_process_would_compile_nothing(tmp_path: Path, monkeypatch: pyte
         first = [array.tobytes() for array in _program().run([data])]
         compiled = jit.statistics.kernels_compiled - before["kernels_compiled"]
         assert compiled > 0
-        # the thread team may be there too
-        assert len([path for path in files(tmp_path) if path.suffix == ".quick"]) in (compiled, compiled + 1)
+        # the driver, what launches rows and the thread team may be there too
+        assert 0 <= len([path for path in files(tmp_path) if path.suffix == ".quick"]) - compiled <= 3
         _fresh_compiler(monkeypatch)
         before = jit.statistics.snapshot()
         second = [array.tobytes() for array in _program().run([data])]

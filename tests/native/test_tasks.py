@@ -98,3 +98,27 @@ def test_who_holds_the_gate_is_alone() -> None:
     second.join()
     first.join()
     assert seen == ["left", "held", "released", "left"]
+
+
+def test_who_waits_can_help_with_what_is_left() -> None:
+    tasks, begun, go = Tasks(Gate()), threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        go.wait(20)
+
+    first, others = Task(slow), [Task(threading.current_thread) for _ in range(3)]
+    tasks.share([first, *others], threads=1)
+    assert begun.wait(20)
+    tasks.help()
+    assert [task.result() for task in others] == [threading.current_thread()] * 3
+    go.set()
+    first.result()
+
+
+def test_a_task_that_was_given_up_is_not_done() -> None:
+    done: list[int] = []
+    task = Task(lambda: done.append(1))
+    task.give_up()
+    task.run()
+    assert not done

@@ -58,6 +58,21 @@ def test_the_whole_array_is_not_made_until_it_is_needed() -> None:
 
 
 @pytest.mark.parametrize("stype", ["csr", "row_sparse"])
+def test_a_converted_array_keeps_only_what_it_stores(stype: str) -> None:
+    dense = nd.array(MATRIX) * 2
+    x = dense.tostype(stype)
+    dense[:] = 7
+    assert x._buffer is None
+    assert x._node is None
+    np.testing.assert_array_equal(x.asnumpy(), 2 * np.array(MATRIX))
+    dense.attach_grad()
+    with autograd.record():
+        y = dense.tostype(stype) * 3
+    y.backward()
+    assert dense.grad.asnumpy().tolist() == np.full(np.shape(MATRIX), 3).tolist()
+
+
+@pytest.mark.parametrize("stype", ["csr", "row_sparse"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
 def test_there_and_back(stype: str, dtype: str) -> None:
     dense = nd.array(MATRIX, dtype=dtype)

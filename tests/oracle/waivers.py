@@ -112,6 +112,22 @@ EXTENSIONS = {
 
 ACCIDENTS = {
     **differs(
+        "MXNet's momentum depends on whether the weight is written in place; here it is always that of the usual call",
+        "updates/nag_mom_update-~-wd=0.05~",
+        parts=MUTATION,
+    ),
+    **differs(
+        "MXNet leaves the rescaled gradient in the array of the gradient",
+        "updates/adamw_update rescale_grad=2.0-~",
+        "updates/adamw_update rescale_grad=mx.nd.array([0.5])-~",
+        parts=MUTATION,
+    ),
+    **differs(
+        "MXNet forgets to update the float32 copy of the weight",
+        "updates/mp_lamb_update_phase2-~",
+        parts=MUTATION,
+    ),
+    **differs(
         "MXNet's derivative of selu for negative x is lambda * (y + alpha) instead of y + lambda * alpha",
         "activation/LeakyReLU-~-act_type=selu~",
         parts=GRADIENT,

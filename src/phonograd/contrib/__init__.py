@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["autograd", "onnx", "safetensors", "text"]
+__all__ = ["autograd", "io", "onnx", "safetensors", "tensorboard", "text"]
 
 _ELSEWHERE = {
     "nd": "ndarray.contrib",

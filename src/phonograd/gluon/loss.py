@@ -39,6 +39,11 @@ def _reshape_like(F: Any, x: Any, y: Any) -> Any:
     return F.reshape_like(x, y)
 
 
+def _times(F: Any, x: Any, y: Any) -> Any:
+    """Return a product that broadcasts; arrays of mx.np may be of different dtypes."""
+    return x * y if isinstance(x, NDArray) else F.broadcast_mul(x, y)
+
+
 class Loss(HybridBlock):
     """The base class of losses.
 
@@ -61,7 +66,7 @@ class Loss(HybridBlock):
     def _weighted(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
         """Return a loss times the weights of samples and that of the loss."""
         if sample_weight is not None:
-            loss = F.broadcast_mul(loss, sample_weight)
+            loss = _times(F, loss, sample_weight)
         if self._weight is not None:
             assert isinstance(self._weight, numeric_types), "weight must be a number"
             loss = loss * (self._weight * factor)
@@ -69,6 +74,9 @@ class Loss(HybridBlock):
 
     def _mean(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
         """Return the mean of a loss for each sample."""
+        if isinstance(loss, NDArray) and not loss.shape:
+            # one number of mx.np
+            return self._weighted(F, loss, sample_weight, factor)
         return F.mean(self._weighted(F, loss, sample_weight, factor), axis=self._batch_axis, exclude=True)
 
 
@@ -117,12 +125,12 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         if self._from_sigmoid:
             hits = F.log(pred + _TINY) * label
             if pos_weight is not None:
-                hits = F.broadcast_mul(hits, pos_weight)
+                hits = _times(F, hits, pos_weight)
             loss = -(hits + F.log(1.0 - pred + _TINY) * (1.0 - label))
         elif pos_weight is None:
             loss = _log_loss(F, pred, label)
         else:
-            weight = 1 + F.broadcast_mul(pos_weight - 1, label)
+            weight = 1 + _times(F, pos_weight - 1, label)
             log_sigmoid = F.Activation(-F.abs(pred), act_type="softrelu") + F.relu(-pred)
             loss = pred - pred * label + weight * log_sigmoid
         return self._mean(F, loss, sample_weight)
@@ -346,7 +354,7 @@ class PoissonNLLLoss(Loss):
         if self._compute_full:
             stirling = target * F.log(target) - target + 0.5 * F.log(2 * target * math.pi)
             loss = loss + stirling * (target > 1)
-        return F.mean(self._weighted(F, loss, sample_weight))
+        return self._weighted(F, loss, sample_weight).mean()
 
 
 class CosineEmbeddingLoss(Loss):

@@ -17,6 +17,7 @@ import numpy as np
 from .. import ndarray
 from ..context import Context
 from ..ndarray.array import NDArray
+from ..ndarray.semantics import of_chosen_kind
 from .block.plain import HookHandle
 
 __all__ = [
@@ -64,7 +65,7 @@ def split_and_load(
 ) -> list[NDArray]:
     """Return an array in as many parts as there are contexts, each on its own."""
     if not isinstance(data, NDArray):
-        data = ndarray.array(data, ctx=ctx_list[0])
+        data = of_chosen_kind(ndarray.array(data, ctx=ctx_list[0]))
     if len(ctx_list) == 1:
         return [data.as_in_context(ctx_list[0])]
     slices = split_data(data, len(ctx_list), batch_axis, even_split)

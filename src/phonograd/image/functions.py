@@ -13,6 +13,7 @@ import numpy as np
 from ..context import CPU
 from ..ndarray.array import NDArray, concrete
 from ..ndarray.handle import read
+from ..ndarray.semantics import of_chosen_kind
 from . import codec, resizing
 
 __all__ = [
@@ -48,7 +49,7 @@ def returned(pixels: Image, out: Any = None) -> NDArray:
     if out is not None:
         out[:] = concrete(own, CPU)
         return out  # type: ignore[no-any-return]
-    return concrete(own, CPU)
+    return of_chosen_kind(concrete(own, CPU))  # type: ignore[no-any-return]
 
 
 def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: Any = None) -> NDArray:

@@ -23,7 +23,7 @@ import math
 from typing import NamedTuple
 
 from ..dtypes import DType
-from .launch import Launch, Plan, Reference
+from .launch import Launch, Plan, Reach, Reference, Strips
 from .machine import Machine
 from .packing import Packed, Packing, packing
 from .tiles import DEPTH, WIDTH, WORDS, product_text
@@ -52,10 +52,10 @@ ALIAS_BYTES = 2048
 #: multiplications worth handing to another thread: 5 to 10 microseconds of work
 TASK_WORK = 1 << 19
 #: multiplications that count as a chunk when it is decided whether to compile in full at once. That takes a tenth of a
-#: second and more for products, so they are left to quickly compiled kernels longer than others
-QUICK_WORK = 400_000
-#: size of an operand that fits into the cache of every processor, beside others
-SMALL_BYTES = 1 << 19
+#: second for products, whose tiles always are: without it they lose a hundredth
+QUICK_WORK = 50_000_000
+#: size of an operand that is not worth packing, and of one that fits into the cache of every processor
+SMALL_BYTES, CACHED_BYTES = 1 << 19, 1 << 20
 #: tasks of a large product: enough for many threads, and large enough to use again what is in a cache
 TASKS = 16
 #: blocks of columns that may be narrow, and vectors of a block where there are more: panels are wide then
@@ -157,7 +157,20 @@ def product(
         total = rows * length * columns * count[0] * count[1]
         chunk = max(1, TASK_WORK // max(1, work))
         launches.append(Launch(kernel, WORDS.fill(words), tasks, chunk, total // QUICK_WORK))
-    return Plan(tuple(launches), scratch_bytes)
+    return Plan(tuple(launches), scratch_bytes, _strips(sizes, count, row_blocks, lhs, out, kernel))
+
+
+def _strips(
+    sizes: tuple[int, int, int], count: tuple[int, int], blocks: int, lhs: Matrices, out: Matrices, kernel: Gemm
+) -> Strips | None:
+    """Return the blocks of rows, if they are equal."""
+    rows, terms, columns = sizes
+    if count != (1, 1) or blocks < 2 or rows % (blocks * kernel.tile_rows):
+        return None
+    each = rows // blocks
+    data = Reach(each * lhs.row, 0, (each - 1) * lhs.row + (terms - 1) * lhs.column + 1)
+    result = Reach(each * out.row, 0, (each - 1) * out.row + columns)
+    return Strips(blocks, {"lhs": data, "out": result, "old": result})
 
 
 def panels(sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, kernel: Gemm, uses: int) -> Packed:
@@ -282,7 +295,7 @@ def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int)
     total = max(rows, kernel.tile_rows) * terms * columns
     wanted = min(TASKS, max(1, total // TASK_WORK))
     tiles, panels = -(-rows // kernel.tile_rows), -(-columns // kernel.panel)
-    is_small = terms * columns * kernel.dtype.itemsize <= SMALL_BYTES
+    is_small = terms * columns * kernel.dtype.itemsize <= CACHED_BYTES
     if readable and rows < SHARED_ROWS and is_small and terms * columns <= uses * rows * (terms + columns):
         row_blocks = _evenly(min(wanted, tiles))
         return row_blocks, _evenly(min(panels, max(1, wanted // row_blocks)))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from ..dtypes import BOOL, INT64, DType
 from .emitter import ARGUMENTS, Emitter
 from .function import Index, Value
+from .launch import INNER
 
 __all__ = ["Routine", "module"]
 
@@ -18,10 +19,14 @@ Body = Callable[[Index], None]
 
 
 class Routine(Emitter):
-    """A function whose pointers are to elements of one floating point dtype."""
+    """A function whose pointers are to elements of one floating point dtype.
 
-    def __init__(self, name: str, lanes: int, dtype: DType, arguments: str = ARGUMENTS) -> None:
+    One that is ``inner`` takes most of the time of its kernel, and calls no other routine.
+    """
+
+    def __init__(self, name: str, lanes: int, dtype: DType, arguments: str = ARGUMENTS, *, inner: bool = False) -> None:
         super().__init__(name, lanes, arguments)
+        self.inner = inner
         self.dtype = dtype
         self.scalar = self.scalar_type(dtype)
 
@@ -219,5 +224,8 @@ def module(*routines: Routine) -> str:
         lines = routine.text().split("\n")
         declarations.update(dict.fromkeys([line for line in lines if line.startswith("declare")]))
         functions.append("\n".join([line for line in lines if not line.startswith("declare")]))
-    hidden = [text.replace("define void", "define internal void", 1) for text in functions[:-1]]
+    hidden = [
+        f"{INNER if routine.inner else ''}{text.replace('define void', 'define internal void', 1)}"
+        for routine, text in zip(routines, functions[:-1])
+    ]
     return "\n".join([*declarations, *hidden, functions[-1]])

@@ -53,8 +53,8 @@ class Geometry(Protocol):
 def product_text(kernel: Geometry, name: str) -> str:
     """Return the text of the module whose function ``name`` multiplies matrices."""
     widths = range(1, WIDTH + 1)
-    tiles = [_tile(kernel, height, width) for height in _heights(kernel) for width in widths]
-    tiles += [_tile(kernel, kernel.tile_rows, width, copies=True) for width in widths[1:]]
+    tiles = [_tile(kernel, f"{name}_tile", height, width) for height in _heights(kernel) for width in widths]
+    tiles += [_tile(kernel, f"{name}_copying", kernel.tile_rows, width, copies=True) for width in widths[1:]]
     packing = pack_routines(kernel.dtype, kernel.lanes, WIDTH)
     return module(*tiles, _line(kernel), _copy_part(kernel), *packing, _Product(kernel, name).routine)
 
@@ -64,7 +64,7 @@ def _heights(kernel: Geometry) -> list[int]:
     return [kernel.tile_rows >> shift for shift in range(kernel.tile_rows.bit_length())]
 
 
-def _tile(kernel: Geometry, height: int, width: int, copies: bool = False) -> Routine:
+def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = False) -> Routine:
     """Return the routine of a tile: ``out = old + lhs · rhs`` for some rows and some vectors side by side.
 
     ``%old`` is the result so far, or zeros (with distance 0 between rows) where there is none. A tile that ``copies``
@@ -74,7 +74,8 @@ def _tile(kernel: Geometry, height: int, width: int, copies: bool = False) -> Ro
         "i64 %terms, ptr noalias %lhs, i64 %lhs_row, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_term, "
         "ptr %old, i64 %old_row, ptr %out, i64 %out_row, ptr %soon, i64 %soon_term"
     )
-    e = Routine(f"{'copying' if copies else 'tile'}_{height}_{width}", kernel.lanes, kernel.dtype, arguments)
+    is_inner = height == kernel.tile_rows
+    e = Routine(f"{name}_{height}_{width}", kernel.lanes, kernel.dtype, arguments, inner=is_inner)
     numbers = [e.at("%lhs", e.times(str(row), "%lhs_row")) for row in range(height)]
     e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
 
@@ -86,7 +87,7 @@ def _tile(kernel: Geometry, height: int, width: int, copies: bool = False) -> Ro
         if copies:
             for place_beside, vector in enumerate(vectors):
                 e.store(soon, str(place_beside * e.lanes), vector)
-        elif height == kernel.tile_rows:
+        elif is_inner:
             e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
         for row in range(height):
             number = e.spread(numbers[row], place)
@@ -343,7 +344,7 @@ class _Block:
         least = 2 if name == "copying" else 1
 
         def call(count: int) -> None:
-            e.invoke(f"{name}_{height}_{count}", *operands, *from_out, *to_out, *ahead)
+            e.invoke(f"{e.name}_{name}_{height}_{count}", *operands, *from_out, *to_out, *ahead)
 
         def fewer(count: int) -> None:
             if count == least:

@@ -20,7 +20,9 @@ In the order of the way from nodes to results:
 ``layout``      where every value lies: inputs, arrays, and the arena
 ``memory``      how arenas are arranged, and the pool that they and results come from
 ``store``       machine code and plans on disk, shared by all processes of a user
-``compiler``    LLVM, imported when something is not there
+``bundle``      kernels in several object files, whose inner loops are compiled in full
+``llvm``        LLVM's shared library, called without llvmlite's Python
+``compiler``    LLVM, loaded when something is not there
 ``tasks``       what several threads compile at once
 ``codes``       object files of kernels, from the disk or from the compiler
 ``image``       machine code in memory, put there without LLVM

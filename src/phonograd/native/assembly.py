@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..dtypes import DType, convert_scalar
 from ..kernels.emitter import ROW
-from ..kernels.launch import Launch, Plan, Reference
+from ..kernels.launch import Launch, Plan, Reach, Reference, Strips, Written
 from ..kernels.lowering import Constant, Coordinate, Elementwise, Gather, Random, declared
 from ..kernels.structure import (
     ANY,
@@ -192,10 +192,19 @@ def assemble(group: Group, written: Iterable[Node]) -> Assembly:
 
 
 class Assembler:
-    """Makes the kernels of groups, each plan once. The values of nodes that are ``given`` are arrays."""
+    """Makes the kernels of groups, each plan once.
 
-    def __init__(self, given: Container[Node] = ()) -> None:
+    Parameters
+    ----------
+    given
+        The nodes whose values are arrays.
+    expect
+        Called with the description of a new kernel and how many chunks of work there are, as soon as that is known.
+    """
+
+    def __init__(self, given: Container[Node] = (), expect: Callable[[Written, int], None] | None = None) -> None:
         self._given = given
+        self._expect = expect
         self._plans: dict[Any, Plan] = {}
 
     def assemble(self, group: Group, written: Iterable[Node]) -> Assembly:
@@ -214,6 +223,9 @@ class Assembler:
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = _Planner(values).plan()
+            if self._expect is not None:
+                for structure, _, extent, chunk, work in plan.launches:
+                    self._expect(structure, max(extent // chunk, work))
         operands = [Operand(source, start) for source, start, *_ in values.loads if source is not None]
         operands += values.counters
         operands += values.taken
@@ -286,7 +298,35 @@ class _Planner:
         axis = structure.range_axis
         extent = 1 if axis is None else self.extents[axis]
         chunk, work = chunk_of(structure, self.extents), int(work_of(structure, self.extents))
-        return Plan((Launch(structure, tuple(words), extent, chunk, work),))
+        strips = None if axis is None else self._strips(axis)
+        return Plan((Launch(structure, tuple(words), extent, chunk, work),), 0, strips)
+
+    def _strips(self, axis: int) -> Strips | None:
+        """Return what single items of the range touch; None where several write to one place."""
+        values = self.values
+        plain = [not load.bounds for load in values.loads if load.source is not None]
+        numbers = [number for number, load in enumerate(values.loads) if load.source is not None]
+        names = _names(len(self.strides))
+        reaches: dict[str, Reach] = {}
+        for place, (number, is_plain) in enumerate(zip(numbers, plain, strict=True)):
+            reach = self._reach(number, axis)
+            if is_plain and reach is not None:
+                reaches[names[place]] = reach
+        first = len(numbers) + len(values.draws) + len(self.takes)
+        for place, number in enumerate(range(self.first_store, len(self.strides)), first):
+            reach = self._reach(number, axis)
+            if reach is None:
+                return None
+            reaches[names[place]] = reach
+        return Strips(self.extents[axis], reaches)
+
+    def _reach(self, number: int, axis: int) -> Reach | None:
+        """Return what an item of the range touches of an operand; None if the next one does not touch what follows."""
+        strides = self.strides[number]
+        ends = [(extent - 1) * stride for n, (extent, stride) in enumerate(zip(self.extents, strides)) if n != axis]
+        if strides[axis] <= 0:
+            return None
+        return Reach(strides[axis], sum([end for end in ends if end < 0]), sum([end for end in ends if end > 0]) + 1)
 
     def _can_be_parted(self) -> bool:
         """Return whether all that is done with the results of folds is to write each to memory in order."""

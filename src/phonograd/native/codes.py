@@ -1,8 +1,8 @@
 """Codes: the machine code of kernels as object files, from the disk or from the compiler.
 
 Files are found by a digest of everything that their contents depend on (:mod:`~phonograd.native.store`). The compiler
-(:mod:`~phonograd.native.compiler`) is imported when something is not there. Where there are several processors, several
-threads compile, beginning as soon as a kernel with much work to do is known to be needed (:meth:`Codes.expect`).
+(:mod:`~phonograd.native.compiler`) is loaded when something is not there. Where there are several processors, several
+threads compile, beginning as soon as a kernel is known to be needed (:meth:`Codes.expect`).
 
 A kernel that was compiled quickly is kept together with its text, so that it can be improved by a process that knows
 nothing but the name of its file.
@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 from .. import settings
 from ..kernels.launch import Written
 from . import image
+from .bundle import bundled, divided
 from .compiler import FULL, QUICK, Compiler, Description, fingerprint
+from .llvm import preload
 from .store import Store, describe, source_digest
 from .tasks import Gate, Task, Tasks
 
@@ -70,8 +72,11 @@ class Codes:
         self._description: Description | None = None
         self._starting = threading.Lock()
         self._names = 0
-        self._expected: dict[Written, Task[Found]] = {}
+        #: what others have been asked to compile, and whether quickly
+        self._expected: dict[Written, tuple[Task[Found], bool]] = {}
         self._tasks = Tasks(gate)
+        #: modules that others have been asked to compile, by the functions that write them
+        self._expected_modules: dict[Callable[..., str], Task[bytes]] = {}
         #: modules that are no kernels and were compiled quickly, by the keys they have on disk
         self._quick_modules: list[str] = []
         self._store: Store | None = None
@@ -110,27 +115,40 @@ class Codes:
         store = self.store()
         tasks: list[Task[Found]] = []
         for structure, quick in wanted:
-            task = self._expected.pop(structure, None)
-            tasks.append(self._task(store, structure, quick) if task is None else task)
+            task, is_quick = self._expected.pop(structure, (None, False))
+            if task is None or (is_quick and not quick):
+                task = self._task(store, structure, quick)
+            tasks.append(task)
         if len(self._expected) > MOST_EXPECTED:
             self._expected.clear()
         threads = min(_threads(), len(tasks) - 1)
         if threads > 0:
             # this thread begins at the other end
             self._tasks.share(reversed(tasks[1:]), threads)
+        for task in tasks:
+            task.run()
+        # what another thread has begun may be in several parts
+        self._tasks.help()
         return [task.result() for task in tasks]
 
     def expect(self, structure: Written, quick: bool) -> None:
         """Begin to compile a kernel that will be asked for, if another thread can do it."""
         threads = _threads()
-        if threads and structure not in self._expected:
-            task = self._expected[structure] = self._task(self.store(), structure, quick)
+        if not threads:
+            return
+        before, is_quick = self._expected.get(structure, (None, True))
+        if before is None or (is_quick and not quick):
+            if before is not None:
+                before.give_up()
+            task = self._task(self.store(), structure, quick)
+            self._expected[structure] = task, quick
             self._tasks.share([task], threads)
 
     def forget_expected(self) -> None:
         """Forget what other threads were to do: they are not there any more."""
         self._tasks = Tasks(self._gate)
         self._expected.clear()
+        self._expected_modules.clear()
 
     def _task(self, store: Store | None, structure: Written, quick: bool) -> Task[Found]:
         return Task(lambda: self._obtained(store, structure, quick))
@@ -187,6 +205,16 @@ class Codes:
 
         What is compiled quickly here is compiled in full for processes to come.
         """
+        task = self._expected_modules.pop(write, None)
+        return self._module(write, arguments, quick) if task is None else task.result()
+
+    def expect_module(self, write: Callable[..., str], arguments: tuple[Any, ...]) -> None:
+        """Begin to compile quickly what a function of the library writes, if another thread can do it."""
+        if threads := _threads():
+            task = self._expected_modules[write] = Task(lambda: self._module(write, arguments, quick=True))
+            self._tasks.share([task], threads)
+
+    def _module(self, write: Callable[..., str], arguments: tuple[Any, ...], quick: bool) -> bytes:
         store = self.store()
         given = describe(arguments)
         named = store is not None and given is not None
@@ -206,8 +234,19 @@ class Codes:
         return f"kernel{self._names}"
 
     def _emit(self, text: str, quick: bool) -> bytes:
+        """Return the code of a module, which other threads may help to compile."""
+        parts = divided(text) if quick and image.possible() else None
+        if parts is None:
+            return self._compiled(text, QUICK if quick else FULL)
+        outer, inner = parts
+        task = Task(lambda: self._compiled(inner, FULL))
+        if threads := _threads():
+            self._tasks.share([task], threads)
+        return bundled([self._compiled(outer, QUICK), task.result()])
+
+    def _compiled(self, text: str, level: int) -> bytes:
         with self._gate:
-            return self.compiler().emit(text, QUICK if quick else FULL)
+            return self.compiler().emit(text, level)
 
     # -- the disk
 
@@ -233,8 +272,17 @@ class Codes:
             self._store_settings = wanted
         return self._store
 
+    def _preload(self) -> None:
+        """Have another thread load the compiler, which will be needed."""
+        if self._compiler is None and _threads():
+            self._tasks.share([Task(self._load)], 1)
+
+    def _load(self) -> None:
+        with self._gate:
+            preload()
+
     def _opened(self, directory: str, limit_bytes: int) -> Store | None:
-        sources = source_digest(Store(directory, limit_bytes, "sources"))
+        sources = source_digest(Store(directory, limit_bytes, "sources"), self._preload)
         if sources is None:
             return None
         identity = fingerprint() or self.compiler().description().versions

@@ -1,24 +1,24 @@
-"""The compiler: LLVM, from text to object files, imported when something has to be compiled.
+"""The compiler: LLVM, from text to object files, loaded when something has to be compiled.
 
-Importing it takes 30 ms and more, so what it knows about the processor is kept on disk with the kernels
-(:class:`Description`), found by what can be said without it (:func:`fingerprint`): a process whose kernels are all
-there never imports it.
+That takes some milliseconds (:mod:`~phonograd.native.llvm`), or 30 where llvmlite has to be imported, so what it knows
+about the processor is kept on disk with the kernels (:class:`Description`), found by what can be said without it
+(:func:`fingerprint`): a process whose kernels are all there never loads it.
 
 llvmlite lets one thread at a time into LLVM. LLVM itself asks for less: threads must not share contexts and target
-machines. Here each thread has its own, and generates code, which is where the time goes, without waiting for others.
+machines. Here they do not, and generate code, which is where the time goes, without waiting for others.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
 import platform
-import sys
-import threading
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
+
+from .bundle import files
+from .llvm import LLVM, path, version
 
 __all__ = ["FULL", "QUICK", "Compiler", "Description", "Library", "fingerprint", "target_machine"]
 
@@ -60,32 +60,61 @@ class Compiler:
     """
 
     def __init__(self) -> None:
-        from llvmlite import binding
-
-        self.llvm: ModuleType = binding
-        binding.initialize_native_target()
-        binding.initialize_native_asmprinter()
-        self._own = threading.local()
+        self._llvm: LLVM | _Binding = _Binding() if version() is None else LLVM()
+        #: by level the code generators that no thread uses
+        self._machines: dict[int, list[Any]] = {}
         # whatever may fail fails here
-        target_machine(binding, QUICK)
+        self._give_back(QUICK, self._llvm.machine(QUICK))
+
+    @property
+    def binding(self) -> ModuleType:
+        """The Python interface of LLVM."""
+        return self._llvm.binding if isinstance(self._llvm, _Binding) else _Binding().binding
 
     def description(self) -> Description:
         """Return what is known about the compiler and the processor."""
-        import llvmlite
-
-        llvm = self.llvm
-        features = llvm.get_host_cpu_features()
-        version = ".".join([str(part) for part in llvm.llvm_version_info])
-        facts = [llvmlite.__version__, version, llvm.get_default_triple(), llvm.get_host_cpu_name(), features.flatten()]
-        return Description("\n".join(facts), frozenset([name for name, there in features.items() if there]))
+        llvm = self._llvm
+        features = [name[1:] for name in llvm.features.split(",") if name.startswith("+")]
+        return Description("\n".join([*llvm.versions, llvm.triple, llvm.processor, llvm.features]), frozenset(features))
 
     def emit(self, text: str, level: int) -> bytes:
         """Return the object file of a module."""
-        llvm, machines = self.llvm, vars(self._own).setdefault("machines", {})
-        if level not in machines:
-            machines[level] = target_machine(llvm, level)
-        with llvm.parse_assembly(text, llvm.create_context()) as module:
-            return _generated(llvm, machines[level], module)
+        try:
+            machine = self._machines.setdefault(level, []).pop()
+        except IndexError:
+            machine = self._llvm.machine(level)
+        try:
+            return self._llvm.emit(machine, text)
+        finally:
+            self._give_back(level, machine)
+
+    def _give_back(self, level: int, machine: Any) -> None:
+        self._machines.setdefault(level, []).append(machine)
+
+
+class _Binding:
+    """LLVM by way of llvmlite's Python, as :class:`~phonograd.native.llvm.LLVM` is without."""
+
+    def __init__(self) -> None:
+        import llvmlite
+        from llvmlite import binding
+
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        self.binding: ModuleType = binding
+        self.triple: str = binding.get_default_triple()
+        self.processor: str = binding.get_host_cpu_name()
+        self.features: str = binding.get_host_cpu_features().flatten()
+        self.versions = llvmlite.__version__, ".".join([str(part) for part in binding.llvm_version_info])
+
+    def machine(self, level: int) -> Any:
+        """Return LLVM's code generator for this processor; one thread at a time can use it."""
+        return target_machine(self.binding, level)
+
+    def emit(self, machine: Any, text: str) -> bytes:
+        """Return the object file of a module."""
+        with self.binding.parse_assembly(text, self.binding.create_context()) as module:
+            return _generated(self.binding, machine, module)
 
 
 def _generated(llvm: ModuleType, machine: Any, module: Any) -> bytes:
@@ -120,10 +149,11 @@ class Library:
         self.addresses: dict[str, int] = {}
 
     def add(self, codes: Mapping[str, bytes]) -> None:
-        """Take object files in, each with a function of its name, which is new here."""
+        """Take code in, by the name of its function, which is new here."""
         for code in codes.values():
-            # an object file takes a third of the memory of a module that stays in the engine
-            self._engine.add_object_file(self._llvm.ObjectFileRef.from_data(code))
+            for file in files(code):
+                # an object file takes a third of the memory of a module that stays in the engine
+                self._engine.add_object_file(self._llvm.ObjectFileRef.from_data(file))
         self._engine.finalize_object()
         for name in codes:
             self.addresses[name] = int(self._engine.get_function_address(name))
@@ -134,17 +164,14 @@ def fingerprint() -> str | None:
 
     None is returned where that cannot be said.
     """
-    if sys.platform != "linux":
+    library = path()
+    if library is None:
         return None
     try:
-        found = importlib.util.find_spec("llvmlite")
-        if found is None or not found.origin:
-            return None
-        library = os.path.join(os.path.dirname(found.origin), "binding", "libllvmlite.so")
         file = os.stat(library)
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             facts = _processor(lines.read().partition("\n\n")[0])
-    except (OSError, ValueError, ImportError):
+    except OSError:
         return None
     return "\n".join([platform.machine(), library, str(file.st_size), str(file.st_mtime_ns), *facts]) if facts else None
 

@@ -2,9 +2,10 @@
 
 A row is a *record* ``{address of the regions, number of regions, number of arrays, where the team is found, whether
 there is much to do, which array is told of the end (or -1)}``. A *region* is ``{address of its launches, number of
-launches, number of chunks, time that the team needs}``: launches that do not depend on each other. Each launch is
-``{where the address of the kernel stands, address of its table, extent of its range, size of a chunk, number of
-chunks}``. A region of more than one chunk is shared out by the :mod:`~phonograd.native.team`, which keeps that time.
+launches, number of chunks, time that the team needs}``: launches that do not depend on each other, or that go along
+with each other. Each launch is ``{where the address of the kernel stands, address of its table, extent of its range,
+size of a chunk, number of chunks, whether the next one goes along}``. A region of more than one chunk is shared out by
+the :mod:`~phonograd.native.team`, which keeps that time.
 Nothing else in records and tables ever changes; what changes from run to run are the arrays, which are passed as one
 Python tuple, or found by :mod:`~phonograd.native.launching`.
 
@@ -30,13 +31,15 @@ from ..kernels.sharing import LAUNCH_WORDS, MOST_CHUNKS, MUCH_WORK, PARALLEL, RE
 from ..node import Shape
 from ..operator import Array
 from . import launching, team
-from .jit import Kernel, compile_module, statistics
+from .jit import Kernel, available, compile_module, expect_module, statistics
 from .launching import Launching
 
-__all__ = ["Row", "can_launch", "driver_text", "prepare"]
+__all__ = ["Row", "can_launch", "driver_text", "expect", "prepare"]
 
 #: where an object of CPython keeps what follows its head: an array its data address, a tuple its items
 _ARRAY_DATA = object.__basicsize__
+#: what the text of the driver is written with
+_ARGUMENTS = "driver", _ARRAY_DATA
 _TUPLE_ITEMS = tuple.__basicsize__
 
 
@@ -120,7 +123,7 @@ class _Driver:
 
     def __init__(self) -> None:
         # its loops take a thousandth of what the kernels take that they call
-        self._kernel = compile_module(driver_text, ("driver", _ARRAY_DATA), "driver", quick=True)
+        self._kernel = compile_module(driver_text, _ARGUMENTS, "driver", quick=True)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
         self.call: Callable[[int, int], None] = prototype(self._kernel.address)
         self.direct = _layout_is_as_expected()
@@ -167,6 +170,14 @@ def _started() -> _Driver:
     return _driver
 
 
+def expect() -> None:
+    """Have what every program needs compiled by another thread, if nothing has run yet."""
+    if _driver is None and available():
+        expect_module(driver_text, _ARGUMENTS)
+        launching.expect()
+        team.expect()
+
+
 def can_launch() -> bool:
     """Return whether rows can be functions of machine code."""
     driver = _started()
@@ -194,6 +205,9 @@ class Row:
         depends on the one before.
     flag
         The number of the array whose first word is set to 1 when everything is done.
+    strips
+        Into how many strips each region is divided whose launches go along with each other, and 0 for others; by
+        default there are none.
     """
 
     __slots__ = ("_direct", "_driver", "_keep", "_record")
@@ -204,26 +218,34 @@ class Row:
         arrays: int,
         regions: Sequence[int] | None = None,
         flag: int = -1,
+        strips: Sequence[int] | None = None,
     ) -> None:
         driver = _started()
         words = np.array([word for _, table, _, _ in launches for word in table], np.int64)
-        start, entries, counts = words.ctypes.data, list[int](), list[int]()
-        for kernel, table, extent, chunk in launches:
-            chunk = max(chunk, -(-extent // MOST_CHUNKS))
-            counts.append(-(-extent // chunk))
-            entries += [kernel.cell, start, extent, chunk, counts[-1]]
-            start += 8 * len(table)
-        entry_words = np.array(entries, np.int64)
-        place, first, region_list, shared = entry_words.ctypes.data, 0, list[int](), 0
-        for size in regions if regions is not None else [1] * len(launches):
-            chunks = sum(counts[first : first + size])
+        sizes = regions if regions is not None else [1] * len(launches)
+        start, first, shared = words.ctypes.data, 0, 0
+        entries, region_list = list[int](), list[int]()
+        for size, strip_count in zip(sizes, strips if strips is not None else [0] * len(sizes), strict=True):
+            place, counts = 8 * len(entries), list[int]()
+            for number, (kernel, table, extent, chunk) in enumerate(launches[first : first + size], 1):
+                chunk = max(chunk, -(-extent // MOST_CHUNKS))
+                counts.append(-(-extent // chunk))
+                if strip_count:
+                    chunk = extent // strip_count
+                    entries += [kernel.cell, start, extent, chunk, strip_count, int(number < size)]
+                else:
+                    entries += [kernel.cell, start, extent, chunk, counts[-1], 0]
+                start += 8 * len(table)
+            chunks = sum(counts)
             # what is less than one chunk altogether is not worth sharing
             if chunks > 1 and sum([extent / chunk for _, _, extent, chunk in launches[first : first + size]]) < 1:
                 chunks = 1
-            region_list += [place, size, chunks, 0]
             shared += chunks if chunks > 1 else 0
-            place += 8 * LAUNCH_WORDS * size
+            region_list += [place, size, strip_count if strip_count and chunks > 1 else chunks, 0]
             first += size
+        entry_words = np.array(entries, np.int64)
+        for number in range(0, len(region_list), REGION_WORDS):
+            region_list[number] += entry_words.ctypes.data
         assert first == len(launches), regions
         region_words = np.array(region_list, np.int64)
         record = [region_words.ctypes.data, len(region_list) // REGION_WORDS, arrays, team.CELL.ctypes.data]

@@ -18,6 +18,7 @@ from ..kernels.pattern import Pattern, contiguous_strides
 from ..node import Node, Shape
 
 __all__ = [
+    "DRAW_WEIGHT",
     "ELEMENT",
     "FOLD",
     "ROW_VALUE",
@@ -36,6 +37,9 @@ __all__ = [
 WEIGHT_LIMIT = 160
 #: work after which a kernel may end where a loop that it goes along begins anew
 ENOUGH_WEIGHT = 100
+#: work of random numbers in a kernel: four vectors of them are made at once, in 300 to 400 instructions. Kernels with
+#: several would save nothing, and each number of them would be another kernel
+DRAW_WEIGHT = 120
 #: how often a kernel may go through a row
 PASS_LIMIT = 8
 #: elements of a row that stay in a cache from one pass to the next

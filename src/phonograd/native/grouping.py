@@ -44,6 +44,7 @@ from ..reference import resolve
 from . import jit
 from .expansion import Order, lowering_of, parameters
 from .group import (
+    DRAW_WEIGHT,
     ELEMENT,
     FOLD,
     Group,
@@ -120,9 +121,6 @@ class Grouping:
         self._absorbed = {found.product for found in self._sums.values()}
         for node in order.nodes:
             self._place(node, order.expressions[node], order.lowerings[node])
-        for structure, work in self._work_of.items():
-            # these take longer to compile than others
-            jit.expect(structure, work)
         for node in kept:
             self._as_array(node)
 
@@ -226,8 +224,8 @@ class Grouping:
         for structure, _, extent, chunk, products in plan.launches:
             before = self._work_of.get(structure, 0)
             self._work_of[structure] = before + max(extent // chunk, products)
-            if before <= jit.MUCH_WORK < self._work_of[structure]:
-                # it takes longest to compile, and there is more to plan meanwhile
+            if not before or before <= jit.MUCH_WORK < self._work_of[structure]:
+                # these take longest to compile, and there is more to plan meanwhile
                 jit.expect(structure, self._work_of[structure])
 
     def _memory(self, node: Node) -> View:
@@ -281,14 +279,14 @@ class Grouping:
         self._members.note([over(view.source, view.pattern)])
         stage, space = self._members.ready(view.source), squeezed(node.shape)
         for group in self._members.recent(stage, space):
-            if group.accepts((), weight_of(node), draws=True):
+            if group.accepts((), DRAW_WEIGHT, draws=True):
                 break
         else:
             group = self._members.new_group(stage, space)
         group.draws = True
         # the counter is read as a whole, wherever its elements are drawn
         read = Read(view.source, view.pattern.offset, line_strides(space))
-        group.join(Member(node, node, lowering, (read,), ELEMENT, 0, weight_of(node)))
+        group.join(Member(node, node, lowering, (read,), ELEMENT, 0, DRAW_WEIGHT))
         self._homes[node] = group
         self._stages[node] = group.stage
 

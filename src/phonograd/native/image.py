@@ -17,8 +17,10 @@ import mmap
 import platform
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from .bundle import files as files_of
 
 __all__ = ["Image", "load", "possible"]
 
@@ -81,16 +83,20 @@ def possible() -> bool:
 
 
 def load(codes: Mapping[str, bytes]) -> Image | None:
-    """Return an image of object files, each with a function of its name; None where only LLVM can load one of them."""
+    """Return an image of the code of functions, by name; None where only LLVM can load some of it."""
     if not possible():
         return None
     try:
-        files = [_File(name, code) for name, code in codes.items()]
+        kernels = {name: [_File(name, part) for part in files_of(code)] for name, code in codes.items()}
+        files = [file for parts in kernels.values() for file in parts]
         code_size = _arrange(files, 0, is_code=True)
         size = _arrange(files, -(-code_size // _PAGE) * _PAGE, is_code=False)
         memory = mmap.mmap(-1, max(size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        addresses = {file.name: file.place(memory, start) for file in files}
+        for parts in kernels.values():
+            for file in parts:
+                file.place(memory, start, parts)
+        addresses = {name: _address(name, parts, start) for name, parts in kernels.items()}
     except (_Unknown, struct.error, IndexError, OverflowError, ValueError, OSError):
         # none of it has been run, and nothing was written outside of the new memory
         return None
@@ -99,6 +105,15 @@ def load(codes: Mapping[str, bytes]) -> Image | None:
     if protect(start, code_size, mmap.PROT_READ | mmap.PROT_EXEC):
         return None
     return Image(memory, addresses)
+
+
+def _address(name: str, files: Sequence[_File], start: int) -> int:
+    """Return where a function is that one of some files has."""
+    for file in files:
+        found = file.named(name, start)
+        if found is not None:
+            return found
+    raise _Unknown
 
 
 def _arrange(files: list[_File], end: int, is_code: bool) -> int:
@@ -134,40 +149,37 @@ class _File:
             elif section.kind not in _HARMLESS | {_PROGRAM, _SYMBOLS, _RELOCATIONS}:
                 raise _Unknown
 
-    def place(self, memory: mmap.mmap, start: int) -> int:
-        """Return the address of the function, after putting everything into memory that begins at an address."""
+    def place(self, memory: mmap.mmap, start: int, files: Sequence[_File]) -> None:
+        """Put everything into memory that begins at an address; what is called may be in other files that lie there."""
         for number, place in self.places.items():
             section = self.sections[number]
             if section.kind == _PROGRAM:
                 memory[place : place + section.size] = self._code[section.offset : section.offset + section.size]
-        found = None
         for section in self.sections:
-            if section.kind == _SYMBOLS:
-                found = self._named(section, start) or found
-            elif section.kind == _RELOCATIONS and section.info in self.places:
-                self._relocate(section, memory, start)
-        if found is None:
-            raise _Unknown
-        return found
+            if section.kind == _RELOCATIONS and section.info in self.places:
+                self._relocate(section, memory, start, files)
 
-    def _named(self, table: _Section, start: int) -> int | None:
-        for offset in range(table.offset, table.offset + table.size, _SYMBOL.size):
-            name, _, _, section, value, _ = _SYMBOL.unpack_from(self._code, offset)
-            if section in self.places and self._name(table, name) == self.name:
-                return start + self.places[section] + int(value)
+    def named(self, wanted: str, start: int) -> int | None:
+        """Return the address of a function, if it is here."""
+        for table in self.sections:
+            if table.kind == _SYMBOLS:
+                for offset in range(table.offset, table.offset + table.size, _SYMBOL.size):
+                    name, _, _, section, value, _ = _SYMBOL.unpack_from(self._code, offset)
+                    if section in self.places and self._name(table, name) == wanted:
+                        return start + self.places[section] + int(value)
         return None
 
     def _name(self, table: _Section, place: int) -> str:
         begin = self.sections[table.link].offset + place
         return self._code[begin : self._code.index(b"\0", begin)].decode()
 
-    def _relocate(self, table: _Section, memory: mmap.mmap, start: int) -> None:
+    def _relocate(self, table: _Section, memory: mmap.mmap, start: int, files: Sequence[_File]) -> None:
         symbols, place, code = self.sections[table.link], self.places[table.info], self._code
         room = self.sections[table.info].size
         for offset in range(table.offset, table.offset + table.size, _RELOCATION.size):
             where, kind_and_symbol, addend = _RELOCATION.unpack_from(code, offset)
             kind = kind_and_symbol & 0xFFFFFFFF
-            value = self._value(symbols, kind_and_symbol >> 32, start) + addend
+            value = self._value(symbols, kind_and_symbol >> 32, start, files) + addend
             is_long = kind in (_ABSOLUTE, _RELATIVE_LONG)
             if where + (8 if is_long else 4) > room:
                 raise _Unknown
@@ -180,13 +192,18 @@ class _File:
             else:
                 raise _Unknown
 
-    def _value(self, table: _Section, number: int, start: int) -> int:
+    def _value(self, table: _Section, number: int, start: int, files: Sequence[_File]) -> int:
         name, _, _, section, value, _ = _SYMBOL.unpack_from(self._code, table.offset + _SYMBOL.size * number)
         if section in self.places:
             return start + self.places[section] + int(value)
         if section != _UNDEFINED:
             raise _Unknown
-        return _function(self._name(table, name))
+        wanted = self._name(table, name)
+        for file in files:
+            found = None if file is self else file.named(wanted, start)
+            if found is not None:
+                return found
+        return _function(wanted)
 
 
 def _function(name: str) -> int:

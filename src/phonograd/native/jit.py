@@ -7,9 +7,10 @@ compiled only where they are in neither.
 Nobody should have to wait for a compiler, so kernels are compiled *quickly* first: with the optimisations of LLVM's
 code generator switched off that takes a third of the time. Kernels of plans that are run again are *improved*: a thread
 compiles them once more, in full, and exchanges their addresses. Bits do not depend on it, because each operation is
-rounded as it is written. A quick kernel takes 1 to 2 times as long to run, and where numbers must stay in registers
-(matrix products) 7 times, so what is much work is compiled in full at once. Where there are several processors, kernels
-of one plan are compiled by several threads, beginning as soon as one is known to be needed (:func:`expect`).
+rounded as it is written. A quick kernel takes 1 to 2 times as long to run, and would take 7 times as long where numbers
+must stay in registers (matrix products): such functions are compiled in full (:mod:`~phonograd.native.bundle`), and so
+is everything that has much work to do. Where there are several processors, kernels of one plan are compiled by several
+threads, beginning as soon as one is known to be needed (:func:`expect`).
 
 Machine code lies in images of its own (:mod:`~phonograd.native.image`), or where these are not possible in *libraries*
 of some hundred kernels each, which LLVM manages. Either is returned when none of its kernels is cached or part of a
@@ -53,6 +54,7 @@ __all__ = [
     "compile_text",
     "description",
     "expect",
+    "expect_module",
     "finish",
     "improve",
     "kept",
@@ -229,7 +231,7 @@ class _Kernels:
         addresses = {} if self._library is None else self._library.addresses
         is_new = len(addresses) + len(codes) > LIBRARY_SIZE or not addresses.keys().isdisjoint(codes)
         if self._library is None or is_new:
-            self._library = Library(self.codes.compiler().llvm)
+            self._library = Library(self.codes.compiler().binding)
         self._library.add(codes)
         return self._library
 
@@ -351,6 +353,11 @@ def kept(wanted: Iterable[tuple[str, int]]) -> list[Kernel] | None:
 def expect(structure: Written, work: int) -> None:
     """Begin to compile a kernel, which will be asked for with so many chunks of work to do, in another thread."""
     _started().expect(structure, work)
+
+
+def expect_module(write: Callable[..., str], arguments: tuple[Any, ...]) -> None:
+    """Begin to compile a module that will be asked for, quickly, in another thread; see :func:`compile_module`."""
+    _started().codes.expect_module(write, arguments)
 
 
 def improve(some: Iterable[Kernel]) -> None:

@@ -29,7 +29,7 @@ from ..node import Node, Shape
 from ..operator import REGISTRY, Array, Operator
 from ..operators.structural import LEAF
 from ..reference import Note, Part, order, resolve
-from . import jit
+from . import driver, jit
 from .running import Aliased, Called, Launched, Memory, Recipe, Rows, Running
 from .store import Store, is_ours
 
@@ -79,6 +79,7 @@ def program_for(targets: Iterable[Node], available: Callable[[Node], bool], keep
 
 
 def _planned(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> NativeProgram:
+    driver.expect()
     # the planner is a third of what there is to import
     from .program import NativeProgram
 
@@ -301,6 +302,7 @@ def _put_step(words: _Words, step: Rows | Called | Aliased, numbers: dict[Node, 
             words.put(table)
         words.put(step.slots)
         words.put(step.regions)
+        words.put(step.strips)
         words.extend([len(step.made)])
         for slot, shape, dtype in step.made:
             words.extend([slot, _DTYPES[dtype.num].num])
@@ -369,9 +371,9 @@ class _Reader:
         if kind:
             raise ValueError(f"there is no step of kind {kind}")
         launches = [self._launch() for _ in range(self.word())]
-        slots, regions = self.list(), self.list()
+        slots, regions, strips = self.list(), self.list(), self.list()
         made = [self._made() for _ in range(self.word())]
-        return Rows(slots, launches, regions, made, self.list())
+        return Rows(slots, launches, regions, strips, made, self.list())
 
     def _launch(self) -> Launched:
         kernel, extent, chunk, count = self.some(4)

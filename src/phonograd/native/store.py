@@ -293,11 +293,12 @@ def _module_of(function: Any) -> str:
 _PLANNERS = ("kernels", "native", "ndarray", "operators")
 
 
-def source_digest(memory: Store | None = None) -> str | None:
+def source_digest(memory: Store | None = None, when_new: Callable[[], None] | None = None) -> str | None:
     """Return a digest of all sources that make plans and write kernels.
 
     None is returned where that says nothing: only compiled ones are installed, or they are being edited. Reading them
     takes 8 ms, so the digest is kept in ``memory``, by the sizes of the files and the times of their last changes.
+    Where it is not there, nothing is that these sources have made: ``when_new`` is called before they are read.
     """
     listed = _listed_sources()
     if listed is None:
@@ -306,6 +307,8 @@ def source_digest(memory: Store | None = None) -> str | None:
     found = None if memory is None or key is None else memory.load(key)
     if found is not None:
         return found.hex()
+    if when_new is not None:
+        when_new()
     whole = blake2b(digest_size=_DIGEST_SIZE)
     for line in listed:
         path = line.partition("\t")[0]

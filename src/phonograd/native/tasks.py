@@ -74,6 +74,10 @@ class Task(Generic[Result]):
         finally:
             self._done.set()
 
+    def give_up(self) -> None:
+        """Leave the work undone, unless somebody has begun; the result must not be asked for."""
+        self._begun.acquire(blocking=False)
+
     def result(self) -> Result:
         """Return what the function returns, after doing the work or waiting for whoever does."""
         self.run()
@@ -114,6 +118,15 @@ class Tasks:
                 # the system allows no more threads, or the interpreter is about to end: who needs a result works for it
                 with self._lock:
                     self._threads -= 1
+
+    def help(self) -> None:
+        """Do what is waiting, if there is anything."""
+        while True:
+            try:
+                task = self._waiting.popleft()
+            except IndexError:
+                return
+            task.run()
 
     def _work(self) -> None:
         while True:

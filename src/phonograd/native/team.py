@@ -44,7 +44,7 @@ from ..kernels.sharing import (
 )
 from . import jit
 
-__all__ = ["CELL", "Team", "renew"]
+__all__ = ["CELL", "Team", "expect", "renew"]
 
 #: how long a worker looks for work before it sleeps. Waking it takes 20 to 60 us, and the Python between two plans of a
 #: small training loop some hundred
@@ -186,6 +186,12 @@ def _compiled() -> _Code:
     if _code is None:
         _code = _Code()
     return _code
+
+
+def expect() -> None:
+    """Have the functions of a team compiled by another thread, where there will be one."""
+    if _code is None and settings.current().num_threads > 1:
+        jit.expect_module(team_text, (platform.machine(),))
 
 
 def renew() -> Team | None:

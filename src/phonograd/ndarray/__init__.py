@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
 from typing import Any
 
 from ..context import Context, cpu, cpu_pinned, current_context, gpu
 from ..dtypes import CODES
-from ..errors import nearest
 from ..plans import WHEN_REPEATING
 from ..trace import waitall
-from . import control, random, sparse
+from . import control, decoupled, graphs, random, sparse
 from .array import NDArray
 from .creation import arange, array, concatenate, empty, eye, from_numpy, full, linspace, moveaxis, ones, zeros
 from .functions import histogram, matmul, onehot_encode, reset_arrays, split_v2
-from .namespaces import Namespace, lookup, public_names
+from .namespaces import Namespace, hint, lookup, public_names
 from .params import load, load_frombuffer, save
 from .protocols import from_dlpack, to_dlpack
 
@@ -25,25 +25,39 @@ contrib = Namespace(
     "phonograd.ndarray.contrib",
     "_contrib_",
     "Operators that MXNet had under nd.contrib, loops and branches.",
+    adamw_update=decoupled.adamw_update,
     boolean_mask=control.boolean_mask,
     cond=control.cond,
+    dgl_adjacency=graphs.dgl_adjacency,
+    dgl_subgraph=graphs.dgl_subgraph,
+    edge_id=graphs.edge_id,
     foreach=control.foreach,
+    mp_adamw_update=decoupled.mp_adamw_update,
+    multi_adamw_update=decoupled.multi_adamw_update,
+    multi_lamb_update=decoupled.multi_lamb_update,
+    multi_mp_adamw_update=decoupled.multi_mp_adamw_update,
+    multi_mp_lamb_update=decoupled.multi_mp_lamb_update,
     rand_zipfian=random.rand_zipfian,
     while_loop=control.while_loop,
 )
 image = Namespace("phonograd.ndarray.image", "_image_", "Images (height, width, channel): size, colors, tensors.")
 linalg = Namespace("phonograd.ndarray.linalg", "_linalg_", "Linear algebra: factorisations, solves, triangles.")
-op = Namespace("phonograd.ndarray.op", "", "All operators by their plain names.")
+op = Namespace("phonograd.ndarray.op", "", "All operators by their plain names.", reset_arrays=reset_arrays)
 _internal = Namespace("phonograd.ndarray._internal", "_", "Operators whose names begin with an underscore.")
 for _module in (contrib, image, linalg, op, _internal):
     sys.modules[_module.__name__] = _module
+
+
+def _numpy_namespaces() -> list[Any]:
+    """Return the modules of mx.np and mx.npx that are loaded."""
+    return [module for name, module in list(sys.modules.items()) if name.startswith("phonograd.numpy")]
 
 
 def _install_native_calls() -> None:
     from .native_install import install
 
     try:
-        install(NDArray, (sys.modules[__name__], contrib, image, linalg, op, _internal))
+        install(NDArray, (sys.modules[__name__], contrib, image, linalg, op, _internal, *_numpy_namespaces()))
     except Exception as error:  # noqa: BLE001 - everything works without it, and whoever evaluates now is not to blame
         warnings.warn(
             f"operator calls stay Python functions, which are slower: {type(error).__name__}: {error}. "
@@ -59,6 +73,9 @@ WHEN_REPEATING.append(_install_native_calls)
 _DTYPE_NP_TO_MX: dict[Any, int] = {None: -1, **{dtype.type: code for dtype, code in CODES.items()}}
 _DTYPE_MX_TO_NP = {code: kind for kind, code in _DTYPE_NP_TO_MX.items()}
 _GRAD_REQ_MAP = {"null": 0, "write": 1, "add": 3}
+
+# F.np and F.npx, where F is this module: what blocks written for mx.np call
+_BESIDE = {"np": "phonograd.numpy", "npx": "phonograd.numpy_extension"}
 
 __all__ = [
     "Context",
@@ -103,9 +120,12 @@ def __getattr__(name: str) -> Any:
     if name in ("ndarray", "utils"):
         # MXNet keeps NDArray in nd.ndarray and the file functions in nd.utils
         return sys.modules[__name__]
+    if name in _BESIDE:
+        globals()[name] = importlib.import_module(_BESIDE[name])
+        return globals()[name]
     function = None if name.startswith("__") else lookup("", name) or lookup("_", name)
     if function is None:
-        raise AttributeError(f"module 'phonograd.nd' has no attribute {name!r}{nearest(name, __dir__())}")
+        raise AttributeError(f"module 'phonograd.nd' has no attribute {name!r}{hint(name, __dir__())}")
     globals()[name] = function
     return function
 

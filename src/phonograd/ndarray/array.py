@@ -263,7 +263,8 @@ class NDArray(Handle):
         if listeners:
             return watched(_COPY, (self,), None, (), self._moved, (context, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
-        return make_result(settled(moved(enter(self, trace), context)), trace)  # type: ignore[no-any-return]
+        node = settled(moved(enter(self, trace), context))
+        return make_result(node, trace, self._result_class)  # type: ignore[no-any-return]
 
     def as_in_context(self, context: Context) -> NDArray:
         """Return the array itself if it lives there, else a copy on that context."""
@@ -284,7 +285,8 @@ class NDArray(Handle):
         if listeners:
             return watched(_CAST, (self,), None, (), self._converted, (target, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
-        return make_result(settled(cast(enter(self, trace), target)), trace)  # type: ignore[no-any-return]
+        node = settled(cast(enter(self, trace), target))
+        return make_result(node, trace, self._result_class)  # type: ignore[no-any-return]
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
         """Return a view in another shape; 0 copies an extent, -1 infers, -2 copies the rest, -3 merges, -4 splits."""
@@ -458,6 +460,12 @@ class NDArray(Handle):
     def as_nd_ndarray(self) -> NDArray:
         """Return the array itself."""
         return self
+
+    def as_np_ndarray(self) -> NDArray:
+        """Return the array as one of ``mx.np``: a write to either shows in both, and gradients are the same."""
+        from ..numpy.multiarray import as_np
+
+        return as_np(self)  # type: ignore[no-any-return]
 
     def _sync_copyfrom(self, source_array: Any) -> None:
         values = values_of(source_array, self._dtype)

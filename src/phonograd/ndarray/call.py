@@ -82,12 +82,16 @@ def _invoke(
 ) -> Any:
     context = extra.pop("ctx", None)
     for name in extra:
-        if name not in _IGNORED:
+        if name not in _IGNORED and not (declared.tolerates and declared.tolerates(name, extra[name])):
             _unknown(declared, name)
+    if declared.on_numbers is not None and not any([isinstance(value, Handle) for value in inputs]):
+        differing = [(p, v) for p, v in zip(visible(declared), given, strict=True) if v is not p.default]
+        return declared.on_numbers(*inputs, **{parameter.name: value for parameter, value in differing})
     attributes = _attributes(declared, given)
     handles = _checked(declared, inputs)
     plain = _handle._class
-    if declared.name == "cast_storage" or any([type(each) is not plain for each in handles if each is not None]):
+    others = [type(each) for each in handles if each is not None and type(each) is not plain]
+    if declared.name == "cast_storage" or any([other._result_class is not other for other in others]):
         from .sparse_calls import call_with_storage
 
         return call_with_storage(declared, handles, attributes, out)
@@ -97,7 +101,7 @@ def _invoke(
     elif context is not None:
         result = _moved(result, as_context(context))
     _remember(declared, nodes + (None,) * (len(inputs) - len(nodes)), given, attributes, result)
-    return _returned(declared, result, attributes, out)
+    return _returned(declared, result, attributes, out, others[0] if others else plain)
 
 
 #: ways of calling an operator that are remembered
@@ -167,7 +171,7 @@ def _shown(declared: Operator, outputs: int, attributes: tuple[Any, ...]) -> int
 
 def _repeatable(declared: Operator) -> bool:
     """Return whether equal arguments always mean an equal result, so that a call can be remembered."""
-    return not (declared.random or declared.training or declared.effects)
+    return not (declared.random or declared.training or declared.effects or declared.numbers)
 
 
 def visible(declared: Operator) -> list[Parameter]:
@@ -177,9 +181,9 @@ def visible(declared: Operator) -> list[Parameter]:
 
 def keyed(parameter: Parameter, value: Any) -> Any:
     """Return a parameter's value as it stands in the key of a remembered call, like the code of ``_key_source``."""
-    if parameter.kind == "float":
+    if parameter.kind in ("float", "Number"):
         return value or repr(value)
-    return repr(value) if parameter.kind == "Floats" else value
+    return repr(value) if parameter.kind in ("Floats", "Numbers") else value
 
 
 def _key_source(parameter: Parameter) -> str:
@@ -188,11 +192,11 @@ def _key_source(parameter: Parameter) -> str:
     return templates.get(parameter.kind, "{0}").format(parameter.name)
 
 
-def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any) -> Any:
+def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any, array_class: type[Any]) -> Any:
     if isinstance(result, Node):
         node = settled(result)
         if out is None:
-            return make_result(node, LOCAL.trace)
+            return make_result(node, LOCAL.trace, array_class)
         computed(write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, node))
         return out
     nodes = [settled(node) for node in result[: _shown(declared, len(result), attributes)]]
@@ -206,7 +210,7 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
         for target in [write(target, node) for target, node in zip(outs, nodes, strict=True)]:
             computed(target)
         return out
-    made = [computed(handle) for handle in [make(node, LOCAL.trace) for node in nodes]]
+    made = [computed(handle) for handle in [make(node, LOCAL.trace, array_class) for node in nodes]]
     return made[0] if len(made) == 1 and declared.visible is not None else made
 
 
@@ -314,6 +318,12 @@ class Faster(Protocol):
     def method(self, function: Any) -> Any:
         """Return such a function as a method."""
 
+    def accept(self, array_class: type[Any]) -> None:
+        """Make calls with arrays of another class faster, too."""
+
+
+#: classes of dense arrays beside NDArray
+OTHER_CLASSES: list[type[Any]] = []
 
 #: what makes functions faster, once there is such a thing
 FASTER: list[Faster] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from weakref import ReferenceType
 
 import numpy as np
@@ -26,12 +26,14 @@ from ..settings import active
 from ..state import FLAGS, RECORDING
 from ..streams import next_counter
 from ..trace import HANDOVER, LOCAL, Capturing, Trace, ready_trace
+from .numbers import with_data
 from .rare import Rare, have_look_again, note_view, views_of
 
 __all__ = [
     "Handle",
     "SharedMemory",
     "apply",
+    "as_class",
     "computed",
     "enter",
     "make",
@@ -112,6 +114,8 @@ class Handle:
     _told = _Seldom[list[ReferenceType[Any]] | None]("told", None)
     _context = _Seldom[Context]("context", CPU)
     _readonly = _Seldom[bool]("readonly", False)
+    #: the class of what operators make of arrays of this one
+    _result_class: ClassVar[type[Any]]
 
     def _settle(self) -> None:
         """Leave the trace: the value is known and nothing recorded leads here."""
@@ -167,12 +171,12 @@ _new: Any = object.__new__
 def use_class(array_class: type[Any]) -> None:
     """Set the class of the arrays that operators return."""
     global _class
-    _class = array_class
+    _class = array_class._result_class = array_class
 
 
-def make(node: Node, trace: Trace) -> Any:
+def make(node: Node, trace: Trace, array_class: type[Any] | None = None) -> Any:
     """Return a new array that names a node of a trace."""
-    handle = _new(_class)
+    handle = _new(array_class or _class)
     handle._trace = trace
     handle._node = node
     handle._buffer = handle._rare = None
@@ -180,9 +184,16 @@ def make(node: Node, trace: Trace) -> Any:
     return handle
 
 
-def make_result(node: Node, trace: Trace) -> Any:
+def make_result(node: Node, trace: Trace, array_class: type[Any] | None = None) -> Any:
     """Return a new array for the user; with the naive engine it is computed at once."""
-    return computed(make(node, trace))
+    return computed(make(node, trace, array_class))
+
+
+def as_class(handle: Any, array_class: type[Any]) -> Any:
+    """Return an array that nobody else refers to yet as one of another class of dense arrays."""
+    if type(handle) is not array_class:
+        handle.__class__ = array_class
+    return handle
 
 
 def computed(handle: Any) -> Any:
@@ -192,12 +203,12 @@ def computed(handle: Any) -> Any:
     return handle
 
 
-def make_concrete(data: Array, context: Context = CPU) -> Any:
+def make_concrete(data: Array, context: Context = CPU, array_class: type[Any] | None = None) -> Any:
     """Return a new array with a value; nobody may write to ``data`` afterwards."""
     trace = LOCAL.trace
     if isinstance(trace, Capturing):
-        return make(trace.bind(data, context), trace)
-    handle = _new(_class)
+        return make(trace.bind(data, context), trace, array_class)
+    handle = _new(array_class or _class)
     handle._trace = handle._node = handle._rare = None
     handle._buffer = data
     if context is not CPU:
@@ -450,7 +461,7 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
     context = CPU if rare is None and base._node is None else base.context
     if value is not None:
         # as make_concrete does, where nothing is captured
-        view = _new(_class)
+        view = _new(base._result_class)
         view._trace = view._node = None
         view._buffer = _piece(base, start, shape)
         if type(value) is SharedMemory:
@@ -459,7 +470,7 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
             return view
     else:
         trace = ready_trace()
-        view = make(settled(view_flat(enter(base, trace), start, shape)), trace)
+        view = make(settled(view_flat(enter(base, trace), start, shape)), trace, base._result_class)
         rare = base._rare
     linked = bool(FLAGS.get() & RECORDING)
     root = base
@@ -519,6 +530,8 @@ def apply(
     nodes = tuple([None if handle is None else enter(handle, trace) for handle in inputs])
     if declared.random:
         nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (counter_leaf(trace),)
+    if declared.numbers:
+        attributes = with_data(declared, nodes, attributes, trace)
     result = declared.apply(nodes, attributes)
     if isinstance(result, tuple) and FLAGS.get() & RECORDING:
         for node in result:

@@ -47,7 +47,7 @@ def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
         node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
         node = reshape_to(node, selection.expanded)
         taken = take_points(node, selection.layout, _index_nodes(selection, trace))
-        return make_result(settled(reshape_to(taken, selection.shape)), trace)
+        return make_result(settled(reshape_to(taken, selection.shape)), trace, self._result_class)
     assert type(selection) is Basic
     if selection.whole:
         return self
@@ -59,10 +59,10 @@ def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
         region = value[tuple([slice(b, e if e >= 0 else None, s) for b, e, s in steps])]
         # memory that others write to must not be looked at later
         region = np.array(region) if type(value) is SharedMemory else region
-        return make_concrete(region.reshape(selection.shape), self.context)
+        return make_concrete(region.reshape(selection.shape), self.context, self._result_class)
     trace = ready_trace()
     node = view_step(enter(self, trace), selection.begin, selection.end, selection.step)
-    return make_result(settled(reshape_to(node, selection.shape)), trace)
+    return make_result(settled(reshape_to(node, selection.shape)), trace, self._result_class)
 
 
 def _index_nodes(selection: Advanced, trace: Trace) -> tuple[Node, ...]:

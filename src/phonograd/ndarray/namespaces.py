@@ -15,7 +15,22 @@ from ..operator import REGISTRY
 from .call import function_of
 from .functions import with_scalars
 
-__all__ = ["Namespace", "lookup", "public_names"]
+__all__ = ["Namespace", "hint", "lookup", "public_names"]
+
+#: operators of MXNet that are left out, by how their names begin, and what to use instead
+LEFT_OUT = {
+    ("quantize", "dequantize", "requantize", "calibrate_entropy"): (
+        "int8 networks are not available. Run the network in float32, or export it with mx.contrib.onnx.export_model "
+        "and quantize the ONNX file with onnxruntime"
+    ),
+    ("dgl_csr_neighbor", "dgl_graph_compact"): (
+        "neighbours are not sampled here: draw them with NumPy from graph.indptr and graph.indices, and take their "
+        "dgl_subgraph"
+    ),
+    ("IdentityAttachKLSparseReg",): "add the penalty to the loss: penalty * (rho * log(rho / mean) + ...).sum()",
+    ("backward_", "_backward_"): "gradients are made of operators here: use autograd.grad",
+    ("CachedOp",): "use HybridBlock.hybridize, or mx.compile",
+}
 
 #: functions of two operands that MXNet has under two names
 _OTHER_NAMES = {"true_divide": "divide"}
@@ -44,6 +59,14 @@ def lookup(prefix: str, name: str) -> Callable[..., Any] | None:
     return None
 
 
+def hint(name: str, known: list[str]) -> str:
+    """Return what an error about an unknown name adds: what to use instead, or the name that was meant."""
+    for beginnings, instead in LEFT_OUT.items():
+        if name.startswith(beginnings):
+            return f": {instead}"
+    return nearest(name, known)
+
+
 class Namespace(types.ModuleType):
     """A module whose functions are the operators with a common prefix, and others that are set on it."""
 
@@ -58,7 +81,7 @@ class Namespace(types.ModuleType):
             if function is not None:
                 setattr(self, name, function)
                 return function
-        raise AttributeError(f"{self.__name__} has no operator {name!r}{nearest(name, self.__dir__())}")
+        raise AttributeError(f"{self.__name__} has no operator {name!r}{hint(name, self.__dir__())}")
 
     def __dir__(self) -> list[str]:
         return sorted({*self.__dict__, *public_names(self._prefix)})

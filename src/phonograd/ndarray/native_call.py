@@ -47,10 +47,13 @@ from ..operators.structural import LATEST, VARIABLE, variable
 from ..state import FLAGS
 from ..trace import HANDOVER, Target, Trace
 from .native_code import ENTRY, module_text
-from .native_text import API
+from .native_text import API, OBJECTS
 from .rare import Rare
 
 __all__ = ["BinaryCall", "Calls", "KeyForm", "as_method", "possible", "thread_number"]
+
+#: methods that another class of arrays can have: of new results, and in place
+_SPARE, _SPARE_IN_PLACE = 32, 12
 
 _METH_O, _METH_FASTCALL, _METH_FASTCALL_WITH_KEYWORDS = 0x8, 0x80, 0x80 | 0x2
 
@@ -159,23 +162,31 @@ class Calls:
     ) -> None:
         active = settings.active
         changing = [number for number, method in enumerate(methods) if method.in_place]
+        #: numbers of entries for the methods of another class of arrays: of new results, and in place
+        self._spare = {
+            False: list(range(len(methods), len(methods) + _SPARE)),
+            True: list(range(len(methods) + _SPARE, len(methods) + _SPARE + _SPARE_IN_PLACE)),
+        }
+        entries = len(methods) + _SPARE + _SPARE_IN_PLACE
         offsets = tuple(_offsets(array, node, owner, active).items())
         # compiling it in full takes 40 ms, and makes calls faster by less than a tenth
-        arguments = (offsets, len(methods), tuple(changing))
+        arguments = (offsets, entries, (*changing, *self._spare[True]))
         self._kernel = jit.compile_module(_text, arguments, "native_calls", quick=True)
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
-        addresses = (ctypes.c_void_p * (10 + len(methods))).from_address(directory)
+        addresses = (ctypes.c_void_p * (10 + entries)).from_address(directory)
         found = [int(address or 0) for address in addresses]
-        state, entries, self._function, forget, grad, living, make_current, write, settle, enter, *numbered = found
+        state, table, self._function, forget, grad, living, make_current, write, settle, enter, *numbered = found
         #: forgets the calls made lately; nodes they refer to can then be dropped
         self.forget: Callable[[], None] = ctypes.PYFUNCTYPE(None)(forget)
-        objects: tuple[Any, ...] = (None, True, False, 1, FLAGS, active, array_class, np.ndarray, float, int)
+        objects: tuple[Any, ...] = (None, True, False, 1, FLAGS, active, array_class, array_class)
+        objects += (np.ndarray, float, int)
         objects += (CPU, LATEST, Trace.prune, variable, VARIABLE, Trace, HANDOVER.acquire, HANDOVER.release)
         #: everything the code refers to; it lives as long as the process, because arrays and modules refer to the code
         self._kept: list[Any] = [objects, methods]
         words: list[Any] = [id(value) for value in objects]
         words += [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in API]
-        (ctypes.c_size_t * len(words)).from_address(state)[:] = words
+        self._state = (ctypes.c_size_t * len(words)).from_address(state)
+        self._state[:] = words
         #: finds the arrays of a trace that are alive
         self.living = self._new("living(trace, handles, /)", living, _METH_FASTCALL)
         #: takes note of the current trace of a thread
@@ -190,12 +201,23 @@ class Calls:
         self._kept.append(getter)
         #: the attribute ``grad`` of arrays
         self.grad = _new_attribute(array_class, ctypes.byref(getter))
-        table = (ctypes.c_size_t * (ENTRY * len(methods))).from_address(entries)
-        self.methods: dict[str, Any] = {}
-        for number, (name, calls, function, exchanged, _) in enumerate(methods):
-            table[ENTRY * number : ENTRY * (number + 1)] = [id(calls), id(function), int(exchanged)]
-            definition = self._definition(name, numbered[number], _METH_O, function.__doc__ or "")
-            self.methods[name] = _new_method(array_class, ctypes.byref(definition))
+        self._table = (ctypes.c_size_t * (ENTRY * entries)).from_address(table)
+        self._numbered = numbered
+        self.methods = {entry.name: self._method(array_class, n, entry) for n, entry in enumerate(methods)}
+
+    def _method(self, array_class: type[Any], number: int, entry: BinaryCall) -> Any:
+        """Return an entry as a method of a class."""
+        name, calls, function, exchanged, _ = entry
+        self._table[ENTRY * number : ENTRY * (number + 1)] = [id(calls), id(function), int(exchanged)]
+        definition = self._definition(name, self._numbered[number], _METH_O, function.__doc__ or "")
+        return _new_method(array_class, ctypes.byref(definition))
+
+    def accept(self, array_class: type[Any], methods: list[BinaryCall]) -> dict[str, Any]:
+        """Let the code take arrays of another class as well, and return methods for it."""
+        self._kept.append((array_class, methods))
+        self._state[OBJECTS.index("other_array")] = id(array_class)
+        found = [(self._spare[entry.in_place], entry) for entry in methods]
+        return {entry.name: self._method(array_class, spare.pop(), entry) for spare, entry in found if spare}
 
     def _definition(self, name: str, address: int, flags: int, doc: str) -> _Definition:
         definition = _Definition(name.encode(), address, flags, doc.encode())

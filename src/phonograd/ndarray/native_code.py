@@ -48,8 +48,8 @@ def module_text(offsets: dict[str, int], entries: int, changing: Container[int])
 
 
 def _finish(offsets: dict[str, int]) -> str:
-    """Return the function that makes the array of a result; null without an error where Python has to decide."""
-    f = Code("finish", "ptr %trace, ptr %found", offsets)
+    """Return the function that makes the array of a result, of a class; null without an error where Python decides."""
+    f = Code("finish", "ptr %trace, ptr %found, ptr %class", offsets)
     node = f.assign("alloca ptr, align 8")
     f.line(f"store ptr %found, ptr {node}, align 8")
     recorded = f.same(f.field("%found", "marked"), "true")
@@ -69,7 +69,7 @@ def _finish(offsets: dict[str, int]) -> str:
     f.leave_unless(f.assign(f"icmp eq i32 {noted}, 0"), "undecided")
     f.line("br label %make")
     f.label("make")
-    result = f.api("ptr", "PyType_GenericAlloc", f"ptr {f.object('array')}, i64 0")
+    result = f.api("ptr", "PyType_GenericAlloc", "ptr %class, i64 0")
     f.leave_if_null(result, "undecided")
     f.put(result, "trace", "%trace")
     f.put(result, "node", f.assign(f"load ptr, ptr {node}, align 8"))
@@ -227,7 +227,7 @@ def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
     f.leave_if_null(trace, "slow")
     exchanged = f.assign(f"icmp ne i64 {f.load_word('%record', '2')}, 0")
     # where both are arrays, the first one is entered first
-    f.leave_if(f.assign(f"and i1 {exchanged}, {f.same(f.field('%other', 'type'), 'array')}"), "slow")
+    f.leave_if(f.assign(f"and i1 {exchanged}, {f.is_array(f.field('%other', 'type'))}"), "slow")
     own = f.assign(f"call ptr @enter(ptr {trace}, ptr %self)")
     f.leave_if_null(own, "slow")
     other = f.assign(f"call ptr @operand(ptr {trace}, ptr {own}, ptr %other)")
@@ -236,7 +236,9 @@ def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
     node = f.assign(f"call ptr @look_up(ptr %record, ptr {pair[0]}, ptr {pair[1]})")
     f.leave_if_null(node, "slow")
     ending = (
-        f"@change(ptr {trace}, ptr %self, ptr {own}, ptr {node})" if in_place else f"@finish(ptr {trace}, ptr {node})"
+        f"@change(ptr {trace}, ptr %self, ptr {own}, ptr {node})"
+        if in_place
+        else f"@finish(ptr {trace}, ptr {node}, ptr {f.field('%self', 'type')})"
     )
     result = f.assign(f"call ptr {ending}")
     f.leave_if_null(result, "slow")
@@ -261,9 +263,12 @@ def _binary_number(number: int, name: str) -> str:
 class _Key:
     """Writes the code that fills the key of a call, which is dropped (at the label ``drop``) where it cannot be."""
 
-    def __init__(self, f: Code, key: str, trace: str, arrays: str, template: str, places: str, last: str) -> None:
+    def __init__(
+        self, f: Code, key: str, trace: str, arrays: str, template: str, places: str, last: str, kind: str
+    ) -> None:
         self._f = f
         self._last = last
+        self._kind = kind
         self._key = key
         self._trace = trace
         self._arrays = arrays
@@ -279,6 +284,10 @@ class _Key:
         f = self._f
         node = f.assign(f"call ptr @enter(ptr {self._trace}, ptr {value})")
         f.leave_if_null(node, "drop")
+        # what is computed from arrays of both classes is of the other one
+        before, own = f.assign(f"load ptr, ptr {self._kind}, align 8"), f.field(value, "type")
+        kind = f.assign(f"select i1 {f.same(own, 'other_array')}, ptr {own}, ptr {before}")
+        f.line(f"store ptr {kind}, ptr {self._kind}, align 8")
         return self._put(index, node)
 
     def _put_number(self, index: Index, value: str) -> tuple[()]:
@@ -331,6 +340,8 @@ def _call(offsets: dict[str, int]) -> str:
     f = Code("call", "ptr %self, ptr %arguments, i64 %count, ptr %names", offsets)
     calls, function, arrays, template, places = [f.item("%self", str(k)) for k in range(5)]
     cell, length = f.assign("alloca i64, align 8"), f.api("i64", "PyTuple_Size", f"ptr {template}")
+    kind = f.assign("alloca ptr, align 8")
+    f.line(f"store ptr {f.object('array')}, ptr {kind}, align 8")
     most = f.number(arrays)
     f.leave_if(f.assign(f"icmp sgt i64 %count, {most}"), "slow")
     f.line(f"store i64 0, ptr {cell}, align 8")
@@ -346,18 +357,19 @@ def _call(offsets: dict[str, int]) -> str:
     alone = f.assign(f"and i1 {f.assign('icmp eq i64 %count, 1')}, {f.assign(f'icmp eq i64 {named}, 0')}")
     f.line(f"br i1 {alone}, label %recent, label %look")
     f.label("recent")
-    node = f.assign(f"call ptr @enter(ptr {trace}, ptr {f.load_word('%arguments', '0', 'ptr')})")
+    first = f.load_word("%arguments", "0", "ptr")
+    node = f.assign(f"call ptr @enter(ptr {trace}, ptr {first})")
     f.leave_if_null(node, "slow")
     recent = f.assign(f"call ptr @recall(ptr %self, ptr {node}, ptr {node})")
     f.leave_if_null(recent, "look")
-    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {recent})")
+    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {recent}, ptr {f.field(first, 'type')})")
     f.leave_if_null(result, "slow")
     f.line(f"ret ptr {result}")
     f.label("look")
     key = f.api("ptr", "PyTuple_New", f"i64 {length}")
     f.leave_if_null(key, "error")
     f.line(f"store i64 {f.minus('%count', '1')}, ptr {cell}, align 8")
-    filling = _Key(f, key, trace, most, template, places, cell)
+    filling = _Key(f, key, trace, most, template, places, cell, kind)
     # a template has no empty places, so that a key can be dropped at any time
     f.loop("0", length, "1", (), filling.default)
     f.loop("0", "%count", "1", (), filling.positional)
@@ -371,7 +383,8 @@ def _call(offsets: dict[str, int]) -> str:
     f.assign(f"call ptr @note(ptr %self, ptr {only}, ptr {only}, ptr {found})")
     f.line("br label %old")
     f.label("old")
-    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {found})")
+    array_class = f.assign(f"load ptr, ptr {kind}, align 8")
+    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {found}, ptr {array_class})")
     f.leave_if_null(result, "slow")
     f.line(f"ret ptr {result}")
     f.label("drop")

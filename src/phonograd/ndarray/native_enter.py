@@ -164,7 +164,7 @@ def _enter(offsets: dict[str, int]) -> str:
     """
     f = Code("enter", "ptr %trace, ptr %array", offsets)
     entered = f.assign("alloca ptr, align 8")
-    f.leave_unless(f.same(f.field("%array", "type"), "array"), "other")
+    f.leave_unless(f.is_array(f.field("%array", "type")), "other")
     # the node is read before the trace (trace.HANDOVER)
     node, home = f.field("%array", "node"), f.field("%array", "trace")
     f.line(f"br i1 {f.assign(f'icmp eq ptr {home}, %trace')}, label %here, label %outside")
@@ -228,7 +228,7 @@ def _operand(offsets: dict[str, int]) -> str:
     """
     f = Code("operand", "ptr %trace, ptr %own, ptr %other", offsets)
     kind = f.field("%other", "type")
-    f.line(f"br i1 {f.same(kind, 'array')}, label %two, label %number")
+    f.line(f"br i1 {f.is_array(kind)}, label %two, label %number")
     f.label("two")
     f.line(f"ret ptr {f.assign('call ptr @enter(ptr %trace, ptr %other)')}")
     f.label("number")

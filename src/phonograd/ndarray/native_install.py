@@ -32,14 +32,15 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
     # variables are made of arrays
     from ..variable import Variable
 
-    methods = [BinaryCall(f.__name__, calls, f, *kind) for f, calls, *kind in BINARY]
-    own = [entry for entry in methods if vars(array_class).get(entry.name) is entry.function]
+    own = _methods(array_class)
     calls = Calls(array_class, array_class(), leaf(0, (1,), FLOAT32), Variable(array_class(), "write"), own)
     forgetters.append(calls.forget)
     array_class.grad = calls.grad
     for name, method in calls.methods.items():
         setattr(array_class, name, method)
     call.FASTER.append(_Functions(calls))
+    for other in call.OTHER_CLASSES:
+        call.FASTER[0].accept(other)
     for module in modules:
         for name, value in _functions(vars(module)):
             setattr(module, name, value)
@@ -50,6 +51,17 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
     THREADS.use(thread_number, calls.make_current)
     use_settling(calls.settle)
     use_machine_code(calls.enter, calls.write)
+
+
+def _methods(array_class: type[Any]) -> list[BinaryCall]:
+    """Return the operators of two operands that are methods of a class."""
+    known = {function: (calls, exchanged, in_place) for function, calls, exchanged, in_place in BINARY}
+    own = [(name, value) for name, value in vars(array_class).items() if callable(value) and value in known]
+    return [
+        BinaryCall(name, calls, function, exchanged, in_place)
+        for name, function in own
+        for calls, exchanged, in_place in [known[function]]
+    ]
 
 
 def _finds_the_living(calls: Calls, array_class: type[Any]) -> bool:
@@ -81,6 +93,13 @@ class _Functions:
     def method(self, function: Any) -> Any:
         """Return such a function as a method."""
         return as_method(function)
+
+    def accept(self, array_class: type[Any]) -> None:
+        """Make calls with arrays of another class faster, too."""
+        for name, method in self._calls.accept(array_class, _methods(array_class)).items():
+            setattr(array_class, name, method)
+        for name, value in _functions(vars(array_class)):
+            setattr(array_class, name, as_method(value))
 
 
 def _functions(names: Any) -> list[tuple[str, Any]]:

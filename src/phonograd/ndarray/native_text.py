@@ -49,6 +49,7 @@ OBJECTS = (
     "flags",
     "active",
     "array",
+    "other_array",
     "memory",
     "float",
     "int",
@@ -121,6 +122,10 @@ class Code(Function):
     def same(self, value: str, name: str) -> str:
         """Return whether something is one of the objects that the code knows."""
         return self.assign(f"icmp eq ptr {value}, {self.object(name)}")
+
+    def is_array(self, kind: str) -> str:
+        """Return whether a class is one of those of dense arrays."""
+        return self.assign(f"or i1 {self.same(kind, 'array')}, {self.same(kind, 'other_array')}")
 
     def leave_if(self, condition: str, target: str) -> None:
         """Go elsewhere if a condition holds."""

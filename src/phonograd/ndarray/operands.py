@@ -18,7 +18,7 @@ from . import handle as _handle
 from .handle import Handle, computed, enter, make_result, rebind, settled
 from .watching import LISTENERS, watched
 
-__all__ = ["BINARY", "Numbers", "binary", "finish", "inplace", "operate"]
+__all__ = ["BINARY", "Numbers", "binary", "finish", "inplace", "operate", "use_class"]
 
 Numbers = (int, float, bool, np.number, np.bool_)
 
@@ -32,22 +32,27 @@ def operate(declared: Operator, lhs: Any, rhs: Any) -> Node:
             second = enter(rhs, trace)
         else:
             number = rhs if type(rhs) is float else _number(rhs)
-            if first.dtype.kind == "b":
-                first = REGISTRY["_cast"](first, dtype=np.int64)
+            if first.dtype.kind != "f":
+                first = (declared.beside_numbers or _counted)(first)
             second = trace.bind_scalar(number, first.dtype, first.kind, first.context)
     else:
         number = lhs if type(lhs) is float else _number(lhs)
         if not isinstance(rhs, Handle):
             raise TypeError(f"type {type(rhs)} not supported")
         second = enter(rhs, trace)
-        if second.dtype.kind == "b":
-            second = REGISTRY["_cast"](second, dtype=np.int64)
+        if second.dtype.kind != "f":
+            second = (declared.beside_numbers or _counted)(second)
         first = trace.bind_scalar(number, second.dtype, second.kind, second.context)
     key = first, second
     node: Node | None = declared.calls.get(key)
     if node is None:
         node = declared.calls[key] = declared.apply(key, ())
     return settled(node)
+
+
+def _counted(node: Node) -> Node:
+    """Return a node as an operand beside a number: truth values become integers."""
+    return REGISTRY["_cast"](node, dtype=np.int64) if node.dtype.kind == "b" else node
 
 
 def _number(value: Any) -> Any:
@@ -84,9 +89,9 @@ def _name(method: Any, prefix: str, declared: Operator) -> None:
     method.__name__ = method.__qualname__ = f"__{prefix}{word}__"
 
 
-def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
+def binary(operator: str | Operator, reflected: bool = False) -> Callable[[Any, Any], Any]:
     """Return the method of a binary operator (``__add__``; reflected: ``__radd__``)."""
-    declared = REGISTRY[name]
+    declared = REGISTRY[operator] if isinstance(operator, str) else operator
     calls = declared.calls
     local, flags = LOCAL, FLAGS
 
@@ -113,7 +118,7 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
                         node = calls.get((scalar, own) if reflected else (own, scalar))
             if node is None:
                 operands = (other, self) if reflected else (self, other)
-                return make_result(operate(declared, *operands), local.trace)
+                return make_result(operate(declared, *operands), local.trace, array_class)
             if node.marked:
                 if not flags.get() & RECORDING:
                     node = node.detached or detach(node)
@@ -138,40 +143,42 @@ def binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
     deaf, method = observable(()), observable(LISTENERS)
     _name(method, "r" if reflected else "", declared)
     method.__doc__ = declared.__doc__
-    _late.append(lambda cls: _rebind_class(method, cls))
+    if array_class is Handle:
+        _late.append(method)
     BINARY.append((method, calls, reflected, False))
     return method
 
 
-def _rebind_class(method: Any, cls: type[Any]) -> None:
+def use_class(method: Any, array_class: type[Any]) -> None:
+    """Tell a method made by :func:`binary` which class arrays have."""
     names = method.__code__.co_freevars
-    method.__closure__[names.index("array_class")].cell_contents = cls
+    method.__closure__[names.index("array_class")].cell_contents = array_class
 
 
-_late: list[Callable[[type[Any]], None]] = []
+_late: list[Any] = []
 
 
 def finish(array_class: type[Any]) -> None:
     """Tell the methods made so far which class arrays have; called once the class exists."""
     _handle.use_class(array_class)
-    for complete in _late:
-        complete(array_class)
+    for method in _late:
+        use_class(method, array_class)
     _late.clear()
 
 
 _INPLACE_WORDS = {
-    "broadcast_add": "add to",
-    "broadcast_sub": "subtract from",
-    "broadcast_mul": "multiply to",
-    "broadcast_div": "divide from",
-    "broadcast_mod": "take modulo from",
+    "add": "add to",
+    "subtract": "subtract from",
+    "multiply": "multiply to",
+    "divide": "divide from",
+    "modulo": "take modulo from",
 }
 
 
-def inplace(name: str) -> Callable[[Any, Any], Any]:
+def inplace(operator: str | Operator) -> Callable[[Any, Any], Any]:
     """Return the method of an in-place operator: the array names the result from now on."""
-    declared = REGISTRY[name]
-    word, calls = _INPLACE_WORDS[name], declared.calls
+    declared = REGISTRY[operator] if isinstance(operator, str) else operator
+    word, calls = _INPLACE_WORDS.get(declared.with_scalars or "", "change"), declared.calls
 
     def method(self: Any, other: Any) -> Any:
         if LISTENERS:
@@ -198,7 +205,7 @@ def inplace(name: str) -> Callable[[Any, Any], Any]:
                 f"Shape inconsistent, Provided = {format_shape(self.shape)}, inferred shape={format_shape(node.shape)}"
             )
         if node.dtype != self._dtype:
-            raise MXNetError(f"in-place {name} would change the dtype from {self._dtype} to {node.dtype}")
+            raise MXNetError(f"in-place {declared.name} would change the dtype from {self._dtype} to {node.dtype}")
         rebind(self, node, LOCAL.trace)
         return computed(self)
 

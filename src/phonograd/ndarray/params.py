@@ -124,7 +124,10 @@ class _Reader:
             flat = (flat.astype(np.uint32) << 16).view(np.float32)
         elif stored.kind == "b":
             flat = flat != 0
-        return flat.astype(flat.dtype.newbyteorder("="), copy=False).reshape(shape)
+        # NumPy takes "<f4" for equal to "f4" and leaves it, but shows it
+        native = np.dtype(flat.dtype.type)
+        values: Array = flat.astype(native, copy=False).view(native)
+        return values.reshape(shape)
 
     def _advance(self, size: int) -> None:
         self.position += size

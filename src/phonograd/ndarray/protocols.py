@@ -297,7 +297,7 @@ def reduce(self: Any, protocol: Any) -> Any:
 
 def copy(self: Any) -> Any:
     """Return a copy of the value, outside of any record."""
-    return make_concrete(np.array(read(self), order="C"), self.context)
+    return make_concrete(np.array(read(self), order="C"), self.context, self._result_class)
 
 
 def deepcopy(self: Any, memo: Any) -> Any:

@@ -6,9 +6,9 @@ operator takes sparse arrays and gradients of every order pass. What is computed
 whole array: products of a csr matrix, slices, copies, conversions, files. Which results are sparse again is in
 :mod:`.sparse_calls`.
 
-An array that was written to, or that is recorded, holds whole values under a sparse name; its record is made when
-``data``, ``indices`` or ``indptr`` is asked for. Gradients with ``stype='row_sparse'`` are such arrays: they take the
-memory of dense ones.
+A dense array that is converted is stored at once. A sparse one that was written to, or that is recorded, holds whole
+values under its name; its record is made when ``data``, ``indices`` or ``indptr`` is asked for. Gradients with
+``stype='row_sparse'`` are such arrays: they take the memory of dense ones.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ __all__ = [
     "labelled",
     "row_sparse_array",
     "stored",
+    "touched_rows",
     "zeros",
 ]
 
@@ -397,6 +398,13 @@ def labelled(array: NDArray, stype: str) -> NDArray:
     return made
 
 
+def touched_rows(array: NDArray) -> NDArray:
+    """Return a vector that is 1 for the rows of an array that are not all zero, else 0."""
+    whole = labelled(array, "default")
+    touched: NDArray = (whole != 0).reshape((whole.shape[0], -1)).max(axis=1)
+    return touched
+
+
 # -- making sparse arrays
 
 
@@ -540,7 +548,7 @@ _OTHER_NAMES = {"retain": "sparse_retain"}
 
 
 def __getattr__(name: str) -> Any:
-    function = None if name.startswith("_") else lookup("", _OTHER_NAMES.get(name, name))
+    function = None if name.startswith("_") else lookup("", _OTHER_NAMES.get(name, name)) or lookup("_sparse_", name)
     if function is None:
         # names that Python itself looks for are no misspelt ones
         hint = "" if name.startswith("__") else nearest(name, __dir__())
@@ -550,4 +558,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_OTHER_NAMES, *public_names()})
+    return sorted({*__all__, *_OTHER_NAMES, *public_names(), *public_names("_sparse_")})

@@ -9,11 +9,13 @@ from typing import Any
 
 from ..errors import MXNetError, format_shape
 from ..operator import REGISTRY, Operator
+from ..state import is_recording
+from ..trace import LOCAL, Capturing
 from .array import NDArray, concrete
 from .call import _returned, function_of
-from .handle import Handle, apply
-from .sparse import BaseSparseNDArray, CSRNDArray, labelled, stored
-from .sparse_records import SparseRecord
+from .handle import Handle, apply, read
+from .sparse import BaseSparseNDArray, CSRNDArray, labelled, stored, touched_rows
+from .sparse_records import SparseRecord, compress
 
 __all__ = ["call_with_storage"]
 
@@ -40,8 +42,10 @@ def call_with_storage(
         found = special(arrays, named)
         if found is not None:
             return found
+    if _is_lazy(declared, arrays, named):
+        return _update_rows(declared, arrays, attributes, out)
     result, _ = apply(declared, handles, attributes)
-    made = _returned(declared, result, attributes, out)
+    made = _returned(declared, result, attributes, out, NDArray)
     kind = _kind(declared.name, [array.stype for array in arrays], named)
     return labelled(made, kind) if out is None and kind != "default" and isinstance(made, NDArray) else made
 
@@ -85,16 +89,50 @@ def _check_conversion(array: NDArray, stype: str) -> None:
         raise ValueError(f"cast_storage from {array.stype} to {stype} is not supported")
 
 
+# -- updates of weights
+
+
+def _is_lazy(declared: Operator, arrays: list[NDArray], named: dict[str, Any]) -> bool:
+    """Return whether a call is an update that leaves the rows alone that its gradient does not have."""
+    if declared.input_names[:2] != ("weight", "grad") or arrays[1].stype != "row_sparse":
+        return False
+    # what follows the leader has no such parameter, and MXNet updates only its rows
+    return bool(named.get("lazy_update", declared.name == "ftrl_update"))
+
+
+def _update_rows(declared: Operator, arrays: list[NDArray], attributes: tuple[Any, ...], out: Any) -> Any:
+    """Return the weight after an update of the rows that a gradient has; the states of others do not change either."""
+    touched = touched_rows(arrays[1])
+    weight, *states = [labelled(array, "default") for array in (arrays[0], *arrays[2:])]
+    before = [weight.copy(), *[state.copy() for state in states]]
+    result, _ = apply(declared, tuple(arrays), attributes)
+    made = _returned(declared, result, attributes, None, NDArray)
+    for state, old in zip(arrays[2:], before[1:], strict=True):
+        state[:] = _call("where", touched, labelled(state, "default"), old)
+    updated = _call("where", touched, made, before[0])
+    if out is None:
+        return labelled(updated, arrays[0].stype)
+    target = out[0] if isinstance(out, (list, tuple)) else out
+    target[:] = updated
+    return out
+
+
 # -- without the whole array
 
 
 def _cast_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
-    """Return an array that is stored the wanted way already; others keep whole values under the new name."""
+    """Return an array stored the wanted way, if no gradient can be asked for; else values keep their place."""
     array, stype = arrays[0], named["stype"]
     if isinstance(array, BaseSparseNDArray):
         record = array._unrecorded()
         return stored(record, array.context) if record is not None and stype == array.stype else None
-    return None
+    fits = array.ndim == 2 if stype == "csr" else stype == "row_sparse" and array.ndim > 0
+    if not fits or is_recording() or isinstance(LOCAL.trace, Capturing):
+        return None
+    node = array._node
+    if array._variable is not None or (node is not None and node.marked):
+        return None
+    return stored(compress(read(array), stype), array.context)
 
 
 def _slice_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:

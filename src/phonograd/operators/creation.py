@@ -94,7 +94,7 @@ def _(*, shape: Shape, axis: int, dtype: DType) -> Spec:
 def position_along(shape: Shape, axis: int, dtype: DType | None = None) -> Node:
     """Return a node of a shape whose elements are their own positions along an axis (not negative).
 
-    Without a dtype it is int32, which is enough for all but the largest arrays.
+    The dtype is one of integers: without one it is int32, which is enough for all but the largest arrays.
     """
     if dtype is None:
         dtype = INT32 if shape[axis] <= np.iinfo(np.int32).max else INT64

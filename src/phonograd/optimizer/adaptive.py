@@ -7,14 +7,15 @@ from typing import Any
 
 from .. import ndarray
 from ..ndarray.array import NDArray
-from .optimizer import Optimizer, Step, assign, decayed, register, zeros_like
+from ..operators import update_rules as rules
+from .optimizer import Optimizer, Step, assign, assign_all, register, zeros_like
 
 __all__ = ["FTML", "AdaDelta", "AdaGrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSProp"]
 
 
 def remember(average: NDArray, factor: float, value: NDArray) -> None:
     """Move a running average towards a value: `factor` of it is kept."""
-    assign(average, factor * average + (1.0 - factor) * value)
+    assign(average, rules.moved_average(average, factor, value))
 
 
 @register
@@ -51,9 +52,8 @@ class Adam(Optimizer):
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
         grad = self._prepared_with_decay(grad, scale, wd, weight)
         mean, square = state
-        remember(mean, self.beta1, grad)
-        remember(square, self.beta2, ndarray.square(grad))
-        assign(weight, weight - lr * mean / (ndarray.sqrt(square) + self.epsilon))
+        changed = rules.adam(ndarray, weight, grad, mean, square, lr, self.beta1, self.beta2, self.epsilon)
+        assign_all((weight, mean, square), changed)
 
 
 @register
@@ -70,9 +70,7 @@ class AdaGrad(Optimizer):
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
         grad = self._prepared(grad, scale)
-        assign(state, state + ndarray.square(grad))
-        direction = grad / ndarray.sqrt(state + self.float_stable_eps)
-        assign(weight, weight - lr * decayed(direction, wd, weight))
+        assign_all((weight, state), rules.adagrad(ndarray, weight, grad, state, lr, wd, self.float_stable_eps))
 
 
 @register
@@ -106,18 +104,17 @@ class RMSProp(Optimizer):
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
         grad = self._prepared_with_decay(grad, scale, wd, weight)
-        remember(state[0], self.gamma1, ndarray.square(grad))
+        limit = self.clip_weights or None
+        changed: tuple[NDArray, ...]
         if self.centered:
-            square, mean, momentum = state
-            remember(mean, self.gamma1, grad)
-            spread = ndarray.sqrt(square - ndarray.square(mean) + self.epsilon)
-            assign(momentum, self.gamma2 * momentum - lr * (grad / spread))
-            moved = weight + momentum
+            square, mean, moment = state
+            factors = self.gamma1, self.gamma2
+            changed = rules.rmsprop_centered(
+                ndarray, weight, grad, square, mean, moment, lr, factors, self.epsilon, limit
+            )
         else:
-            moved = weight - lr * (grad / ndarray.sqrt(state[0] + self.epsilon))
-        if self.clip_weights:
-            moved = ndarray.clip(moved, -self.clip_weights, self.clip_weights)
-        assign(weight, moved)
+            changed = rules.rmsprop(ndarray, weight, grad, state[0], lr, self.gamma1, self.epsilon, limit)
+        assign_all((weight, *state), changed)
 
 
 @register
@@ -142,7 +139,7 @@ class AdaDelta(Optimizer):
         remember(gradients, self.rho, ndarray.square(grad))
         change = ndarray.sqrt(changes + self.epsilon) / ndarray.sqrt(gradients + self.epsilon) * grad
         remember(changes, self.rho, ndarray.square(change))
-        assign(weight, weight - decayed(change, wd, weight))
+        assign(weight, weight - rules.decayed(change, wd, weight))
 
 
 @register
@@ -162,12 +159,8 @@ class Ftrl(Optimizer):
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
         grad = self._prepared(grad, scale)
         linear, squares = state
-        more = squares + ndarray.square(grad)
-        assign(linear, linear + grad - (ndarray.sqrt(more) - ndarray.sqrt(squares)) * weight / lr)
-        assign(squares, more)
-        excess = ndarray.relu(ndarray.abs(linear) - self.lamda1)
-        curvature = (self.beta + ndarray.sqrt(squares)) / lr
-        assign(weight, -ndarray.sign(linear) * excess / (curvature if wd is None else curvature + wd))
+        changed = rules.ftrl(ndarray, weight, grad, linear, squares, lr, wd, self.lamda1, self.beta)
+        assign_all((weight, linear, squares), changed)
 
 
 @register
@@ -193,11 +186,9 @@ class FTML(Optimizer):
     ) -> None:
         grad = self._prepared_with_decay(grad, scale, wd, weight)
         before, square, linear = state
-        remember(square, self.beta2, ndarray.square(grad))
-        now = factor * (ndarray.sqrt(square / correction) + self.epsilon)
-        assign(linear, self.beta1 * linear + (1.0 - self.beta1) * grad - (now - self.beta1 * before) * weight)
-        assign(before, now)
-        assign(weight, -linear / now)
+        betas = self.beta1, self.beta2
+        changed = rules.ftml(ndarray, weight, grad, before, square, linear, factor, correction, *betas, self.epsilon)
+        assign_all((weight, before, square, linear), changed)
 
 
 @register

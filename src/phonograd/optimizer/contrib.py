@@ -7,7 +7,8 @@ from typing import Any
 from .. import ndarray
 from ..ndarray.array import NDArray
 from ..ndarray.creation import zeros
-from .optimizer import Optimizer, Step, assign, register
+from ..operators import update_rules as rules
+from .optimizer import Optimizer, Step, assign_all, register
 
 __all__ = ["GroupAdaGrad"]
 
@@ -31,6 +32,4 @@ class GroupAdaGrad(Optimizer):
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any) -> None:
         grad = self._prepared(grad, scale)
-        assign(state, state + ndarray.mean(ndarray.square(grad), axis=1, keepdims=True))
-        spread = ndarray.sqrt(state + self.float_stable_eps)
-        assign(weight, weight - ndarray.broadcast_div(lr * grad, spread))
+        assign_all((weight, state), rules.group_adagrad(ndarray, weight, grad, state, lr, self.float_stable_eps))

@@ -8,7 +8,8 @@ from typing import Any
 from .. import ndarray
 from ..ndarray import random
 from ..ndarray.array import NDArray
-from .optimizer import Optimizer, Step, assign, decayed, register, zeros_like
+from ..operators import update_rules as rules
+from .optimizer import Optimizer, Step, assign, assign_all, register, zeros_like
 
 __all__ = ["DCASGD", "NAG", "SGD", "SGLD", "Signum", "ccSGD"]
 
@@ -16,10 +17,9 @@ __all__ = ["DCASGD", "NAG", "SGD", "SGLD", "Signum", "ccSGD"]
 def descend(weight: NDArray, grad: NDArray, momentum: NDArray | None, lr: Any, factor: float) -> None:
     """Make a step against a gradient, with a momentum that is kept times `factor`."""
     if momentum is None:
-        assign(weight, weight - lr * grad)
+        assign(weight, rules.plain(weight, grad, lr))
     else:
-        assign(momentum, factor * momentum - lr * grad)
-        assign(weight, weight + momentum)
+        assign_all((weight, momentum), rules.momentum(weight, grad, momentum, lr, factor))
 
 
 class _Momentum(Optimizer):
@@ -48,7 +48,7 @@ class SGD(_Momentum):
         self.aggregate_num = 4
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
-        descend(weight, decayed(self._prepared(grad, scale), wd, weight), state, lr, self.momentum)
+        descend(weight, rules.decayed(self._prepared(grad, scale), wd, weight), state, lr, self.momentum)
 
 
 @register
@@ -66,15 +66,10 @@ class NAG(_Momentum):
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
         grad = self._prepared(grad, scale)
-        direction = decayed(grad, wd, weight)
         if state is None:
-            assign(weight, weight - lr * direction)
-            return
-        ahead = self.momentum * state - lr * direction
-        moved = weight + self.momentum * ahead - lr * direction
-        # as in MXNet, the momentum that is kept has the decay of the weight after the step
-        assign(state, self.momentum * state - lr * decayed(grad, wd, moved))
-        assign(weight, moved)
+            assign(weight, rules.plain(weight, rules.decayed(grad, wd, weight), lr))
+        else:
+            assign_all((weight, state), rules.nesterov(weight, grad, state, lr, wd, self.momentum))
 
 
 @register
@@ -96,11 +91,11 @@ class Signum(_Momentum):
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any, kept: Any) -> None:
         if state is None:
-            assign(weight, kept * weight - lr * ndarray.sign(grad))
+            assign(weight, rules.sign_step(ndarray, weight, grad, lr, kept))
             return
-        direction = decayed(self._prepared(grad, scale), wd, weight)
-        assign(state, self.momentum * state - (1 - self.momentum) * direction)
-        assign(weight, kept * weight + lr * ndarray.sign(state))
+        direction = rules.decayed(self._prepared(grad, scale), wd, weight)
+        changed = rules.sign_momentum(ndarray, weight, direction, state, lr, kept, self.momentum)
+        assign_all((weight, state), changed)
 
 
 @register
@@ -121,7 +116,7 @@ class DCASGD(Optimizer):
         momentum, before = state
         grad = self._prepared(grad, scale)
         late = self.lamda * grad * grad * (weight - before)
-        change = -(lr * (decayed(grad, wd, weight) + late))
+        change = -(lr * (rules.decayed(grad, wd, weight) + late))
         if momentum is not None:
             assign(momentum, self.momentum * momentum + change)
             change = momentum
@@ -137,7 +132,7 @@ class SGLD(Optimizer):
         return step.lr / 2, step.wd or None, math.sqrt(step.lr)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, half: Any, wd: Any, spread: Any) -> None:
-        moved = weight - half * decayed(self._prepared(grad, scale), wd, weight)
+        moved = weight - half * rules.decayed(self._prepared(grad, scale), wd, weight)
         # the spread is a factor of standard normal numbers, and so no part of what is compiled
         noise = random.normal(0, 1, weight.shape, dtype=weight.dtype, ctx=weight.context)
         assign(weight, moved + spread * noise)

@@ -9,18 +9,11 @@ import numpy as np
 
 from .. import ndarray
 from ..ndarray.array import NDArray
-from .adaptive import remember
+from ..operators import update_rules as rules
 from .descent import _Momentum, descend
-from .optimizer import Optimizer, Step, assign, decayed, register, zeros_like
+from .optimizer import Optimizer, Step, assign_all, register, zeros_like
 
 __all__ = ["LAMB", "LARS", "LBSGD"]
-
-
-def _ratio(above: NDArray, below: NDArray, both: tuple[NDArray, NDArray]) -> NDArray:
-    """Return a ratio, or 1 where one of two norms is 0."""
-    is_there = (both[0] > 0) * (both[1] > 0)
-    quotient: NDArray = ndarray.where(is_there, above / below, ndarray.ones_like(above))
-    return quotient
 
 
 @register
@@ -66,12 +59,12 @@ class LARS(_Momentum):
         lr: Any = step.lr
         if not self.idx2name.get(index, str(index)).endswith(("gamma", "beta", "bias")):
             size, slope = ndarray.norm(weight), ndarray.norm(grad)
-            lr = step.lr * _ratio(self.eta * size, slope * self.rescale_grad + step.wd * size + self.eps, (size, slope))
+            lr = step.lr * rules.lars_rate(ndarray, size, slope, step.wd, self.rescale_grad, self.eta, self.eps)
             lr = lr.astype(weight.dtype).reshape((1,) * len(weight.shape))
         momentum = self.momentum
         if self.momentum_correction and self.last_lr and self.cur_lr is not None:
             momentum *= self.cur_lr / self.last_lr
-        direction = decayed(self._prepared(grad, self._scale()), step.wd or None, weight)
+        direction = rules.decayed(self._prepared(grad, self._scale()), step.wd or None, weight)
         change = ndarray.broadcast_mul(lr, direction) if isinstance(lr, NDArray) else lr * direction
         descend(weight, change, state, 1.0, momentum)
 
@@ -161,7 +154,9 @@ class LBSGD(Optimizer):
             return
         mean = total / self.batch_scale
         lr *= self._get_lars(weight, mean, wd) if self.warmup_strategy == "lars" else self._get_lbmult(count)
-        descend(weight, decayed(self._prepared(mean, self._scale()), wd or None, weight), state, lr, self.momentum)
+        descend(
+            weight, rules.decayed(self._prepared(mean, self._scale()), wd or None, weight), state, lr, self.momentum
+        )
         self.cumgrads[index] = {"cum_grad": 0, "num_cums": count}
 
 
@@ -207,15 +202,12 @@ class LAMB(Optimizer):
     ) -> None:
         grad = self._prepared(grad, scale)
         mean, square = state
-        remember(mean, self.beta1, grad)
-        remember(square, self.beta2, ndarray.square(grad))
-        if self.bias_correction:
-            mean, square = mean / first, square / second
-        direction = decayed(mean / (ndarray.sqrt(square) + self.epsilon), wd, weight)
+        corrections = (first, second) if self.bias_correction else None
+        betas = self.beta1, self.beta2
+        direction, *means = rules.lamb_direction(
+            ndarray, weight, grad, mean, square, wd, corrections, *betas, self.epsilon
+        )
         size, slope = ndarray.norm(weight), ndarray.norm(direction)
-        if self.lower_bound:
-            size = ndarray.maximum(size, self.lower_bound)
-        if self.upper_bound:
-            size = ndarray.minimum(size, self.upper_bound)
-        ratio = (_ratio(size, slope, (size, slope)) * lr).astype(weight.dtype)
-        assign(weight, weight - ndarray.broadcast_mul(ratio.reshape((1,) * len(weight.shape)), direction))
+        bounds = self.lower_bound or None, self.upper_bound or None
+        moved = rules.lamb_step(ndarray, weight, direction, size, slope, lr, *bounds)
+        assign_all((weight, *state), (moved, *means))

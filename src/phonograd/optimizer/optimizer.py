@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,10 +14,11 @@ from ..ndarray.array import NDArray
 from ..ndarray.call import write
 from ..ndarray.creation import zeros
 from ..ndarray.handle import enter, settled
-from ..ndarray.sparse import labelled
+from ..ndarray.sparse import labelled, touched_rows
+from ..operators.update_rules import decayed, limited, prepared, rescaled
 from ..trace import ready_trace
 
-__all__ = ["Optimizer", "Step", "Test", "assign", "create", "decayed", "register", "zeros_like"]
+__all__ = ["Optimizer", "Step", "Test", "assign", "assign_all", "create", "register", "zeros_like"]
 
 Class = TypeVar("Class", bound="type[Optimizer]")
 
@@ -42,14 +44,10 @@ def assign(target: NDArray, value: NDArray) -> None:
     write(target, settled(enter(value, ready_trace())))
 
 
-def rescaled(grad: NDArray, scale: Any) -> NDArray:
-    """Return a gradient times a number; None is 1."""
-    return grad if scale is None else grad * scale
-
-
-def decayed(grad: NDArray, wd: Any, weight: NDArray) -> NDArray:
-    """Return a gradient with weight decay; None is 0."""
-    return grad if wd is None else grad + wd * weight
+def assign_all(targets: Sequence[NDArray], values: Sequence[NDArray]) -> None:
+    """Give arrays other values: a weight and its states what a rule of :mod:`..operators.update_rules` returns."""
+    for target, value in zip(targets, values, strict=True):
+        assign(target, value)
 
 
 class Optimizer:
@@ -240,19 +238,19 @@ class Optimizer:
 
     # -- gradients
 
-    def _clipped(self, grad: NDArray) -> NDArray:
-        if not self.clip_gradient:
-            return grad
-        clipped: NDArray = ndarray.clip(grad, -self.clip_gradient, self.clip_gradient)
-        return clipped
+    def _limit(self) -> float | None:
+        """Return where gradients are cut off; None for no limit."""
+        return self.clip_gradient or None
 
     def _prepared(self, grad: NDArray, scale: Any) -> NDArray:
         """Return a gradient rescaled and then cut off."""
-        return self._clipped(rescaled(grad, scale))
+        found: NDArray = prepared(ndarray, grad, scale, self._limit())
+        return found
 
     def _prepared_with_decay(self, grad: NDArray, scale: Any, wd: Any, weight: NDArray) -> NDArray:
         """Return a gradient rescaled, with weight decay, and then cut off."""
-        return self._clipped(decayed(rescaled(grad, scale), wd, weight))
+        found: NDArray = limited(ndarray, decayed(rescaled(grad, scale), wd, weight), self._limit())
+        return found
 
     # -- updating
 
@@ -300,7 +298,7 @@ class Optimizer:
             self._apply(weight, grad, state, *rates)
             return
         whole = labelled(grad, "default")
-        touched = (whole != 0).reshape((whole.shape[0], -1)).max(axis=1)
+        touched = touched_rows(whole)
         held = [weight, *(state if isinstance(state, (list, tuple)) else [state])]
         before = [(array, array.copy()) for array in held if array is not None]
         self._apply(weight, whole, state, *rates)

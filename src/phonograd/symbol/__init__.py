@@ -16,8 +16,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import MXNetError, nearest
-from ..ndarray.namespaces import Namespace, public_names
+from ..errors import MXNetError
+from ..ndarray.namespaces import Namespace, hint, public_names
 from ..operator import REGISTRY
 from . import control, files, loops, random
 from .build import function_of, var
@@ -95,7 +95,7 @@ class SymbolNamespace(Namespace):
     def __getattr__(self, name: str) -> Any:
         function = None if name.startswith("__") else lookup(self._prefix, name)
         if function is None:
-            raise AttributeError(f"{self.__name__} has no operator {name!r}{nearest(name, self.__dir__())}")
+            raise AttributeError(f"{self.__name__} has no operator {name!r}{hint(name, self.__dir__())}")
         setattr(self, name, function)
         return function
 
@@ -136,9 +136,13 @@ def __getattr__(name: str) -> Any:
     if name == "symbol":
         # MXNet keeps Symbol in sym.symbol
         return sys.modules[__name__]
+    if name in ("np", "npx"):
+        from . import numpy_symbols
+
+        return numpy_symbols.namespace if name == "np" else numpy_symbols.extension
     function = None if name.startswith("__") else lookup("", name) or lookup("_", name)
     if function is None:
-        raise AttributeError(f"module 'phonograd.sym' has no attribute {name!r}{nearest(name, __dir__())}")
+        raise AttributeError(f"module 'phonograd.sym' has no attribute {name!r}{hint(name, __dir__())}")
     globals()[name] = function
     return function
 

@@ -154,7 +154,9 @@ def build(
             f"its inputs are {', '.join(call.argument_names)}"
         )
     entry = Entry(operator, name, attributes, heads, None, subgraphs)
-    return Symbol([(entry, index) for index in range(entry.visible())])
+    kinds = {type(symbol) for symbol in (*inputs, *(named or {}).values()) if symbol is not None} - {Symbol}
+    kind = kinds.pop() if kinds else Symbol
+    return kind([(entry, index) for index in range(entry.visible())])
 
 
 def single_head(symbol: Symbol, name: str) -> Head:

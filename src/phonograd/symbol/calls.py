@@ -18,6 +18,7 @@ from ..dtypes import DType
 from ..errors import MXNetError, format_shape, nearest
 from ..interface import Interface, Partial, alike, is_known
 from ..ndarray.handle import counter_leaf, enter, make
+from ..ndarray.numbers import with_data
 from ..node import Node
 from ..operator import ABSENT, REGISTRY, Operator
 from ..operators.structural import leaf, moved
@@ -130,11 +131,19 @@ class Call(ABC):
 def known_operator(name: str) -> Operator | None:
     """Return the operator that symbols know by a name, or None."""
     declared = REGISTRY.get(_NAMES_IN_FILES.get(name, name))
+    if declared is None and name.startswith("_np"):
+        from .numpy_names import operator_of
+
+        declared = operator_of(name)
     return None if declared is None or "Any" in [parameter.kind for parameter in declared.parameters] else declared
 
 
 def name_in_files(declared: Operator) -> str:
     """Return the name of an operator in symbol files."""
+    if declared.name.startswith("_np_"):
+        from .numpy_names import name_of
+
+        return name_of(declared)
     return {"_filled": "_full", "identity": "_copy"}.get(declared.name, declared.name)
 
 
@@ -254,12 +263,15 @@ class OperatorCall(Call):
         declared = self.declared
         attributes = self.attributes[environment.training]
         nodes = self._placed(inputs, environment.counter)
+        if declared.numbers:
+            attributes = with_data(declared, nodes, attributes, environment.trace)
         result = declared.apply(nodes, attributes)
         changed: dict[int, Node] = {}
         if declared.effects is not None:
             outputs = result if isinstance(result, tuple) else (result,)
             found = declared.effects(nodes, outputs, **declared.accepted(declared.effects, attributes))
-            changed = {self.argument_names.index(declared.input_names[place]): node for place, node in found.items()}
+            names = self.argument_names if declared.variadic else declared.input_names
+            changed = {self.argument_names.index(names[place]): node for place, node in found.items()}
         if not isinstance(result, tuple):
             if not inputs and environment.context is not None:
                 result = moved(result, environment.context)

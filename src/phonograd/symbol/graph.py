@@ -328,7 +328,9 @@ class Symbol(Arithmetic):
         environment = Environment(context, is_training(), careful)
         outputs, changed = run(self._heads, entries, nodes, environment, monitor, monitor_inputs)
         trace = LOCAL.trace
-        results = [make(settled(node), trace) for node in outputs]
+        # as everywhere: what is computed from an array of mx.np is one
+        kind = next((c for c in [array._result_class for array in arrays.values()] if c is not NDArray), NDArray)
+        results = [make(settled(node), trace, kind) for node in outputs]
         for name, node in changed.items():
             rebind(arrays[name], detach(node), trace)
         return results

@@ -53,7 +53,10 @@ def _gradient(self: Symbol, wrt: Any) -> Symbol:
 
 
 def _as_np_ndarray(self: Symbol) -> Symbol:
-    raise MXNetError("mx.np does not exist here: symbols have the operators of mx.sym")
+    """Return the symbol as one with NumPy's rules."""
+    from .numpy_symbols import as_np
+
+    return as_np(self)
 
 
 def _optimize_for(self: Symbol, backend: str, *args: Any, **kwargs: Any) -> Symbol:

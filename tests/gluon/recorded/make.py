@@ -1,4 +1,4 @@
-"""Write what MXNet 1.9.1 computes with the programs in ``programs.py`` to the files beside this one.
+"""Write what MXNet 1.9.1 computes with the programs in ``programs`` to the files beside this one.
 
 Run ``python make.py`` where ``import mxnet`` gives MXNet 1.9.1; ``python make.py losses metrics`` for some files only.
 """

@@ -17,8 +17,10 @@ from ...ndarray.array import NDArray
 from ...ndarray.params import save as save_arrays
 from ...symbol import Symbol
 from ...trace import LOCAL, Capturing
+from ...util import is_np_array
 from ..parameter import DeferredInitializationError, ParameterDict
 from ..parameter.parameter import replacements, symbols
+from .monitoring import OperatorHook, run_monitored
 from .nesting import count_arrays, filled, flattened, outlined
 from .plain import _LISTENERS, Block
 
@@ -57,6 +59,7 @@ class HybridBlock(Block):
         super().__init__(prefix=prefix, params=params)
         self._active = False
         self._flags: dict[str, Any] = {}
+        self._operator_hook: tuple[OperatorHook, bool] | None = None
         self._clear_cached_op()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -83,6 +86,8 @@ class HybridBlock(Block):
         self._compiled_for = -1
         self._graph: tuple[list[Any], Any] | None = None
         self._outline: Any = None
+        #: how the outputs of the graph are nested
+        self._output_outline: Any = None
 
     def hybridize(
         self,
@@ -148,7 +153,38 @@ class HybridBlock(Block):
                 "context. You can print the ele.ctx in the input arguments to inspect their contexts. "
                 f"Find all contexts = {set(contexts)}"
             )
+        if self._operator_hook is not None:
+            return self._monitored(context, x, *args)
         return self._repeated(context, x, *args)
+
+    def register_op_hook(self, callback: OperatorHook, monitor_all: bool = False) -> None:
+        """Have ``callback(name, operator, array)`` called for each output of each operator inside, once hybridized.
+
+        Parameters
+        ----------
+        callback
+            Called after a forward pass with names such as ``'net_dense0_fwd_output'`` and ``'FullyConnected'``, and
+            with the array.
+        monitor_all
+            Whether it is called for the inputs of operators, too.
+
+        Compatibility
+        -------------
+        MXNet gives bytes for names and the address of a C handle for the array, and calls for operators of backward
+        passes, which here are fused with everything else.
+        """
+        self._operator_hook = callback, monitor_all
+        super().register_op_hook(callback, monitor_all)
+
+    def _monitored(self, context: Context, *args: Any) -> Any:
+        """Return the outputs for arrays, with a hook told of every operator."""
+        assert self._operator_hook is not None, "there is a hook"
+        params = self.collect_params().values()
+        if any([parameter._deferred_init is not None for parameter in params]):
+            self._deferred_infer_shape(*args)
+            for parameter in params:
+                parameter._finish_deferred_init()
+        return run_monitored(self, context, args, *self._operator_hook)
 
     def _computed(self, context: Context, *args: Any) -> Any:
         """Return the outputs for arrays."""
@@ -198,6 +234,8 @@ class HybridBlock(Block):
     def _composed(self, *args: Any) -> Any:
         """Return the outputs for symbols."""
         params = {name: parameter.var() for name, parameter in self._reg_params.items()}
+        if is_np_array():
+            params = {name: variable.as_np_ndarray() for name, variable in params.items()}
         with self.name_scope():
             return self.hybrid_forward(symbols(), *args, **params)
 
@@ -207,7 +245,10 @@ class HybridBlock(Block):
             count = count_arrays(outline)
             names = ["data"] if count == 1 else [f"data{number}" for number in range(count)]
             inputs = [symbols().var(name) for name in names]
-            outputs = flattened(self._composed(*filled(outline, iter(inputs))))
+            if is_np_array():
+                inputs = [variable.as_np_ndarray() for variable in inputs]
+            composed = self._composed(*filled(outline, iter(inputs)))
+            outputs, self._output_outline = flattened(composed), outlined(composed)
             self._graph = inputs, outputs[0] if len(outputs) == 1 else symbols().Group(outputs)
         return self._graph
 

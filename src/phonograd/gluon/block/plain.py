@@ -354,6 +354,14 @@ class Block:
         """Have ``hook(block, inputs, output)`` called after each forward pass; return a handle that ends it."""
         return HookHandle(self._forward_hooks, hook)
 
+    def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
+        """Have ``callback(name, operator, array)`` called for operators inside of all hybridized children.
+
+        See :meth:`HybridBlock.register_op_hook <phonograd.gluon.HybridBlock.register_op_hook>`.
+        """
+        for child in self._children.values():
+            child.register_op_hook(callback, monitor_all)
+
     def __call__(self, *args: Any) -> Any:
         """Return what ``forward`` does, calling the hooks before and after."""
         entry = begin(MODULE, self._name, tuple(flattened(args))) if _LISTENERS else None

@@ -9,7 +9,7 @@ from ...symbol import Symbol
 from ..parameter import ParameterDict
 from ..parameter.parameter import symbols
 from .hybrid import HybridBlock
-from .nesting import flattened
+from .nesting import flattened, outlined
 
 __all__ = ["SymbolBlock"]
 
@@ -87,6 +87,7 @@ class SymbolBlock(HybridBlock):
         return f"{type(self).__name__}(\n{self._output} : {len(self._inputs)} -> {outputs}\n)"
 
     def _get_graph(self, outline: Any) -> tuple[list[Any], Any]:
+        self._output_outline = outlined(self._output if self._is_single else list(self._output))
         return [symbols().var(name) for name in self._inputs], self._output
 
     def _call(self, context: Context, *args: Any, **params: Any) -> Any:

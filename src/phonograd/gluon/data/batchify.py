@@ -15,6 +15,7 @@ from ...context import CPU
 from ...dtypes import as_dtype
 from ...ndarray.array import NDArray, concrete
 from ...ndarray.handle import read
+from ...ndarray.semantics import of_chosen_kind
 
 __all__ = ["Append", "AsList", "Group", "Pad", "Stack", "default_batchify_fn", "finished", "unfinished"]
 
@@ -34,7 +35,7 @@ def _array(values: Values) -> NDArray:
             f"examples of type {values.dtype} do not make a batch of arrays; a batchify_fn such as batchify.AsList() "
             "leaves them as they are"
         ) from None
-    return concrete(np.ascontiguousarray(values), CPU)
+    return of_chosen_kind(concrete(np.ascontiguousarray(values), CPU))  # type: ignore[no-any-return]
 
 
 def _stacked(items: Sequence[Any]) -> NDArray:
@@ -211,7 +212,7 @@ def unfinished(batch: Any) -> Any:
 def finished(batch: Any) -> Any:
     """Return a batch that was handed over with arrays again."""
     if isinstance(batch, _Handed):
-        return concrete(batch.values, CPU)
+        return of_chosen_kind(concrete(batch.values, CPU))
     if type(batch) in (list, tuple):
         return type(batch)([finished(part) for part in batch])
     if type(batch) is dict:

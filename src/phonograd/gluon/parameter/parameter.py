@@ -22,7 +22,10 @@ from ...context import Context, cpu, current_context
 from ...errors import MXNetError
 from ...ndarray.array import NDArray
 from ...ndarray.creation import array, zeros
+from ...ndarray.handle import as_class
+from ...ndarray.semantics import of_chosen_kind
 from ...symbol import Symbol
+from ...util import is_np_shape
 
 __all__ = ["Constant", "DeferredInitializationError", "Parameter", "is_known", "replacements", "tensor_types"]
 
@@ -194,7 +197,9 @@ class Parameter:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Its shape; extents that are not known are 0 or -1, and may be set once."""
+        """Its shape; extents that are not known are 0, or -1 with NumPy shapes, and may be set once."""
+        if self._shape is not None and is_np_shape():
+            return tuple([extent or -1 for extent in self._shape])
         return self._shape
 
     @shape.setter
@@ -257,14 +262,14 @@ class Parameter:
         with autograd.pause():
             data = deferred.data
             if data is None:
-                data = zeros(shape, dtype=self.dtype, ctx=cpu())
+                data = of_chosen_kind(zeros(shape, dtype=self.dtype, ctx=cpu()))
                 _fill(data, self.name, deferred.init, deferred.default_init)
             self._init_impl(data, deferred.contexts)
 
     def _init_impl(self, data: Any, contexts: Iterable[Context]) -> None:
         self._ctx_list = list(contexts)
         self._numbers = {_place(context): number for number, context in enumerate(self._ctx_list)}
-        self._data = [data.copyto(context) for context in self._ctx_list]
+        self._data = [of_chosen_kind(data.copyto(context)) for context in self._ctx_list]
         self._init_grad()
 
     def _init_grad(self) -> None:
@@ -273,7 +278,9 @@ class Parameter:
         if self.grad_req == "null":
             self._grad = None
             return
-        self._grad = [zeros(data.shape, data.ctx, data.dtype, self._grad_stype) for data in self._data]
+        grads = [zeros(data.shape, data.ctx, data.dtype, self._grad_stype) for data in self._data]
+        pairs = zip(self._data, grads, strict=True)
+        self._grad = [as_class(grad, data._result_class) if grad.stype == "default" else grad for data, grad in pairs]
         autograd.mark_variables(self._data, self._grad, self.grad_req)
 
     def _check_and_get(self, arr_list: list[NDArray] | None, ctx: Any) -> Any:
@@ -520,7 +527,7 @@ class Constant(Parameter):
     """
 
     def __init__(self, name: str, value: Any) -> None:
-        self.value: NDArray = value if isinstance(value, NDArray) else array(value)
+        self.value: NDArray = value if isinstance(value, NDArray) else of_chosen_kind(array(value))
         super().__init__(name, grad_req="null", shape=self.value.shape, dtype=self.value.dtype, init=_Value(self.value))
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ... import ndarray
+from ...ndarray.semantics import of_chosen_kind
 from ..block import Block, HybridBlock
 from ..nn import LeakyReLU
 from ..parameter import ParameterDict, tensor_types
@@ -26,8 +27,8 @@ def states_of(cells: Iterable[Any], **kwargs: Any) -> list[Any]:
 
 def first_state(func: Callable[..., Any], name: str, info: dict[str, Any]) -> Any:
     """Return a state made by a function like ``nd.zeros``; those of arrays take no names and layouts."""
-    if (getattr(func, "__module__", None) or "").startswith("phonograd.ndarray"):
-        return func(**{key: value for key, value in info.items() if key != "__layout__"})
+    if (getattr(func, "__module__", None) or "").startswith(("phonograd.ndarray", "phonograd.numpy")):
+        return of_chosen_kind(func(**{key: value for key, value in info.items() if key != "__layout__"}))
     return func(name=name, **info)
 
 

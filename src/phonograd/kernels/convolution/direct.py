@@ -137,7 +137,7 @@ class Direct:
             "ptr noalias %target, ptr noalias %frame, ptr noalias %weight, ptr noalias %places, i64 %taps, "
             "i64 %width, i64 %line"
         )
-        e = Routine(name, self.lanes, self.dtype, arguments)
+        e = Routine(name, self.lanes, self.dtype, arguments, inner=True)
         last, mask = e.tail("%width")
 
         def sums(index: Index) -> list[Value]:
@@ -269,7 +269,7 @@ class Sums:
             "ptr noalias %sums, ptr noalias %frame, ptr noalias %grad, ptr noalias %places, i64 %first, i64 %taps, "
             "i64 %depth, i64 %height, i64 %width, i64 %plane, i64 %line"
         )
-        e = Routine(name, self.lanes, self.dtype, arguments)
+        e = Routine(name, self.lanes, self.dtype, arguments, inner=True)
         last, mask = e.tail("%width")
         end = e.minus("%taps", "1")
         # taps that do not exist see what the last one sees; their sums are not written

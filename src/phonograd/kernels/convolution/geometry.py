@@ -24,8 +24,9 @@ from ..emitter import ROW
 
 __all__ = ["Frame", "Geometry", "box_of", "evenly", "geometry", "rounded", "steps_of"]
 
-#: products that count as a chunk when it is decided whether to compile in full at once (see kernels/gemm.py)
-_QUICK_WORK = 200_000
+#: products that count as a chunk when it is decided whether to compile in full at once: what is done beside them (see
+#: kernels/gemm.py) takes more of the time here
+_QUICK_WORK = 10_000_000
 
 
 @dataclasses.dataclass(frozen=True)

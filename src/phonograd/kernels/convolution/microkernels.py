@@ -46,7 +46,7 @@ def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Rou
         "i64 %depth, ptr noalias %first, i64 %first_line, ptr noalias %second, i64 %second_line, "
         "ptr noalias %result, i64 %result_line, i64 %rows, i64 %add"
     )
-    e = Routine(name, lanes, dtype, arguments + (", i64 %columns" if masked else ""))
+    e = Routine(name, lanes, dtype, arguments + (", i64 %columns" if masked else ""), inner=not masked)
     mask = e.below("%columns") if masked else None
     width = 1 if masked else WIDTH
 
@@ -118,7 +118,7 @@ def dots(name: str, lanes: int, dtype: DType, tile: DotTile) -> Routine:
         "i64 %width, ptr noalias %first, i64 %first_line, i64 %rows, "
         "ptr noalias %second, i64 %second_line, i64 %columns, ptr noalias %sums"
     )
-    e = Routine(name, lanes, dtype, arguments)
+    e = Routine(name, lanes, dtype, arguments, inner=True)
 
     def lines(operand: str, count: int, existing: Index) -> list[str]:
         last = e.minus(existing, "1")

@@ -216,7 +216,7 @@ def _outer(name: str, lanes: int, rows: int, width: int) -> Routine:
         "ptr noalias %second, i64 %second_line, i64 %second_vector, "
         "ptr noalias %result, i64 %result_line, i64 %rows, i64 %add"
     )
-    e = Routine(name, lanes, FLOAT32, arguments)
+    e = Routine(name, lanes, FLOAT32, arguments, inner=True)
 
     def line(y: Index, sums: list[Value]) -> list[Value]:
         first = e.at("%first", e.times(y, "%first_line"))

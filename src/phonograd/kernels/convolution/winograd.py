@@ -341,7 +341,7 @@ def mix(name: str, lanes: int, rows: int, width: int, adding: bool = False) -> R
     arguments = (
         "i64 %channels, ptr noalias %data, i64 %data_block, ptr noalias %weight, ptr noalias %sums, i64 %sums_block"
     )
-    e = Routine(name, lanes, FLOAT32, arguments + (", i64 %add" if adding else ""))
+    e = Routine(name, lanes, FLOAT32, arguments + (", i64 %add" if adding else ""), inner=True)
     zeros = [e.zeros()] * (rows * width)
 
     def place(row: int, vector: int) -> Index:

@@ -10,6 +10,7 @@ from .... import autograd
 from ....context import CPU
 from ....image.functions import pixels_of
 from ....ndarray.array import NDArray, concrete
+from ....ndarray.handle import as_class
 from ....trace import LOCAL, Capturing
 from ...block import HybridBlock
 
@@ -24,7 +25,7 @@ class Arithmetic(HybridBlock):
     def forward(self, x: Any, *args: Any) -> Any:
         """Return the transformed image."""
         if isinstance(x, NDArray) and not autograd.is_recording() and not isinstance(LOCAL.trace, Capturing):
-            return concrete(np.ascontiguousarray(self._of(pixels_of(x))), CPU)
+            return as_class(concrete(np.ascontiguousarray(self._of(pixels_of(x))), CPU), x._result_class)
         return super().forward(x, *args)
 
     def _of(self, values: Values) -> Values:

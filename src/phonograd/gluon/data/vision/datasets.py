@@ -16,6 +16,7 @@ from ....errors import MXNetError
 from ....files import write_atomically
 from ....io.idx import read_idx
 from ....ndarray.array import NDArray, concrete
+from ....ndarray.semantics import of_chosen_kind
 from ...utils import check_sha1, download
 from ..dataset import Dataset, RecordFileDataset
 
@@ -77,7 +78,7 @@ class _DownloadedDataset(Dataset):
         self._root = os.path.expanduser(root)
         os.makedirs(self._root, exist_ok=True)
         data, self._label = self._read()
-        self._data: NDArray = concrete(np.ascontiguousarray(data), CPU)
+        self._data: NDArray = of_chosen_kind(concrete(np.ascontiguousarray(data), CPU))
 
     def _read(self) -> tuple[Values, Values]:
         """Return images (example, height, width, channel) and labels."""

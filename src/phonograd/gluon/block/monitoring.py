@@ -1,0 +1,55 @@
+"""Hooks of operators: what a hybridized block computes inside, told by names of its symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...context import Context
+from ...ndarray.array import NDArray
+from ...ndarray.handle import make
+from ...node import Node
+from ...operators.structural import detach
+from ...symbol import Symbol
+from ...trace import LOCAL
+from .nesting import filled, flattened, outlined
+
+if TYPE_CHECKING:
+    from .hybrid import HybridBlock
+
+__all__ = ["OperatorHook", "run_monitored"]
+
+#: called with the name of an output or input, the name of the operator, and the array
+OperatorHook = Callable[[str, str, NDArray], Any]
+
+
+def _operators_by_name(symbol: Symbol) -> dict[str, str]:
+    """Return which operator the outputs and inputs belong to that a monitor is told of."""
+    found = {}
+    for entry in symbol._entries():
+        if not entry.is_argument:
+            found.update(dict.fromkeys(entry.output_names(), entry.operator))
+            found.update({f"{entry.name}_{name}": entry.operator for name in entry.call.argument_names})
+    return found
+
+
+def run_monitored(
+    block: HybridBlock, context: Context, args: tuple[Any, ...], hook: OperatorHook, monitor_all: bool
+) -> Any:
+    """Return the outputs of a block computed by its symbol, each operator of which is told to a hook afterwards."""
+    variables, symbol = block._get_graph(outlined(args))
+    arrays = {variable.name: array for variable, array in zip(variables, flattened(args), strict=True)}
+    params = block.collect_params()
+    arrays.update({name: params[name].data(context) for name in symbol.list_inputs() if name not in arrays})
+    seen: list[tuple[str, NDArray]] = []
+
+    def note(name: str, node: Node) -> None:
+        # nothing is computed before the whole graph has run: a hook may look at values
+        seen.append((name, make(detach(node), LOCAL.trace)))
+
+    outputs = symbol._run(arrays, context, note, monitor_all)
+    operators = _operators_by_name(symbol)
+    for name, array in seen:
+        if name in operators:
+            hook(name, operators[name], array)
+    return filled(block._output_outline, iter(outputs))

@@ -1,0 +1,67 @@
+"""Loggers with one line per message: level, time, process and place (``mxnet.log``)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from logging import CRITICAL, DEBUG, ERROR, INFO, NOTSET, WARNING
+
+__all__ = ["CRITICAL", "DEBUG", "ERROR", "INFO", "NOTSET", "WARNING", "getLogger", "get_logger"]
+
+#: colors of terminals by level
+_COLORS = {DEBUG: "\x1b[32m", INFO: "\x1b[32m", WARNING: "\x1b[33m", ERROR: "\x1b[31m", CRITICAL: "\x1b[31m"}
+
+
+class _Formatter(logging.Formatter):
+    """One line per message, which begins with the first letter of the level; in color for terminals."""
+
+    def __init__(self, colored: bool) -> None:
+        super().__init__(datefmt="%m%d %H:%M:%S")
+        self._colored = colored
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        place = f"{record.pathname}:{record.funcName}:{record.lineno}"
+        start = f"{record.levelname[0]}{self.formatTime(record, self.datefmt)} {record.process} {place}]"
+        if self._colored:
+            start = f"{_COLORS.get(record.levelno, '')}{start}\x1b[0m"
+        error = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return f"{start} {record.getMessage()}{error}"
+
+
+def get_logger(
+    name: str | None = None, filename: str | None = None, filemode: str | None = None, level: int = WARNING
+) -> logging.Logger:
+    """Return a logger that writes to a file, or to the standard error.
+
+    Parameters
+    ----------
+    name
+        The name of the logger; a logger that has been returned before stays as it is. None for the root logger.
+    filename, filemode
+        The file, and how it is opened: ``'a'`` (the default) or ``'w'``. Messages in files have no colors.
+    level
+        Messages below this level are not written.
+    """
+    logger = logging.getLogger(name)
+    if name is None or getattr(logger, "_phonograd_ready", False):
+        return logger
+    handler: logging.Handler
+    if filename is not None:
+        handler = logging.FileHandler(filename, filemode or "a", encoding="utf-8")
+    else:
+        handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter(filename is None and sys.stderr.isatty()))
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger._phonograd_ready = True  # type: ignore[attr-defined]
+    return logger
+
+
+def getLogger(  # noqa: N802 - MXNet's name
+    name: str | None = None, filename: str | None = None, filemode: str | None = None, level: int = WARNING
+) -> logging.Logger:
+    """Return what :func:`get_logger` returns: its older name."""
+    warnings.warn("getLogger is deprecated, Use get_logger instead.", DeprecationWarning, stacklevel=2)
+    return get_logger(name, filename, filemode, level)

@@ -1,0 +1,57 @@
+"""mx.np: arrays and functions with NumPy's interface, recorded and differentiated like all others.
+
+>>> from phonograd import np
+>>> x = np.arange(4)
+>>> x[x > 1].sum()
+array(5.)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ..errors import nearest
+from . import (
+    arithmetic,
+    creation,
+    diagonals,
+    einsum,
+    elementwise,
+    facts,
+    fallback,
+    joining,
+    ordering,
+    products,
+    reductions,
+    selection,
+    shaping,
+    statistics,
+)
+from .declaration import FUNCTIONS as _FUNCTIONS
+from .declaration import function as _function
+from .methods import install as _install
+from .multiarray import ndarray
+
+__all__ = ["ndarray"]
+
+_MODULES = ("linalg", "random")
+
+_install()
+globals().update(facts.CONSTANTS)
+del _install, arithmetic, creation, diagonals, einsum, elementwise, facts, fallback, joining, ordering
+del products, reductions, selection, shaping, statistics
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _FUNCTIONS or name.startswith("_"):
+        raise AttributeError(f"module 'phonograd.np' has no attribute {name!r}{nearest(name, __dir__())}")
+    value = globals()[name] = _function(name)
+    return value
+
+
+def __dir__() -> list[str]:
+    offered = [name for name in globals() if not name.startswith("_")]
+    return sorted({*offered, *[name for name in _FUNCTIONS if not name.startswith("_")], *_MODULES})

@@ -1,0 +1,127 @@
+"""How functions of mx.np are declared: as expressions made of the operators that are there.
+
+An :class:`Expression` is written like an operator, on nodes, with NumPy's rules for shapes and dtypes::
+
+    @expression("ptp")
+    def _ptp(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
+        "Return the difference between the largest and the smallest element along axes."
+        return largest(a, axis, keepdims) - smallest(a, axis, keepdims)
+
+It leaves nothing of its own in the record: gradients and kernels are those of the operators. Its function is generated
+like that of an operator, so a call made before is one look-up. Arrays computed from arrays of mx.np are arrays of
+mx.np; that is decided where results are made (:mod:`phonograd.ndarray.call`).
+
+Functions that are no expressions (their arguments are lists of arrays, or their results depend on values) are entered
+with :func:`public`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..ndarray.call import function_of, method_of, write
+from ..ndarray.handle import Handle, computed, make_result
+from ..ndarray.operands import binary, operate, use_class
+from ..node import Node, forgetters
+from ..operator import Operator
+from ..trace import LOCAL
+
+__all__ = ["FUNCTIONS", "Expression", "expression", "function", "method", "public"]
+
+Public = TypeVar("Public", bound=Callable[..., Any])
+
+#: what mx.np offers, by name: expressions, operators and functions
+FUNCTIONS: dict[str, Any] = {}
+
+
+class Expression(Operator):
+    """A function on nodes, called and remembered as operators are."""
+
+    def __init__(self, function: Callable[..., Any], **facts: Any) -> None:
+        super().__init__(function, composite=True, **facts)
+        forgetters.append(self._forget)
+
+    def _forget(self) -> None:
+        for remembered in (self.table, self.calls, self.several, self.consequences):
+            remembered.clear()
+
+    def __reduce__(self) -> Any:
+        return FUNCTIONS.__getitem__, (self.name.removeprefix("_np_"),)
+
+    def _expand(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
+        return self.function(*inputs, **dict(zip(self.parameter_names, attributes, strict=True)))
+
+
+def expression(
+    *names: str, on_numbers: Callable[..., Any] | None = None, **facts: Any
+) -> Callable[[Callable[..., Any]], Expression]:
+    """Return a decorator that makes an expression of a function on nodes, and offers it under names.
+
+    ``on_numbers`` answers calls in which no input is an array.
+    """
+
+    def decorate(body: Callable[..., Any]) -> Expression:
+        made = Expression(body, name=f"_np_{names[0]}", **facts)
+        made.on_numbers = on_numbers
+        for name in names:
+            FUNCTIONS[name] = made
+        return made
+
+    return decorate
+
+
+def public(*names: str) -> Callable[[Public], Public]:
+    """Return a decorator that offers a function under names; by default its own."""
+
+    def decorate(offered: Public) -> Public:
+        for name in names or (offered.__name__,):
+            FUNCTIONS[name] = offered
+        offered.__module__ = "phonograd.numpy"
+        return offered
+
+    return decorate
+
+
+def function(name: str) -> Callable[..., Any]:
+    """Return the function of mx.np that has a name."""
+    found = FUNCTIONS[name]
+    if not isinstance(found, Operator):
+        return found  # type: ignore[no-any-return]
+    return function_of(found, name) if found.with_scalars is None else _of_two(found, name)
+
+
+@functools.cache
+def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
+    """Return the function of two operands, either or both of which may be numbers."""
+    from .multiarray import ndarray
+
+    forward, backward = binary(declared), binary(declared, reflected=True)
+    use_class(forward, ndarray)
+    use_class(backward, ndarray)
+    whole = function_of(declared, name)
+
+    def function(x1: Any, x2: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None and not kwargs:
+            if isinstance(x1, Handle):
+                return forward(x1, x2)
+            if isinstance(x2, Handle):
+                return backward(x2, x1)
+        elif isinstance(x1, Handle) != isinstance(x2, Handle):
+            for keyword, value in kwargs.items():
+                if declared.tolerates is not None:
+                    declared.tolerates(keyword, value)
+            node = operate(declared, x1, x2)
+            return make_result(node, LOCAL.trace, ndarray) if out is None else computed(write(out, node))
+        return whole(x1, x2, out=out, **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__, function.__doc__ = "phonograd.numpy", declared.__doc__
+    return function
+
+
+def method(name: str) -> Any:
+    """Return the function of mx.np that has a name in a form that can be a method."""
+    found = FUNCTIONS[name]
+    return method_of(found, name) if isinstance(found, Operator) else found

@@ -1,0 +1,87 @@
+"""Diagonals and triangles of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..ndarray.handle import Handle, read
+from ..node import Node
+from ..operator import REGISTRY, single
+from ..operators.comparison import greater_equal
+from ..operators.creation import position_along
+from ..operators.primitives import reshape_to, select
+from .creation import from_values
+from .declaration import expression, public
+from .products import diagonal_of
+
+__all__: list[str] = []
+
+
+@expression("diagonal")
+def diagonal(a: Node, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
+    """Return a diagonal over two axes as the last axis."""
+    return diagonal_of(a, offset, axis1, axis2)
+
+
+@expression("diag")
+def diag(v: Node, *, k: int = 0) -> Node:
+    """Return a diagonal of a matrix, or the matrix that has a vector as its diagonal."""
+    if v.ndim == 1:
+        return single(REGISTRY["diag"](v, k=k))
+    if v.ndim != 2:
+        raise ValueError("Input must be 1- or 2-d.")
+    return diagonal_of(v, k, 0, 1)
+
+
+@expression("diagflat")
+def diagflat(v: Node, *, k: int = 0) -> Node:
+    """Return the matrix that has all elements of an array as its diagonal."""
+    return single(REGISTRY["diag"](reshape_to(v, (v.size,)), k=k))
+
+
+def _triangle(m: Node, k: int, lower: bool) -> Node:
+    if m.ndim == 1:
+        # as rows of a matrix
+        return _triangle(single(REGISTRY["tile"](m, reps=(m.shape[0], 1))), k, lower)
+    if not m.ndim:
+        raise ValueError("a triangle needs an array with at least one axis")
+    rows, columns = position_along(m.shape, m.ndim - 2), position_along(m.shape, m.ndim - 1)
+    above = rows - columns
+    return select(greater_equal(above + k if lower else -above - k, 0), m, 0)
+
+
+@expression("tril")
+def tril(m: Node, *, k: int = 0) -> Node:
+    """Return the array with zeros above the k-th diagonal of its last two axes."""
+    return _triangle(m, k, lower=True)
+
+
+@expression("triu")
+def triu(m: Node, *, k: int = 0) -> Node:
+    """Return the array with zeros below the k-th diagonal of its last two axes."""
+    return _triangle(m, k, lower=False)
+
+
+def _places(name: str) -> Any:
+    function = getattr(np, name)
+
+    def body(*args: Any, **kwargs: Any) -> Any:
+        given = [read(value) if isinstance(value, Handle) else value for value in args]
+        return tuple([from_values(places) for places in function(*given, **kwargs)])
+
+    body.__name__ = name
+    body.__doc__ = f"Return the places of elements as numpy.{name} does: one array of positions for each axis."
+    return public()(body)
+
+
+for _name in [
+    "diag_indices",
+    "diag_indices_from",
+    "tril_indices",
+    "tril_indices_from",
+    "triu_indices",
+    "triu_indices_from",
+]:
+    _places(_name)

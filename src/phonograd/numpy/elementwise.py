@@ -1,0 +1,210 @@
+"""Functions of elements: mathematics, rounding, examination. They take numbers as well as arrays.
+
+Most are operators of the library under NumPy's names. As in MXNet, integers stay integers (``np.exp`` of integers is
+cut off); convert them with ``astype`` first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import BOOL, INT64
+from ..ndarray.operands import Numbers
+from ..node import Node
+from ..operator import REGISTRY, Operator, single
+from ..operators.comparison import equal, greater, lesser, logical_and, logical_or, not_equal
+from ..operators.examination import isfinite as finite
+from ..operators.examination import isinf as infinite
+from ..operators.examination import isnan as not_a_number
+from ..operators.pairs import bitwise_not, copysign
+from ..operators.primitives import cast, select
+from ..operators.structural import constant, full
+from .declaration import Expression, expression
+from .promotion import as_float
+
+__all__ = ["ufunc"]
+
+_NOT_IMPLEMENTED = ("casting", "dtype", "order", "subok", "where")
+
+
+def ufunc(*names: str, on_numbers: Any, **facts: Any) -> Callable[[Callable[..., Any]], Expression]:
+    """Return a decorator that makes a function of elements of a function on nodes; NumPy answers for numbers."""
+
+    def answer(*numbers: Any) -> Any:
+        for number in numbers:
+            if not isinstance(number, Numbers):
+                raise TypeError(f"type {type(number)} not supported")
+        return on_numbers(*numbers)
+
+    def tolerates(keyword: str, value: Any) -> bool:
+        if keyword == "where" and value is True:
+            return True
+        if keyword in _NOT_IMPLEMENTED:
+            raise NotImplementedError(f"{keyword}={value} is not implemented yet for operator {names[0]}")
+        raise TypeError(f"{keyword} is an invalid keyword to function '{names[0]}'")
+
+    def decorate(body: Any) -> Expression:
+        made = expression(*names, on_numbers=answer, **facts)(body)
+        made.tolerates = tolerates
+        return made
+
+    return decorate
+
+
+def _of_operator(names: str, declared: Operator, function: Any = None, counts: bool = True) -> Expression:
+    """Offer an operator under names; truth values are numbers to it."""
+    offered = names.split()
+
+    def body(x: Node) -> Any:
+        return declared.apply((cast(x, INT64) if counts and x.dtype == BOOL else x,), ())
+
+    body.__doc__ = declared.__doc__
+    return ufunc(*offered, on_numbers=function or getattr(np, offered[0]))(body)
+
+
+for _name in [
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctanh",
+    "cbrt",
+    "ceil",
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "fix",
+    "floor",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "negative",
+    "reciprocal",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+]:
+    _of_operator(_name, REGISTRY[_name])
+_of_operator("absolute abs fabs", REGISTRY["abs"])
+_of_operator("degrees rad2deg", REGISTRY["degrees"])
+_of_operator("radians deg2rad", REGISTRY["radians"])
+_of_operator("bitwise_not invert", bitwise_not, np.invert, counts=False)
+_of_operator("positive", REGISTRY["identity"])
+
+
+@ufunc("rint", on_numbers=np.rint)
+def rint(x: Node) -> Node:
+    """Return the nearest whole number; MXNet rounds halves downwards."""
+    return single(REGISTRY["rint"](x))
+
+
+def _to_even(x: Node) -> Node:
+    """Return the nearest whole numbers, halves to the even one."""
+    below = single(REGISTRY["floor"](x))
+    part = x - below
+    is_odd = not_equal(single(REGISTRY["broadcast_mod"](below, 2)), 0)
+    up = logical_or(greater(part, 0.5), logical_and(equal(part, 0.5), is_odd))
+    return select(finite(x), below + up, x)
+
+
+@expression("around", "round", "round_", on_numbers=np.around)
+def around(x: Node, *, decimals: int = 0) -> Node:
+    """Return numbers rounded to so many decimals, halves to the even neighbour."""
+    if x.dtype.kind != "f":
+        return x
+    scale = 10.0**decimals
+    return _to_even(x * scale) / scale if decimals else _to_even(x)
+
+
+def _truth(declared: Any) -> Any:
+    def body(x: Node) -> Node:
+        return cast(declared(x), BOOL)
+
+    body.__doc__ = (
+        (declared.__doc__ or "").replace("1 where", "where").replace(", else 0, in the dtype of the array", "")
+    )
+    return body
+
+
+isnan = ufunc("isnan", on_numbers=np.isnan)(_truth(not_a_number))
+isinf = ufunc("isinf", on_numbers=np.isinf)(_truth(infinite))
+isfinite = ufunc("isfinite", on_numbers=np.isfinite)(_truth(finite))
+
+
+@ufunc("isposinf", on_numbers=np.isposinf)
+def isposinf(x: Node) -> Node:
+    """Return where elements are positive infinity."""
+    return cast(logical_and(infinite(x), greater(x, 0)), BOOL)
+
+
+@ufunc("isneginf", on_numbers=np.isneginf)
+def isneginf(x: Node) -> Node:
+    """Return where elements are negative infinity."""
+    return cast(logical_and(infinite(x), lesser(x, 0)), BOOL)
+
+
+@ufunc("logical_not", on_numbers=np.logical_not)
+def logical_not(x: Node) -> Node:
+    """Return where elements are zero."""
+    return cast(single(REGISTRY["logical_not"](x)), BOOL)
+
+
+@ufunc("signbit", on_numbers=np.signbit)
+def signbit(x: Node) -> Node:
+    """Return where elements have the sign bit set: below zero, and negative zero."""
+    if x.dtype.kind != "f":
+        return cast(single(REGISTRY["broadcast_lesser"](x, 0)), BOOL)
+    ones = full(x.shape, 1, x.dtype, x.context)
+    return cast(single(REGISTRY["broadcast_lesser"](copysign(ones, x), 0)), BOOL)
+
+
+@expression("nan_to_num", on_numbers=np.nan_to_num)
+def nan_to_num(
+    x: Node, *, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Node:
+    """Return the array with NaN replaced by a number, and infinities by the largest numbers or those given."""
+    if x.dtype.kind != "f":
+        return x
+    limits = np.finfo(x.dtype)
+    above = float(limits.max) if posinf is None else posinf
+    below = float(limits.min) if neginf is None else neginf
+    found = select(not_a_number(x), constant(nan, x.dtype), x)
+    found = select(equal(x, constant(math.inf, x.dtype)), constant(above, x.dtype), found)
+    return select(equal(x, constant(-math.inf, x.dtype)), constant(below, x.dtype), found)
+
+
+@expression("_clip")
+def _clip(a: Node, *, a_min: float | None = None, a_max: float | None = None) -> Node:
+    """Return the array with elements below ``a_min`` and above ``a_max`` replaced by these."""
+    if a_min is None and a_max is None:
+        raise ValueError("array_clip: must set either max or min")
+    limits = np.finfo(a.dtype) if a.dtype.kind == "f" else np.iinfo(a.dtype)
+    low = -math.inf if a_min is None and a.dtype.kind == "f" else float(limits.min) if a_min is None else a_min
+    high = math.inf if a_max is None and a.dtype.kind == "f" else float(limits.max) if a_max is None else a_max
+    return single(REGISTRY["clip"](a, a_min=low, a_max=high))
+
+
+@ufunc("sinc", on_numbers=np.sinc)
+def sinc(x: Node) -> Node:
+    """Return sin(pi x) / (pi x), which is 1 at zero."""
+    angle = as_float(x) * math.pi
+    safe = select(equal(angle, 0), 1, angle)
+    return select(equal(angle, 0), 1 - angle * angle / 6, single(REGISTRY["sin"](safe)) / safe)
+
+
+@expression("real")
+def real(val: Node) -> Node:
+    """Return the real part: the array itself."""
+    return val

@@ -1,0 +1,161 @@
+"""Reading and writing parts of arrays of mx.np: ``x[key]`` and ``x[key] = value``.
+
+Keys are those of NDArray (:mod:`phonograd.ndarray.keys`) with NumPy's meaning where that differs: a key that names one
+element gives an array without axes, an index array without axes selects as a number does, and masks select where they
+are true. How many elements a mask selects depends on its values, so it is computed when it is used; to write a number
+(or what fits every selected row) where a mask is true, it need not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..dtypes import BOOL
+from ..ndarray.handle import Handle, computed, enter, make_view, read, rebind, settled
+from ..ndarray.indexing import get as get_part
+from ..ndarray.indexing import set_ as set_part
+from ..ndarray.operands import Numbers
+from ..ndarray.watching import LISTENERS, Deed, watched
+from ..node import Shape
+from ..operators.primitives import cast, reshape_to, select
+from ..trace import ready_trace
+
+__all__ = ["get", "set_"]
+
+_MASKED = Deed("_boolean_mask_assign")
+
+
+def get(self: Any, key: Any) -> Any:
+    """Return the part of the array that a key selects: a view where its elements are contiguous, else a copy."""
+    if type(key) is int:
+        shape = self.shape
+        return make_view(self, _place((key,), shape), ()) if len(shape) == 1 else get_part(self, key)
+    if isinstance(key, (bool, np.bool_)):
+        return get_part(get_part(self, None), slice(0, int(key)))
+    found = _understood(key, self.shape)
+    part = get_part(self, found.key)
+    return part if found.shape is None else part.reshape(found.shape)
+
+
+def _place(numbers: Sequence[int], shape: Shape) -> int:
+    """Return the position of an element among all of an array."""
+    place = 0
+    for axis, (number, extent) in enumerate(zip(numbers, shape, strict=True)):
+        if not -extent <= number < extent:
+            raise IndexError(f"index {number} is out of bounds for axis {axis} with size {extent}")
+        place = place * extent + number % extent
+    return place
+
+
+class _Understood(NamedTuple):
+    """A key of the kind that :mod:`phonograd.ndarray.keys` knows."""
+
+    key: Any
+    shape: Shape | None
+    """The shape of what it selects, where that is another one there."""
+
+
+def _understood(key: Any, shape: Shape) -> _Understood:
+    """Return a key without masks, and the shape of what it selects where NDArray has no array without axes."""
+    if type(key) is slice:
+        start, stop, step = key.start, key.stop, key.step
+        if step is None and type(start) is int and (start < 0 or (type(stop) is int and stop < start)):
+            # a lone one that may end before it begins is an error elsewhere
+            return _Understood((key,), None)
+        return _Understood(key, None)
+    if isinstance(key, Handle) and not key.shape and key._dtype != BOOL:
+        # as a vector of one element, so that its value need not be known
+        return _Understood(key, shape[1:])
+    given = [(part, _as_mask(part)) for part in (key if isinstance(key, tuple) else (key,))]
+    spans = [len(m.shape) if m is not None else int(p is not None and p is not Ellipsis) for p, m in given]
+    parts: list[Any] = []
+    axis = numbers = 0
+    other = False
+    for (part, mask), span in zip(given, spans, strict=True):
+        axis += len(shape) - sum(spans) if part is Ellipsis else 0
+        if mask is not None:
+            parts += _places(mask, shape, axis)
+            other = True
+        elif isinstance(part, (int, np.integer)) or (isinstance(part, (Handle, np.ndarray)) and not part.shape):
+            parts.append(int(part))  # type: ignore[arg-type]
+            numbers += 1
+        else:
+            parts.append(part)
+            other = other or part is not Ellipsis
+        axis += span
+    if numbers and numbers == len(shape) and not other:
+        return _Understood(tuple(parts), ())
+    return _Understood(tuple(parts), None)
+
+
+def _as_mask(part: Any) -> Any:
+    """Return a part of a key as an array of truth values, or None if it is something else."""
+    if isinstance(part, Handle):
+        return part if part._dtype == BOOL else None
+    if isinstance(part, list):
+        part = np.asarray(part) if part and not any([isinstance(item, Handle) for item in part]) else None
+    if isinstance(part, np.ndarray) and part.dtype == np.bool_:
+        return part
+    return None
+
+
+def _places(mask: Any, shape: Shape, axis: int) -> list[Any]:
+    """Return the index arrays that select where a mask is true, one for each of its axes from the given one on."""
+    for place, (extent, own) in enumerate(zip(shape[axis:], mask.shape, strict=False), axis):
+        if extent != own:
+            raise IndexError(
+                f"boolean index did not match indexed array along dimension {place}; dimension is {extent} but "
+                f"corresponding boolean dimension is {own}"
+            )
+    if axis + len(mask.shape) > len(shape):
+        raise IndexError(f"too many indices for an array with {len(shape)} axes: a mask has {len(mask.shape)}")
+    return list(np.nonzero(read(mask) if isinstance(mask, Handle) else mask))
+
+
+def set_(self: Any, key: Any, value: Any) -> None:
+    """Replace the part of the array that a key selects; the value is broadcast and converted to the array's dtype."""
+    if type(key) is int:
+        set_part(self, key, value)
+        return
+    if isinstance(key, (bool, np.bool_)):
+        if key:
+            set_part(self, slice(None), value)
+        return
+    mask = _as_mask(key)
+    if mask is not None and mask.shape == self.shape[: len(mask.shape)] and _fits_rows(self, mask, value):
+        _set_where(self, mask, value)
+        return
+    set_part(self, key if type(key) is slice else _understood(key, self.shape).key, value)
+
+
+def _fits_rows(array: Any, mask: Any, value: Any) -> bool:
+    """Return whether each element (or row) that a mask selects is given the same value."""
+    if isinstance(value, Numbers):
+        return True
+    return isinstance(value, Handle) and len(value.shape) <= len(array.shape) - len(mask.shape)
+
+
+def _set_where(self: Any, mask: Any, value: Any, listeners: Sequence[int] = LISTENERS) -> None:
+    """Write a value wherever a mask is true."""
+    if listeners:
+        before = self._node, getattr(value, "_node", None)
+        watched(_MASKED, (self, value), None, (), _set_where, (self, mask, value, ()), before=before)
+        return
+    if self._readonly:
+        raise ValueError("Cannot assign to readonly NDArray")
+    trace = ready_trace()
+    base = enter(self, trace)
+    where = enter(mask, trace) if isinstance(mask, Handle) else trace.bind(np.array(mask), base.context)
+    where = reshape_to(where, where.shape + (1,) * (len(base.shape) - len(where.shape)))
+    if isinstance(value, Handle):
+        written = cast(enter(value, trace), base.dtype)
+    else:
+        written = trace.bind_scalar(value, base.dtype, base.kind, base.context)
+    chosen = select(where, written, base)
+    if chosen.shape != base.shape:
+        raise ValueError(f"a value of shape {written.shape} cannot be assigned to rows of shape {base.shape}")
+    rebind(self, settled(chosen), trace)
+    computed(self)

@@ -1,0 +1,166 @@
+"""Joining arrays and splitting them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import MXNetError
+from ..ndarray.array import NDArray
+from ..node import Node, Shape
+from ..operators.primitives import reshape_to
+from ..operators.shape import concatenate as joined
+from ..operators.shape import split_at, stack_nodes
+from .creation import array
+from .declaration import expression, public
+from .promotion import promoted
+from .shaping import atleast_1d, atleast_2d, atleast_3d, called, real_axis
+
+__all__ = ["arrays_of", "concatenate", "split", "stack"]
+
+# -- joining
+
+
+def arrays_of(seq: Any, name: str) -> list[Any]:
+    """Return the arrays of a sequence; numbers and lists among them become arrays."""
+    if isinstance(seq, NDArray):
+        return list(seq)
+    found = [item if isinstance(item, NDArray) else array(item) for item in seq]
+    if not found:
+        raise ValueError(f"need at least one array to {name}")
+    return found
+
+
+@expression("_concatenate")
+def _concatenate(*seq: Node, axis: int | None = 0) -> Node:
+    """Return arrays joined along an existing axis, or flattened ones."""
+    nodes = promoted(*seq)
+    if axis is None:
+        return joined([reshape_to(node, (node.size,)) for node in nodes], 0)
+    axis = real_axis(axis, nodes[0].ndim, "concatenate")
+    for node in nodes:
+        if node.ndim != nodes[0].ndim:
+            raise MXNetError("all the input arrays must have same number of dimensions, in concatenate")
+    return joined(nodes, axis)
+
+
+@expression("_stack")
+def _stack(*arrays: Node, axis: int = 0) -> Node:
+    """Return arrays of one shape joined along a new axis."""
+    nodes = promoted(*arrays)
+    for node in nodes:
+        if node.shape != nodes[0].shape:
+            raise ValueError(f"all input arrays must have the same shape, not {nodes[0].shape} and {node.shape}")
+    return stack_nodes(nodes, real_axis(axis, nodes[0].ndim + 1, "stack"))
+
+
+@public()
+def concatenate(seq: Any, axis: int | None = 0, out: Any = None) -> Any:
+    """Return arrays joined along an existing axis; ``axis=None`` flattens them first."""
+    return called(_concatenate, *arrays_of(seq, "concatenate"), axis=axis, out=out)
+
+
+@public()
+def stack(arrays: Any, axis: int = 0, out: Any = None) -> Any:
+    """Return arrays of one shape joined along a new axis."""
+    return called(_stack, *arrays_of(arrays, "stack"), axis=axis, out=out)
+
+
+@public("vstack", "row_stack")
+def vstack(arrays: Any, out: Any = None) -> Any:
+    """Return arrays joined as rows."""
+    return concatenate([atleast_2d(item) for item in arrays_of(arrays, "vstack")], 0, out)
+
+
+@public()
+def hstack(arrays: Any) -> Any:
+    """Return arrays joined along the second axis; vectors along the first."""
+    found = [atleast_1d(item) for item in arrays_of(arrays, "hstack")]
+    return concatenate(found, 0 if found[0].ndim == 1 else 1)
+
+
+@public()
+def dstack(arrays: Any) -> Any:
+    """Return arrays joined along the third axis."""
+    return concatenate([atleast_3d(item) for item in arrays_of(arrays, "dstack")], 2)
+
+
+@public()
+def column_stack(tup: Any) -> Any:
+    """Return vectors as columns of a matrix, joined with the columns of matrices."""
+    found = [item if item.ndim >= 2 else item.reshape(-1, 1) for item in arrays_of(tup, "column_stack")]
+    return concatenate(found, 1)
+
+
+@public()
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    """Return an array with values joined to its end."""
+    return concatenate([arr, values], axis)
+
+
+# -- splitting
+
+
+@expression("_split")
+def _split(ary: Node, *, boundaries: Shape, axis: int) -> Any:
+    """Return the pieces of an array between boundaries along an axis."""
+    return split_at(ary, boundaries, axis)
+
+
+def _pieces(ary: Any, indices_or_sections: Any, axis: int, equal: bool) -> list[Any]:
+    axis = real_axis(axis, ary.ndim, "split")
+    extent = ary.shape[axis]
+    if isinstance(indices_or_sections, (int, np.integer)):
+        sections = int(indices_or_sections)
+        if sections <= 0:
+            raise ValueError("number sections must be larger than 0.")
+        if equal and extent % sections:
+            raise ValueError("array split does not result in an equal division")
+        width, longer = divmod(extent, sections)
+        starts = [part * width + min(part, longer) for part in range(1, sections)]
+    elif isinstance(indices_or_sections, (list, tuple)):
+        starts = [min(max(start + extent if start < 0 else start, 0), extent) for start in indices_or_sections]
+    else:
+        raise ValueError("indices_or_sections must be either int, or tuple / list / set of ints")
+    if sorted(starts) != starts:
+        edges = zip([0, *starts], [*starts, extent], strict=True)
+        return [ary[(slice(None),) * axis + (slice(begin, max(begin, end)),)] for begin, end in edges]
+    found = called(_split, ary, boundaries=tuple(starts), axis=axis)
+    return found if isinstance(found, list) else [found]
+
+
+@public()
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Return pieces of an array along an axis: so many equal ones, or cut at the given places."""
+    return _pieces(ary, indices_or_sections, axis, equal=True)
+
+
+@public()
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Return pieces of an array along an axis, the first ones longer where they cannot be equal."""
+    return _pieces(ary, indices_or_sections, axis, equal=False)
+
+
+@public()
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Return pieces of an array along its second axis; of a vector along the only one."""
+    if ary.ndim < 1:
+        raise ValueError("hsplit only works on arrays of 1 or more dimensions")
+    return split(ary, indices_or_sections, 1 if ary.ndim > 1 else 0)
+
+
+@public()
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Return pieces of an array along its first axis."""
+    if ary.ndim < 2:
+        raise ValueError("vsplit only works on arrays of 2 or more dimensions")
+    return split(ary, indices_or_sections, 0)
+
+
+@public()
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """Return pieces of an array along its third axis."""
+    if ary.ndim < 3:
+        raise ValueError("dsplit only works on arrays of 3 or more dimensions")
+    return split(ary, indices_or_sections, 2)

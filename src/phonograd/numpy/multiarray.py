@@ -1,0 +1,267 @@
+"""ndarray: the array of mx.np. It is an NDArray with NumPy's rules: shapes without axes, truth values, mixed dtypes.
+
+Everything below (nodes, views, in-place writes, gradients) is that of :class:`~phonograd.ndarray.array.NDArray`;
+functions that are methods (``x.sum()``) are those of the namespace.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..context import CPU
+from ..dtypes import BOOL, FLOAT32
+from ..ndarray.array import NDArray
+from ..ndarray.handle import make_view, read
+from ..ndarray.operands import binary, inplace, use_class
+from . import arithmetic, indexing, protocols
+from .declaration import Expression
+
+__all__ = ["as_nd", "as_np", "ndarray"]
+
+_methods: list[Any] = []
+
+
+def _space() -> Any:
+    """Return mx.np, whose functions are methods, too."""
+    return sys.modules["phonograd.numpy"]
+
+
+def _binary(declared: Expression, reflected: bool = False) -> Any:
+    method = binary(declared, reflected)
+    _methods.append(method)
+    return method
+
+
+def _only_c(order: str) -> None:
+    if order not in ("C", "A", "K"):
+        raise NotImplementedError(f"only supports C-order, while received {order}")
+
+
+class ndarray(NDArray):  # noqa: N801 - MXNet's name
+    """An array with NumPy's interface: operators broadcast and promote, indexing may give arrays without axes.
+
+    Made by ``np.array``, ``np.zeros`` and so on, never directly. It is changeable in place and differentiable like
+    any NDArray.
+
+    >>> from phonograd import np
+    >>> np.array([[1, 2], [3, 4]]) * 2
+    array([[2., 4.],
+           [6., 8.]])
+    """
+
+    __slots__ = ()
+
+    # -- facts
+
+    @property
+    def dtype(self) -> Any:
+        """The NumPy dtype of the elements."""
+        return self._dtype
+
+    @property
+    def T(self) -> ndarray:  # noqa: N802
+        """The array with its axes reversed."""
+        return self if self.ndim < 2 else self.transpose()
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        size = self.size
+        if size > 1:
+            raise ValueError("The truth value of an ndarray with multiple elements is ambiguous.")
+        return bool(size) and bool(self._only())
+
+    def _only(self) -> Any:
+        if self.size != 1:
+            raise TypeError("only size-1 arrays can be converted to Python scalars")
+        return read(self).reshape(-1)[0]
+
+    __hash__ = NDArray.__hash__
+
+    def __repr__(self) -> str:
+        text = np.array2string(read(self), separator=", ", prefix="array(")
+        if not self.size and self.ndim != 1:
+            text += f", shape={self.shape}"
+        if self._dtype not in (FLOAT32, BOOL):
+            text += f", dtype={self._dtype}"
+        if self.context != CPU:
+            text += f", ctx={self.context}"
+        return f"array({text})"
+
+    def __str__(self) -> str:
+        text = str(read(self))
+        return text if self.context == CPU else f"{text} @{self.context}"
+
+    # -- operators
+
+    __add__ = _binary(arithmetic.add)
+    __radd__ = _binary(arithmetic.add, reflected=True)
+    __sub__ = _binary(arithmetic.subtract)
+    __rsub__ = _binary(arithmetic.subtract, reflected=True)
+    __mul__ = _binary(arithmetic.multiply)
+    __rmul__ = _binary(arithmetic.multiply, reflected=True)
+    __truediv__ = _binary(arithmetic.true_divide)
+    __rtruediv__ = _binary(arithmetic.true_divide, reflected=True)
+    __mod__ = _binary(arithmetic.mod)
+    __rmod__ = _binary(arithmetic.mod, reflected=True)
+    __rpow__ = _binary(arithmetic.power, reflected=True)
+    __eq__ = _binary(arithmetic.equal)
+    __ne__ = _binary(arithmetic.not_equal)
+    __gt__ = _binary(arithmetic.greater)
+    __ge__ = _binary(arithmetic.greater_equal)
+    __lt__ = _binary(arithmetic.less)
+    __le__ = _binary(arithmetic.less_equal)
+    __iadd__ = inplace(arithmetic.add)
+    __isub__ = inplace(arithmetic.subtract)
+    __imul__ = inplace(arithmetic.multiply)
+    __itruediv__ = inplace(arithmetic.true_divide)
+    __imod__ = inplace(arithmetic.mod)
+    __floordiv__ = _binary(arithmetic.floor_divide)
+    __rfloordiv__ = _binary(arithmetic.floor_divide, reflected=True)
+    __ifloordiv__ = inplace(arithmetic.floor_divide)
+    __and__ = _binary(arithmetic.bitwise_and)
+    __rand__ = _binary(arithmetic.bitwise_and, reflected=True)
+    __iand__ = inplace(arithmetic.bitwise_and)
+    __or__ = _binary(arithmetic.bitwise_or)
+    __ror__ = _binary(arithmetic.bitwise_or, reflected=True)
+    __ior__ = inplace(arithmetic.bitwise_or)
+    __xor__ = _binary(arithmetic.bitwise_xor)
+    __rxor__ = _binary(arithmetic.bitwise_xor, reflected=True)
+    __ixor__ = inplace(arithmetic.bitwise_xor)
+    _power = _binary(arithmetic.power)
+
+    def __invert__(self) -> ndarray:
+        return self._called("_npi_bitwise_not")  # type: ignore[return-value]
+
+    def __matmul__(self, other: Any) -> ndarray:
+        return _space().matmul(self, other)  # type: ignore[no-any-return]
+
+    def __rmatmul__(self, other: Any) -> ndarray:
+        return _space().matmul(other, self)  # type: ignore[no-any-return]
+
+    def __divmod__(self, other: Any) -> tuple[ndarray, ndarray]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[ndarray, ndarray]:
+        return other // self, other % self
+
+    # -- reading and writing
+
+    __getitem__ = indexing.get  # type: ignore[assignment]
+    __setitem__ = indexing.set_  # type: ignore[assignment]
+
+    def asnumpy(self) -> np.ndarray[Any, Any]:
+        """Return the values as a new NumPy array."""
+        return np.array(read(self), order="C")
+
+    def item(self, *args: Any) -> Any:
+        """Return one element as a Python number: the only one, or the one with a number or with indices."""
+        if not args and self.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return read(self).item(*args)
+
+    def copy(self, order: str = "C") -> ndarray:
+        """Return a copy; recorded, so gradients pass through."""
+        _only_c(order)
+        return self.identity()  # type: ignore[no-any-return]
+
+    def astype(  # type: ignore[override]
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
+    ) -> ndarray:
+        """Return the array in another dtype; always a new array unless ``copy`` is false and nothing changes."""
+        if order not in ("K", "C") or casting != "unsafe" or not subok:
+            raise ValueError("astype takes order='K', casting='unsafe' and subok=True only")
+        return NDArray.astype(self, dtype, copy)  # type: ignore[return-value]
+
+    # -- shapes
+
+    def reshape(self, *args: Any, **kwargs: Any) -> ndarray:
+        """Return a view in another shape, in which -1 stands for what is left."""
+        _only_c(kwargs.pop("order", "C"))
+        given = kwargs.pop("newshape", None)
+        if kwargs:
+            raise TypeError(f"reshape() got an unexpected keyword argument {next(iter(kwargs))!r}")
+        if not args and given is None:
+            raise TypeError("reshape() takes exactly 1 argument (0 given)")
+        shape = args if given is None else (given,)
+        return _space().reshape(self, shape[0] if len(shape) == 1 else shape)  # type: ignore[no-any-return]
+
+    reshape_view = reshape
+
+    def transpose(self, *axes: Any) -> ndarray:
+        """Return the array with its axes in another order; reversed if none are given."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return _space().transpose(self, axes=None if order is None or not len(order) else tuple(order))  # type: ignore[no-any-return]
+
+    def flatten(self, order: str = "C") -> ndarray:  # type: ignore[override]
+        """Return a copy with all axes merged."""
+        _only_c(order)
+        return self.copy().reshape(-1)
+
+    def ravel(self, order: str = "C") -> ndarray:
+        """Return a view with all axes merged."""
+        return _space().ravel(self, order)  # type: ignore[no-any-return]
+
+    def broadcast_to(self, shape: Any) -> ndarray:
+        """Return the array repeated along axes of extent 1, and along new axes in front, to a shape."""
+        return _space().broadcast_to(self, shape=shape)  # type: ignore[no-any-return]
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> ndarray:  # noqa: A002 - MXNet's names
+        """Return the array with elements below ``min`` and above ``max`` replaced by these."""
+        return _space().clip(self, a_min=min, a_max=max, out=out)  # type: ignore[no-any-return]
+
+    def sort(self, axis: int = -1, kind: str | None = None, order: str | None = None) -> None:
+        """Bring the elements into order along an axis, in place."""
+        self[...] = _space().sort(self, axis=axis)
+
+    def as_nd_ndarray(self) -> NDArray:
+        """Return the array as one of ``mx.nd``: a write to either shows in both, and gradients are the same."""
+        return as_nd(self)  # type: ignore[no-any-return]
+
+    def as_np_ndarray(self) -> ndarray:
+        """Return the array itself."""
+        return self
+
+    # -- other libraries
+
+    __array_function__ = protocols.array_function
+    __array_ufunc__ = protocols.array_ufunc
+
+
+ndarray._result_class = ndarray
+ndarray.__module__ = "phonograd.numpy"
+for _method in _methods:
+    use_class(_method, ndarray)
+
+
+def _other(array: NDArray, array_class: type[NDArray]) -> Any:
+    """Return a view of a whole array as one of another class; of a variable, it is that variable."""
+    view = make_view(array, 0, array.shape)
+    view.__class__ = array_class
+    if array._variable is not None:
+        view._variable = array._variable
+    return view
+
+
+def as_np(array: Any) -> Any:
+    """Return an array as one of mx.np that shares its memory; arrays in lists and tuples too, other things as is."""
+    if isinstance(array, (list, tuple)):
+        return type(array)([as_np(item) for item in array])
+    if not isinstance(array, NDArray) or isinstance(array, ndarray):
+        return array
+    if type(array) is not array._result_class:
+        raise ValueError(f"a {array.stype} array is not one of mx.np; use .tostype('default') first")
+    return _other(array, ndarray)
+
+
+def as_nd(array: Any) -> Any:
+    """Return an array as one of mx.nd that shares its memory; arrays in lists and tuples too, other things as is."""
+    if isinstance(array, (list, tuple)):
+        return type(array)([as_nd(item) for item in array])
+    return _other(array, NDArray) if isinstance(array, ndarray) else array

@@ -1,0 +1,188 @@
+"""Products that sum over axes: dot, matmul, tensordot, inner, outer, einsum and their kin."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import FLOAT64, INT64
+from ..errors import MXNetError
+from ..node import Node, Shape
+from ..operator import REGISTRY, single
+from ..operators.broadcasting import broadcast
+from ..operators.primitives import cast, permute, reshape_to
+from ..operators.primitives import matmul as product_of_matrices
+from ..operators.reduction import sum_axes
+from ..operators.shape import concatenate, split_at
+from .arithmetic import multiply
+from .declaration import expression, public
+from .promotion import promoted
+from .shaping import called, real_axis, whole_axes
+
+__all__ = ["contract", "diagonal_of", "last_axis", "multiplied"]
+
+
+def multiplied(left: Node, right: Node) -> Node:
+    """Return products of matrices over the last two axes, whose leading axes are equal; integers stay integers."""
+    if left.dtype.kind == "f":
+        return product_of_matrices(left, right)
+    # exact as long as sums stay below 2**53
+    return cast(product_of_matrices(cast(left, FLOAT64), cast(right, FLOAT64)), _counting(left))
+
+
+def _counting(node: Node) -> Any:
+    return INT64 if node.dtype.kind == "b" else node.dtype
+
+
+def contract(a: Node, b: Node, left: Shape, right: Shape) -> Node:
+    """Return the sum of products over axes of a and axes of b; the other axes of a come first, then those of b."""
+    a, b = promoted(a, b)
+    if [a.shape[axis] for axis in left] != [b.shape[axis] for axis in right]:
+        raise ValueError(f"shapes {a.shape} and {b.shape} not aligned: axes {left} and {right} differ in extent")
+    own = tuple([axis for axis in range(a.ndim) if axis not in left])
+    other = tuple([axis for axis in range(b.ndim) if axis not in right])
+    kept_a, kept_b = tuple([a.shape[axis] for axis in own]), tuple([b.shape[axis] for axis in other])
+    inner = math.prod([a.shape[axis] for axis in left])
+    first = reshape_to(permute(a, own + left), (math.prod(kept_a), inner))
+    second = reshape_to(permute(b, right + other), (inner, math.prod(kept_b)))
+    return reshape_to(multiplied(first, second), kept_a + kept_b)
+
+
+@expression("dot", on_numbers=np.dot)
+def dot(a: Node, b: Node) -> Node:
+    """Return the product of two arrays: the sum over the last axis of a and the one before the last of b.
+
+    For vectors it is the inner product, for matrices the matrix product; with an array without axes it is the product
+    of elements.
+    """
+    if not a.shape or not b.shape:
+        return multiply.function(a, b)  # type: ignore[no-any-return]
+    if a.shape[-1] != b.shape[max(b.ndim - 2, 0)]:
+        raise MXNetError(f"shapes {a.shape} and {b.shape} not aligned: {a.shape[-1]} != {b.shape[max(b.ndim - 2, 0)]}")
+    return contract(a, b, (a.ndim - 1,), (max(b.ndim - 2, 0),))
+
+
+@expression("matmul")
+def matmul(a: Node, b: Node) -> Node:
+    """Return the matrix product, over the last two axes; leading axes are broadcast, vectors are rows or columns."""
+    if not a.shape or not b.shape:
+        raise MXNetError("Multiplication by scalars is not allowed: matmul needs arrays with at least one axis")
+    a, b = promoted(a, b)
+    left = reshape_to(a, (1, *a.shape)) if a.ndim == 1 else a
+    right = reshape_to(b, (*b.shape, 1)) if b.ndim == 1 else b
+    if left.shape[-1] != right.shape[-2]:
+        raise MXNetError(f"matmul: shapes {a.shape} and {b.shape} not aligned: {left.shape[-1]} != {right.shape[-2]}")
+    rows, columns = left.shape[-2:-1] if a.ndim > 1 else (), right.shape[-1:] if b.ndim > 1 else ()
+    if right.ndim == 2 and left.ndim > 2:
+        # one product with many rows
+        flat = reshape_to(left, (math.prod(left.shape[:-1]), left.shape[-1]))
+        return reshape_to(multiplied(flat, right), (*left.shape[:-2], *rows, *columns))
+    lead = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    left = broadcast(left, (*lead, *left.shape[-2:]))
+    right = broadcast(right, (*lead, *right.shape[-2:]))
+    return reshape_to(multiplied(left, right), (*lead, *rows, *columns))
+
+
+@expression("_tensordot")
+def _tensordot(a: Node, b: Node, *, left: Shape, right: Shape) -> Node:
+    """Return the sum of products over axes of a and axes of b."""
+    return contract(a, b, whole_axes(left, a.ndim, "tensordot"), whole_axes(right, b.ndim, "tensordot"))
+
+
+@public()
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Return the sum of products over axes: the last ``axes`` of a and the first of b, or those in a pair of lists."""
+    if isinstance(axes, (int, np.integer)):
+        left, right = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
+        if axes > min(a.ndim, b.ndim):
+            raise ValueError(f"tensordot over {axes} axes of arrays with {a.ndim} and {b.ndim} axes")
+    else:
+        if len(axes) != 2:
+            raise ValueError("Axes must consist of two arrays.")
+        left, right = [(one,) if isinstance(one, (int, np.integer)) else tuple(one) for one in axes]
+        if len(left) != len(right):
+            raise ValueError("Axes length mismatch")
+    return called(_tensordot, a, b, left=left, right=right)
+
+
+@expression("inner", on_numbers=np.inner)
+def inner(a: Node, b: Node) -> Node:
+    """Return the sum of products over the last axes of two arrays."""
+    if not a.shape or not b.shape:
+        return multiply.function(a, b)  # type: ignore[no-any-return]
+    return contract(a, b, (a.ndim - 1,), (b.ndim - 1,))
+
+
+@expression("outer")
+def outer(a: Node, b: Node) -> Node:
+    """Return the products of all elements of one array with all of another."""
+    return multiply.function(reshape_to(a, (a.size, 1)), reshape_to(b, (1, b.size)))  # type: ignore[no-any-return]
+
+
+@expression("vdot")
+def vdot(a: Node, b: Node) -> Node:
+    """Return the sum of products of the elements of two arrays of one size."""
+    if a.size != b.size:
+        raise ValueError(f"vdot needs arrays of one size, not {a.size} and {b.size}")
+    return contract(reshape_to(a, (a.size,)), reshape_to(b, (b.size,)), (0,), (0,))
+
+
+@expression("kron")
+def kron(a: Node, b: Node) -> Node:
+    """Return the Kronecker product: the second array scaled by every element of the first."""
+    ndim = max(a.ndim, b.ndim)
+    first, second = (1,) * (ndim - a.ndim) + a.shape, (1,) * (ndim - b.ndim) + b.shape
+    left = reshape_to(a, tuple([extent for pair in first for extent in (pair, 1)]))
+    right = reshape_to(b, tuple([extent for pair in second for extent in (1, pair)]))
+    shape = tuple([x * y for x, y in zip(first, second, strict=True)])
+    return reshape_to(multiply.function(left, right), shape)
+
+
+@expression("trace")
+def trace(a: Node, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
+    """Return the sum along a diagonal."""
+    diagonal = diagonal_of(a, offset, axis1, axis2)
+    return sum_axes(diagonal, (diagonal.ndim - 1,))
+
+
+@expression("_cross")
+def _cross(a: Node, b: Node, *, axisa: int, axisb: int, axisc: int) -> Node:
+    """Return vectors that are perpendicular to pairs of vectors of three elements."""
+    first, second = promoted(last_axis(a, axisa), last_axis(b, axisb))
+    if first.shape[-1] != 3 or second.shape[-1] != 3:
+        raise ValueError("cross needs vectors of 3 elements")
+    x, y, z = split_at(first, (1, 2), first.ndim - 1)
+    u, v, w = split_at(second, (1, 2), second.ndim - 1)
+    found = concatenate([y * w - z * v, z * u - x * w, x * v - y * u], -1)
+    order = list(range(found.ndim - 1))
+    order.insert(axisc % found.ndim, found.ndim - 1)
+    return permute(found, tuple(order))
+
+
+@public()
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+    """Return vectors that are perpendicular to pairs of vectors of three elements along an axis."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    return called(_cross, a, b, axisa=axisa, axisb=axisb, axisc=axisc)
+
+
+def last_axis(node: Node, axis: int) -> Node:
+    """Return a node with one axis moved to the end."""
+    axis = real_axis(axis, node.ndim, "moveaxis")
+    return permute(node, (*[other for other in range(node.ndim) if other != axis], axis))
+
+
+def diagonal_of(node: Node, offset: int, axis1: int, axis2: int) -> Node:
+    """Return a diagonal over two axes as the last axis; empty where there is none."""
+    if node.ndim < 2:
+        raise ValueError("diag requires an array of at least two dimensions")
+    first, second = real_axis(axis1, node.ndim, "diagonal"), real_axis(axis2, node.ndim, "diagonal")
+    if first == second:
+        raise ValueError("axis1 and axis2 cannot be the same")
+    rows, columns = node.shape[first], node.shape[second]
+    if not -rows <= offset <= columns:
+        offset = columns if offset > 0 else -rows
+    return single(REGISTRY["diag"](node, k=offset, axis1=axis1, axis2=axis2))

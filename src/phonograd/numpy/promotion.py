@@ -1,0 +1,44 @@
+"""Dtypes of results: what two arrays of different dtypes become together, as mx.np has it.
+
+A floating point type wins over integers whatever their width, the wider of two of a kind wins, and bool gives way to
+everything. A number beside an array never changes the array's dtype.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ..dtypes import CODES, FLOAT32, INT32, DType
+from ..node import Node
+from ..operators.primitives import cast
+
+__all__ = ["as_float", "common", "promoted"]
+
+
+@functools.cache
+def common(first: DType, second: DType) -> DType:
+    """Return the dtype of what is computed from two arrays.
+
+    >>> common(np.dtype("int64"), np.dtype("float16")), common(np.dtype("uint8"), np.dtype("int8"))
+    (dtype('float16'), dtype('int32'))
+    """
+    if first == second:
+        return first
+    floating = [dtype for dtype in (first, second) if dtype.kind == "f"]
+    if floating:
+        return max(floating, key=lambda dtype: dtype.itemsize)
+    found = np.promote_types(first, second)
+    return found if found in CODES else INT32
+
+
+def promoted(*nodes: Node) -> tuple[Node, ...]:
+    """Return nodes in the dtype they have together."""
+    dtype = functools.reduce(common, [node.dtype for node in nodes])
+    return tuple([cast(node, dtype) for node in nodes])
+
+
+def as_float(node: Node) -> Node:
+    """Return a node in a floating point type: integers become float32."""
+    return node if node.dtype.kind == "f" else cast(node, FLOAT32)

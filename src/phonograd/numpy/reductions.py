@@ -1,0 +1,218 @@
+"""Reductions along axes: sums, products, means, spreads, extrema and their positions, truth, running sums."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import BOOL, FLOAT32, INT64, DType
+from ..errors import MXNetError
+from ..node import Node, Shape
+from ..operator import REGISTRY, single
+from ..operators.comparison import not_equal
+from ..operators.elementary import sqrt
+from ..operators.primitives import cast, reshape_to, select
+from ..operators.reduction import max_axes, min_axes, prod_axes, sum_axes
+from ..parameters import Axis
+from .declaration import expression
+from .promotion import as_float
+
+__all__ = ["axes_of", "mean_of", "variance_of"]
+
+
+def axes_of(data: Node, axis: Axis, name: str) -> Shape:
+    """Return the axes that are reduced, counted from the front; None means all of them."""
+    if axis is None:
+        return tuple(range(data.ndim))
+    given = (axis,) if isinstance(axis, int) else axis
+    for one in given:
+        if not -data.ndim <= one < data.ndim:
+            raise MXNetError(f"axis {one} is out of bounds for array of dimension {data.ndim}, in {name}")
+    axes = tuple([one % data.ndim for one in given])
+    if len(set(axes)) != len(axes):
+        raise MXNetError(f"duplicate value in axis {axis}, in {name}")
+    return axes
+
+
+def _counted(data: Node, dtype: DType | None) -> Node:
+    """Return what is summed: truth values are counted, and numbers converted before they are summed."""
+    if dtype is not None:
+        return cast(data, dtype)
+    return cast(data, INT64) if data.dtype == BOOL else data
+
+
+@expression("sum")
+def sum_(
+    a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False, initial: float | None = None
+) -> Node:
+    """Return the sum along axes; all by default, which leaves an array without axes.
+
+    Truth values are counted as int64; ``dtype`` converts before numbers are summed.
+    """
+    total = sum_axes(_counted(a, dtype), axes_of(a, axis, "sum"), keepdims)
+    return total if initial is None else total + initial
+
+
+@expression("prod", "product")
+def prod(
+    a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False, initial: float | None = None
+) -> Node:
+    """Return the product along axes; all by default."""
+    product = prod_axes(_counted(a, dtype), axes_of(a, axis, "prod"), keepdims)
+    return product if initial is None else product * initial
+
+
+def mean_of(data: Node, axes: Shape, keepdims: bool) -> Node:
+    """Return the mean of floating point numbers along axes; float16 is summed in float32."""
+    count = math.prod([data.shape[axis] for axis in axes])
+    wide = cast(data, FLOAT32) if data.dtype.itemsize == 2 else data
+    return cast(sum_axes(wide, axes, keepdims) / count, data.dtype)
+
+
+@expression("mean")
+def mean(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
+    """Return the mean along axes; that of integers is float32 unless ``dtype`` says otherwise."""
+    wide = as_float(a) if dtype is None else cast(a, dtype)
+    if wide.dtype.kind != "f":
+        return cast(mean_of(as_float(a), axes_of(a, axis, "mean"), keepdims), wide.dtype)
+    return mean_of(wide, axes_of(a, axis, "mean"), keepdims)
+
+
+def variance_of(data: Node, axes: Shape, ddof: int, keepdims: bool) -> Node:
+    """Return the variance of floating point numbers along axes, with ``ddof`` degrees of freedom taken away."""
+    wide = cast(data, FLOAT32) if data.dtype.itemsize == 2 else data
+    deviation = wide - mean_of(wide, axes, keepdims=True)
+    count = math.prod([data.shape[axis] for axis in axes]) - ddof
+    return cast(sum_axes(deviation * deviation, axes, keepdims) / count, data.dtype)
+
+
+@expression("var")
+def var(a: Node, *, axis: Axis = None, dtype: DType | None = None, ddof: int = 0, keepdims: bool = False) -> Node:
+    """Return the variance along axes: the mean of squared deviations, of which the sum is divided by n - ``ddof``."""
+    wide = as_float(a) if dtype is None else cast(a, dtype)
+    return variance_of(as_float(wide), axes_of(a, axis, "var"), ddof, keepdims)
+
+
+@expression("std")
+def std(a: Node, *, axis: Axis = None, dtype: DType | None = None, ddof: int = 0, keepdims: bool = False) -> Node:
+    """Return the standard deviation along axes, the root of the variance."""
+    wide = as_float(a) if dtype is None else cast(a, dtype)
+    return single(sqrt(variance_of(as_float(wide), axes_of(a, axis, "std"), ddof, keepdims)))
+
+
+@expression("max", "amax")
+def max_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
+    """Return the largest element along axes; all by default."""
+    return max_axes(a, axes_of(a, axis, "max"), keepdims)
+
+
+@expression("min", "amin")
+def min_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
+    """Return the smallest element along axes; all by default."""
+    return min_axes(a, axes_of(a, axis, "min"), keepdims)
+
+
+@expression("ptp")
+def ptp(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
+    """Return the largest minus the smallest element along axes."""
+    axes = axes_of(a, axis, "ptp")
+    return max_axes(a, axes, keepdims) - min_axes(a, axes, keepdims)
+
+
+def truth_of(node: Node) -> Node:
+    """Return where elements are not zero."""
+    return node if node.dtype == BOOL else cast(not_equal(node, 0), BOOL)
+
+
+@expression("all", "alltrue")
+def all_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
+    """Return whether all elements along axes are nonzero."""
+    axes = axes_of(a, axis, "all")
+    if 0 in [a.shape[axis] for axis in axes]:
+        return cast(prod_axes(cast(truth_of(a), FLOAT32), axes, keepdims), BOOL)
+    return min_axes(truth_of(a), axes, keepdims)
+
+
+@expression("any", "sometrue")
+def any_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
+    """Return whether any element along axes is nonzero."""
+    axes = axes_of(a, axis, "any")
+    if 0 in [a.shape[axis] for axis in axes]:
+        return truth_of(sum_axes(cast(truth_of(a), INT64), axes, keepdims))
+    return max_axes(truth_of(a), axes, keepdims)
+
+
+@expression("count_nonzero")
+def count_nonzero(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
+    """Return how many elements along axes are nonzero."""
+    return sum_axes(cast(truth_of(a), INT64), axes_of(a, axis, "count_nonzero"), keepdims)
+
+
+def _position(name: str, word: str) -> Any:
+    declared = REGISTRY[name]
+
+    def body(a: Node, *, axis: int | None = None, keepdims: bool = False) -> Node:
+        if a.dtype.kind not in "f" or a.dtype.itemsize == 2:
+            # positions are found in the dtype of the data, which must hold them
+            a = cast(a, INT64 if a.dtype.kind != "f" else FLOAT32)
+        axes = axes_of(a, axis, name)
+        found = single(declared(a, axis=axis, keepdims=True))
+        shape = tuple([extent for place, extent in enumerate(found.shape) if keepdims or place not in axes])
+        return cast(reshape_to(found, shape), INT64)
+
+    body.__doc__ = f"Return the position of the {word} element along an axis, or in the flattened array, as int64."
+    return expression(name)(body)
+
+
+argmax, argmin = _position("argmax", "largest"), _position("argmin", "smallest")
+
+
+@expression("cumsum")
+def cumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> Node:
+    """Return running sums along an axis, or of the flattened array."""
+    return single(REGISTRY["cumsum"](a, axis=axis, dtype=dtype))
+
+
+def _without_nan(node: Node, replacement: float) -> Node:
+    return node if node.dtype.kind != "f" else select(not_equal(node, node), replacement, node)
+
+
+@expression("nansum")
+def nansum(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
+    """Return the sum along axes of the elements that are numbers."""
+    return sum_axes(_counted(_without_nan(a, 0), dtype), axes_of(a, axis, "nansum"), keepdims)
+
+
+@expression("nanprod")
+def nanprod(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
+    """Return the product along axes of the elements that are numbers."""
+    return prod_axes(_counted(_without_nan(a, 1), dtype), axes_of(a, axis, "nanprod"), keepdims)
+
+
+@expression("nancumsum")
+def nancumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> Node:
+    """Return running sums along an axis in which NaN counts as zero."""
+    return single(REGISTRY["cumsum"](_without_nan(a, 0), axis=axis, dtype=dtype))
+
+
+@expression("nanmax")
+def nanmax(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
+    """Return the largest element along axes that is a number."""
+    return max_axes(_without_nan(a, -np.inf), axes_of(a, axis, "nanmax"), keepdims)
+
+
+@expression("nanmin")
+def nanmin(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
+    """Return the smallest element along axes that is a number."""
+    return min_axes(_without_nan(a, np.inf), axes_of(a, axis, "nanmin"), keepdims)
+
+
+@expression("nanmean")
+def nanmean(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
+    """Return the mean along axes of the elements that are numbers."""
+    wide = as_float(a) if dtype is None else as_float(cast(a, dtype))
+    axes = axes_of(a, axis, "nanmean")
+    count = sum_axes(cast(single(REGISTRY["broadcast_equal"](wide, wide)), wide.dtype), axes, keepdims)
+    return sum_axes(_without_nan(wide, 0), axes, keepdims) / count

@@ -1,0 +1,60 @@
+"""Files of arrays: ``npx.save`` and ``npx.load``, in MXNet's format with NumPy shapes, and ``npx.savez``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from ..ndarray import params
+from ..ndarray.array import NDArray
+from ..ndarray.handle import read
+from ..numpy.multiarray import as_nd, as_np
+from ..util import np_shape
+
+__all__ = ["load", "save", "savez"]
+
+
+def save(file: str | os.PathLike[str], arr: Any) -> None:
+    """Return nothing and write an array, a list of arrays or a dictionary of arrays to a file."""
+    if isinstance(arr, NDArray):
+        arr = [arr]
+    if isinstance(arr, dict):
+        for key in arr:
+            if not isinstance(key, str):
+                raise TypeError("Only string keys are supported when saving a dict of arrays")
+        given: Any = {key: as_nd(value) for key, value in arr.items()}
+    elif isinstance(arr, (list, tuple)):
+        given = [as_nd(value) for value in arr]
+    else:
+        raise ValueError("data needs to either be a MXNet ndarray, dict of (str, ndarray) pairs or a list of ndarrays.")
+    with np_shape(True):
+        params.save(file, given)
+
+
+def load(file: str | os.PathLike[str]) -> Any:
+    """Return the arrays of a file: a dictionary if they have names, else a list.
+
+    Files that end in ``.npz`` and ``.npy`` are NumPy's.
+    """
+    name = os.fspath(file)
+    if name.endswith((".npz", ".npy")):
+        from ..numpy.creation import from_values
+
+        found = np.load(name, allow_pickle=False)
+        return from_values(found) if isinstance(found, np.ndarray) else {key: from_values(found[key]) for key in found}
+    with np_shape(True):
+        loaded = params.load(file)
+    if isinstance(loaded, dict):
+        return {key: as_np(value) for key, value in loaded.items()}
+    return as_np(loaded)
+
+
+def savez(file: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+    """Return nothing and write arrays to an archive of NumPy's, by name, or as ``arr_0`` and so on."""
+    np.savez(file, *[_values(value) for value in args], **{key: _values(value) for key, value in kwargs.items()})
+
+
+def _values(array: Any) -> Any:
+    return read(array) if isinstance(array, NDArray) else array

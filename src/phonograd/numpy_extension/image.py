@@ -1,0 +1,24 @@
+"""npx.image: operators on images for arrays of mx.np, and everything of ``mx.image``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ..ndarray.namespaces import lookup, public_names
+
+__all__: list[str] = []
+
+#: where functions stand that are no operators; a layer above this one
+_FUNCTIONS = "phonograd.image"
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    found = lookup("_image_", name)
+    return getattr(importlib.import_module(_FUNCTIONS), name) if found is None else found
+
+
+def __dir__() -> list[str]:
+    return sorted({*public_names("_image_"), *dir(importlib.import_module(_FUNCTIONS))})

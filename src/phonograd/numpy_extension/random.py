@@ -1,0 +1,81 @@
+"""npx.random: the seed, and distributions that NumPy does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..context import Context
+from ..errors import nearest
+from ..ndarray.array import NDArray
+from ..ndarray.call import function_of
+from ..numpy.random import drawn, normal, uniform
+from ..operator import REGISTRY
+from ..streams import seed
+
+__all__ = ["bernoulli", "normal_n", "seed", "uniform_n"]
+
+
+def bernoulli(
+    prob: Any = None,
+    logit: Any = None,
+    size: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: Any = None,
+) -> Any:
+    """Return ones with a probability, and zeros otherwise.
+
+    Parameters
+    ----------
+    prob, logit
+        The probability of ones, or what it is the sigmoid of: a number or an array. One of the two is given.
+    size
+        The shape of the result; that of the probabilities if it is None.
+    dtype
+        Its dtype, float32 if it is None.
+    """
+    if (prob is None) == (logit is None):
+        raise ValueError(
+            f"Either `prob` or `logit` must be specified, but not both. Received prob={prob}, logit={logit}"
+        )
+    given = prob if logit is None else logit
+    numbers = drawn("uniform", size, (given,), ctx)
+    if logit is not None:
+        # the chance that a logistic number is below the logit is its sigmoid
+        log = function_of(REGISTRY["log"], "log")
+        numbers = log(numbers) - log(1 - numbers)
+    made = (numbers < given).astype(dtype or "float32")
+    if out is None:
+        return made
+    out[...] = made
+    return out
+
+
+def _batched(batch_shape: Any, *parameters: Any) -> Any:
+    """Return the size of draws that have more axes in front than their parameters; None for as many."""
+    if batch_shape is None:
+        return None
+    lead = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
+    return lead + np.broadcast_shapes(*[value.shape for value in parameters if isinstance(value, NDArray)])
+
+
+def uniform_n(
+    low: Any = 0.0, high: Any = 1.0, batch_shape: Any = None, dtype: Any = None, ctx: Context | None = None
+) -> Any:
+    """Return numbers uniform in [low, high): a batch of ``batch_shape`` for each of the parameters."""
+    return uniform(low, high, _batched(batch_shape, low, high), dtype, ctx)
+
+
+def normal_n(
+    loc: Any = 0.0, scale: Any = 1.0, batch_shape: Any = None, dtype: Any = None, ctx: Context | None = None
+) -> Any:
+    """Return normal numbers: a batch of ``batch_shape`` for each of the parameters."""
+    return normal(loc, scale, _batched(batch_shape, loc, scale), dtype, ctx)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise AttributeError(f"module 'phonograd.npx.random' has no attribute {name!r}{nearest(name, __all__)}")

@@ -1,0 +1,226 @@
+"""How optimisers change weights: one function per rule, which returns the new weight, and the new states behind it.
+
+The rules are written once, for arrays and for nodes. ``F`` is where they find functions: :mod:`phonograd.ndarray` for
+the classes of :mod:`phonograd.optimizer`, the registry for the operators of :mod:`.updates`. Numbers that change from
+update to update (`lr`, `wd`, `scale`) may be Python numbers, nodes, or arrays without axes; None for `wd` or `scale`
+means that it has no effect.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+__all__ = [
+    "adagrad",
+    "adam",
+    "decayed",
+    "ftml",
+    "ftrl",
+    "group_adagrad",
+    "lamb_direction",
+    "lamb_step",
+    "lars_rate",
+    "limited",
+    "momentum",
+    "moved_average",
+    "nesterov",
+    "plain",
+    "prepared",
+    "rescaled",
+    "rmsprop",
+    "rmsprop_centered",
+    "sign_momentum",
+    "sign_step",
+]
+
+
+# -- gradients
+
+
+def rescaled(grad: Any, scale: Any) -> Any:
+    """Return a gradient times a number."""
+    return grad if scale is None else grad * scale
+
+
+def limited(F: Any, grad: Any, limit: float | None) -> Any:
+    """Return a gradient cut off at a size; None for no limit."""
+    return grad if limit is None else F.clip(grad, a_min=-limit, a_max=limit)
+
+
+def decayed(grad: Any, wd: Any, weight: Any) -> Any:
+    """Return a gradient with weight decay."""
+    return grad if wd is None else grad + wd * weight
+
+
+def prepared(F: Any, grad: Any, scale: Any, limit: float | None) -> Any:
+    """Return a gradient rescaled and then cut off."""
+    return limited(F, rescaled(grad, scale), limit)
+
+
+def moved_average(average: Any, factor: float, value: Any) -> Any:
+    """Return a running average moved towards a value: `factor` of it is kept."""
+    return factor * average + (1.0 - factor) * value
+
+
+# -- along the gradient
+
+
+def plain(weight: Any, direction: Any, lr: Any) -> Any:
+    """Return the weight after a step against a direction."""
+    return weight - lr * direction
+
+
+def momentum(weight: Any, direction: Any, moment: Any, lr: Any, factor: float) -> tuple[Any, Any]:
+    """Return the weight after a step with a momentum that is kept times `factor`, and the momentum."""
+    moment = factor * moment - lr * direction
+    return weight + moment, moment
+
+
+def nesterov(weight: Any, grad: Any, moment: Any, lr: Any, wd: Any, factor: float) -> tuple[Any, Any]:
+    """Return the weight after a step with Nesterov's momentum, and the momentum."""
+    direction = decayed(grad, wd, weight)
+    ahead = factor * moment - lr * direction
+    moved = weight + factor * ahead - lr * direction
+    # as in MXNet, the momentum that is kept has the decay of the weight after the step
+    return moved, factor * moment - lr * decayed(grad, wd, moved)
+
+
+def sign_step(F: Any, weight: Any, grad: Any, lr: Any, kept: Any) -> Any:
+    """Return `kept` of the weight after a step of equal size everywhere, against the signs of a gradient."""
+    return kept * weight - lr * F.sign(grad)
+
+
+def sign_momentum(
+    F: Any, weight: Any, direction: Any, moment: Any, lr: Any, kept: Any, factor: float
+) -> tuple[Any, Any]:
+    """Return `kept` of the weight after a step of equal size along the signs of the momentum, and the momentum."""
+    moment = factor * moment - (1 - factor) * direction
+    return kept * weight + lr * F.sign(moment), moment
+
+
+# -- by the size of gradients before
+
+
+def adam(
+    F: Any, weight: Any, grad: Any, mean: Any, square: Any, lr: Any, beta1: float, beta2: float, epsilon: float
+) -> tuple[Any, Any, Any]:
+    """Return the weight after a step of Adam, and both means."""
+    mean = moved_average(mean, beta1, grad)
+    square = moved_average(square, beta2, F.square(grad))
+    return weight - lr * mean / (F.sqrt(square) + epsilon), mean, square
+
+
+def adagrad(F: Any, weight: Any, grad: Any, squares: Any, lr: Any, wd: Any, epsilon: float) -> tuple[Any, Any]:
+    """Return the weight after a step over the root of the sum of squares, and the sum."""
+    squares = squares + F.square(grad)
+    direction = grad / F.sqrt(squares + epsilon)
+    return weight - lr * decayed(direction, wd, weight), squares
+
+
+def group_adagrad(F: Any, weight: Any, grad: Any, squares: Any, lr: Any, epsilon: float) -> tuple[Any, Any]:
+    """Return the weight after a step of AdaGrad with one sum for each row, and the sums."""
+    axes = tuple(range(1, len(weight.shape)))
+    squares = squares + F.mean(F.square(grad), axis=axes, keepdims=True)
+    return weight - F.broadcast_div(lr * grad, F.sqrt(squares + epsilon)), squares
+
+
+def rmsprop(
+    F: Any, weight: Any, grad: Any, square: Any, lr: Any, factor: float, epsilon: float, largest: float | None
+) -> tuple[Any, Any]:
+    """Return the weight after a step over the root of the mean square, cut off at `largest`, and the mean."""
+    square = moved_average(square, factor, F.square(grad))
+    return limited(F, weight - lr * (grad / F.sqrt(square + epsilon)), largest), square
+
+
+def rmsprop_centered(
+    F: Any,
+    weight: Any,
+    grad: Any,
+    square: Any,
+    mean: Any,
+    moment: Any,
+    lr: Any,
+    factors: tuple[float, float],
+    epsilon: float,
+    largest: float | None,
+) -> tuple[Any, Any, Any, Any]:
+    """Return the weight after a step over the standard deviation, and mean square, mean and momentum."""
+    square = moved_average(square, factors[0], F.square(grad))
+    mean = moved_average(mean, factors[0], grad)
+    spread = F.sqrt(square - F.square(mean) + epsilon)
+    moment = factors[1] * moment - lr * (grad / spread)
+    return limited(F, weight + moment, largest), square, mean, moment
+
+
+def ftrl(
+    F: Any, weight: Any, grad: Any, linear: Any, squares: Any, lr: Any, wd: Any, lamda1: float, beta: float
+) -> tuple[Any, Any, Any]:
+    """Return the weight that follows the regularised leader, and the sums of gradients and of squares."""
+    more = squares + F.square(grad)
+    linear = linear + grad - (F.sqrt(more) - F.sqrt(squares)) * weight / lr
+    excess = F.relu(F.abs(linear) - lamda1)
+    curvature = (beta + F.sqrt(more)) / lr
+    return -F.sign(linear) * excess / (curvature if wd is None else curvature + wd), linear, more
+
+
+def ftml(
+    F: Any,
+    weight: Any,
+    grad: Any,
+    before: Any,
+    square: Any,
+    linear: Any,
+    factor: Any,
+    correction: Any,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+) -> tuple[Any, Any, Any, Any]:
+    """Return the weight that follows the moving leader, and d, v and z of the paper."""
+    square = moved_average(square, beta2, F.square(grad))
+    now = factor * (F.sqrt(square / correction) + epsilon)
+    linear = beta1 * linear + (1.0 - beta1) * grad - (now - beta1 * before) * weight
+    return -linear / now, now, square, linear
+
+
+# -- by the size of weights
+
+
+def _ratio(F: Any, above: Any, below: Any, both: tuple[Any, Any]) -> Any:
+    """Return a ratio, or 1 where one of two norms is 0."""
+    return F.where(F.sign(both[0]) * F.sign(both[1]), above / below, F.ones_like(above))
+
+
+def lars_rate(F: Any, size: Any, slope: Any, wd: Any, scale: Any, eta: float, epsilon: float) -> Any:
+    """Return the factor of the learning rate for a weight and a gradient of these norms."""
+    return _ratio(F, eta * size, slope * scale + wd * size + epsilon, (size, slope))
+
+
+def lamb_direction(
+    F: Any,
+    weight: Any,
+    grad: Any,
+    mean: Any,
+    square: Any,
+    wd: Any,
+    corrections: tuple[Any, Any] | None,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+) -> tuple[Any, Any, Any]:
+    """Return the direction of a step of LAMB, and both means; `corrections` make up for means that begin with 0."""
+    mean = moved_average(mean, beta1, grad)
+    square = moved_average(square, beta2, F.square(grad))
+    first, second = (mean, square) if corrections is None else (mean / corrections[0], square / corrections[1])
+    return decayed(first / (F.sqrt(second) + epsilon), wd, weight), mean, square
+
+
+def lamb_step(
+    F: Any, weight: Any, direction: Any, size: Any, slope: Any, lr: Any, lower: float | None, upper: float | None
+) -> Any:
+    """Return the weight after a step in the ratio of its norm, kept between two bounds, and the direction's."""
+    if lower is not None or upper is not None:
+        size = F.clip(size, a_min=-math.inf if lower is None else lower, a_max=math.inf if upper is None else upper)
+    ratio = F.cast(_ratio(F, size, slope, (size, slope)) * lr, dtype=weight.dtype)
+    return weight - F.broadcast_mul(F.reshape(ratio, shape=(1,) * len(weight.shape)), direction)

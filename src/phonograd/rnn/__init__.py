@@ -1,0 +1,42 @@
+"""Recurrent networks of symbols, and buckets of sentences (``mxnet.rnn``), as MXNet had them before Gluon.
+
+Cells compute what those of :mod:`phonograd.gluon.rnn` do; here they make symbols, for :mod:`phonograd.module`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import nearest
+from .cells import BaseRNNCell, GRUCell, LSTMCell, RNNCell, RNNParams
+from .checkpoints import do_rnn_checkpoint, load_rnn_checkpoint, rnn_unroll, save_rnn_checkpoint
+from .compound import BidirectionalCell, DropoutCell, ModifierCell, ResidualCell, SequentialRNNCell, ZoneoutCell
+from .fused import FusedRNNCell
+from .sentences import BucketSentenceIter, encode_sentences
+
+__all__ = [
+    "BaseRNNCell",
+    "BidirectionalCell",
+    "BucketSentenceIter",
+    "DropoutCell",
+    "FusedRNNCell",
+    "GRUCell",
+    "LSTMCell",
+    "ModifierCell",
+    "RNNCell",
+    "RNNParams",
+    "ResidualCell",
+    "SequentialRNNCell",
+    "ZoneoutCell",
+    "do_rnn_checkpoint",
+    "encode_sentences",
+    "load_rnn_checkpoint",
+    "rnn_unroll",
+    "save_rnn_checkpoint",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith(("Conv", "BaseConv")):
+        raise AttributeError(f"phonograd.rnn has no {name}: use gluon.contrib.rnn.Conv2D{name.removeprefix('Conv')}")
+    raise AttributeError(f"module 'phonograd.rnn' has no attribute {name!r}{nearest(name, __all__)}")

@@ -1,0 +1,59 @@
+"""Checkpoints of networks with recurrent cells: files hold the weights of each gate apart."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..model import load_checkpoint, save_checkpoint
+from .cells import Arrays, BaseRNNCell
+
+__all__ = ["do_rnn_checkpoint", "load_rnn_checkpoint", "rnn_unroll", "save_rnn_checkpoint"]
+
+Cells = BaseRNNCell | Sequence[BaseRNNCell]
+
+
+def _listed(cells: Cells) -> Sequence[BaseRNNCell]:
+    return [cells] if isinstance(cells, BaseRNNCell) else cells
+
+
+def rnn_unroll(
+    cell: BaseRNNCell,
+    length: int,
+    inputs: Any = None,
+    begin_state: Any = None,
+    input_prefix: str = "",
+    layout: str = "NTC",
+) -> tuple[Any, list[Any]]:
+    """Return what ``cell.unroll`` does: its older form."""
+    warnings.warn("rnn_unroll is deprecated. Please call cell.unroll directly.", stacklevel=2)
+    return cell.unroll(length, inputs, begin_state, layout)
+
+
+def save_rnn_checkpoint(
+    cells: Cells, prefix: str, epoch: int, symbol: Any, arg_params: Arrays, aux_params: Arrays
+) -> None:
+    """Write a symbol to ``<prefix>-symbol.json``, and arrays, taken apart by cells, to ``<prefix>-<epoch>.params``."""
+    for cell in _listed(cells):
+        arg_params = cell.unpack_weights(arg_params)
+    save_checkpoint(prefix, epoch, symbol, arg_params, aux_params)
+
+
+def load_rnn_checkpoint(cells: Cells, prefix: str, epoch: int) -> tuple[Any, Arrays, Arrays]:
+    """Return symbol, arguments and auxiliary states that :func:`save_rnn_checkpoint` has written."""
+    symbol, arguments, states = load_checkpoint(prefix, epoch)
+    for cell in _listed(cells):
+        arguments = cell.pack_weights(arguments)
+    return symbol, arguments, states
+
+
+def do_rnn_checkpoint(cells: Cells, prefix: str, period: int = 1) -> Callable[..., None]:
+    """Return a callback for the end of epochs (``Module.fit``) that writes every so many of them."""
+    every = max(1, int(period))
+
+    def write(iter_no: int, sym: Any = None, arg: Any = None, aux: Any = None) -> None:
+        if (iter_no + 1) % every == 0:
+            save_rnn_checkpoint(cells, prefix, iter_no + 1, sym, arg, aux)
+
+    return write

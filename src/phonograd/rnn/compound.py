@@ -1,0 +1,231 @@
+"""Cells made of other cells: one after the other, forwards and backwards, or changing what another one does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import symbol
+from ..gluon import rnn as gluon_rnn
+from ..gluon.rnn.sequences import format_sequence
+from ..symbol import Symbol
+from .cells import Arrays, BaseRNNCell, RNNParams
+
+__all__ = ["BidirectionalCell", "DropoutCell", "ModifierCell", "ResidualCell", "SequentialRNNCell", "ZoneoutCell"]
+
+
+class _Several(BaseRNNCell):
+    """A cell that is made of several."""
+
+    def __init__(self, cells: Sequence[BaseRNNCell], params: RNNParams | None) -> None:
+        self._cells: list[BaseRNNCell] = []
+        super().__init__(prefix="", params=params)
+        self._override = params is not None
+        for cell in cells:
+            self._take(cell)
+
+    def _take(self, cell: BaseRNNCell) -> None:
+        """Make a cell one of these; if they share variables, its own become theirs."""
+        if self._override:
+            assert cell._own_params, (
+                f"Either specify params for {type(self).__name__} or child cells, not both: a child has its own"
+            )
+            cell.params._params.update(self._params._params)
+        self._params._params.update(cell.params._params)
+        self._cells.append(cell)
+
+    @property
+    def state_info(self) -> list[dict[str, Any]]:
+        """Shapes and layouts of the states of all cells."""
+        return [info for cell in self._cells for info in cell.state_info]
+
+    def begin_state(self, func: Any = symbol.zeros, **kwargs: Any) -> list[Any]:
+        """Return the states that a sequence begins with, of all cells."""
+        self._check_free()
+        return [state for cell in self._cells for state in cell.begin_state(func=func, **kwargs)]
+
+    def unpack_weights(self, args: Arrays) -> Arrays:
+        """Return arrays by name with the weights of each gate of each cell apart."""
+        for cell in self._cells:
+            args = cell.unpack_weights(args)
+        return args
+
+    def pack_weights(self, args: Arrays) -> Arrays:
+        """Return arrays by name with the weights of all gates of a cell in one."""
+        for cell in self._cells:
+            args = cell.pack_weights(args)
+        return args
+
+    def _shared_out(self, states: Sequence[Any]) -> list[list[Any]]:
+        """Return the states of each cell."""
+        counts = [len(cell.state_info) for cell in self._cells]
+        ends = [sum(counts[: place + 1]) for place in range(len(counts))]
+        return [list(states[end - count : end]) for end, count in zip(ends, counts, strict=True)]
+
+
+class SequentialRNNCell(_Several):
+    """Cells one after the other: the outputs of each are the inputs of the next."""
+
+    def __init__(self, params: RNNParams | None = None) -> None:
+        super().__init__((), params)
+
+    def add(self, cell: BaseRNNCell) -> None:
+        """Add a cell behind the others."""
+        self._take(cell)
+
+    def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
+        """Return the output of one step, and the states of all cells after it."""
+        self._counter += 1
+        after: list[Any] = []
+        for cell, own in zip(self._cells, self._shared_out(states), strict=True):
+            assert not isinstance(cell, BidirectionalCell), "BidirectionalCell has no single steps: use unroll"
+            inputs, own = cell(inputs, own)
+            after.extend(own)
+        return inputs, after
+
+    def unroll(
+        self, length: int, inputs: Any, begin_state: Any = None, layout: str = "NTC", merge_outputs: bool | None = None
+    ) -> tuple[Any, list[Any]]:
+        """Return the outputs for all steps of a sequence, and the states of all cells after it."""
+        self.reset()
+        states = self.begin_state() if begin_state is None else begin_state
+        after: list[Any] = []
+        for place, (cell, own) in enumerate(zip(self._cells, self._shared_out(states), strict=True)):
+            merge = merge_outputs if place == len(self._cells) - 1 else None
+            inputs, own = cell.unroll(length, inputs, own, layout, merge)
+            after.extend(own)
+        return inputs, after
+
+
+class BidirectionalCell(_Several):
+    """Two cells, of which one goes through sequences forwards and the other backwards; outputs are joined."""
+
+    def __init__(
+        self, l_cell: BaseRNNCell, r_cell: BaseRNNCell, params: RNNParams | None = None, output_prefix: str = "bi_"
+    ) -> None:
+        super().__init__((l_cell, r_cell), params)
+        self._output_prefix = output_prefix
+
+    def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
+        """Raise NotImplementedError: the backward cell begins at the end of the sequence."""
+        raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
+
+    def unroll(
+        self, length: int, inputs: Any, begin_state: Any = None, layout: str = "NTC", merge_outputs: bool | None = None
+    ) -> tuple[Any, list[Any]]:
+        """Return the outputs for all steps of a sequence, and the states of both cells after it."""
+        self.reset()
+        steps, _, _, _ = format_sequence(length, inputs, layout, False)
+        states = self._shared_out(self.begin_state() if begin_state is None else begin_state)
+        (forward, after), (backward, other) = [
+            cell.unroll(length, part, own, layout, False)
+            for cell, part, own in zip(self._cells, (steps, steps[::-1]), states, strict=True)
+        ]
+        joined = [
+            symbol.concat(*pair, dim=1, name=f"{self._output_prefix}t{number}")
+            for number, pair in enumerate(zip(forward, backward[::-1], strict=True))
+        ]
+        return format_sequence(length, joined, layout, merge_outputs)[0], [*after, *other]
+
+
+class DropoutCell(BaseRNNCell):
+    """Sets some of its inputs to 0 while training; it has no states."""
+
+    def __init__(self, dropout: float, prefix: str = "dropout_", params: RNNParams | None = None) -> None:
+        super().__init__(prefix, params)
+        self.dropout = dropout
+
+    @property
+    def state_info(self) -> list[dict[str, Any]]:
+        """Nothing."""
+        return []
+
+    def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
+        """Return the input with some elements set to 0, and the states."""
+        return symbol.Dropout(inputs, p=self.dropout) if self.dropout > 0 else inputs, states
+
+    def unroll(
+        self, length: int, inputs: Any, begin_state: Any = None, layout: str = "NTC", merge_outputs: bool | None = None
+    ) -> tuple[Any, list[Any]]:
+        """Return a sequence with some elements set to 0; if it is one symbol, in one go."""
+        self.reset()
+        sequence, _, _, _ = format_sequence(length, inputs, layout, merge_outputs)
+        if isinstance(sequence, Symbol):
+            return self(sequence, begin_state or [])
+        return super().unroll(length, sequence, begin_state, layout, merge_outputs)
+
+
+class ModifierCell(BaseRNNCell):
+    """The base class of cells that change what another cell does, which is then only called through them."""
+
+    def __init__(self, base_cell: BaseRNNCell) -> None:
+        super().__init__()
+        base_cell._modified = True
+        self.base_cell = base_cell
+
+    @property
+    def params(self) -> RNNParams:
+        """The variables of the other cell."""
+        self._own_params = False
+        return self.base_cell.params
+
+    @property
+    def state_info(self) -> list[dict[str, Any]]:
+        """Shapes and layouts of the states of the other cell."""
+        return self.base_cell.state_info
+
+    def begin_state(self, init_sym: Any = symbol.zeros, **kwargs: Any) -> list[Any]:  # type: ignore[override]
+        """Return the states that a sequence begins with."""
+        self._check_free()
+        self.base_cell._modified = False
+        try:
+            return self.base_cell.begin_state(func=kwargs.pop("func", init_sym), **kwargs)
+        finally:
+            self.base_cell._modified = True
+
+    def unpack_weights(self, args: Arrays) -> Arrays:
+        """Return arrays by name with the weights of each gate of the other cell apart."""
+        return self.base_cell.unpack_weights(args)
+
+    def pack_weights(self, args: Arrays) -> Arrays:
+        """Return arrays by name with the weights of all gates of the other cell in one."""
+        return self.base_cell.pack_weights(args)
+
+    def reset(self) -> None:
+        """Begin to count steps and states anew."""
+        super().reset()
+        if hasattr(self, "base_cell"):
+            self.base_cell.reset()
+
+
+class ZoneoutCell(ModifierCell):
+    """While training, leaves outputs and states as they were before, each with a probability (Krueger et al. 2016)."""
+
+    def __init__(self, base_cell: BaseRNNCell, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0) -> None:
+        assert not isinstance(base_cell, BidirectionalCell), (
+            "BidirectionalCell has no single steps: give the cells inside of it to ZoneoutCell"
+        )
+        super().__init__(base_cell)
+        self.zoneout_outputs = zoneout_outputs
+        self.zoneout_states = zoneout_states
+
+    def reset(self) -> None:
+        """Forget the last output: call it before a new sequence."""
+        super().reset()
+        self._prev_output: Any = None
+
+    def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
+        """Return the output of one step, and the states after it."""
+        # the step of Gluon's cell, which needs nothing of it but these attributes
+        step: Any = gluon_rnn.ZoneoutCell.hybrid_forward
+        output, after = step(self, symbol, inputs, states)
+        return output, after
+
+
+class ResidualCell(ModifierCell):
+    """Adds the input to the output of another cell (He et al. 2016)."""
+
+    def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
+        """Return the output of one step, and the states after it."""
+        output, after = self.base_cell(inputs, states)
+        return symbol.elemwise_add(output, inputs, name=f"{output.name}_plus_residual"), after

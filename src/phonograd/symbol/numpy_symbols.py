@@ -1,0 +1,222 @@
+"""Symbols with NumPy's rules, which blocks written for mx.np get: operators broadcast, ``x[1:, 0]`` takes a part.
+
+``sym.np`` and ``sym.npx`` (:data:`namespace`, :data:`extension`) are what ``F.np`` and ``F.npx`` are where ``F`` is the
+namespace of symbols. What is made of such a symbol is one.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..errors import nearest
+from ..numpy.declaration import FUNCTIONS
+from ..numpy_extension import OPERATORS
+from ..numpy_extension.functions import EXPRESSIONS
+from ..operator import REGISTRY, Operator
+from . import creation
+from .build import build, function_of
+from .graph import Symbol
+from .methods import method_of
+from .operations import combined
+
+__all__ = ["NumpySymbol", "as_np", "extension", "namespace"]
+
+#: functions of mx.np for Python's operators, where their names differ
+_WORDS = {"divide": "true_divide", "modulo": "mod", "lesser": "less", "lesser_equal": "less_equal"}
+
+
+class NumpySymbol(Symbol):
+    """A symbol with NumPy's rules.
+
+    >>> import phonograd as mx
+    >>> x, y = mx.sym.var("x").as_np_ndarray(), mx.sym.var("y")
+    >>> (x[:, 0] + y).infer_shape(x=(2, 3), y=(5, 2))[1]
+    [(5, 2)]
+    """
+
+    __slots__ = ()
+
+    def _combined(self, word: str, other: Any, reflected: bool = False) -> Symbol:
+        if not isinstance(other, Symbol):
+            return super()._combined(word, other, reflected)
+        name = _WORDS.get(word, word)
+        operands = (other, self) if reflected else (self, other)
+        return function_of(FUNCTIONS[name], name)(*operands)  # type: ignore[no-any-return]
+
+    def __matmul__(self, other: Symbol) -> Any:
+        return function_of(FUNCTIONS["matmul"], "matmul")(self, other)
+
+    @property
+    def T(self) -> Any:  # noqa: N802 - NumPy's name
+        """The symbol with its axes reversed."""
+        return self.transpose()
+
+    def __iter__(self) -> Iterator[Symbol]:
+        return iter([type(self)([head]) for head in self._heads])
+
+    def __getitem__(self, index: Any) -> Symbol:
+        if len(self) > 1 or isinstance(index, str):
+            return as_np(super().__getitem__(index))
+        return _part(self, index if isinstance(index, tuple) else (index,))
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> Any:
+        """Return the symbol in another shape; -1 is what is left."""
+        given = shape[0] if len(shape) == 1 else shape or kwargs.pop("newshape")
+        return function_of(EXPRESSIONS["reshape"], "reshape")(self, newshape=given, **kwargs)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Return the symbol with its axes in another order; reversed, if none is given."""
+        given = axes[0] if len(axes) == 1 else axes or None
+        return function_of(FUNCTIONS["transpose"], "transpose")(self, axes=given)
+
+    def as_np_ndarray(self) -> Symbol:
+        """Return the symbol itself."""
+        return self
+
+    def as_nd_ndarray(self) -> Symbol:
+        """Return the symbol with the rules of mx.sym."""
+        return Symbol(self._heads)
+
+    def __getattr__(self, name: str) -> Any:
+        found = FUNCTIONS.get(name)
+        if isinstance(found, Operator):
+            return functools.partial(function_of(found, name), self)
+        return method_of(self, name)
+
+
+def as_np(symbol: Symbol) -> NumpySymbol:
+    """Return a symbol as one with NumPy's rules."""
+    return symbol if isinstance(symbol, NumpySymbol) else NumpySymbol(symbol._heads)
+
+
+def _part(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
+    """Return a part of what a symbol stands for: axes with a number are dropped, slices are taken of others."""
+    begin, end, step = [], [], []
+    for key in keys:
+        if isinstance(key, slice):
+            begin.append(key.start)
+            end.append(key.stop)
+            step.append(key.step)
+        elif isinstance(key, int):
+            begin.append(key)
+            end.append(key + 1 or None)
+            step.append(1)
+        else:
+            raise TypeError(f"a symbol with NumPy's rules takes numbers and slices in brackets, not {key!r}")
+    texts = {"begin": str(tuple(begin)), "end": str(tuple(end)), "step": str(tuple(step))}
+    taken = build("slice", "slice", [symbol], texts)
+    if not any([isinstance(key, int) for key in keys]):
+        return taken
+    codes = (*[-3 if isinstance(key, int) else -2 for key in keys], -4)
+    return function_of(EXPRESSIONS["reshape"], "reshape")(taken, newshape=codes)  # type: ignore[no-any-return]
+
+
+# -- functions of sym.np
+
+
+def _of_two(word: str, declared: Operator, name: str) -> Callable[..., Any]:
+    """Return the function of two operands, of which one may be a number."""
+    between = function_of(declared, name)
+
+    def function(x1: Any, x2: Any, **kwargs: Any) -> Symbol:
+        if isinstance(x1, Symbol) and isinstance(x2, Symbol):
+            return as_np(between(x1, x2, **kwargs))
+        return as_np(combined(word, x1, x2))
+
+    return function
+
+
+def _joined(operator: str, name: str) -> Callable[..., Any]:
+    def function(arrays: Any, axis: int = 0, **kwargs: Any) -> Symbol:
+        return as_np(function_of(FUNCTIONS[operator], name)(*arrays, axis=axis, **kwargs))
+
+    return function
+
+
+def _like(value: Any, symbol: Symbol) -> Symbol:
+    """Return a number as a symbol of the shape of another one."""
+    return value if isinstance(value, Symbol) else function_of(REGISTRY["zeros_like"], "zeros_like")(symbol) + value
+
+
+def _where(condition: Symbol, x: Any, y: Any) -> Symbol:
+    pattern = next((each for each in (x, y) if isinstance(each, Symbol)), condition)
+    function = function_of(FUNCTIONS["_where"], "where")
+    return as_np(function(condition, _like(x, pattern), _like(y, pattern)))
+
+
+def _split(ary: Symbol, indices_or_sections: int, axis: int = 0) -> list[Symbol]:
+    parts = function_of(REGISTRY["SliceChannel"], "split")(ary, num_outputs=indices_or_sections, axis=axis)
+    return [as_np(part) for part in parts]
+
+
+def _made(function: Callable[..., Symbol]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def make(*args: Any, **kwargs: Any) -> Symbol:
+        return as_np(function(*args, **kwargs))
+
+    return make
+
+
+_OWN: dict[str, Callable[..., Any]] = {
+    "arange": _made(creation.arange),
+    "concatenate": _joined("_concatenate", "concatenate"),
+    "full": _made(creation.full),
+    "ones": _made(creation.ones),
+    "ones_like": _made(function_of(REGISTRY["ones_like"], "ones_like")),
+    "reshape": lambda a, newshape, **kwargs: as_np(a).reshape(newshape, **kwargs),
+    "split": _split,
+    "stack": _joined("_stack", "stack"),
+    "take": lambda a, indices, **kwargs: as_np(function_of(FUNCTIONS["_take"], "take")(a, indices, **kwargs)),
+    "where": _where,
+    "zeros": _made(creation.zeros),
+    "zeros_like": _made(function_of(REGISTRY["zeros_like"], "zeros_like")),
+}
+
+
+def _function_of_np(name: str) -> Callable[..., Any] | None:
+    if name in _OWN:
+        return _OWN[name]
+    found = FUNCTIONS.get(name)
+    if not isinstance(found, Operator):
+        return None
+    return _made(function_of(found, name)) if found.with_scalars is None else _of_two(found.with_scalars, found, name)
+
+
+def _function_of_npx(name: str) -> Callable[..., Any] | None:
+    declared = EXPRESSIONS.get(name) or REGISTRY.get(OPERATORS.get(name, ""))
+    return None if declared is None else _made(function_of(declared, name))
+
+
+class _Namespace(types.ModuleType):
+    """A module whose functions make symbols with NumPy's rules."""
+
+    def __init__(self, name: str, doc: str, find: Callable[[str], Any], names: Callable[[], list[str]]) -> None:
+        super().__init__(name, doc)
+        self._find = find
+        self._names = names
+
+    def __getattr__(self, name: str) -> Any:
+        function = None if name.startswith("_") else self._find(name)
+        if function is None:
+            raise AttributeError(f"{self.__name__} has no function {name!r}{nearest(name, self._names())}")
+        return function
+
+    def __dir__(self) -> list[str]:
+        return self._names()
+
+
+def _names_of_np() -> list[str]:
+    found = [name for name, declared in FUNCTIONS.items() if isinstance(declared, Operator)]
+    return sorted({*[name for name in found if not name.startswith("_")], *_OWN})
+
+
+namespace = _Namespace("phonograd.symbol.numpy", "Functions of mx.np for symbols.", _function_of_np, _names_of_np)
+extension = _Namespace(
+    "phonograd.symbol.numpy_extension",
+    "Functions of mx.npx for symbols.",
+    _function_of_npx,
+    lambda: sorted({*OPERATORS, *EXPRESSIONS}),
+)
