@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import phonograd as mx
 from phonograd import autograd, nd
 
-from .test_compilation import _executors as _executors
-from .test_compilation import array, bits
+from .capturing import array, bits, each_executor  # noqa: F401 - pytest finds fixtures by name
+
+pytestmark = pytest.mark.usefixtures("each_executor")
 
 
 class World:

@@ -345,6 +345,8 @@ class Template:
     def _labelled(self, step: Node, data: Node, values: dict[Node, Any]) -> Node:
         """Return the result of a composite operator with the call that made it."""
         (declared, sources, attributes), index = step.attributes
+        if declared.numbers:
+            attributes = _replaced(attributes, values)
         call = declared, tuple([values.get(source, source) for source in sources]), attributes
         node: Node = _COMPOSITE.apply((data,), (call, index))
         node.call = call
@@ -359,6 +361,12 @@ class Template:
 
 
 _ABSENT = ABSENT.operator
+
+
+def _replaced(attributes: tuple[Any, ...], values: dict[Node, Any]) -> tuple[Any, ...]:
+    """Return attributes in which the nodes of numbers that are data are other nodes."""
+    found = [values.get(part, part) if isinstance(part, Node) else part for part in attributes]
+    return tuple([_replaced(part, values) if isinstance(part, tuple) else part for part in found])
 
 
 def _once(node: Node) -> Node:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
+import phonograd as mx
 from phonograd import explain, nd, settings
 from phonograd.gradient import differentiate
 from phonograd.kernels.gemm import DEPTH, Gemm
@@ -153,7 +154,8 @@ def test_regions_of_a_recurrent_network() -> None:
         expected = run(targets, bindings)
         patch.setattr(running, "Row", ReversedRow)
         assert_same_bits(run(targets, bindings), {**bindings, **expected})
-    regions, strips = regions_of(found[0])
+    jobs_in_order, regions, strips = regions_of(found[0])
+    assert jobs_in_order == found[0]
     assert len(regions) == len(made.parts)
     assert regions == sorted(regions)
     assert not strips
@@ -186,13 +188,50 @@ def test_rows_of_a_batch_go_their_own_ways_through_all_steps(batch: int, is_divi
         found: list[list[Any]] = []
         patch.setattr(program, "jobs_of", lambda *what: found.append(jobs_of(*what)) or found[-1])
         NativeProgram(targets, bindings.__contains__)
-        numbers, strips = regions_of(found[0])
+        _, numbers, strips = regions_of(found[0])
         assert bool(strips) == is_divided
         if is_divided:
             # the products and sums of several steps are one region
             assert max([numbers.count(number) for number in strips]) > 8
         for _ in range(20):
             assert_same_bits(run(targets, bindings), {**bindings, **expected})
+        follow(targets, bindings.__contains__)
+
+
+def test_random_numbers_are_not_divided_by_rows() -> None:
+    def states() -> list[Array]:
+        mx.random.seed(3)
+        weight = nd.random.normal(0, 0.1, shape=(256, 256))
+        state, found = nd.ones((32, 256)), []
+        for _ in range(8):
+            state = nd.Dropout(nd.tanh(nd.dot(state, weight)), p=0.3, mode="always")
+            found.append(state)
+        return [each.asnumpy() for each in reversed(found)]
+
+    with settings.override(executor="native", num_threads=1):
+        alone = states()
+    with settings.override(executor="native", num_threads=2):
+        for _ in range(5):
+            assert all([np.array_equal(one, other) for one, other in zip(alone, states(), strict=True)])
+
+
+def test_what_needs_all_rows_is_put_off() -> None:
+    nodes, bindings = leaves(*[(32, 256)] * 9, (256, 256))
+    *data, weight = nodes
+    state, needing = data[0], list[Node]()
+    for each in data[1:]:
+        state = REGISTRY["tanh"](matmul(state, weight) + each)
+        needing.append(matmul(swap_last(each), state))
+    targets = [state, *needing]
+    expected = run_singly(targets, bindings)
+    with settings.override(num_threads=2), pytest.MonkeyPatch.context() as patch:
+        found: list[list[Any]] = []
+        patch.setattr(program, "jobs_of", lambda *what: found.append(jobs_of(*what)) or found[-1])
+        NativeProgram(targets, bindings.__contains__)
+        jobs, numbers, strips = regions_of(found[0])
+        assert sorted(map(id, jobs)) == sorted(map(id, found[0]))
+        assert max([numbers.count(number) for number in strips]) >= 14
+        assert_same_bits(run(targets, bindings), {**bindings, **expected})
         follow(targets, bindings.__contains__)
 
 

@@ -367,3 +367,37 @@ def test_unknown_names() -> None:
         np.concatenat  # noqa: B018
     assert "concatenate" in dir(np)
     assert not [name for name in dir(np) if name.startswith("_") and not name.startswith("__")]
+
+
+# -- how calls are made
+
+
+def test_calls_become_machine_code() -> None:
+    native_call = pytest.importorskip("phonograd.ndarray.native_call")
+    if not native_call.possible():
+        pytest.skip("calls are Python functions here")
+    a, b = np.array([1, 2, 3]), np.array([3, 2, 1])
+    for _ in range(TURNS):
+        computed(a + b)
+    assert type(vars(np.ndarray)["__add__"]).__name__ == "method_descriptor"
+    assert type(np.exp).__name__ == "builtin_function_or_method"
+
+
+def test_observers_are_told() -> None:
+    with mx.profiler.profile() as observed:
+        x = np.array([1.0, 2.0])
+        results = [computed(r) for r in (x + x, np.exp(x), x.sum(), x[1:], x.reshape(2, 1), np.add(x, 1))]
+        x[x > 1] = 0
+        x += 1
+    assert all([is_np(result) for result in results])
+    names = {event.name for event in observed.events()}
+    assert {"_np_add", "_np_exp", "_np_sum", "_boolean_mask_assign"} <= names
+
+
+def test_at_once() -> None:
+    with mx.settings.override(naive=True):
+        x = np.array([1.0, 4.0])
+        results = [x * 2, np.sqrt(x), x.mean(), x[0], nd.relu(x), np.concatenate([x, x]), x > 2]
+        assert all([is_np(result) and result._buffer is not None for result in results])
+        x[x > 2] = 0
+    assert x.tolist() == [1, 0]

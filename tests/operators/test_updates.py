@@ -112,3 +112,24 @@ def test_symbols_change_states():
     expected = nd.sgd_mom_update(given["weight"], given["grad"], moment, lr=0.1, momentum=0.9)
     assert after.asnumpy().tobytes() == expected.asnumpy().tobytes()
     assert given["mom"].asnumpy().tobytes() == moment.asnumpy().tobytes()
+
+
+def test_compiled_updates_take_their_own_numbers():
+    """The record of a repeated call knows the numbers of this call, and where they stand in it."""
+    (grad,) = arrays(1)
+    grad.attach_grad()
+
+    @mx.compile
+    def step(w, g):
+        return nd.sgd_update(w * 2, g, lr=0.25, wd=0.5)
+
+    for _ in range(3):
+        with autograd.record():
+            before = grad * 3 + 7
+            after = step(before, grad)
+    assert step.repeated >= 1
+    expected = nd.sgd_update(before * 2, grad, lr=0.25, wd=0.5).asnumpy()
+    assert after.asnumpy().tobytes() == expected.tobytes()
+    symbol = autograd.get_symbol(after)
+    (attributes,) = [found for found in symbol.attr_dict().values() if "lr" in found]
+    assert (attributes["lr"], attributes["wd"]) == ("0.25", "0.5")

@@ -34,5 +34,6 @@ In the order of the way from nodes to results:
 ``program``     :class:`~phonograd.native.program.NativeProgram`: from nodes to the recipe that computes them
 ``running``     recipes, and how they are run, behind the interface of the reference
 ``recall``      recipes on disk: plans that another process made
+``collection``  planning without looking for garbage
 ==============  =====================================================================================================
 """

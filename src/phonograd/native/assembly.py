@@ -298,7 +298,8 @@ class _Planner:
         axis = structure.range_axis
         extent = 1 if axis is None else self.extents[axis]
         chunk, work = chunk_of(structure, self.extents), int(work_of(structure, self.extents))
-        strips = None if axis is None else self._strips(axis)
+        # random numbers are drawn for groups of elements, which strips would divide
+        strips = None if axis is None or self.values.draws else self._strips(axis)
         return Plan((Launch(structure, tuple(words), extent, chunk, work),), 0, strips)
 
     def _strips(self, axis: int) -> Strips | None:
@@ -312,7 +313,7 @@ class _Planner:
             reach = self._reach(number, axis)
             if is_plain and reach is not None:
                 reaches[names[place]] = reach
-        first = len(numbers) + len(values.draws) + len(self.takes)
+        first = len(numbers) + len(self.takes)
         for place, number in enumerate(range(self.first_store, len(self.strides)), first):
             reach = self._reach(number, axis)
             if reach is None:

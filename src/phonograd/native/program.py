@@ -7,7 +7,6 @@ goes through *segments*: rows of kernels (one native call each), and NumPy calls
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from ..node import Node, Shape
 from ..operator import ABSENT
 from ..reference import Part, order, resolve
 from . import jit
+from .collection import not_collecting
 from .grouping import Alias, Call, Grouping, lowering_of
 from .layout import Job, Layout, jobs_of
 from .rewrite import Rewriting
@@ -39,19 +39,13 @@ class NativeProgram(Running):
     __slots__ = ("_apart", "_maker", "kernels", "parts", "recipe", "work")
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
-        # a plan is made of very many small objects, none of which is garbage: looking for some takes up to a third
-        # of the time
-        collecting = gc.isenabled()
-        gc.disable()
         wanted = list(targets)
-        try:
-            self._plan(wanted, available, keep_all)
-        except jit.CompilerLost as error:
-            jit.lost(error)
-            self._plan(wanted, available, keep_all)
-        finally:
-            if collecting:
-                gc.enable()
+        with not_collecting():
+            try:
+                self._plan(wanted, available, keep_all)
+            except jit.CompilerLost as error:
+                jit.lost(error)
+                self._plan(wanted, available, keep_all)
 
     def _plan(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> None:
         wanted = [resolve(node) for node in targets]
@@ -74,6 +68,7 @@ class NativeProgram(Running):
             jobs = [Call(node, tuple(map(resolve, node.inputs))) for node in computed]
             seen_as, begun = resolve, {}
         layout = Layout(jobs, self.inputs, map(seen_as, made), arrays, begun)
+        jobs = layout.jobs
         #: by description of a kernel, how many chunks of work there are for it
         self.work = _work_of(jobs)
         self.kernels = _kernels(self.work)

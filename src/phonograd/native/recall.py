@@ -12,7 +12,6 @@ it, the plan is made after all.
 
 from __future__ import annotations
 
-import gc
 import marshal
 import struct
 from array import array
@@ -30,6 +29,7 @@ from ..operator import REGISTRY, Array, Operator
 from ..operators.structural import LEAF
 from ..reference import Note, Part, order, resolve
 from . import driver, jit
+from .collection import not_collecting
 from .running import Aliased, Called, Launched, Memory, Recipe, Rows, Running
 from .store import Store, is_ours
 
@@ -56,10 +56,7 @@ def program_for(targets: Iterable[Node], available: Callable[[Node], bool], keep
     store = jit.store() if jit.available() else None
     if store is None:
         return _planned(targets, available, keep_all)
-    # as when plans are made: very many small objects, none of which is garbage
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with not_collecting():
         wanted = [resolve(node) for node in targets]
         inputs, computed = order(wanted, available)
         nodes = [*inputs, *computed]
@@ -73,9 +70,6 @@ def program_for(targets: Iterable[Node], available: Callable[[Node], bool], keep
         planned = _planned(wanted, available, keep_all)
         _keep(store, key, planned, nodes)
         return planned
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _planned(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> NativeProgram:

@@ -151,12 +151,12 @@ class _Several(NamedTuple):
     declared: Any
 
 
-def _make_several(call: _Several, trace: Trace) -> Any:
+def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:
     """Return the arrays of a remembered call."""
     if FLAGS.get() & RECORDING:
         for node in call.nodes:
             trace.siblings[node] = call.nodes
-    made = [make(settled(node), trace) for node in call.nodes[: call.shown]]
+    made = [make(settled(node), trace, array_class) for node in call.nodes[: call.shown]]
     return made[0] if len(made) == 1 and call.declared is not None else made
 
 
@@ -299,7 +299,7 @@ def {name}({signature}):
                 trace.prune()
             return result
         if key in several:
-            return make_several(several[key], trace)
+            return make_several(several[key], trace, array_class)
     return invoke(declared, ({inputs}), ({given}), out, kwargs)
 """
 
@@ -333,15 +333,18 @@ FASTER: list[Faster] = []
 MADE: dict[Any, tuple[Operator, str]] = {}
 
 
-def function_of(declared: Operator, name: str) -> Callable[..., Any]:
-    """Return the public function of an operator: MXNet's signature, then ``out`` and ``name``."""
-    function = python_function_of(declared, name)
+def function_of(declared: Operator, name: str, array_class: type[Any] | None = None) -> Callable[..., Any]:
+    """Return the public function of an operator: MXNet's signature, then ``out`` and ``name``.
+
+    It takes arrays of every class, and is quick for those of one: NDArray, if no other is given.
+    """
+    function = python_function_of(declared, name, array_class)  # type: ignore[arg-type]
     return FASTER[0].function(declared, name, function) if FASTER and remembers(declared) else function
 
 
-def method_of(declared: Operator, name: str) -> Any:
+def method_of(declared: Operator, name: str, array_class: type[Any] | None = None) -> Any:
     """Return the function of an operator in a form that can be a method."""
-    function = function_of(declared, name)
+    function = function_of(declared, name, array_class)
     return FASTER[0].method(function) if function not in MADE else function
 
 
@@ -351,8 +354,8 @@ def remembers(declared: Operator) -> bool:
 
 
 @functools.cache
-def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
-    """Return the public function of an operator as a Python function."""
+def python_function_of(declared: Operator, name: str, array_class: type[Any] | None = None) -> Callable[..., Any]:
+    """Return the public function of an operator as a Python function, quick for arrays of a class."""
     inputs = [i for i in declared.input_names if i != "counter"]
     parameters = visible(declared)
     scope: dict[str, Any] = {
@@ -386,7 +389,7 @@ def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
     signature = ", ".join([*names, *defaults, "out=None", "name=None", "**kwargs"])
     together = "".join(f"{i}, " for i in inputs)
     if remembers(declared):
-        scope["array_class"] = _handle._class
+        scope["array_class"] = array_class or _handle._class
         required, optional = inputs[: declared.required_inputs], inputs[declared.required_inputs :]
 
         def each(test: str) -> str:

@@ -314,7 +314,7 @@ def _write(offsets: dict[str, int]) -> str:
     cell = f.assign("alloca ptr, align 8")
     f.line(f"store ptr {node}, ptr {cell}, align 8")
     f.leave_unless(f.same(f.field(trace, "type"), "trace"), "other")
-    f.leave_unless(f.same(f.field(array, "type"), "array"), "other")
+    f.leave_unless(f.is_array(f.field(array, "type")), "other")
     f.leave_unless(f.same(f.field(node, "marked"), "false"), "other")
     f.leave_unless(f.same(f.field(node, "context"), "cpu"), "other")
     f.leave_if_null(f.assign(f"call ptr @is_plain(ptr {array})"), "other")

@@ -89,18 +89,24 @@ def function(name: str) -> Callable[..., Any]:
     found = FUNCTIONS[name]
     if not isinstance(found, Operator):
         return found  # type: ignore[no-any-return]
-    return function_of(found, name) if found.with_scalars is None else _of_two(found, name)
+    return function_of(found, name, _class()) if found.with_scalars is None else _of_two(found, name)
+
+
+def _class() -> type[Any]:
+    """Return the class of arrays, which is made with functions."""
+    from .multiarray import ndarray
+
+    return ndarray
 
 
 @functools.cache
 def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
     """Return the function of two operands, either or both of which may be numbers."""
-    from .multiarray import ndarray
-
+    ndarray = _class()
     forward, backward = binary(declared), binary(declared, reflected=True)
     use_class(forward, ndarray)
     use_class(backward, ndarray)
-    whole = function_of(declared, name)
+    whole = function_of(declared, name, ndarray)
 
     def function(x1: Any, x2: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None and not kwargs:
@@ -124,4 +130,4 @@ def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
 def method(name: str) -> Any:
     """Return the function of mx.np that has a name in a form that can be a method."""
     found = FUNCTIONS[name]
-    return method_of(found, name) if isinstance(found, Operator) else found
+    return method_of(found, name, _class()) if isinstance(found, Operator) else found

@@ -117,7 +117,7 @@ def _places(mask: Any, shape: Shape, axis: int) -> list[Any]:
 
 def set_(self: Any, key: Any, value: Any) -> None:
     """Replace the part of the array that a key selects; the value is broadcast and converted to the array's dtype."""
-    if type(key) is int:
+    if type(key) is int or type(key) is slice:
         set_part(self, key, value)
         return
     if isinstance(key, (bool, np.bool_)):
@@ -128,7 +128,7 @@ def set_(self: Any, key: Any, value: Any) -> None:
     if mask is not None and mask.shape == self.shape[: len(mask.shape)] and _fits_rows(self, mask, value):
         _set_where(self, mask, value)
         return
-    set_part(self, key if type(key) is slice else _understood(key, self.shape).key, value)
+    set_part(self, _understood(key, self.shape).key, value)
 
 
 def _fits_rows(array: Any, mask: Any, value: Any) -> bool:

@@ -23,13 +23,14 @@ from ..operators.shape import split_at
 from ..operators.structural import full
 from ..parameters import Axis
 from .declaration import expression, public
+from .multiarray import ndarray
 
 __all__ = ["called", "flipped", "real_axis", "whole_axes"]
 
 
 def called(declared: Operator, *arrays: Any, **parameters: Any) -> Any:
     """Return the result of an operator or expression on arrays."""
-    return function_of(declared, declared.name)(*arrays, **parameters)
+    return function_of(declared, declared.name, ndarray)(*arrays, **parameters)
 
 
 def real_axis(axis: int, ndim: int, name: str) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 from ..context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
 from ..errors import nearest
 from ..ndarray.call import function_of
+from ..numpy.multiarray import ndarray as _ndarray
 from ..operator import REGISTRY
 from ..streams import seed
 from ..trace import waitall
@@ -120,7 +121,7 @@ _MODULES = ("image", "random")
 
 def __getattr__(name: str) -> Any:
     if name in OPERATORS:
-        value: Any = function_of(REGISTRY[OPERATORS[name]], name)
+        value: Any = function_of(REGISTRY[OPERATORS[name]], name, _ndarray)
     elif name in _MODULES:
         value = importlib.import_module(f"{__name__}.{name}")
     elif name in _ELSEWHERE:
