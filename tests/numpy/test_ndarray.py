@@ -401,3 +401,24 @@ def test_at_once() -> None:
         assert all([is_np(result) and result._buffer is not None for result in results])
         x[x > 2] = 0
     assert x.tolist() == [1, 0]
+
+
+def test_calls_are_machine_code_also_when_mx_np_comes_later() -> None:
+    program = (
+        "from phonograd import nd\n"
+        "x = nd.ones((3,))\n"
+        "for _ in range(5):\n"
+        "    (x * x + 1).asnumpy()\n"
+        "before = type(vars(nd.NDArray)['__add__'])\n"
+        "from phonograd import np\n"
+        "a = np.ones((3,))\n"
+        "for _ in range(3):\n"
+        "    for r in (a * a, a + 1, np.exp(a), a.sum(), a > 0, nd.relu(a), x + a, nd.broadcast_add(x, a)):\n"
+        "        assert type(r) is np.ndarray, r\n"
+        "        r.wait_to_read()\n"
+        "    assert type(nd.relu(x)) is type(x * x) is nd.NDArray\n"
+        "assert type(vars(np.ndarray)['__add__']) is before\n"
+        "print('done')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "done\n"
