@@ -132,7 +132,7 @@ def test_cells(name: str) -> None:
 @pytest.mark.parametrize(
     "initializer",
     [init.Xavier(), init.Normal(0.1), init.Constant(2), init.Orthogonal(), init.MSRAPrelu(), init.Uniform(), "zeros"],
-    ids=str,
+    ids=lambda initializer: initializer if isinstance(initializer, str) else type(initializer).__name__,
 )
 def test_initializers(initializer: Any) -> None:
     parameter = gluon.Parameter("weight", shape=(4, 4), init=initializer)
