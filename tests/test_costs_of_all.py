@@ -50,6 +50,7 @@ COMPARING = frozenset(
         "_mod_scalar",
         "_not_equal",
         "_not_equal_scalar",
+        "_npi_copysign",
         "_smallest",
         "_sparse_retain",
         "_window_max",
