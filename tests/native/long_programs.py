@@ -59,6 +59,7 @@ LIMITS: dict[str, tuple[tuple[Any, ...], list[int]]] = {
     "PART_ELEMENTS": ((parting,), [1 << 16, 8]),
     "REGION_CHUNKS": ((regions,), [64, 1, 100_000]),
     "STRIP_JOBS": ((regions,), [16, 1, 1000]),
+    "FEW_PRODUCTS": ((regions,), [3, -1]),
     "SMALLEST_EXCHANGE": ((layout,), [1, 1, 1 << 14]),
     "TASK_WORK": ((gemm,), [gemm.TASK_WORK, 16]),
     "ENOUGH_USES": ((products,), [3, 1]),

@@ -81,18 +81,21 @@ class _Touched(NamedTuple):
     start: int
     reach: Reach | None
     is_written: bool
+    ends: tuple[int, int] | None
+    """The first element that any strip touches, and the one after the last."""
 
 
 def regions_of(jobs: Iterable[Job | Call | Alias], begun: Mapping[Node, Node] = _NONE) -> Regions:
     """Return the regions of some jobs; some nodes may lie in the very memory of the inputs ``begun``."""
+    waiting = deque(jobs)
     # with more threads than strips some would have nothing to do, and alone nobody waits
     threads = settings.current().num_threads
+    if begun or sum(map(_is_by_rows, waiting)) <= FEW_PRODUCTS:
+        threads = 1
     ordered: list[Job | Call | Alias] = []
     numbers: list[int] = []
     strips: dict[int, int] = {}
     region: _Region | None = None
-    waiting = deque(jobs)
-    may_wait = not begun and threads > 1 and sum(map(_is_by_rows, waiting)) > FEW_PRODUCTS
     put_off = _PutOff()
     while waiting or put_off.jobs:
         job = waiting.popleft() if waiting else None
@@ -103,7 +106,7 @@ def regions_of(jobs: Iterable[Job | Call | Alias], begun: Mapping[Node, Node] = 
                 strips[numbers[-1]] = 0 if region.is_independent else region.strips
                 put_off.in_vain = 0
                 continue
-            if may_wait and region.goes_on_without(job) and put_off.may_add():
+            if region.goes_on_without(job) and put_off.may_add():
                 put_off.add(job)
                 continue
         if put_off.jobs:
@@ -173,9 +176,7 @@ class _Region:
         #: what was touched of each value, where jobs may go along with each other
         self._touched: dict[Node, list[_Touched]] = {}
         self.is_independent = job.chunks > 0
-        self.strips = 0
-        if threads > 1 and not begun:
-            self.strips = _strips_of(job)
+        self.strips = _strips_of(job) if threads > 1 else 0
         self._add(job, *self._nodes_of(job), self._touched_by(job) if self.strips else [])
 
     def joined_by(self, job: Job) -> bool:
@@ -225,16 +226,24 @@ class _Region:
     def _touched_by(self, job: Job) -> list[tuple[Node, _Touched]]:
         known, written = job.plan.strips, job.written
         assert known is not None
-        return [
-            (source, _Touched(known.number, start, known.reaches.get(name), source in written))
-            for name, (source, start) in job.operands.items()
-            if isinstance(source, Node)
-        ]
+        found = []
+        for name, (source, start) in job.operands.items():
+            if isinstance(source, Node):
+                reach, ends = known.reaches.get(name), None
+                if reach is not None:
+                    ends = start + reach.low, start + reach.high + reach.step * (known.number - 1)
+                found.append((source, _Touched(known.number, start, reach, source in written, ends)))
+        return found
 
     def _may_touch(self, node: Node, new: _Touched, strips: int) -> bool:
         """Return whether what strips touch of a value is apart from what all other strips write."""
         for old in self._touched.get(node, ()):
-            if (new.is_written or old.is_written) and not _go_along(old, new, strips):
+            if not (new.is_written or old.is_written):
+                continue
+            if new.ends is None or old.ends is None:
+                return False
+            apart = old.ends[1] <= new.ends[0] or new.ends[1] <= old.ends[0]
+            if not apart and not _go_along(old, new, strips):
                 return False
         return True
 
@@ -257,13 +266,10 @@ def _made_bytes(job: Job) -> int:
 
 
 def _go_along(first: _Touched, second: _Touched, strips: int) -> bool:
-    """Return whether each strip stays away from what the others touch."""
-    if first.reach is None or second.reach is None:
-        return False
+    """Return whether what each strip touches lies within a part of its own."""
+    assert first.reach is not None
+    assert second.reach is not None
     one, other = first.reach.of_wider(first.strips // strips), second.reach.of_wider(second.strips // strips)
-    low, high = first.start + one.low, first.start + one.high
-    other_low, other_high = second.start + other.low, second.start + other.high
-    if one.step == other.step and max(high, other_high) - min(low, other_low) <= one.step:
-        return True
-    last, other_last = high + one.step * (strips - 1), other_high + other.step * (strips - 1)
-    return last <= other_low or other_last <= low
+    low = min(first.start + one.low, second.start + other.low)
+    high = max(first.start + one.high, second.start + other.high)
+    return one.step == other.step and high - low <= one.step
