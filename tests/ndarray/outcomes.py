@@ -1,7 +1,7 @@
 """What a line of code does, as one line of text that does not depend on the NumPy version: for comparing libraries.
 
-A line is an expression, or statements separated by `` ;; `` of which the last one may be an expression. It sees the
-arrays of :func:`names`. Nothing here imports the library under test, so real MXNet can be looked at the same way.
+A line sees the arrays of :func:`names`. Nothing here imports the library under test, so real MXNet can be looked at the
+same way.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import warnings
 from typing import Any
 
 import numpy as np
+
+from ..recorded_lines import text_of, text_of_array, value_of
 
 
 def names(mx: Any) -> dict[str, Any]:
@@ -33,18 +35,10 @@ def names(mx: Any) -> dict[str, Any]:
 def outcome(mx: Any, line: str) -> str:
     """Return the value of a line of code, or the error it raises, as text."""
     scope = names(mx)
-    *statements, last = line.split(" ;; ")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            for statement in statements:
-                exec(statement, scope)
-            try:
-                value = eval(compile(last, "<line>", "eval"), scope)
-            except SyntaxError:
-                exec(last, scope)
-                value = scope.get("r", "-")
-            result = show(value, mx)
+            result = text_of(value_of(line, scope), lambda value: show(value, mx))
             kinds = [w.category.__name__ for w in caught if w.category is RuntimeWarning]
             return " with ".join([result, *kinds])
     except Exception as error:
@@ -52,23 +46,16 @@ def outcome(mx: Any, line: str) -> str:
 
 
 def show(value: Any, mx: Any) -> str:
-    """Return a value as text."""
+    """Return an array or another single value as text."""
     if isinstance(value, mx.nd.NDArray):
-        return "nd " + _elements(value.asnumpy())
+        return "nd " + text_of_array(value.asnumpy(), _number)
     if isinstance(value, (np.ndarray, np.generic)):
-        return "np " + _elements(np.asarray(value))
-    if isinstance(value, list):
-        return "[" + ", ".join([show(item, mx) for item in value]) + "]"
-    if isinstance(value, tuple):
-        return "(" + ", ".join([show(item, mx) for item in value]) + ")"
-    if isinstance(value, type):
-        return value.__name__.rstrip("_")
+        return "np " + text_of_array(np.asarray(value), _number)
     return _neutral(repr(value))
 
 
-def _elements(array: Any) -> str:
-    shape = "x".join(map(str, array.shape))
-    return f"{array.dtype.name}({shape}) " + " ".join([format(float(v), ".5g") for v in array.reshape(-1)])
+def _number(value: float) -> str:
+    return format(value, ".5g")
 
 
 def _neutral(text: str) -> str:

@@ -1,7 +1,7 @@
 """What a line of code does with arrays of mx.np, as one line of text: for comparing libraries.
 
-A line is an expression, or statements separated by `` ;; `` of which the last one may be an expression. It sees the
-arrays of :func:`names`. Nothing here imports the library under test, so real MXNet can be looked at the same way.
+A line sees the arrays of :func:`names`. Nothing here imports the library under test, so real MXNet can be looked at the
+same way.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import warnings
 from typing import Any
 
 import numpy as onp
+
+from ..recorded_lines import text_of, text_of_array, value_of
 
 
 def names(mx: Any) -> dict[str, Any]:
@@ -46,46 +48,30 @@ def names(mx: Any) -> dict[str, Any]:
 def outcome(mx: Any, line: str) -> str:
     """Return the value of a line of code, or the type of error it raises, as text."""
     scope = names(mx)
-    *statements, last = line.split(" ;; ")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for statement in statements:
-                exec(statement, scope)
-            try:
-                value = eval(compile(last, "<line>", "eval"), scope)
-            except SyntaxError:
-                exec(last, scope)
-                value = scope.get("r", "-")
-            return show(value, mx)
+            return text_of(value_of(line, scope), lambda value: show(value, mx))
     except Exception as error:
         return f"!{type(error).__name__}: {sentence(error)}"
 
 
 def show(value: Any, mx: Any) -> str:
-    """Return a value as text."""
+    """Return an array or another single value as text."""
     if isinstance(value, mx.np.ndarray):
-        return "mx " + elements(value.asnumpy())
+        return "mx " + text_of_array(value.asnumpy(), _number)
     if isinstance(value, mx.nd.NDArray):
-        return "nd " + elements(value.asnumpy())
+        return "nd " + text_of_array(value.asnumpy(), _number)
     if isinstance(value, (onp.ndarray, onp.generic)):
-        return "np " + elements(onp.asarray(value))
-    if isinstance(value, (list, tuple)):
-        inside = ", ".join([show(item, mx) for item in value])
-        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
-    if isinstance(value, type):
-        return value.__name__.rstrip("_")
+        return "np " + text_of_array(onp.asarray(value), _number)
     if isinstance(value, float):
         return format(value, ".5g")
     return re.sub(r"mxnet|phonograd", "LIB", repr(value))
 
 
-def elements(array: Any) -> str:
-    """Return the dtype, shape and elements of an array as text."""
-    shape = "x".join(map(str, array.shape))
+def _number(value: float) -> str:
     # 0 and -0 are told apart only where that is asked for
-    numbers = [float(format(float(v), ".4g")) + 0.0 for v in array.reshape(-1)]
-    return f"{array.dtype.name}({shape}) " + " ".join([format(v, "g") for v in numbers])
+    return format(float(format(value, ".4g")) + 0.0, "g")
 
 
 def sentence(error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 import phonograd as mx
 
+from ..recorded_lines import check, recorded
 from .outcomes import agree, outcome
 
 FOLDER = Path(__file__).parent / "recorded"
@@ -24,21 +24,10 @@ WHY = {
     "crash": "MXNet dies of it",
 }
 
-ENTRIES = [
-    pytest.param(entry, id=f"{path.stem}: {entry['code']}")
-    for path in sorted(FOLDER.glob("*.json"))
-    for entry in json.loads(path.read_text(encoding="utf-8"))
-]
 
-
-@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=name) for name, entry in recorded(FOLDER)])
 def test_line(entry: dict[str, Any]) -> None:
     # each line is another expression: compiling them all would take minutes
     with mx.settings.override(executor="reference"):
         found = outcome(mx, entry["code"])
-    if "here" not in entry:
-        assert agree(entry["mxnet"], found), f"{entry['mxnet']}\n{found}"
-        return
-    assert agree(entry["here"], found), f"{entry['here']}\n{found}"
-    assert entry["why"] in WHY
-    assert not agree(entry["mxnet"], found), "it agrees now: remove 'here' and 'why'"
+    check(entry, found, agree, WHY)

@@ -1,7 +1,7 @@
 """What a line of code with arrays of mx.np does, in a form that JSON can hold: for comparing libraries.
 
-A line is an expression that sees the arrays of :func:`names`. Nothing here imports the library under test, so real
-MXNet can be looked at the same way.
+A line sees the arrays of :func:`names`. Nothing here imports the library under test, so real MXNet can be looked at the
+same way.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as onp
+
+from ..recorded_lines import value_of
 
 
 def names(mx: Any) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def outcome(mx: Any, line: str) -> Any:
     """Return the value of a line of code, or the type of the error it raises."""
     mx.npx.set_np()
     try:
-        return shown(eval(compile(line, "<line>", "eval"), names(mx)))
+        return shown(value_of(line, names(mx)))
     except Exception as error:
         return f"!{type(error).__name__}"
     finally:

@@ -26,7 +26,38 @@ from ..operators.structural import constant, full
 from .declaration import Expression, expression
 from .promotion import as_float
 
-__all__ = ["ufunc"]
+__all__ = ["OPERATORS", "ufunc"]
+
+#: operators of one array that go by the same name here, as functions and as methods
+OPERATORS = [
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctanh",
+    "cbrt",
+    "ceil",
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "fix",
+    "floor",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "reciprocal",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+]
 
 _NOT_IMPLEMENTED = ("casting", "dtype", "order", "subok", "where")
 
@@ -66,37 +97,9 @@ def _of_operator(names: str, declared: Operator, function: Any = None, counts: b
     return ufunc(*offered, on_numbers=function or getattr(np, offered[0]))(body)
 
 
-for _name in [
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan",
-    "arctanh",
-    "cbrt",
-    "ceil",
-    "cos",
-    "cosh",
-    "exp",
-    "expm1",
-    "fix",
-    "floor",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "negative",
-    "reciprocal",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
-    "trunc",
-]:
+for _name in OPERATORS:
     _of_operator(_name, REGISTRY[_name])
+_of_operator("negative", REGISTRY["negative"])
 _of_operator("absolute abs fabs", REGISTRY["abs"])
 _of_operator("degrees rad2deg", REGISTRY["degrees"])
 _of_operator("radians deg2rad", REGISTRY["radians"])

@@ -6,12 +6,14 @@ from typing import Any
 
 from ..ndarray.call import FASTER, OTHER_CLASSES
 from .declaration import FUNCTIONS, method
+from .elementwise import OPERATORS
 from .multiarray import ndarray
 
 __all__ = ["install"]
 
 #: functions whose first argument is the array
 _METHODS = [
+    *OPERATORS,
     "all",
     "any",
     "argmax",
@@ -45,36 +47,9 @@ _METHODS = [
     "triu",
     "var",
     "abs",
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan",
-    "arctanh",
-    "cbrt",
-    "ceil",
-    "cos",
-    "cosh",
     "degrees",
-    "exp",
-    "expm1",
-    "fix",
-    "floor",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
     "radians",
-    "reciprocal",
     "rint",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
-    "trunc",
     "zeros_like",
     "ones_like",
     "pad",
