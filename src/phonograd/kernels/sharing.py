@@ -28,8 +28,8 @@ On a machine with more work than processors a worker may be held up in the middl
 thread that looks for work takes time from others, perhaps from the one it waits for. Threads notice: a launching thread
 waits too long for a worker, or a region takes it much longer than it once did, or the clock jumps while a worker looks
 for work.
-Everybody then works alone for a while, which doubles each time it happens again, and shrinks by a quarter of the time
-in which it does not.
+Everybody then works alone for a while. It doubles each time that this happens again soon after; where all went well for
+some milliseconds in between, it shrinks.
 """
 
 from __future__ import annotations
@@ -81,6 +81,9 @@ REGION_WORDS = 4
 #: words of a launch: where the address of the kernel stands, its table, extent, size of a chunk, number of chunks, and
 #: whether who runs a chunk runs that of the next launch too
 LAUNCH_WORDS = 6
+
+#: least times of working alone that are soon after the last one
+SOON = 2
 
 #: bits of CLAIM that count chunks from either end; the remaining 16 number the jobs
 CHUNK_BITS = 24
@@ -297,7 +300,7 @@ entry:
   ret i1 %apart
 }}
 
-; has everybody work alone for a while
+; has everybody work alone for a while: twice as long as the last time if that is not long ago, else a quarter of it
 define internal void @part(ptr %team) nounwind {{
 entry:
   {word("penalty.at", PENALTY)}
@@ -307,13 +310,19 @@ entry:
   %least = load i64, ptr %least.at, align 8
   %most = load i64, ptr %most.at, align 8
   %penalty = load atomic i64, ptr %penalty.at monotonic, align 8
+  %last = load atomic i64, ptr %until.at monotonic, align 8
+  %now = call i64 @llvm.readcyclecounter()
+  %since = sub i64 %now, %last
+  %while = mul i64 %least, {SOON}
+  %soon = icmp slt i64 %since, %while
   %doubled = shl i64 %penalty, 1
-  %small = icmp slt i64 %doubled, %least
-  %raised = select i1 %small, i64 %least, i64 %doubled
+  %quarter = lshr i64 %penalty, 2
+  %changed = select i1 %soon, i64 %doubled, i64 %quarter
+  %small = icmp slt i64 %changed, %least
+  %raised = select i1 %small, i64 %least, i64 %changed
   %large = icmp sgt i64 %raised, %most
   %new = select i1 %large, i64 %most, i64 %raised
   store atomic i64 %new, ptr %penalty.at monotonic, align 8
-  %now = call i64 @llvm.readcyclecounter()
   %until = add i64 %now, %new
   store atomic i64 %until, ptr %until.at monotonic, align 8
   ret void
@@ -437,7 +446,6 @@ begin:
   {word("acquire.at", ACQUIRE)}
   {word("lock.at", OWNER_LOCK)}
   {word("sleeps", OWNER_SLEEPS)}
-  {word("penalty.at", PENALTY)}
   store ptr %launches, ptr %launches.at, align 8
   store ptr %bases, ptr %bases.at, align 8
   store atomic i64 %chunks, ptr %remaining.at monotonic, align 8
@@ -521,19 +529,9 @@ time:
   %below = icmp ult i64 %spent, %best
   %first = xor i1 %known, 1
   %better = or i1 %below, %first
-  br i1 %better, label %note, label %settle
+  br i1 %better, label %note, label %leave
 note:
   store atomic i64 %spent, ptr %best.at monotonic, align 8
-  br label %settle
-settle:
-  %old = load atomic i64, ptr %penalty.at monotonic, align 8
-  %some = icmp sgt i64 %old, 0
-  br i1 %some, label %shrink, label %leave
-shrink:
-  %quarter = lshr i64 %spent, 2
-  %little = add i64 %quarter, 1
-  %less = sub i64 %old, %little
-  store atomic i64 %less, ptr %penalty.at monotonic, align 8
   br label %leave
 leave:
   store atomic i64 0, ptr %owner.at release, align 8
