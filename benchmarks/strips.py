@@ -31,7 +31,7 @@ def measured(workloads: list[str], strip_jobs: int) -> dict[str, Any]:
 
     def counted(*arguments: Any) -> regions.Regions:
         found = regions_of(*arguments)
-        counts.append((len(found.jobs), len(set(found.numbers))))
+        counts.append((len(found.numbers), len(set(found.numbers))))
         return found
 
     layout.regions_of = counted

@@ -124,12 +124,12 @@ def test_elements_of_elements_are_computed_once() -> None:
 
 def _without_regions(jobs: Any, begun: Any = None) -> Regions:
     """Return one region for everything."""
-    return Regions(jobs, [0] * len(jobs), {})
+    return Regions([0] * len(jobs), {})
 
 
 def _in_two_strips(jobs: Any, begun: Any = None) -> Regions:
     """Return one region for everything, in which each strip is thought to need nothing of the other."""
-    return Regions(jobs, [0] * len(jobs), {0: 2})
+    return Regions([0] * len(jobs), {0: 2})
 
 
 def test_launches_that_depend_on_each_other_in_one_region_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

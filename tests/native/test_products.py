@@ -154,8 +154,7 @@ def test_regions_of_a_recurrent_network() -> None:
         expected = run(targets, bindings)
         patch.setattr(running, "Row", ReversedRow)
         assert_same_bits(run(targets, bindings), {**bindings, **expected})
-    jobs_in_order, regions, strips = regions_of(found[0])
-    assert jobs_in_order == found[0]
+    regions, strips = regions_of(found[0])
     assert len(regions) == len(made.parts)
     assert regions == sorted(regions)
     assert not strips
@@ -188,7 +187,7 @@ def test_rows_of_a_batch_go_their_own_ways_through_all_steps(batch: int, is_divi
         found: list[list[Any]] = []
         patch.setattr(program, "jobs_of", lambda *what: found.append(jobs_of(*what)) or found[-1])
         NativeProgram(targets, bindings.__contains__)
-        _, numbers, strips = regions_of(found[0])
+        numbers, strips = regions_of(found[0])
         assert bool(strips) == is_divided
         if is_divided:
             # the products and sums of several steps are one region
@@ -213,26 +212,6 @@ def test_random_numbers_are_not_divided_by_rows() -> None:
     with settings.override(executor="native", num_threads=2):
         for _ in range(5):
             assert all([np.array_equal(one, other) for one, other in zip(alone, states(), strict=True)])
-
-
-def test_what_needs_all_rows_is_put_off() -> None:
-    nodes, bindings = leaves(*[(32, 256)] * 9, (256, 256))
-    *data, weight = nodes
-    state, needing = data[0], list[Node]()
-    for each in data[1:]:
-        state = REGISTRY["tanh"](matmul(state, weight) + each)
-        needing.append(matmul(swap_last(each), state))
-    targets = [state, *needing]
-    expected = run_singly(targets, bindings)
-    with settings.override(num_threads=2), pytest.MonkeyPatch.context() as patch:
-        found: list[list[Any]] = []
-        patch.setattr(program, "jobs_of", lambda *what: found.append(jobs_of(*what)) or found[-1])
-        NativeProgram(targets, bindings.__contains__)
-        jobs, numbers, strips = regions_of(found[0])
-        assert sorted(map(id, jobs)) == sorted(map(id, found[0]))
-        assert max([numbers.count(number) for number in strips]) >= 14
-        assert_same_bits(run(targets, bindings), {**bindings, **expected})
-        follow(targets, bindings.__contains__)
 
 
 def test_there_are_strips_for_all_threads_or_none() -> None:

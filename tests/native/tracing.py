@@ -96,8 +96,8 @@ class _Caught:
             return found
 
         def caught_layout(jobs: Any, *rest: Any) -> Layout:
+            self.jobs = list(jobs)
             self.layout = Layout(jobs, *rest)
-            self.jobs = self.layout.jobs
             return self.layout
 
         patch.setattr(programs, "Rewriting", caught_rewriting)

@@ -175,13 +175,13 @@ class Layout:
         self._numbers: dict[bytes, int] = {}
         self._starts: dict[Node, int] = {}
         self._scratch: dict[int, int] = {}
-        #: the jobs in the order in which they run, the region of each, and how many strips some regions have
-        self.jobs, self.regions, self.strips = regions_of(jobs, begun)
+        #: the region of each job, and how many strips some regions have
+        self.regions, self.strips = regions_of(jobs, begun)
         handed_back = set(kept)
         #: slots of arrays that are handed back (with their shapes), and numbers of inputs in whose place they can be
         self.exchanges: list[tuple[list[tuple[int, Shape]], list[int]]] = []
         given = set(inputs).difference(handed_back, begun.values())
-        self._place(self.jobs, arrays, {*inputs, *handed_back}, handed_back, given)
+        self._place(jobs, arrays, {*inputs, *handed_back}, handed_back, given)
 
     def _place(
         self,

@@ -68,7 +68,6 @@ class NativeProgram(Running):
             jobs = [Call(node, tuple(map(resolve, node.inputs))) for node in computed]
             seen_as, begun = resolve, {}
         layout = Layout(jobs, self.inputs, map(seen_as, made), arrays, begun)
-        jobs = layout.jobs
         #: by description of a kernel, how many chunks of work there are for it
         self.work = _work_of(jobs)
         self.kernels = _kernels(self.work)

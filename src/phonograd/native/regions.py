@@ -4,15 +4,13 @@ There are two kinds. Jobs that **do not depend on each other** may run in any or
 if they were one kernel's. Jobs that **go along with each other** are divided into as many *strips*, each of which reads
 and writes its own part of every value, and whatever nobody writes: the rows of a batch in the steps of a recurrent
 network, say. Whoever takes a strip runs it through all jobs, one after the other, and what it computed is still in its
-cache. In both, nothing that one job reads or writes may lie where another one (in another strip) writes. A job that
-needs all strips, like the gradient of a weight, is put off until the others are over.
+cache. In both, nothing that one job reads or writes may lie where another one (in another strip) writes.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from .. import settings
@@ -30,10 +28,7 @@ REGION_CHUNKS = 64
 #: strips of a region
 MOST_STRIPS = 16
 #: jobs that go along with each other, and what they make, which stays in memory until the last one is over
-STRIP_JOBS, STRIP_BYTES = 16, 1 << 22
-#: jobs that are put off until those that go along are over: what needs all rows of what they compute. There is no use
-#: in many of them one after the other
-MOST_PUT_OFF, MOST_IN_VAIN = 32, 4
+STRIP_JOBS, STRIP_BYTES = 16, 1 << 20
 #: products of a matrix with the rows of a batch, each with its own, below which there is no loop
 FEW_PRODUCTS = 3
 #: chunks of a job that goes along with others: what has more is seldom waited for
@@ -67,9 +62,8 @@ class Job(NamedTuple):
 
 
 class Regions(NamedTuple):
-    """Jobs in the order in which they run, the region of each, and the strips of those regions that have some."""
+    """The region of each job, and the strips of those regions that have some."""
 
-    jobs: list[Job | Call | Alias]
     numbers: list[int]
     strips: dict[int, int]
 
@@ -85,74 +79,23 @@ class _Touched(NamedTuple):
     """The first element that any strip touches, and the one after the last."""
 
 
-def regions_of(jobs: Iterable[Job | Call | Alias], begun: Mapping[Node, Node] = _NONE) -> Regions:
+def regions_of(jobs: Sequence[Job | Call | Alias], begun: Mapping[Node, Node] = _NONE) -> Regions:
     """Return the regions of some jobs; some nodes may lie in the very memory of the inputs ``begun``."""
-    waiting = deque(jobs)
     # with more threads than strips some would have nothing to do, and alone nobody waits
     threads = settings.current().num_threads
-    if begun or sum(map(_is_by_rows, waiting)) <= FEW_PRODUCTS:
+    if begun or sum(map(_is_by_rows, jobs)) <= FEW_PRODUCTS:
         threads = 1
-    ordered: list[Job | Call | Alias] = []
     numbers: list[int] = []
     strips: dict[int, int] = {}
     region: _Region | None = None
-    put_off = _PutOff()
-    while waiting or put_off.jobs:
-        job = waiting.popleft() if waiting else None
-        if region is not None and isinstance(job, Job):
-            if not put_off.is_before(job) and region.joined_by(job):
-                ordered.append(job)
-                numbers.append(numbers[-1])
-                strips[numbers[-1]] = 0 if region.is_independent else region.strips
-                put_off.in_vain = 0
-                continue
-            if region.goes_on_without(job) and put_off.may_add():
-                put_off.add(job)
-                continue
-        if put_off.jobs:
-            if job is not None:
-                waiting.appendleft(job)
-            waiting.extendleft(reversed(put_off.jobs))
-            put_off = _PutOff()
-            job = waiting.popleft()
-        assert job is not None
-        ordered.append(job)
-        numbers.append(numbers[-1] + 1 if numbers else 0)
-        region = _Region(job, begun, threads) if isinstance(job, Job) else None
-    return Regions(ordered, numbers, {number: _strip_count(count) for number, count in strips.items() if count})
-
-
-class _PutOff:
-    """Jobs that run after a region that others, which come later, still join."""
-
-    def __init__(self) -> None:
-        self.jobs: list[Job] = []
-        #: how many were put off since the last one joined the region
-        self.in_vain = 0
-        self._touched: set[Node] = set()
-        self._written: set[Node] = set()
-
-    def may_add(self) -> bool:
-        """Return whether one more can be put off."""
-        return len(self.jobs) < MOST_PUT_OFF and self.in_vain < MOST_IN_VAIN
-
-    def add(self, job: Job) -> None:
-        """Put a job off."""
-        self.jobs.append(job)
-        self.in_vain += 1
-        self._touched.update([source for source, _ in job.operands.values() if isinstance(source, Node)])
-        self._written.update(job.written)
-
-    def is_before(self, job: Job) -> bool:
-        """Return whether something that was put off must come before a job."""
-        if not self.jobs:
-            return False
-        touched = [source for source, _ in job.operands.values() if isinstance(source, Node)]
-        return not (
-            self._written.isdisjoint(touched)
-            and self._written.isdisjoint(job.written)
-            and self._touched.isdisjoint(job.written)
-        )
+    for job in jobs:
+        if region is None or not isinstance(job, Job) or not region.joined_by(job):
+            numbers.append(numbers[-1] + 1 if numbers else 0)
+            region = _Region(job, begun, threads) if isinstance(job, Job) else None
+        else:
+            numbers.append(numbers[-1])
+            strips[numbers[-1]] = 0 if region.is_independent else region.strips
+    return Regions(numbers, {number: _strip_count(count) for number, count in strips.items() if count})
 
 
 def _strip_count(strips: int) -> int:
@@ -203,11 +146,6 @@ class _Region:
         self._bytes += _made_bytes(job)
         self._add(job, touched, written, by_strips)
         return True
-
-    def goes_on_without(self, job: Job) -> bool:
-        """Return whether others that go along may still join, after a job that does not."""
-        strips = self.strips if not self.is_independent or self._jobs == 1 else 0
-        return strips > 0 and self._jobs < STRIP_JOBS and self._bytes + _made_bytes(job) <= STRIP_BYTES
 
     def _nodes_of(self, job: Job) -> tuple[list[Node], list[Node]]:
         """Return the nodes in whose memory a job reads or writes, and those in whose memory it writes."""
