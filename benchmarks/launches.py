@@ -47,7 +47,6 @@ class TimedRow:
         arrays: int,
         regions: list[int] | None = None,
         flag: int = -1,
-        strips: list[int] | None = None,
     ) -> None:
         if TimedRow.clock is None:
             TimedRow.clock = jit.compile_text(CLOCK, "clock")
@@ -57,7 +56,7 @@ class TimedRow:
         for number, launch in enumerate(launches, 1):
             row += [launch, (TimedRow.clock, [self.clocks.ctypes.data + 8 * number], 1, 1)]
         self._timed = driver.Row(row, arrays, flag=flag)
-        self._plain = driver.Row(launches, arrays, regions, flag, strips)
+        self._plain = driver.Row(launches, arrays, regions, flag)
         self._turn = 0
         self.found: list[Any] = []
         self.seconds: list[float] = []

@@ -17,18 +17,7 @@ from hypothesis import strategies as st
 from phonograd.errors import MXNetError
 from phonograd.gradient import differentiate
 from phonograd.kernels import gemm
-from phonograd.native import (
-    again,
-    assembly,
-    expansion,
-    group,
-    layout,
-    overlay,
-    parting,
-    products,
-    regions,
-    settling,
-)
+from phonograd.native import again, assembly, expansion, group, layout, overlay, parting, products, settling
 from phonograd.node import Node
 from phonograd.operator import REGISTRY
 from phonograd.operators.creation import position_along
@@ -57,9 +46,7 @@ LIMITS: dict[str, tuple[tuple[Any, ...], list[int]]] = {
     "CHEAP": ((again,), [4, 0, 40]),
     "CHUNK_ELEMENTS": ((assembly, parting), [1 << 14, 16, 1]),
     "PART_ELEMENTS": ((parting,), [1 << 16, 8]),
-    "REGION_CHUNKS": ((regions,), [64, 1, 100_000]),
-    "STRIP_JOBS": ((regions,), [16, 1, 1000]),
-    "FEW_PRODUCTS": ((regions,), [3, -1]),
+    "REGION_CHUNKS": ((layout,), [64, 1, 100_000]),
     "SMALLEST_EXCHANGE": ((layout,), [1, 1, 1 << 14]),
     "TASK_WORK": ((gemm,), [gemm.TASK_WORK, 16]),
     "ENOUGH_USES": ((products,), [3, 1]),

@@ -14,7 +14,6 @@ from phonograd import settings
 from phonograd.native import layout, memory, overlay
 from phonograd.native.expansion import Order
 from phonograd.native.program import NativeProgram
-from phonograd.native.regions import Regions
 from phonograd.node import Node
 from phonograd.operator import REGISTRY, single
 from phonograd.operators.creation import position_along
@@ -122,14 +121,9 @@ def test_elements_of_elements_are_computed_once() -> None:
 # -- what is wrong with a plan is found
 
 
-def _without_regions(jobs: Any, begun: Any = None) -> Regions:
+def _without_regions(jobs: Any, begun: Any = None) -> list[int]:
     """Return one region for everything."""
-    return Regions([0] * len(jobs), {})
-
-
-def _in_two_strips(jobs: Any, begun: Any = None) -> Regions:
-    """Return one region for everything, in which each strip is thought to need nothing of the other."""
-    return Regions([0] * len(jobs), {0: 2})
+    return [0] * len(jobs)
 
 
 def test_launches_that_depend_on_each_other_in_one_region_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,21 +131,6 @@ def test_launches_that_depend_on_each_other_in_one_region_are_found(monkeypatch:
     x = _leaf(0, 4, 4)
     with pytest.raises(WrongPlanError, match="at the same time"):
         follow([REGISTRY["exp"](matmul(x, x))], lambda node: False)
-
-
-def test_strips_that_need_each_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "regions_of", _in_two_strips)
-    x, y = _leaf(0, 256, 256), _leaf(1, 32, 256)
-    exp, total = REGISTRY["exp"], REGISTRY["sum"]
-    # rows of one are rows of the other
-    product = matmul(y, x)
-    for _ in range(4):
-        product = matmul(exp(product), x)
-    follow([product], lambda node: False)
-    with pytest.raises(WrongPlanError, match="at the same time"):
-        follow([matmul(y, exp(matmul(x, x)))], lambda node: False)
-    with pytest.raises(WrongPlanError, match="at the same time"):
-        follow([total(product, axis=(0,), keepdims=True) + y], lambda node: False)
 
 
 def test_memory_that_is_given_away_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

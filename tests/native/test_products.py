@@ -1,7 +1,7 @@
 """Products in plans: sums of products, operands that many share, and launches that run at the same time."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,8 @@ from phonograd.gradient import differentiate
 from phonograd.kernels.gemm import DEPTH, Gemm
 from phonograd.kernels.packing import Packing
 from phonograd.native import driver, program, running
-from phonograd.native.layout import jobs_of
+from phonograd.native.layout import REGION_CHUNKS, Job, jobs_of, regions_of
 from phonograd.native.program import NativeProgram
-from phonograd.native.regions import REGION_CHUNKS, Job, regions_of
 from phonograd.node import Node
 from phonograd.operator import REGISTRY
 from phonograd.operators.primitives import matmul, swap_last
@@ -25,7 +24,6 @@ from phonograd.operators.structural import leaf, variable
 from phonograd.reference import resolve
 
 from .programs import Array, RandomProgram, assert_same_bits, programs, run, run_singly
-from .tracing import follow
 
 FLOAT32 = np.dtype("float32")
 
@@ -125,13 +123,10 @@ def test_a_transposed_operand_of_many_products_is_copied_once() -> None:
 class ReversedRow(driver.Row):
     """A row whose regions run from their last launch to their first."""
 
-    def __init__(
-        self, launches: list[Any], arrays: int, regions: list[int], flag: int = -1, strips: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, launches: list[Any], arrays: int, regions: list[int], flag: int = -1) -> None:
         turned, first = [], 0
-        for size, strip_count in zip(regions, strips, strict=True):
-            # those that go along with each other have an order
-            turned += launches[first : first + size][:: 1 if strip_count else -1]
+        for size in regions:
+            turned += launches[first : first + size][::-1]
             first += size
         super().__init__(turned, arrays, flag=flag)
 
@@ -154,10 +149,9 @@ def test_regions_of_a_recurrent_network() -> None:
         expected = run(targets, bindings)
         patch.setattr(running, "Row", ReversedRow)
         assert_same_bits(run(targets, bindings), {**bindings, **expected})
-    regions, strips = regions_of(found[0])
+    regions = regions_of(found[0])
     assert len(regions) == len(made.parts)
     assert regions == sorted(regions)
-    assert not strips
     # the gradients of both parameters and of the state follow from the same value
     assert max([regions.count(number) for number in regions]) >= 3
     assert max(regions) + 1 < len(regions)
@@ -169,35 +163,7 @@ def test_regions_of_a_recurrent_network() -> None:
             assert others.isdisjoint([source for source, _ in job.operands.values()])
 
 
-def layers(steps: int, batch: int, width: int) -> tuple[list[Node], dict[Node, Array]]:
-    """Return the states of a network in which every row of a batch goes its own way, and arrays for its leaves."""
-    nodes, bindings = leaves(*[(batch, width)] * steps, (width, width))
-    *data, weight = nodes
-    states = [data[0]]
-    for each in data[1:]:
-        states.append(REGISTRY["tanh"](matmul(states[-1], weight) + each))
-    return states[1:], bindings
-
-
-@pytest.mark.parametrize(("batch", "is_divided"), [(32, True), (64, True), (30, False), (4, False)])
-def test_rows_of_a_batch_go_their_own_ways_through_all_steps(batch: int, is_divided: bool) -> None:
-    targets, bindings = layers(12, batch, 256)
-    expected = run_singly(targets, bindings)
-    with settings.override(num_threads=2), pytest.MonkeyPatch.context() as patch:
-        found: list[list[Any]] = []
-        patch.setattr(program, "jobs_of", lambda *what: found.append(jobs_of(*what)) or found[-1])
-        NativeProgram(targets, bindings.__contains__)
-        numbers, strips = regions_of(found[0])
-        assert bool(strips) == is_divided
-        if is_divided:
-            # the products and sums of several steps are one region
-            assert max([numbers.count(number) for number in strips]) > 8
-        for _ in range(20):
-            assert_same_bits(run(targets, bindings), {**bindings, **expected})
-        follow(targets, bindings.__contains__)
-
-
-def test_random_numbers_are_not_divided_by_rows() -> None:
+def test_random_numbers_in_a_loop_over_batches_are_the_same_on_two_threads() -> None:
     def states() -> list[Array]:
         mx.random.seed(3)
         weight = nd.random.normal(0, 0.1, shape=(256, 256))
@@ -212,19 +178,6 @@ def test_random_numbers_are_not_divided_by_rows() -> None:
     with settings.override(executor="native", num_threads=2):
         for _ in range(5):
             assert all([np.array_equal(one, other) for one, other in zip(alone, states(), strict=True)])
-
-
-def test_there_are_strips_for_all_threads_or_none() -> None:
-    targets, bindings = layers(5, 32, 256)
-    found: list[list[Any]] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "jobs_of", lambda *what: found.append(jobs_of(*what)) or found[-1])
-        NativeProgram(targets, bindings.__contains__)
-    divided = []
-    for threads in (1, 2, 4, 8):
-        with settings.override(num_threads=threads):
-            divided.append(bool(regions_of(found[0]).strips))
-    assert divided == [False, True, True, False]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

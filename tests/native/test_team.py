@@ -99,61 +99,6 @@ def test_every_item_of_a_region_is_run_once(count: jit.Kernel, regions: list[int
     assert all([np.all(array == 20) for array in arrays])
 
 
-@pytest.mark.usefixtures("four")
-@pytest.mark.parametrize("strips", [2, 4, 16])
-def test_every_item_of_a_strip_is_run_once(count: jit.Kernel, strips: int) -> None:
-    sizes = [16, 64, 160, 3200, 48, 5]
-    arrays = tuple([np.zeros(size, np.int64) for size in sizes])
-    launches = [(jit_kernel(number), [0], size, 8) for number, size in enumerate(sizes)]
-    for _ in range(20):
-        Row(launches, len(sizes), [1, 2, 2, 1], strips=[0, strips, strips, 0]).run(arrays)
-    assert all([np.all(array == 20) for array in arrays])
-
-
-@pytest.mark.usefixtures("four")
-def test_launches_that_go_along_run_one_after_the_other() -> None:
-    # each launch adds what the one before has left in its strip
-    items, strips = 1 << 12, 8
-    arrays = tuple([np.zeros(items, np.int64) for _ in range(9)])
-    arrays[0][:] = np.arange(items)
-    launches = [(following_kernel(number), [0], items, 64) for number in range(1, 9)]
-    for turn in range(50):
-        Row(launches, 9, [8], strips=[strips]).run(arrays)
-        np.testing.assert_array_equal(arrays[8], np.arange(items) + 8, err_msg=f"in turn {turn}")
-        for array in arrays[1:]:
-            array[:] = 0
-
-
-def following_kernel(number: int) -> jit.Kernel:
-    """Return a kernel that writes one more than the array before has to the array with a number."""
-    name = f"follow_{number}"
-    text = f"""
-define void @{name}(ptr %table, ptr %bases, i64 %lo, i64 %hi) nounwind {{
-entry:
-  %from.at = getelementptr ptr, ptr %bases, i64 {number - 1}
-  %to.at = getelementptr ptr, ptr %bases, i64 {number}
-  %from = load ptr, ptr %from.at, align 8
-  %to = load ptr, ptr %to.at, align 8
-  br label %look
-look:
-  %index = phi i64 [ %lo, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %index, %hi
-  br i1 %more, label %body, label %over
-body:
-  %read = getelementptr i64, ptr %from, i64 %index
-  %written = getelementptr i64, ptr %to, i64 %index
-  %value = load i64, ptr %read, align 8
-  %new = add i64 %value, 1
-  store i64 %new, ptr %written, align 8
-  %next = add i64 %index, 1
-  br label %look
-over:
-  ret void
-}}
-"""
-    return jit.compile_text(text, name)
-
-
 def jit_kernel(number: int) -> jit.Kernel:
     """Return a kernel that counts the items of the array with a number."""
     name = f"count_items_of{number}"

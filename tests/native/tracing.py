@@ -17,12 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from phonograd.kernels.gemm import Gemm
 from phonograd.kernels.join import Join
 from phonograd.kernels.launch import Launch, Reference
 from phonograd.kernels.pattern import Pattern
 from phonograd.kernels.structure import REDUCED, Structure
-from phonograd.kernels.tiles import WORDS
 from phonograd.native import jit, running
 from phonograd.native import layout as layouts
 from phonograd.native import program as programs
@@ -55,8 +53,6 @@ class _Touched(NamedTuple):
     places: Tags
     elements: Tags | None
     """None: by any of them, at any time."""
-    items: Tags | None
-    """By which items of the range of the launch; None: by any of them."""
     what: str
 
 
@@ -154,7 +150,7 @@ class _Walk:
                     elif slot is not None:
                         self.make(node)
                 touched.append((number, *self.run(number, job, original)))
-                _check_apart(touched, self.in_strips(self.layout.strips.get(region, 0)))
+                _check_apart(touched)
             elif isinstance(job, Alias):
                 # an assignment that lies in memory of another shape, or a value that has all elements of another one
                 if self.overlays is None or job.node not in self.overlays.chosen:
@@ -168,21 +164,6 @@ class _Walk:
             for slot in self.layout.done.get(number, ()):
                 self.slots.pop(slot, None)
         self.check_kept()
-
-    def in_strips(self, strips: int) -> Callable[[int, _Touched], Tags]:
-        """Return a function of a job and what it touches: the strip that touches each byte, or -1 for any of them."""
-
-        def strip_of(number: int, one: _Touched) -> Tags:
-            if not strips or one.items is None:
-                return np.full(one.places.shape, -1)
-            job = self.caught.jobs[number]
-            assert isinstance(job, Job)
-            (launch,) = job.plan.launches
-            if launch.extent % strips:
-                raise WrongPlanError(f"a range of {launch.extent} is divided into {strips} strips")
-            return one.items // (launch.extent // strips)
-
-        return strip_of
 
     def check_kept(self) -> None:
         """Check that what is handed back lies where it is looked for."""
@@ -264,7 +245,7 @@ class _Walk:
         }
         accesses = _accesses(original)
         read, written = list[_Touched](), list[_Touched]()
-        for name, elements, by, items, _ in [access for access in accesses if not access.writes]:
+        for name, elements, by, _ in [access for access in accesses if not access.writes]:
             memory, slot, start = where[name]
             node, first = original.operands[name]
             size = node.dtype.itemsize
@@ -273,13 +254,13 @@ class _Walk:
             if own.size and not 0 <= own.min() <= own.max() < node.size * size:
                 raise WrongPlanError(f"{node} is read beyond its ends")
             self.check_tags(memory[start + at], self.tags(node)[own], node)
-            read.append(_Touched(self.slots[slot], start + at, _repeated(by, size), _repeated(items, size), str(node)))
+            read.append(_Touched(self.slots[slot], start + at, _repeated(by, size), str(node)))
         if job.plan.scratch_bytes:
             memory, slot, start = where["scratch"]
             at = np.arange(start, start + job.plan.scratch_bytes)
             memory[at] = SCRATCH
-            written.append(_Touched(self.slots[slot], at, None, None, "scratch"))
-        for name, elements, by, items, _ in [access for access in accesses if access.writes]:
+            written.append(_Touched(self.slots[slot], at, None, "scratch"))
+        for name, elements, by, _ in [access for access in accesses if access.writes]:
             memory, slot, start = where[name]
             node, first = original.operands[name]
             size = node.dtype.itemsize
@@ -289,8 +270,7 @@ class _Walk:
                 raise WrongPlanError(f"{node} is written beyond its ends")
             is_copy = self.overlays is not None and node in self.overlays.chosen and len(set(own)) == node.size * size
             memory[start + at] = self.own_tags(node, copied=is_copy)[own]
-            mine = _repeated(by, size), _repeated(items, size)
-            written.append(_Touched(self.slots[slot], start + at, *mine, str(node)))
+            written.append(_Touched(self.slots[slot], start + at, _repeated(by, size), str(node)))
         _check_within(read, written, self.memories)
         return read, written
 
@@ -302,8 +282,6 @@ class _Access(NamedTuple):
     places: Tags
     by: Tags | None
     """None: any element may touch any place, at any time."""
-    items: Tags | None
-    """The items of the range that touch them; None: any of them."""
     writes: bool
 
 
@@ -317,28 +295,7 @@ def _accesses(job: Job) -> list[_Access]:
     for name, (node, start) in job.operands.items() if launches else ():
         assert isinstance(node, Node)
         places = np.arange(-start, node.size - start)
-        found.append(_Access(name, places, places if name in ("out", "old") else None, None, name == "out"))
-    return _by_row(job, found) if job.plan.strips is not None else found
-
-
-def _by_row(job: Job, accesses: list[_Access]) -> list[_Access]:
-    """Return what a product reads and writes, with the blocks of rows that do it, from the words of its table."""
-    (launch,) = job.plan.launches
-    assert isinstance(launch.structure, Gemm)
-    word: dict[str, Any] = dict(zip(WORDS.names, launch.words, strict=True))
-    each = -(-word["rows"] // word["row_blocks"])
-    found = []
-    for access in accesses:
-        if access.name == "rhs":
-            found.append(access)
-            continue
-        is_lhs = access.name == "lhs"
-        columns, column_stride = (word["terms"], word["lhs_term"]) if is_lhs else (word["columns"], 1)
-        row, column = np.divmod(np.arange(word["rows"] * columns), columns)
-        places = row * word[f"{access.name}_row"] + column * column_stride
-        items = row // each * word["column_blocks"]
-        by = None if is_lhs else places
-        found.append(access._replace(places=places, by=by, items=items))
+        found.append(_Access(name, places, places if name in ("out", "old") else None, name == "out"))
     return found
 
 
@@ -349,7 +306,7 @@ def _joined(job: Job) -> Iterator[_Access]:
         _, items, _, out = launch.words
         assert isinstance(items, int)
         assert isinstance(out, Reference)
-        yield _Access(out.operand, np.arange(items), None, None, True)
+        yield _Access(out.operand, np.arange(items), None, True)
 
 
 def _accesses_of_group(job: Job, launch: Launch, structure: Structure) -> Iterator[_Access]:
@@ -358,7 +315,6 @@ def _accesses_of_group(job: Job, launch: Launch, structure: Structure) -> Iterat
     extents: list[Any] = [next(words) for _ in structure.axes]
     space = np.arange(math.prod(extents)).reshape(extents)
     by = None if REDUCED in structure.axes else space
-    along = None if structure.range_axis is None else np.indices(extents)[structure.range_axis]
 
     rows = [1 if kind == REDUCED else extent for kind, extent in zip(structure.axes, extents, strict=True)]
 
@@ -380,12 +336,11 @@ def _accesses_of_group(job: Job, launch: Launch, structure: Structure) -> Iterat
             position = np.indices(extents)[axis]
             inside &= (position >= low) & (position < high)
         if name is not None and isinstance(job.operands[name].source, Node):
-            items = None if along is None else along[inside]
-            yield _Access(name, places[inside], None if by is None else by[inside], items, False)
+            yield _Access(name, places[inside], None if by is None else by[inside], False)
     for _ in structure.draws:
         name, _ = operand()
         assert name is not None
-        yield _Access(name, np.arange(4), None, None, False)
+        yield _Access(name, np.arange(4), None, False)
     for _ in structure.takes:
         name, _ = operand()
         next(words)
@@ -393,7 +348,7 @@ def _accesses_of_group(job: Job, launch: Launch, structure: Structure) -> Iterat
         source, start = job.operands[name]
         assert isinstance(source, Node)
         # anything may be taken that the index names
-        yield _Access(name, np.arange(-start, source.size - start), None, None, False)
+        yield _Access(name, np.arange(-start, source.size - start), None, False)
     for store in structure.stores:
         # what is written once for a row has no stride along it
         name, places = operand(rows if store.row else extents)
@@ -403,14 +358,7 @@ def _accesses_of_group(job: Job, launch: Launch, structure: Structure) -> Iterat
         assert source.dtype == structure.dtypes[store.source], source
         if len(np.unique(places)) != places.size:
             raise WrongPlanError(f"several elements are written to one place of {source}")
-        items = None if structure.range_axis is None else np.indices(places.shape)[structure.range_axis]
-        yield _Access(
-            name,
-            places.reshape(-1),
-            None if by is None else by.reshape(-1),
-            None if items is None else items.reshape(-1),
-            True,
-        )
+        yield _Access(name, places.reshape(-1), None if by is None else by.reshape(-1), True)
 
 
 def _walked(pattern: Pattern) -> Tags:
@@ -431,7 +379,7 @@ def _repeated(by: Tags | None, size: int) -> Tags | None:
 
 def _check_within(read: list[_Touched], written: list[_Touched], memories: list[Tags]) -> None:
     """Check that what a job writes is touched by one element alone, whose value it is computed for."""
-    for number, (memory, places, by, _, what) in enumerate(written):
+    for number, (memory, places, by, what) in enumerate(written):
         writer = np.full(memories[memory].size, -1)
         writer[places] = 0 if by is None else by
         for other in read:
@@ -446,23 +394,12 @@ def _check_within(read: list[_Touched], written: list[_Touched], memories: list[
                 raise WrongPlanError(f"{other.what} and {what} are written to the same place")
 
 
-def _check_apart(
-    touched: list[tuple[int, list[_Touched], list[_Touched]]], strip_of: Callable[[int, _Touched], Tags]
-) -> None:
-    """Check that the last of some jobs, which run at the same time, stays away from what the others write.
-
-    Where they go along with each other, each strip stays away from what other strips write.
-    """
-    number, read, written = touched[-1]
-    for other_number, other_read, other_written in touched[:-1]:
-        pairs = [(number, one, other_number, other) for one in written for other in [*other_read, *other_written]]
-        pairs += [(other_number, other, number, one) for other in other_written for one in read]
-        for writing, mine, touching, theirs in pairs:
-            if mine.memory != theirs.memory:
-                continue
-            # every byte is written by one strip, and may be read by several
-            writer = np.full(max(mine.places.max(initial=0), theirs.places.max(initial=0)) + 1, -2)
-            writer[mine.places] = strip_of(writing, mine)
-            found = writer[theirs.places]
-            if np.any((found == -1) | ((found >= 0) & (found != strip_of(touching, theirs)))):
-                raise WrongPlanError(f"{mine.what} and {theirs.what} share memory at the same time")
+def _check_apart(touched: list[tuple[int, list[_Touched], list[_Touched]]]) -> None:
+    """Check that the last of some jobs, which run at the same time, stays away from what the others write."""
+    _, read, written = touched[-1]
+    for _, other_read, other_written in touched[:-1]:
+        for mine, others in (([*read, *written], other_written), (written, other_read)):
+            for one in mine:
+                for other in others:
+                    if one.memory == other.memory and np.intersect1d(one.places, other.places).size:
+                        raise WrongPlanError(f"{one.what} and {other.what} share memory at the same time")

@@ -23,7 +23,7 @@ import math
 from typing import NamedTuple
 
 from ..dtypes import DType
-from .launch import Launch, Plan, Reach, Reference, Strips
+from .launch import Launch, Plan, Reference
 from .machine import Machine
 from .packing import Packed, Packing, packing
 from .tiles import DEPTH, WIDTH, WORDS, product_text
@@ -157,20 +157,7 @@ def product(
         total = rows * length * columns * count[0] * count[1]
         chunk = max(1, TASK_WORK // max(1, work))
         launches.append(Launch(kernel, WORDS.fill(words), tasks, chunk, total // QUICK_WORK))
-    return Plan(tuple(launches), scratch_bytes, _strips(sizes, count, row_blocks, lhs, out, kernel))
-
-
-def _strips(
-    sizes: tuple[int, int, int], count: tuple[int, int], blocks: int, lhs: Matrices, out: Matrices, kernel: Gemm
-) -> Strips | None:
-    """Return the blocks of rows, if they are equal."""
-    rows, terms, columns = sizes
-    if count != (1, 1) or blocks < 2 or rows % (blocks * kernel.tile_rows):
-        return None
-    each = rows // blocks
-    data = Reach(each * lhs.row, 0, (each - 1) * lhs.row + (terms - 1) * lhs.column + 1)
-    result = Reach(each * out.row, 0, (each - 1) * out.row + columns)
-    return Strips(blocks, {"lhs": data, "out": result, "old": result})
+    return Plan(tuple(launches), scratch_bytes)
 
 
 def panels(sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, kernel: Gemm, uses: int) -> Packed:

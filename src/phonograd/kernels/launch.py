@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from .function import Function, Index
 
-__all__ = ["INNER", "Launch", "Plan", "Reach", "Reference", "Strips", "Words", "Written", "operand"]
+__all__ = ["INNER", "Launch", "Plan", "Reference", "Words", "Written", "operand"]
 
 #: scratch memory is divided at multiples of this
 ALIGNMENT = 64
@@ -68,32 +68,11 @@ class Launch(NamedTuple):
         return words
 
 
-class Reach(NamedTuple):
-    """What a strip of a launch touches of an operand: elements ``low`` to ``high``, a ``step`` further in each."""
-
-    step: int
-    low: int
-    high: int
-
-    def of_wider(self, times: int) -> Reach:
-        """Return what several strips together touch."""
-        return Reach(self.step * times, self.low, self.high + self.step * (times - 1))
-
-
-class Strips(NamedTuple):
-    """Equal parts of a launch's range, and what each of them touches; what is not named may be touched by all."""
-
-    number: int
-    reaches: Mapping[str, Reach]
-
-
 class Plan(NamedTuple):
     """Launches that follow each other, and the scratch memory they need, which begins at a multiple of 64 bytes."""
 
     launches: tuple[Launch, ...]
     scratch_bytes: int = 0
-    strips: Strips | None = None
-    """How the only launch can be divided, if that is known."""
 
 
 class Words:
@@ -116,11 +95,6 @@ class Words:
             if plain != name:
                 self._operands.add(plain)
             self.count += 2 if plain != name else 1
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names in their order; each stands for one word of a launch."""
-        return tuple(self._places)
 
     def fill(self, values: Mapping[str, int | Reference], tail: Sequence[int] = ()) -> tuple[int | Reference, ...]:
         """Return the words of a launch; an operand that is not given bears its own name."""

@@ -1,8 +1,7 @@
 """Sharing: the text of the functions that share the ranges of kernels out among threads.
 
 A *job* is a region: launches that do not depend on each other, each divided into chunks. All chunks of a region are
-numbered in one row. In some regions launches go along with each other instead: a chunk is a strip of all of them, one
-after the other. Everything that happens per region is native code on one block of memory:
+numbered in one row. Everything that happens per region is native code on one block of memory:
 
 =============  =====================================================================================================
 word           meaning
@@ -78,9 +77,8 @@ SLEEPS, LOCK = 0, 1
 #: words of a region: where its launches stand, how many there are, how many chunks they have, and the shortest time
 #: that the launching thread has worked on it so far
 REGION_WORDS = 4
-#: words of a launch: where the address of the kernel stands, its table, extent, size of a chunk, number of chunks, and
-#: whether who runs a chunk runs that of the next launch too
-LAUNCH_WORDS = 6
+#: words of a launch: where the address of the kernel stands, its table, extent, size of a chunk, number of chunks
+LAUNCH_WORDS = 5
 
 #: least times of working alone that are soon after the last one
 SOON = 2
@@ -200,7 +198,7 @@ over:
   ret void
 }}
 
-; runs a chunk of a region, which is counted through all its launches, or through one of those that go along with it
+; runs a chunk of a region, which is counted through all its launches
 define internal void @run_chunk(ptr %launches, ptr %bases, i64 %number) nounwind {{
 entry:
   br label %look
@@ -216,26 +214,19 @@ skip:
   %following = getelementptr i64, ptr %launch, i64 {LAUNCH_WORDS}
   br label %look
 run:
-  %this = phi ptr [ %launch, %look ], [ %next, %run ]
-  {word("table.at", 1, "%this")}
-  {word("extent.at", 2, "%this")}
-  {word("chunk.at", 3, "%this")}
-  {word("along.at", 5, "%this")}
-  %cell = load ptr, ptr %this, align 8
+  {word("table.at", 1, "%launch")}
+  {word("extent.at", 2, "%launch")}
+  {word("chunk.at", 3, "%launch")}
+  %cell = load ptr, ptr %launch, align 8
   %kernel = load ptr, ptr %cell, align 8
   %table = load ptr, ptr %table.at, align 8
   %extent = load i64, ptr %extent.at, align 8
   %chunk = load i64, ptr %chunk.at, align 8
-  %along = load i64, ptr %along.at, align 8
   %begin = mul i64 %index, %chunk
   %after = add i64 %begin, %chunk
   %inside = icmp slt i64 %after, %extent
   %end = select i1 %inside, i64 %after, i64 %extent
   call void %kernel(ptr %table, ptr %bases, i64 %begin, i64 %end)
-  %next = getelementptr i64, ptr %this, i64 {LAUNCH_WORDS}
-  %goes_on = icmp ne i64 %along, 0
-  br i1 %goes_on, label %run, label %over
-over:
   ret void
 }}
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..dtypes import DType, convert_scalar
 from ..kernels.emitter import ROW
-from ..kernels.launch import Launch, Plan, Reach, Reference, Strips, Written
+from ..kernels.launch import Launch, Plan, Reference, Written
 from ..kernels.lowering import Constant, Coordinate, Elementwise, Gather, Random, declared
 from ..kernels.structure import (
     ANY,
@@ -298,36 +298,7 @@ class _Planner:
         axis = structure.range_axis
         extent = 1 if axis is None else self.extents[axis]
         chunk, work = chunk_of(structure, self.extents), int(work_of(structure, self.extents))
-        # random numbers are drawn for groups of elements, which strips would divide
-        strips = None if axis is None or self.values.draws else self._strips(axis)
-        return Plan((Launch(structure, tuple(words), extent, chunk, work),), 0, strips)
-
-    def _strips(self, axis: int) -> Strips | None:
-        """Return what single items of the range touch; None where several write to one place."""
-        values = self.values
-        plain = [not load.bounds for load in values.loads if load.source is not None]
-        numbers = [number for number, load in enumerate(values.loads) if load.source is not None]
-        names = _names(len(self.strides))
-        reaches: dict[str, Reach] = {}
-        for place, (number, is_plain) in enumerate(zip(numbers, plain, strict=True)):
-            reach = self._reach(number, axis)
-            if is_plain and reach is not None:
-                reaches[names[place]] = reach
-        first = len(numbers) + len(self.takes)
-        for place, number in enumerate(range(self.first_store, len(self.strides)), first):
-            reach = self._reach(number, axis)
-            if reach is None:
-                return None
-            reaches[names[place]] = reach
-        return Strips(self.extents[axis], reaches)
-
-    def _reach(self, number: int, axis: int) -> Reach | None:
-        """Return what an item of the range touches of an operand; None if the next one does not touch what follows."""
-        strides = self.strides[number]
-        ends = [(extent - 1) * stride for n, (extent, stride) in enumerate(zip(self.extents, strides)) if n != axis]
-        if strides[axis] <= 0:
-            return None
-        return Reach(strides[axis], sum([end for end in ends if end < 0]), sum([end for end in ends if end > 0]) + 1)
+        return Plan((Launch(structure, tuple(words), extent, chunk, work),))
 
     def _can_be_parted(self) -> bool:
         """Return whether all that is done with the results of folds is to write each to memory in order."""

@@ -2,10 +2,9 @@
 
 A row is a *record* ``{address of the regions, number of regions, number of arrays, where the team is found, whether
 there is much to do, which array is told of the end (or -1)}``. A *region* is ``{address of its launches, number of
-launches, number of chunks, time that the team needs}``: launches that do not depend on each other, or that go along
-with each other. Each launch is ``{where the address of the kernel stands, address of its table, extent of its range,
-size of a chunk, number of chunks, whether the next one goes along}``. A region of more than one chunk is shared out by
-the :mod:`~phonograd.native.team`, which keeps that time.
+launches, number of chunks, time that the team needs}``: launches that do not depend on each other. Each launch is
+``{where the address of the kernel stands, address of its table, extent of its range, size of a chunk, number of
+chunks}``. A region of more than one chunk is shared out by the :mod:`~phonograd.native.team`, which keeps that time.
 Nothing else in records and tables ever changes; what changes from run to run are the arrays, which are passed as one
 Python tuple, or found by :mod:`~phonograd.native.launching`.
 
@@ -205,9 +204,6 @@ class Row:
         depends on the one before.
     flag
         The number of the array whose first word is set to 1 when everything is done.
-    strips
-        Into how many strips each region is divided whose launches go along with each other, and 0 for others; by
-        default there are none.
     """
 
     __slots__ = ("_direct", "_driver", "_keep", "_record")
@@ -218,34 +214,26 @@ class Row:
         arrays: int,
         regions: Sequence[int] | None = None,
         flag: int = -1,
-        strips: Sequence[int] | None = None,
     ) -> None:
         driver = _started()
         words = np.array([word for _, table, _, _ in launches for word in table], np.int64)
-        sizes = regions if regions is not None else [1] * len(launches)
-        start, first, shared = words.ctypes.data, 0, 0
-        entries, region_list = list[int](), list[int]()
-        for size, strip_count in zip(sizes, strips if strips is not None else [0] * len(sizes), strict=True):
-            place, counts = 8 * len(entries), list[int]()
-            for number, (kernel, table, extent, chunk) in enumerate(launches[first : first + size], 1):
-                chunk = max(chunk, -(-extent // MOST_CHUNKS))
-                counts.append(-(-extent // chunk))
-                if strip_count:
-                    chunk = extent // strip_count
-                    entries += [kernel.cell, start, extent, chunk, strip_count, int(number < size)]
-                else:
-                    entries += [kernel.cell, start, extent, chunk, counts[-1], 0]
-                start += 8 * len(table)
-            chunks = sum(counts)
+        start, entries, counts = words.ctypes.data, list[int](), list[int]()
+        for kernel, table, extent, chunk in launches:
+            chunk = max(chunk, -(-extent // MOST_CHUNKS))
+            counts.append(-(-extent // chunk))
+            entries += [kernel.cell, start, extent, chunk, counts[-1]]
+            start += 8 * len(table)
+        entry_words = np.array(entries, np.int64)
+        place, first, region_list, shared = entry_words.ctypes.data, 0, list[int](), 0
+        for size in regions if regions is not None else [1] * len(launches):
+            chunks = sum(counts[first : first + size])
             # what is less than one chunk altogether is not worth sharing
             if chunks > 1 and sum([extent / chunk for _, _, extent, chunk in launches[first : first + size]]) < 1:
                 chunks = 1
+            region_list += [place, size, chunks, 0]
             shared += chunks if chunks > 1 else 0
-            region_list += [place, size, strip_count if strip_count and chunks > 1 else chunks, 0]
+            place += 8 * LAUNCH_WORDS * size
             first += size
-        entry_words = np.array(entries, np.int64)
-        for number in range(0, len(region_list), REGION_WORDS):
-            region_list[number] += entry_words.ctypes.data
         assert first == len(launches), regions
         region_words = np.array(region_list, np.int64)
         record = [region_words.ctypes.data, len(region_list) // REGION_WORDS, arrays, team.CELL.ctypes.data]

@@ -4,16 +4,19 @@ While a plan runs, arrays stand in a list of *slots*: first the inputs, then one
 with the arena, one that is told of the end, and then one for each array that is made. Values that only kernels see lie
 in the arena. Everything is decided in one walk over the steps of a plan.
 
-Jobs of a region (:mod:`~phonograd.native.regions`) may run at the same time, so what one of them reads or writes does
-not lie where another one writes something else.
+Jobs that follow each other and do not depend on each other form a *region*, whose chunks are shared out among threads
+as if they were one kernel's. All of them may run at the same time, so nothing that one of them reads or writes may lie
+where another one writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from ..kernels.launch import Plan
 from ..kernels.lowering import Gather
 from ..node import Node, Shape
 from ..operator import Array
@@ -22,14 +25,41 @@ from .assembly import Assembler, Operand
 from .group import Group, Read, squeezed
 from .grouping import Alias, Call, Grouping, Work
 from .overlay import Overlays
-from .regions import Job, regions_of
 
-__all__ = ["Job", "Layout", "jobs_of"]
+__all__ = ["Job", "Layout", "jobs_of", "regions_of"]
+
+#: chunks of a region, if it has several jobs: with so many the threads seldom wait for each other anyway, and what is
+#: large does not stay in memory longer
+REGION_CHUNKS = 64
 
 #: bytes from which on results take the place of inputs that nobody needs: to find out is not worth it for less
 SMALLEST_EXCHANGE = 1 << 14
 
 _NONE: Mapping[Node, Node] = {}
+
+
+class Job(NamedTuple):
+    """Kernels that follow each other: their launches, whose memory the operands are, and what is written there."""
+
+    plan: Plan
+    operands: Mapping[str, Operand]
+    made: list[Node]
+    over: list[tuple[Node, Node]]
+    """Pairs of a value that is made and one that is read, where the first can take the place of the second."""
+    nodes: tuple[Node, ...]
+    """Everything that is computed."""
+    written: list[Node]
+    """Everything of which some part is written."""
+    exchanged: tuple[list[Node], list[Node]] = ([], [])
+    """Values that are made, and values read, where any of the first can take the place of any of the second."""
+
+    @property
+    def chunks(self) -> int:
+        """How many pieces there are to share out; 0 where launches depend on each other."""
+        if len(self.plan.launches) != 1:
+            return 0
+        launch = self.plan.launches[0]
+        return -(-launch.extent // launch.chunk)
 
 
 def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | Call | Alias]:
@@ -134,6 +164,34 @@ def _replaceable(group: Group, made: list[Node]) -> tuple[list[tuple[Node, Node]
     return pairs, exchanged
 
 
+def regions_of(jobs: Sequence[Job | Call | Alias], begun: Mapping[Node, Node] = _NONE) -> list[int]:
+    """Return the number of the region of each job; some nodes may lie in the very memory of the inputs ``begun``."""
+    regions: list[int] = []
+    written: set[Node] = set()
+    read: set[Node] = set()
+    chunks = 0
+    for job in jobs:
+        own = job.chunks if isinstance(job, Job) else 0
+        joins = own and chunks and chunks + own <= REGION_CHUNKS
+        touched: list[Node] = []
+        changed: list[Node] = []
+        if isinstance(job, Job):
+            touched, changed = [source for source, _ in job.operands.values() if isinstance(source, Node)], job.written
+            if begun:
+                touched, changed = [begun.get(node, node) for node in touched], [begun.get(n, n) for n in changed]
+        # what others read may be written over
+        joins = joins and written.isdisjoint(touched) and read.isdisjoint(changed)
+        if joins:
+            regions.append(regions[-1])
+            chunks += own
+        else:
+            regions.append(regions[-1] + 1 if regions else 0)
+            written, read, chunks = set(), set(), own
+        written.update(changed)
+        read.update(touched)
+    return regions
+
+
 class Layout:
     """Where the values of a plan lie.
 
@@ -175,8 +233,8 @@ class Layout:
         self._numbers: dict[bytes, int] = {}
         self._starts: dict[Node, int] = {}
         self._scratch: dict[int, int] = {}
-        #: the region of each job, and how many strips some regions have
-        self.regions, self.strips = regions_of(jobs, begun)
+        #: the region of each job
+        self.regions = regions_of(jobs, begun)
         handed_back = set(kept)
         #: slots of arrays that are handed back (with their shapes), and numbers of inputs in whose place they can be
         self.exchanges: list[tuple[list[tuple[int, Shape]], list[int]]] = []

@@ -233,7 +233,6 @@ class _Steps:
         bases = {layout.number_slot: 0, layout.arena_slot: 1, layout.flag_slot: 2}
         launches: list[Launched] = []
         regions: list[int] = []
-        strips: list[int] = []
         region = -1
         made: list[tuple[int, Shape, DType]] = []
         done: list[int] = []
@@ -243,10 +242,8 @@ class _Steps:
             if layout.regions[number] == region:
                 regions[-1] += len(forms)
             else:
-                region = layout.regions[number]
                 regions += [1] * len(forms)
-                # alone, a job of a region is a kernel like others
-                strips += [layout.strips.get(region, 0) if len(jobs) > 1 else 0] * len(forms)
+                region = layout.regions[number]
             for form in forms:
                 launches.append(Launched(form.kernel, form.table(places), form.extent, form.chunk))
             for node in job.made:
@@ -254,7 +251,7 @@ class _Steps:
                 if slot is not None:
                     made.append((slot, node.shape, node.dtype))
             done += layout.done.get(number, ())
-        return Rows(list(bases), launches, regions, strips, made, done)
+        return Rows(list(bases), launches, regions, made, done)
 
     def _forms_of(self, plan: Plan) -> list[_Form]:
         forms = self._forms.get(id(plan))

@@ -296,7 +296,6 @@ def _put_step(words: _Words, step: Rows | Called | Aliased, numbers: dict[Node, 
             words.put(table)
         words.put(step.slots)
         words.put(step.regions)
-        words.put(step.strips)
         words.extend([len(step.made)])
         for slot, shape, dtype in step.made:
             words.extend([slot, _DTYPES[dtype.num].num])
@@ -365,9 +364,9 @@ class _Reader:
         if kind:
             raise ValueError(f"there is no step of kind {kind}")
         launches = [self._launch() for _ in range(self.word())]
-        slots, regions, strips = self.list(), self.list(), self.list()
+        slots, regions = self.list(), self.list()
         made = [self._made() for _ in range(self.word())]
-        return Rows(slots, launches, regions, strips, made, self.list())
+        return Rows(slots, launches, regions, made, self.list())
 
     def _launch(self) -> Launched:
         kernel, extent, chunk, count = self.some(4)

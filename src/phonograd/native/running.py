@@ -63,9 +63,6 @@ class Rows(NamedTuple):
     """Where the arrays stand, in the order in which tables number them: numbers, arena and flag are the first."""
     launches: list[Launched]
     regions: list[int]
-    """How many launches there are in each region."""
-    strips: list[int]
-    """Into how many strips each region is divided; 0 where its launches do not depend on each other."""
     made: list[tuple[int, Shape, DType]]
     """Slot, shape and dtype of every array that is made before."""
     done: list[int]
@@ -260,9 +257,9 @@ def segment_of(
 
 def _row(step: Rows, kernels: Sequence[jit.Kernel], tells: bool, own: int) -> Segment:
     """Return the segment of consecutive launches: one native call."""
-    slots, launches, regions, strips, made, done = step
+    slots, launches, regions, made, done = step
     filled = [(kernels[kernel], words, extent, chunk) for kernel, words, extent, chunk in launches]
-    row = Row(filled, len(slots), regions, _FLAG if tells else -1, strips)
+    row = Row(filled, len(slots), regions, _FLAG if tells else -1)
     arrays, allocate, empty = operator.itemgetter(*slots), memory.allocate, np.empty
     small, large = [], []
     for slot, shape, dtype in made:
