@@ -43,7 +43,7 @@ def _panels(data: Any) -> Any:
 
 
 #: stands in a plan for a matrix that several products share, as it is packed for them
-_PANELS = Operator(_panels)
+_PANELS = Operator(_panels, cost=0.0)
 
 
 def panels_of(source: Node, packed: Packed) -> Node:

@@ -71,6 +71,7 @@ def _is_product_of_few_terms(grad: Node) -> bool:
     """Return whether a node is the product of the transpose of a matrix and another one, both of few rows."""
     if grad.operator is not _MATMUL or grad.ndim != 2 or grad.inputs[0].operator is not _PERMUTE:
         return False
+    assert grad.inputs[0].attributes == ((1, 0),), grad
     rows, columns = grad.shape
     return TIMES_SMALLER * _data_of(grad).shape[0] * (rows + columns) <= rows * columns
 
