@@ -65,6 +65,9 @@ class Settings:
     winograd: int = 8
     """The largest tiles of Winograd's algorithm in convolutions of float32 with small kernels: 8 is fastest, 6 and 4
     have smaller rounding errors, and 0 never uses it (see docs/numerics.md). Existing plans stay as they are."""
+    matrix_unit: bool = True
+    """Compute larger products of float32 on the matrix unit of processors that have one, by parts of bfloat16: faster,
+    and with smaller rounding errors (see docs/numerics.md). Existing plans stay as they are."""
     cache_directory: str = _cache_directory()
     """Where plans and kernels are kept between runs; '' keeps none. The default is the platform's place for caches."""
     cache_bytes: int = 256 << 20

@@ -11,7 +11,10 @@ import numpy as np
 from llvmlite import binding
 
 from phonograd.kernels.launch import Launch, Plan
+from phonograd.kernels.machine import Machine
+from phonograd.kernels.pattern import Pattern
 from phonograd.native import jit
+from phonograd.native.products import plan_product
 
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _compiled: dict[Any, tuple[jit.Kernel, Callable[[int, int, int, int], None]]] = {}
@@ -81,3 +84,22 @@ def run(
         assert np.all(memory[:GUARD] == 0xFF), "written before the beginning"
         assert np.all(memory[-GUARD:] == 0xFF), "written beyond the end"
     return result
+
+
+def run_product(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    machine: Machine,
+    old: np.ndarray | None = None,
+    uses: int = 1,
+    **options: Any,
+) -> np.ndarray:
+    """Return the product of matrices, wherever they lie in memory of their own, as a plan for a machine computes it."""
+    patterns = [Pattern(a.shape, tuple([stride // a.itemsize for stride in a.strides])) for a in (lhs, rhs)]
+    how = plan_product(patterns[0], patterns[1], lhs.dtype, machine, adds=old is not None, uses=uses)
+    assert how is not None
+    memory = [np.swapaxes(a, -1, -2) if a.strides[-1] != a.itemsize else a for a in (lhs, rhs)]
+    operands = {"lhs": memory[0], "rhs": memory[1], **({} if old is None else {"old": old})}
+    for operand, name, packed in how.before:
+        operands[name] = run(Plan((packed.launch,)), (packed.size // 4,), pieces=2, rhs=operands[operand])
+    return run(how.plan, (*lhs.shape[:-1], rhs.shape[-1]), **operands, **options)

@@ -8,17 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phonograd.kernels.gemm import DEPTH, LEAST_PACKED_BYTES, MOST_PACKED_BYTES, Gemm, Matrices, product
-from phonograd.kernels.launch import Plan
 from phonograd.kernels.machine import Machine
 from phonograd.kernels.packing import Packing
 from phonograd.kernels.pattern import Pattern
 from phonograd.native.machine import host
 from phonograd.native.products import ENOUGH_ROWS, ENOUGH_USES, plan_product
 
-from .plans import run
+from .plans import run, run_product
 
 MACHINES = [Machine(64, 32), Machine(32, 16), Machine(16, 32)]
 FLOAT32 = np.dtype("float32")
+#: this processor, as if it had no matrix unit
+PLAIN = host()._replace(matrix_unit=False)
 
 sizes = st.one_of(st.integers(0, 20), st.sampled_from([31, 32, 47, 48, 49, 64, 97, 130]))
 depths = st.one_of(st.integers(0, 20), st.sampled_from([64, 383, 384, 385, 800]))
@@ -132,11 +133,11 @@ def test_many_products_at_once(stored: tuple[int, ...], axes: tuple[int, ...]) -
     rhs = np.swapaxes(random.standard_normal((*lhs.shape[:-2], 6, 5)).astype(np.float32), -1, -2)
     pattern = Pattern.contiguous(stored).permute(axes)
     turned = Pattern(rhs.shape, tuple([stride // 4 for stride in rhs.strides]))
-    how = plan_product(pattern, turned, FLOAT32)
+    how = plan_product(pattern, turned, FLOAT32, PLAIN)
     if len(axes) == 5:
         assert how is None
         memory, pattern = lhs.copy(), Pattern.contiguous(lhs.shape)
-        how = plan_product(pattern, turned, FLOAT32)
+        how = plan_product(pattern, turned, FLOAT32, PLAIN)
     assert how is not None
     found = run(how.plan, (*lhs.shape[:-1], 6), pieces=4, lhs=memory, rhs=np.swapaxes(rhs, -1, -2))
     np.testing.assert_allclose(found, lhs @ rhs, rtol=1e-5, atol=1e-5)
@@ -161,14 +162,7 @@ def planned(
     lhs: np.ndarray, rhs: np.ndarray, old: np.ndarray | None = None, uses: int = 1, **options: Any
 ) -> np.ndarray:
     """Return the product of matrices wherever they lie, as a plan computes it."""
-    patterns = [Pattern(a.shape, tuple([stride // a.itemsize for stride in a.strides])) for a in (lhs, rhs)]
-    how = plan_product(patterns[0], patterns[1], FLOAT32, adds=old is not None, uses=uses)
-    assert how is not None
-    memory = [np.swapaxes(a, -1, -2) if a.strides[-1] != a.itemsize else a for a in (lhs, rhs)]
-    if how.panels is not None:
-        memory[1] = run(Plan((how.panels.launch,)), (how.panels.size // 4,), pieces=2, rhs=memory[1])
-    more = {} if old is None else {"old": old}
-    return run(how.plan, (*lhs.shape[:-1], rhs.shape[-1]), lhs=memory[0], rhs=memory[1], **more, **options)
+    return run_product(lhs, rhs, PLAIN, old, uses, **options)
 
 
 @pytest.mark.parametrize("turns", [(False, False), (False, True), (True, False), (True, True)])
@@ -240,9 +234,9 @@ def test_a_matrix_that_many_share_is_packed_once() -> None:
     lhs = random.standard_normal((3, 280, 300)).astype(np.float32)
     rhs = random.standard_normal((500, 300)).astype(np.float32)
     pattern = Pattern((3, 300, 500), (0, 1, 300))
-    all_three = plan_product(Pattern.contiguous(lhs.shape), pattern, FLOAT32)
+    all_three = plan_product(Pattern.contiguous(lhs.shape), pattern, FLOAT32, PLAIN)
     assert all_three is not None
-    one = plan_product(Pattern.contiguous((280, 300)), Pattern((300, 500), (1, 300)), FLOAT32)
+    one = plan_product(Pattern.contiguous((280, 300)), Pattern((300, 500), (1, 300)), FLOAT32, PLAIN)
     assert one is not None
     plan = one.plan
     assert all_three.plan.scratch_bytes == plan.scratch_bytes > 0
@@ -276,9 +270,9 @@ def test_panels_of_many_matrices() -> None:
 )
 def test_panels_are_made_where_enough_products_share_them(turned: bool, uses: int, is_shared: bool) -> None:
     rhs = Pattern((128, 512), (1, 128) if turned else (512, 1))
-    how = plan_product(Pattern.contiguous((32, 128)), rhs, FLOAT32, uses=uses)
+    how = plan_product(Pattern.contiguous((32, 128)), rhs, FLOAT32, PLAIN, uses=uses)
     assert how is not None
-    assert (how.panels is not None) == is_shared
+    assert bool(how.before) == is_shared
 
 
 @pytest.mark.parametrize(
@@ -293,7 +287,7 @@ def test_panels_are_made_where_enough_products_share_them(turned: bool, uses: in
 )
 def test_memory_for_copies_is_bounded(shape: tuple[int, int, int], passes: int, most: int) -> None:
     rows, terms, columns = shape
-    how = plan_product(Pattern.contiguous((rows, terms)), Pattern.contiguous((terms, columns)), FLOAT32)
+    how = plan_product(Pattern.contiguous((rows, terms)), Pattern.contiguous((terms, columns)), FLOAT32, PLAIN)
     assert how is not None
     plan = how.plan
     assert plan.scratch_bytes <= most
@@ -317,7 +311,7 @@ def test_matrices_that_are_used_once_are_divided_by_columns() -> None:
     lhs, rhs = Pattern.contiguous((64, 256)), Pattern.contiguous((256, 256))
 
     def blocks(uses: int) -> tuple[int, int]:
-        how = plan_product(lhs, rhs, FLOAT32, uses=uses)
+        how = plan_product(lhs, rhs, FLOAT32, PLAIN, uses=uses)
         assert how is not None
         rows, columns = how.plan.launches[-1].words[4:6]
         assert isinstance(rows, int)

@@ -13,9 +13,12 @@ import phonograd as mx
 from phonograd import explain, nd, settings
 from phonograd.gradient import differentiate
 from phonograd.kernels.gemm import DEPTH, Gemm
+from phonograd.kernels.matrix_unit import MatrixUnit
 from phonograd.kernels.packing import Packing
+from phonograd.kernels.splitting import Splitting
 from phonograd.native import driver, program, running
 from phonograd.native.layout import REGION_CHUNKS, Job, jobs_of, regions_of
+from phonograd.native.machine import host
 from phonograd.native.program import NativeProgram
 from phonograd.node import Node
 from phonograd.operator import REGISTRY
@@ -49,7 +52,9 @@ def recurrent(steps: int, batch: int = 8, width: int = 20) -> tuple[list[Node], 
 
 def products_of(made: NativeProgram) -> int:
     """Return how many parts of a plan are products."""
-    return len([part for part in made.parts if any([isinstance(kernel, Gemm) for kernel in part.kernels])])
+    return len(
+        [part for part in made.parts if any([isinstance(kernel, (Gemm, MatrixUnit)) for kernel in part.kernels])]
+    )
 
 
 @pytest.mark.parametrize("steps", [2, 3, 7])
@@ -64,7 +69,7 @@ def test_products_are_added_up_where_they_are_computed() -> None:
     sums = [
         part
         for part in made.parts
-        if not any([isinstance(kernel, Gemm) for kernel in part.kernels])
+        if not any([isinstance(kernel, (Gemm, MatrixUnit)) for kernel in part.kernels])
         and any([node.shape == (20, 20) and node.operator.name == "broadcast_add" for node in part.nodes])
     ]
     assert not sums
@@ -223,7 +228,7 @@ def test_packed_products_in_plans_have_the_bits_of_single_operators_on_any_numbe
     targets = [resolve(hidden), *[resolve(node) for node in gradients if node is not None]]
     made = NativeProgram(targets, bindings.__contains__)
     kernels = {type(kernel) for part in made.parts for kernel in part.kernels}
-    assert kernels >= {Gemm, Packing}
+    assert kernels >= ({MatrixUnit, Splitting} if host().matrix_unit else {Gemm, Packing})
     with settings.override(num_threads=1):
         alone = run(targets, bindings)
     with settings.override(num_threads=3):

@@ -1,4 +1,4 @@
-"""What kernels written for speed must know about a processor: how long its vectors are, and how many it holds."""
+"""What kernels written for speed must know about a processor: its vectors, and its matrix unit."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ class Machine(NamedTuple):
     """Length of a vector register."""
     registers: int = 16
     """How many vector registers there are."""
+    matrix_unit: bool = False
+    """Whether it multiplies tiles of bfloat16 (:mod:`.matrix_unit`)."""
 
     def lanes(self, dtype: DType) -> int:
         """Return how many elements a vector holds.

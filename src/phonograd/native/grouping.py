@@ -39,6 +39,7 @@ from ..kernels.lowering import (
 )
 from ..kernels.packing import Packed
 from ..kernels.pattern import Pattern, contiguous_strides
+from ..kernels.splitting import Split
 from ..node import Node, Shape
 from ..reference import resolve
 from . import jit
@@ -189,13 +190,13 @@ class Grouping:
             views = [self._in_order(lhs), self._in_order(rhs)]
             found = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None, uses=uses)
             assert found is not None, node
-        if found.panels is not None:
-            views[1] = self._packed(views[1], found.panels)
         operands = {"lhs": views[0], "rhs": views[1]}
+        for operand, name, packed in found.before:
+            operands[name] = self._packed(operands[operand], packed)
         self._work(node, found.plan, operands if old is None else {**operands, "old": self._in_order(old)})
 
-    def _packed(self, view: View, packed: Packed) -> View:
-        """Return matrices as panels, which are copied once for all products that share them."""
+    def _packed(self, view: View, packed: Packed | Split) -> View:
+        """Return matrices as panels or parts, which are made once for all products that share them."""
         key = view, packed.launch
         node = self._panels.get(key)
         if node is None:

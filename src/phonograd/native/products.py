@@ -14,13 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..dtypes import DType
+from ..dtypes import FLOAT32, DType
+from ..kernels.by_parts import is_worth, product_by_parts, split_before
 from ..kernels.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, panels, product
 from ..kernels.launch import Plan
 from ..kernels.lowering import Matmul
 from ..kernels.machine import Machine
 from ..kernels.packing import Packed
 from ..kernels.pattern import Pattern, contiguous_strides
+from ..kernels.splitting import Split
 from ..node import Node, Shape
 from ..operator import REGISTRY, Operator
 from .expansion import Order
@@ -46,7 +48,7 @@ def _panels(data: Any) -> Any:
 _PANELS = Operator(_panels, cost=0.0)
 
 
-def panels_of(source: Node, packed: Packed) -> Node:
+def panels_of(source: Node, packed: Packed | Split) -> Node:
     """Return a node whose memory holds matrices that lie in another one's as panels."""
     return Node(_PANELS, (source,), (), (packed.size // source.dtype.itemsize,), source.dtype)
 
@@ -100,16 +102,24 @@ def _is_one_block(order: Order, node: Node) -> bool:
     return order.expressions[node].inputs[0].shape[-1] <= DEPTH
 
 
+class Before(NamedTuple):
+    """What is done with an operand of a product before it, once for all who share it in another form."""
+
+    operand: str
+    name: str
+    """What it is called then."""
+    packed: Packed | Split
+
+
 class Product(NamedTuple):
     """How matrices (the last two axes) that lie somewhere in memory are multiplied."""
 
     plan: Plan
-    """Its operands are ``lhs``, ``rhs`` and ``out``, which is contiguous, and ``old``, if it is added to that."""
-    panels: Packed | None
-    """How ``rhs`` is packed before, for all who share it."""
+    """Its operands are ``lhs``, ``rhs`` and ``out``, which is contiguous, ``old``, if it is added to that, and more."""
+    before: tuple[Before, ...] = ()
+    """What comes before."""
 
 
-@functools.lru_cache(maxsize=1024)
 def plan_product(
     lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine | None = None, adds: bool = False, uses: int = 1
 ) -> Product | None:
@@ -118,6 +128,11 @@ def plan_product(
     They can for operands that are contiguous. ``adds`` says whether the product is added to a contiguous ``old``,
     ``uses`` how many products of few rows read ``rhs``.
     """
+    return _planned(lhs, rhs, dtype, machine or host(), adds, uses)
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool, uses: int) -> Product | None:
     rows, terms = lhs.shape[-2:]
     columns = rhs.shape[-1]
     out_strides = contiguous_strides((*lhs.shape[:-2], rows, columns))
@@ -131,15 +146,20 @@ def plan_product(
             (lhs.strides, rhs.strides, out_strides), outer_strides, inner_strides, strict=True
         )
     ]
-    sizes, count, kernel = (rows, terms, columns), (outer, inner), Gemm(np.dtype(dtype), machine or host())
+    sizes, count, kernel = (rows, terms, columns), (outer, inner), Gemm(np.dtype(dtype), machine)
     old, names = result if adds else None, ("lhs", "rhs")
+    if machine.matrix_unit and dtype == FLOAT32 and is_worth(sizes):
+        ready = split_before(sizes, count, left, right, uses)
+        plan = product_by_parts(sizes, count, left, right, result, old, uses, ready)
+        splits = ("lhs", "left", ready.left), ("rhs", "right", ready.right)
+        return Product(plan, tuple([Before(of, name, split) for of, name, split in splits if split is not None]))
     if columns == 1:
         # a column is a row of the transposed product, and many columns fill vectors
         sizes, left, right, names = (1, terms, rows), right.transposed, left.transposed, ("rhs", "lhs")
     shared = uses >= ENOUGH_USES and columns > 1 and math.prod(rhs.shape) > 0
     shared = shared and (right.column != 1 or uses * rows >= ENOUGH_ROWS)
     plan = product(sizes, count, left, right, result, kernel, old, names, uses, shared)
-    return Product(plan, panels(sizes, count, right, kernel, uses) if shared else None)
+    return Product(plan, (Before("rhs", "rhs", panels(sizes, count, right, kernel, uses)),) if shared else ())
 
 
 def _merged(shape: Shape, operands: tuple[Shape, Shape, Shape]) -> list[tuple[int, tuple[int, int, int]]]:

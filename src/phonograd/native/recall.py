@@ -30,6 +30,7 @@ from ..operators.structural import LEAF
 from ..reference import Note, Part, order, resolve
 from . import driver, jit
 from .collection import not_collecting
+from .machine import host
 from .running import Aliased, Called, Launched, Memory, Recipe, Rows, Running
 from .store import Store, is_ours
 
@@ -164,7 +165,7 @@ def described(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence
     numbers = {node: number for number, node in enumerate((*inputs, *computed))}
     forms: dict[Any, int] = {}
     now = settings.current()
-    texts: list[str] = [f"{keep_all} {now.winograd} {now.num_threads}"]
+    texts: list[str] = [f"{keep_all} {now.winograd} {now.num_threads} {host().matrix_unit}"]
     words: list[int] = [len(inputs), len(computed), len(wanted), *[numbers[node] for node in wanted]]
     append = words.append
     try:

@@ -1,0 +1,297 @@
+"""Products by parts: as exact as they should be, whatever the numbers are, and the same bits however work is divided."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as budget
+from hypothesis import strategies as st
+
+import phonograd as mx
+from phonograd import settings
+from phonograd.kernels import by_parts
+from phonograd.kernels.by_parts import PASS_TERMS, is_worth, product_by_parts, split_before
+from phonograd.kernels.gemm import Matrices
+from phonograd.kernels.launch import Plan, Reference
+from phonograd.kernels.matrix_unit import MatrixUnit
+from phonograd.kernels.pattern import Pattern
+from phonograd.kernels.splitting import BLOCK_TERMS, TILE_LINES, splitting, tiles_of
+from phonograd.native.machine import host
+from phonograd.native.products import plan_product
+
+from .plans import run, run_product
+
+pytestmark = pytest.mark.skipif(not host().matrix_unit, reason="this processor has no matrix unit, or none we may use")
+
+FLOAT32 = np.dtype("float32")
+PLAIN = host()._replace(matrix_unit=False)
+
+sizes = st.one_of(st.integers(1, 70), st.sampled_from([96, 97, 128, 130, 300]))
+depths = st.one_of(st.integers(1, 70), st.sampled_from([PASS_TERMS, PASS_TERMS + 1, 768, 1152, 1153, 2500]))
+
+
+def numbers(shape: tuple[int, ...], turned: bool = False, seed: int = 0) -> np.ndarray:
+    """Return matrices that lie in memory in order or transposed."""
+    data = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    return np.swapaxes(np.swapaxes(data, -1, -2).copy(), -1, -2) if turned else data
+
+
+def place(matrix: np.ndarray) -> Matrices:
+    return Matrices(*[stride // 4 for stride in matrix.strides])
+
+
+def by_parts_of(
+    lhs: np.ndarray, rhs: np.ndarray, old: np.ndarray | None = None, uses: int = 1, ready: bool = True, **options: Any
+) -> np.ndarray:
+    """Return the product of two matrices of any sizes by parts."""
+    shape = lhs.shape[0], lhs.shape[1], rhs.shape[1]
+    out = Matrices(shape[2], 1)
+    before = split_before(shape, (1, 1), place(lhs), place(rhs), uses) if ready else None
+    plan = product_by_parts(shape, (1, 1), place(lhs), place(rhs), out, None if old is None else out, uses, before)
+    operands = {"lhs": lhs, "rhs": rhs}
+    operands = {name: a.T if a.strides[-1] != 4 else a for name, a in operands.items()}
+    made = dict(operands)
+    if before is not None:
+        for name, of, split in (("left", "lhs", before.left), ("right", "rhs", before.right)):
+            if split is not None:
+                made[name] = run(Plan((split.launch,)), (split.size // 4,), pieces=3, rhs=operands[of])
+    if old is not None:
+        made["old"] = old
+    return run(plan, (shape[0], shape[2]), **made, **options)
+
+
+def error(found: np.ndarray, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+    """Return errors in units of half a last place of the sum of all products without their signs."""
+    exact = lhs.astype(np.longdouble) @ rhs.astype(np.longdouble)
+    scale = np.abs(lhs).astype(np.longdouble) @ np.abs(rhs).astype(np.longdouble)
+    return np.abs(found - exact) / np.where(scale == 0, 1, scale) * 2.0**24
+
+
+# -- parts
+
+
+def parts(values: np.ndarray, by_lines: bool) -> np.ndarray:
+    """Return the three parts of a matrix of lines and terms, as float32 numbers."""
+    lines, terms = values.shape
+    source = (Reference("data"), terms, 1, 0, 0)
+    split = splitting((lines, terms), (1, 1), by_lines, source, Reference("out"))
+    raw = run(Plan((split.launch,)), (split.size // 2,), out_dtype=np.uint16, pieces=3, data=values)
+    tiles, blocks = tiles_of(lines, by_lines), -(-terms // BLOCK_TERMS)
+    raw = raw.reshape(tiles, blocks, 3, 16, 16, 2)
+    # tile, block, part, row, lane, half: term = 16 * half + (lane or row), line = (row or lane)
+    order = (2, 0, 3, 1, 5, 4) if by_lines else (2, 0, 4, 1, 5, 3)
+    wide = raw.transpose(order).reshape(3, tiles * TILE_LINES, blocks * BLOCK_TERMS)
+    assert not wide[:, lines:].any()
+    assert not wide[:, :, terms:].any()
+    return (wide[:, :lines, :terms].astype(np.uint32) << 16).view(np.float32)
+
+
+@pytest.mark.parametrize("by_lines", [False, True])
+@pytest.mark.parametrize("shape", [(16, 32), (40, 100), (1, 1), (130, 300)])
+def test_the_sum_of_three_parts_is_the_number(shape: tuple[int, int], by_lines: bool) -> None:
+    random = np.random.default_rng(0)
+    values = random.integers(0, 2**32, shape, np.uint64).astype(np.uint32).view(np.float32)
+    # numbers whose last bits are still numbers of bfloat16, and which do not become infinite
+    magnitude = np.abs(values)
+    values = np.where((magnitude > 2.0**-109) & (magnitude < 3.3e38), values, random.standard_normal(shape))
+    values = values.astype(np.float32)
+    first, second, third = parts(values, by_lines)
+    assert np.array_equal(first.astype(np.float64) + second + third, values.astype(np.float64))
+    assert np.all(np.abs(second) <= np.abs(first) * 2.0**-8)
+    assert np.all(np.abs(third) <= np.abs(first) * 2.0**-15)
+
+
+@pytest.mark.parametrize("by_lines", [False, True])
+def test_special_numbers_have_parts_that_are_not_finite(by_lines: bool) -> None:
+    special = np.float32([np.inf, -np.inf, np.nan, np.finfo(np.float32).max])
+    bits = np.uint32([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001]).view(np.float32)
+    values = np.concatenate([special, bits])[None]
+    with np.errstate(all="ignore"):
+        assert not np.isfinite(parts(values, by_lines).sum(0)).any()
+
+
+# -- products
+
+
+@budget(deadline=None, max_examples=120)
+@given(sizes, depths, sizes, st.booleans(), st.booleans(), st.integers(1, 3))
+def test_products_are_right_and_do_not_depend_on_layout_or_division(
+    rows: int, terms: int, columns: int, turn_lhs: bool, turn_rhs: bool, uses: int
+) -> None:
+    lhs, rhs = numbers((rows, terms)), numbers((terms, columns), seed=1)
+    found = by_parts_of(lhs, rhs)
+    # six roundings for 32 terms, two chains of 16 in each, and what is left out
+    blocks = -(-terms // BLOCK_TERMS)
+    assert np.all(error(found, lhs, rhs) <= 6 * blocks + 24)
+    other = numbers((rows, terms), turn_lhs), numbers((terms, columns), turn_rhs, 1)
+    assert np.array_equal(found, by_parts_of(*other, uses=uses, pieces=5, threads=2))
+    assert np.array_equal(found, by_parts_of(*other, uses=uses, ready=False, pieces=2))
+
+
+@pytest.mark.parametrize("shape", [(256, 256, 256), (64, 1120, 96), (128, 64, 128), (300, 2500, 130)])
+def test_errors_are_smaller_than_those_of_single_additions(shape: tuple[int, int, int]) -> None:
+    rows, terms, columns = shape
+    assert is_worth(shape)
+    lhs, rhs = numbers((rows, terms)), numbers((terms, columns), seed=1)
+    found, plain = [error(run_product(lhs, rhs, machine), lhs, rhs) for machine in (host(), PLAIN)]
+    assert np.sqrt(np.mean(found**2)) < 0.75 * np.sqrt(np.mean(plain**2))
+    assert found.max() < 1.2 * plain.max()
+    # and the same for numbers of one sign, whose sums grow
+    found, plain = [
+        error(run_product(np.abs(lhs), np.abs(rhs), machine), np.abs(lhs), np.abs(rhs)) for machine in (host(), PLAIN)
+    ]
+    assert np.sqrt(np.mean(found**2)) < 0.75 * np.sqrt(np.mean(plain**2))
+
+
+@pytest.mark.parametrize("scale", [2.0**60, 2.0**-60])
+def test_large_and_small_numbers(scale: float) -> None:
+    lhs, rhs = numbers((64, 256)), numbers((256, 64), seed=1)
+    found = by_parts_of(lhs * np.float32(scale), rhs)
+    assert np.array_equal(found, by_parts_of(lhs, rhs) * np.float32(scale))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("uses", [1, 2])
+def test_sums_that_are_not_finite_are_those_of_single_additions(turned: bool, uses: int) -> None:
+    lhs, rhs = numbers((70, 100)), numbers((100, 90), turned, 1)
+    lhs[3, 5], lhs[40, 99], lhs[69, 0] = np.inf, np.nan, np.finfo(np.float32).max
+    rhs[7, 2], rhs[50, 89], rhs[51, 89] = -np.inf, np.inf, np.finfo(np.float32).max
+    rhs[5, 4] = 0
+    lhs[20], rhs[:, 30] = np.float32(3e38), np.float32(2e38)
+    # with one term that is not finite the rest decides about its sign, and opposite ones are no number
+    with np.errstate(all="ignore"):
+        expected = (lhs.astype(np.float64) @ rhs.astype(np.float64)).astype(np.float32)
+    found = by_parts_of(lhs, rhs, uses=uses, pieces=3)
+    single = run_product(lhs, rhs, PLAIN)
+    finite = np.isfinite(expected) & np.isfinite(single)
+    assert np.array_equal(np.isnan(found), np.isnan(single))
+    assert np.array_equal(np.isinf(found), np.isinf(single))
+    assert np.array_equal(found[~finite], single[~finite], equal_nan=True)
+    np.testing.assert_allclose(found[finite], expected[finite], rtol=1e-4, atol=1e-3)
+    # what has nothing to do with them has the bits that it has anyway
+    clean = by_parts_of(np.where(np.abs(lhs) < 1e30, lhs, 0), np.where(np.abs(rhs) < 1e30, rhs, 0))
+    rows, columns = np.abs(lhs).max(1) < 1e30, np.abs(rhs).max(0) < 1e30
+    assert rows.any()
+    assert columns.any()
+    assert np.array_equal(found[rows][:, columns], clean[rows][:, columns])
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_product_is_added_with_the_bits_of_a_sum(in_place: bool) -> None:
+    lhs, rhs, old = numbers((70, 64)), numbers((64, 100), seed=1), numbers((70, 100), seed=2)
+    lhs[0] = 0
+    old.flat[::3] = -0.0
+    lhs[10, 10], rhs[10, 40] = np.inf, np.inf
+    with np.errstate(all="ignore"):
+        expected = old + by_parts_of(lhs, rhs)
+    if not in_place:
+        assert np.array_equal(by_parts_of(lhs, rhs, old, pieces=3), expected, equal_nan=True)
+        return
+    # memory of the result is that of what is added
+    shape, out = (70, 64, 100), Matrices(100, 1)
+    plan = product_by_parts(shape, (1, 1), place(lhs), place(rhs), out, out)
+    launches = [
+        launch._replace(
+            words=tuple([word._replace(operand="both") if _is_result(word) else word for word in launch.words])
+        )
+        for launch in plan.launches
+    ]
+    both = old.copy()
+    run(Plan(tuple(launches), plan.scratch_bytes), (1,), lhs=lhs, rhs=rhs, both=both)
+    assert np.array_equal(both, expected, equal_nan=True)
+
+
+def _is_result(word: object) -> bool:
+    return isinstance(word, Reference) and word.operand in ("old", "out")
+
+
+@pytest.mark.parametrize("count", [(3, 1), (2, 3)])
+def test_many_matrices(count: tuple[int, int]) -> None:
+    rows, terms, columns = shape = 130, 70, 128
+    assert is_worth(shape)
+    lhs = numbers((*count, rows, terms))
+    for rhs in (
+        numbers((*count, terms, columns), True, 1),
+        np.broadcast_to(numbers((terms, columns), False, 1), (*count, terms, columns)),
+    ):
+        memory = rhs if rhs.strides[0] else rhs[(0,) * len(count)]
+        patterns = [Pattern(a.shape, tuple([stride // 4 for stride in a.strides])) for a in (lhs, rhs)]
+        how = plan_product(patterns[0], patterns[1], FLOAT32)
+        assert how is not None
+        operands = {"lhs": lhs, "rhs": np.swapaxes(memory, -1, -2) if memory.strides[-1] != 4 else memory}
+        for operand, name, packed in how.before:
+            operands[name] = run(Plan((packed.launch,)), (packed.size // 4,), rhs=operands[operand])
+        found = run(how.plan, (*count, rows, columns), pieces=4, **operands)
+        for index in np.ndindex(*count):
+            one = by_parts_of(lhs[index].copy(), np.ascontiguousarray(rhs[index]))
+            assert np.array_equal(found[index], one)
+
+
+def test_memory_for_parts_is_bounded_and_changes_no_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    lhs, rhs = numbers((450, 1300), True), numbers((1300, 200), seed=1)
+    found = by_parts_of(lhs, rhs)
+    monkeypatch.setattr(by_parts, "MOST_SPLIT_BYTES", 1 << 18)
+    shape = 450, 1300, 200
+    assert split_before(shape, (1, 1), place(lhs), place(rhs), 1) == (None, None)
+    plan = product_by_parts(shape, (1, 1), place(lhs), place(rhs), Matrices(200, 1))
+    assert len(plan.launches) > 10
+    assert plan.scratch_bytes <= 2 << 18
+    assert np.array_equal(found, by_parts_of(lhs, rhs, ready=False, pieces=2))
+    many, more = numbers((5, 130, 70)), numbers((5, 70, 128), seed=1)
+    monkeypatch.setattr(by_parts, "MOST_SPLIT_BYTES", 1 << 17)
+    how = plan_product(Pattern.contiguous(many.shape), Pattern.contiguous(more.shape), FLOAT32, host(), uses=7)
+    assert how is not None
+    assert not how.before
+    found = run(how.plan, (5, 130, 128), lhs=many, rhs=more)
+    for number in range(5):
+        assert np.array_equal(found[number], by_parts_of(many[number], more[number], ready=False))
+
+
+# -- plans
+
+
+def test_a_plan_computes_by_parts_unless_settings_forbid_it() -> None:
+    lhs, rhs = mx.nd.array(numbers((256, 256))), mx.nd.array(numbers((256, 256), seed=1))
+    expected = [run_product(lhs.asnumpy(), rhs.asnumpy(), machine) for machine in (host(), PLAIN)]
+    assert not np.array_equal(*expected)
+    assert np.array_equal(mx.nd.dot(lhs, rhs).asnumpy(), expected[0])
+    with settings.override(matrix_unit=False):
+        assert not host().matrix_unit
+        # another expression, because existing plans stay as they are
+        assert np.array_equal(mx.nd.dot(lhs, rhs * 1).asnumpy(), expected[1])
+
+
+def test_gradients_are_those_of_float64() -> None:
+    data, weight = numbers((64, 200)), numbers((200, 120), seed=1)
+    results = []
+    for dtype in ("float32", "float64"):
+        x, w = mx.nd.array(data, dtype=dtype), mx.nd.array(weight, dtype=dtype)
+        x.attach_grad()
+        w.attach_grad()
+        with mx.autograd.record():
+            y = mx.nd.tanh(mx.nd.dot(x, w) / 20)
+        y.backward()
+        results.append([y.asnumpy(), x.grad.asnumpy(), w.grad.asnumpy()])
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
+
+
+def test_a_shared_weight_is_split_once() -> None:
+    weight = mx.nd.array(numbers((128, 512)))
+    states = [mx.nd.array(numbers((32, 128), seed=number)) for number in range(5)]
+    found = [mx.nd.dot(state, weight) for state in states]
+    mx.nd.waitall()
+    for state, value in zip(states, found, strict=True):
+        assert np.array_equal(value.asnumpy(), run_product(state.asnumpy(), weight.asnumpy(), host()))
+
+
+def test_what_is_worth_it_depends_on_sizes_alone() -> None:
+    assert is_worth((1024, 1024, 1024))
+    assert is_worth((32, 256, 1024))
+    assert not is_worth((1, 4096, 4096))
+    assert not is_worth((64, 64, 64))
+    assert not is_worth((1000, 1000, 1))
+    how = plan_product(Pattern.contiguous((64, 300)), Pattern.contiguous((300, 300)), np.dtype("float64"), host())
+    assert how is not None
+    assert not any([isinstance(one.structure, MatrixUnit) for one in how.plan.launches])
