@@ -42,8 +42,8 @@ FEW_ROWS, CACHED_BYTES = 96, 5 << 18
 COLUMNS_ALONE = 4
 #: multiplications worth handing to another thread
 TASK_WORK = 1 << 20
-#: multiplications of the smallest product that is worth it
-LEAST_WORK = 1 << 20
+#: multiplications of the smallest product that is worth it, and the terms it has: short sums are soon written
+LEAST_WORK, LEAST_TERMS = 1 << 20, 96
 #: tasks that are enough for a few threads
 TASKS = 8
 #: multiplications that count as a chunk when it is decided whether to compile in full at once
@@ -57,8 +57,9 @@ def is_worth(sizes: tuple[int, int, int]) -> bool:
     """
     rows, terms, columns = sizes
     padded = [-(-size // side) * side for size, side in zip(sizes, (TILE_LINES, BLOCK_TERMS, SIDE), strict=True)]
+    work = rows * terms * columns
     by_parts = padded[0] * padded[1] * padded[2] / 75 + (rows + columns) * terms / 2 + rows * columns / 2
-    return rows >= TILE_LINES and rows * terms * columns >= LEAST_WORK and by_parts < rows * terms * columns / 27
+    return rows >= TILE_LINES and terms >= LEAST_TERMS and work >= LEAST_WORK and by_parts < work / 27
 
 
 class Ready(NamedTuple):

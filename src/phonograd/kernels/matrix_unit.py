@@ -17,7 +17,7 @@ from .function import Index, Value
 from .launch import Words
 from .packing import part
 from .routine import Routine, module
-from .splitting import BLOCK_TERMS, PART_WORDS, TILE_LINES, TILE_WORDS, Tile, split_routines, split_tile
+from .splitting import BLOCK_TERMS, PART_WORDS, TILE_LINES, TILE_WORDS, TURNED_WORDS, Tile, split_routines, split_tile
 
 __all__ = ["COLUMN_TILES", "ROW_TILES", "SIDE", "TASK_ROWS", "WORDS", "MatrixUnit"]
 
@@ -75,6 +75,7 @@ class _Writer:
         # a last tile of rows leaves half of these as they are, and nobody reads what is made of them
         self.pass_sums = e.scratch(SIDE * SIDE // 2)
         self.left_panel, self.right_panel = [e.scratch(n * TILE_WORDS // 2) for n in (ROW_TILES, COLUMN_TILES)]
+        self.turned = e.scratch(TURNED_WORDS)
         _configure(e)
         e.clear(self.zeros, str(SIDE))
         e.each("%lo", "%hi", self._task)
@@ -189,7 +190,7 @@ class _Writer:
                 source = e.at(self.whole_lhs, e.times(place, line), e.times(first_term, term))
                 lines, terms = e.minus(self.rows, first_line), e.minus(word("terms"), first_term)
                 to = e.at(self.left_panel, self._tile(first_line, number))
-                split_tile(e, Tile(to, source, line, term, lines, terms), "true")
+                split_tile(e, Tile(to, source, line, term, lines, terms), "true", self.turned)
 
             e.each("0", self.blocks, block)
 
@@ -207,7 +208,7 @@ class _Writer:
                 to = e.at(self.right_panel, e.times(e.plus(number, e.times(str(tile), count)), str(TILE_WORDS)))
                 source = e.at(self.whole_rhs, e.times(first_line, line), e.times(first_term, term))
                 lines, terms = e.minus(width, str(tile * TILE_LINES)), e.minus(word("terms"), first_term)
-                split_tile(e, Tile(to, source, line, term, lines, terms), "false")
+                split_tile(e, Tile(to, source, line, term, lines, terms), "false", self.turned)
 
         e.each("0", count, block)
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ..dtypes import FLOAT32, INT32
 from .function import Index, Value
 from .launch import Launch, Reference, Words, aligned
+from .packing import square_side
 from .routine import Routine, module
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "PART_WORDS",
     "TILE_LINES",
     "TILE_WORDS",
+    "TURNED_WORDS",
     "Split",
     "Splitting",
     "Tile",
@@ -41,6 +43,8 @@ __all__ = [
 TILE_LINES, BLOCK_TERMS = 16, 32
 #: words of 4 bytes of a part, and of the three parts of a tile
 PART_WORDS, TILE_WORDS = 256, 768
+#: 64-bit words of memory in which a tile is turned
+TURNED_WORDS = TILE_LINES * BLOCK_TERMS // 2
 #: columns are filled up to a multiple of this: products take two tiles of a second operand at once
 PADDED_COLUMNS = 2 * TILE_LINES
 #: tiles and blocks of terms that are split together: what is read of either is some lines of a cache long
@@ -66,6 +70,7 @@ class Splitting:
     def write(self, name: str) -> str:
         """Return the text of the module."""
         e = Routine(name, _LANES, FLOAT32)
+        turned = e.scratch(TURNED_WORDS)
 
         def word(of: str) -> Index:
             return _WORDS.index(e, of)
@@ -82,21 +87,28 @@ class Splitting:
             last_tile = e.least(e.plus(first_tile, str(ITEM_TILES)), word("tiles"))
             last_block = e.least(e.plus(first_block, str(ITEM_BLOCKS)), word("blocks"))
 
-            def tile(tile_number: Index) -> None:
-                def block(block_number: Index) -> None:
-                    lines = e.minus(word("lines"), e.times(tile_number, str(TILE_LINES)))
-                    terms = e.minus(word("terms"), e.times(block_number, str(BLOCK_TERMS)))
-                    line = e.times(e.times(tile_number, str(TILE_LINES)), word("source_line"))
-                    term = e.times(e.times(block_number, str(BLOCK_TERMS)), word("source_term"))
-                    place = e.plus(e.times(tile_number, word("blocks")), block_number)
-                    to = e.at(split, e.times(place, str(TILE_WORDS)))
-                    tile = Tile(to, e.at(source, line, term), word("source_line"), word("source_term"), lines, terms)
-                    by_lines = e.test("ne", word("by_lines"), "0")
-                    split_tile(e, tile, by_lines)
+            tiles, blocks = e.minus(last_tile, first_tile), e.minus(last_block, first_block)
+            # what follows in memory comes next
+            lines_first = e.test("eq", word("source_line"), "1")
 
-                e.each(first_block, last_block, block)
+            def one(number: Index) -> None:
+                quotient, rest = e.split(number, e.either(lines_first, tiles, blocks))
+                tile_number = e.plus(first_tile, e.either(lines_first, rest, quotient))
+                block_number = e.plus(first_block, e.either(lines_first, quotient, rest))
+                first_line, first_term = (
+                    e.times(tile_number, str(TILE_LINES)),
+                    e.times(block_number, str(BLOCK_TERMS)),
+                )
+                line, term = word("source_line"), word("source_term")
+                place = e.plus(e.times(tile_number, word("blocks")), block_number)
+                tile = Tile(
+                    e.at(split, e.times(place, str(TILE_WORDS))),
+                    e.at(source, e.times(first_line, line), e.times(first_term, term)),
+                    *(line, term, e.minus(word("lines"), first_line), e.minus(word("terms"), first_term)),
+                )
+                split_tile(e, tile, e.test("ne", word("by_lines"), "0"), turned)
 
-            e.each(first_tile, last_tile, tile)
+            e.each("0", e.times(tiles, blocks), one)
 
         e.each("%lo", "%hi", item)
         return module(*split_routines(), e)
@@ -115,13 +127,13 @@ class Tile(NamedTuple):
 
 def split_routines() -> list[Routine]:
     """Return the routines that a module needs in which tiles are split."""
-    return [_whole(turned=False), _whole(turned=True), _partly()]
+    return [_split_rows(), _turn(), _split_partly()]
 
 
-def split_tile(e: Routine, tile: Tile, by_lines: str) -> None:
+def split_tile(e: Routine, tile: Tile, by_lines: str, turned: str) -> None:
     """Write the call that splits a tile: in vectors along its rows, along its columns, or number by number.
 
-    ``by_lines`` says (as an ``i1``) whether its rows are lines.
+    ``by_lines`` says (as an ``i1``) whether its rows are lines, and ``turned`` is memory for a tile.
     """
     row, lane = e.either(by_lines, tile.line, tile.term), e.either(by_lines, tile.term, tile.line)
     places = [f"ptr {tile.to}", f"ptr {tile.source}", f"i64 {e.times(str(_HALF), tile.term)}"]
@@ -131,38 +143,57 @@ def split_tile(e: Routine, tile: Tile, by_lines: str) -> None:
         rest = [f"i64 {row}", f"i64 {lane}", f"i64 {tile.lines}", f"i64 {tile.terms}", f"i1 {by_lines}"]
         e.invoke("split_partly", *places, *rest)
 
+    def by_columns() -> None:
+        e.invoke("turn", f"ptr {turned}", *places[1:], f"i64 {lane}")
+        e.invoke("split_rows", places[0], f"ptr {turned}", f"i64 {_HALF}", f"i64 {BLOCK_TERMS}")
+
     def other() -> None:
-        by_columns = e.both(whole, e.test("eq", row, "1"))
-        e.when(by_columns, lambda: e.invoke("split_turned", *places, f"i64 {lane}"), partly)
+        e.when(e.both(whole, e.test("eq", row, "1")), by_columns, partly)
 
     by_rows = e.both(whole, e.test("eq", lane, "1"))
     e.when(by_rows, lambda: e.invoke("split_rows", *places, f"i64 {row}"), other)
 
 
-def _whole(turned: bool) -> Routine:
-    """Return the routine that splits a whole tile whose rows, or else columns, follow each other in memory."""
-    name, distance = ("split_turned", "lane") if turned else ("split_rows", "row")
-    arguments = f"ptr noalias %to, ptr noalias %source, i64 %half, i64 %{distance}"
-    e = Routine(name, _LANES, FLOAT32, arguments, inner=True)
-    starts = ["%source", e.at("%source", "%half")]
+def _split_rows() -> Routine:
+    """Return the routine that splits a whole tile whose rows follow each other in memory."""
+    arguments = "ptr noalias %to, ptr noalias %source, i64 %half, i64 %row"
+    e = Routine("split_rows", _LANES, FLOAT32, arguments, inner=True)
+    second = e.at("%source", "%half")
 
-    def line(start: str, number: Index) -> Value:
-        return e.get(e.at(start, e.times(number, f"%{distance}")))
+    def row(number: Index) -> None:
+        place = e.times(number, "%row")
+        _store_parts(e, e.times(number, str(_LANES)), e.get("%source", place), e.get(second, place))
 
-    if turned:
-        first, second = [e.transpose([line(start, str(lane)) for lane in range(_LANES)]) for start in starts]
-        for row, (low, high) in enumerate(zip(first, second, strict=True)):
-            _store_parts(e, str(row * _LANES), low, high)
-    else:
-
-        def rows(row: Index) -> None:
-            _store_parts(e, e.times(row, str(_LANES)), line(starts[0], row), line(starts[1], row))
-
-        e.each("0", str(TILE_LINES), rows)
+    e.each("0", str(TILE_LINES), row)
     return e
 
 
-def _partly() -> Routine:
+def _turn() -> Routine:
+    """Return the routine that copies a tile whose columns follow each other in memory, so that its rows do."""
+    arguments = "ptr noalias %to, ptr noalias %source, i64 %half, i64 %lane"
+    side = square_side(FLOAT32, _LANES)
+    e = Routine("turn", side, FLOAT32, arguments, inner=True)
+
+    def half(number: Index) -> None:
+        start = e.at("%source", e.times(number, "%half"))
+
+        def lanes(lane: Index) -> None:
+            def rows(row: Index) -> None:
+                place = e.at(start, row, e.times(lane, "%lane"))
+                lines = [e.get(e.at(place, e.times(str(line), "%lane"))) for line in range(side)]
+                to = e.at("%to", e.times(row, str(BLOCK_TERMS)), e.times(number, str(_HALF)), lane)
+                for line, value in enumerate(e.transpose(lines)):
+                    e.store(to, str(line * BLOCK_TERMS), value)
+
+            e.each("0", str(TILE_LINES), rows, str(side))
+
+        e.each("0", str(_LANES), lanes, str(side))
+
+    e.each("0", "2", half)
+    return e
+
+
+def _split_partly() -> Routine:
     """Return the routine that splits a tile with ends, or whose numbers lie apart in both directions."""
     arguments = (
         "ptr noalias %to, ptr noalias %source, i64 %half, i64 %row, i64 %lane, i64 %lines, i64 %terms, i1 %by_lines"
