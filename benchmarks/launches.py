@@ -20,6 +20,7 @@ import phonograd
 from benchmarks.workloads_nd import WORKLOADS
 from phonograd import settings
 from phonograd.kernels.gemm import Gemm
+from phonograd.kernels.matrix_unit import MatrixUnit
 from phonograd.kernels.structure import Structure
 from phonograd.native import driver, jit, running
 
@@ -94,6 +95,8 @@ def label(structure: Any, words: list[int]) -> str:
     """Return what a kernel is, in a few words."""
     if isinstance(structure, Gemm):
         return f"product of {structure.dtype} {words[0]}, {words[2]}, {words[1]}"
+    if isinstance(structure, MatrixUnit):
+        return f"product by parts {words[0]}, {words[2]}, {words[1]}"
     if isinstance(structure, Structure):
         names = Counter([getattr(step, "operator", type(step).__name__) for step in structure.steps])
         text = " ".join([f"{name}x{count}" if count > 1 else name for name, count in names.items()])

@@ -5,8 +5,11 @@ runs right before and after it (processor time; of many rounds the third quickes
 of the machine's peak: what a loop of independent multiplications and additions in registers reaches, measured in the
 same units. PyTorch (its BLAS is MKL) runs in a process of its own, with the same fixed product, in turns with ours,
 where the environment variable ``TORCH_PYTHON`` names an interpreter that has it. The last columns are our speed divided
-by that of the others. ``--narrow`` runs our kernel with vectors of 32 bytes and 16 registers, as on a processor with
-AVX2; ``--set MOST_PACKED_BYTES=0`` and the like run it with other constants.
+by that of the others. ``--plain`` leaves the matrix unit alone, ``--narrow`` runs our kernel with vectors of 32 bytes and
+16 registers, as on a processor with AVX2; ``--set MOST_PACKED_BYTES=0`` and the like run it with other constants.
+
+``--errors`` prints errors instead: the root of the mean square of all elements of random products, in units of half a
+last place of the sum of the magnitudes of all terms, for numbers of both signs, and of one sign (the right half).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import numpy as np
 
 from phonograd.kernels import gemm
 from phonograd.kernels.gemm import Gemm
-from phonograd.kernels.launch import Plan
+from phonograd.kernels.launch import Launch
 from phonograd.kernels.machine import Machine
 from phonograd.kernels.pattern import Pattern
 from phonograd.native import jit
@@ -119,23 +122,47 @@ def operands(shape: Shape) -> tuple[Array, Array]:
 def ours(shape: Shape, machine: Machine) -> Case:
     """Return our product as a case; the chunks of all launches run one after the other."""
     lhs, rhs = operands(shape)
+    return product_of(lhs, rhs, aligned(shape.rows, shape.columns), machine)
+
+
+def product_of(lhs: Array, rhs: Array, out: Array, machine: Machine) -> Case:
+    """Return our product of two matrices as a case."""
     patterns = [Pattern(a.shape, tuple([stride // 4 for stride in a.strides])) for a in (lhs, rhs)]
     how = plan_product(patterns[0], patterns[1], lhs.dtype, machine)
     assert how is not None
-    return run_of(how.plan, lhs, rhs, aligned(shape.rows, shape.columns))
+    arrays = {"lhs": lhs, "rhs": rhs, "out": out, "scratch": aligned(how.plan.scratch_bytes // 4 + 16)}
+    launches: list[tuple[Launch, dict[str, str]]] = []
+    for operand, name, packed in how.before:
+        arrays[name] = aligned(packed.size // 4)
+        launches.append((packed.launch, {"rhs": operand, "out": name}))
+    launches += [(launch, {name: name for name in arrays}) for launch in how.plan.launches]
+    kernels = jit.kernels({launch.structure: 1 << 30 for launch, _ in launches})
+    numbers = {name: number for number, name in enumerate(arrays)}
+    row = []
+    for launch, names in launches:
+        places = {name: (numbers[array], 0) for name, array in names.items()}
+        row.append((kernels[launch.structure], launch.table(places), launch.extent, max(1, launch.extent)))
+    return partial(Row(row, len(arrays)).run, tuple(arrays.values()))
 
 
-def run_of(plan: Plan, lhs: Array, rhs: Array, out: Array) -> Case:
-    """Return a plan with its operands as a case."""
-    scratch = np.zeros(plan.scratch_bytes // 4 + 16, np.float32)
-    start = -scratch.ctypes.data % 64
-    places = {"lhs": (0, 0), "rhs": (1, 0), "out": (2, 0), "scratch": (3, start)}
-    structures = {launch.structure: 1 << 30 for launch in plan.launches}
-    kernels = jit.kernels(structures)
-    launches = []
-    for launch in plan.launches:
-        launches.append((kernels[launch.structure], launch.table(places), launch.extent, max(1, launch.extent)))
-    return partial(Row(launches, 4).run, (lhs, rhs, out, scratch))
+def print_errors(shapes: list[Shape], machine: Machine) -> None:
+    """Print the errors of some products, by the matrix unit, without it, and NumPy's."""
+    print(f"{'rows, terms, columns':32}" + "".join([f"{name:>8}" for name in ("ours", "plain", "numpy") * 2]))
+    for shape in shapes:
+        line = f"{f'{shape.rows}, {shape.terms}, {shape.columns}':32}"
+        for one_sign in (False, True):
+            lhs, rhs = [np.abs(operand) if one_sign else operand for operand in operands(shape)]
+            exact, scale = [
+                (a.astype(np.float64) @ b.astype(np.float64)) for a, b in ((lhs, rhs), map(np.abs, (lhs, rhs)))
+            ]
+            results = [np.matmul(lhs, rhs)]
+            for kind in (machine._replace(matrix_unit=False), machine):
+                out = aligned(shape.rows, shape.columns)
+                product_of(lhs, rhs, out, kind)()
+                results.insert(0, out)
+            found = [np.sqrt(np.mean(((result - exact) / scale) ** 2)) * 2.0**24 for result in results]
+            line += "".join([f"{value:8.2f}" for value in found])
+        print(line, flush=True)
 
 
 def peak_text(machine: Machine) -> str:
@@ -267,6 +294,8 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.products", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sizes", nargs="*", help="which to run, as in 64x784x256 (default: all)")
+    parser.add_argument("--plain", action="store_true", help="without the matrix unit")
+    parser.add_argument("--errors", action="store_true", help="errors instead of speeds")
     parser.add_argument("--narrow", action="store_true", help="vectors of 32 bytes, 16 registers")
     parser.add_argument(
         "--set", nargs="*", default=[], metavar="NAME=NUMBER", help="constants of phonograd.kernels.gemm"
@@ -277,6 +306,15 @@ def main() -> None:
         assert hasattr(gemm, name), name
         setattr(gemm, name, int(number))
     machine = Machine(32, 16) if arguments.narrow else host()
+    machine = machine._replace(matrix_unit=machine.matrix_unit and not arguments.plain)
+    shapes = [
+        shape
+        for shape in SHAPES
+        if not arguments.sizes or "x".join([str(size) for size in shape[:3]]) in arguments.sizes
+    ]
+    if arguments.errors:
+        print_errors(shapes, machine)
+        return
     torch = Torch(os.environ["TORCH_PYTHON"]) if os.environ.get("TORCH_PYTHON") else None
     loop, operations = peak(machine)
     peers = ["numpy", *(["torch"] if torch else [])]
@@ -284,9 +322,7 @@ def main() -> None:
     print(f"tiles of {kernel.tile_rows} x {kernel.panel}; shares of the peak, and our speed / others")
     heads = ["ours", *peers, *[f"/{name}" for name in peers]]
     print(f"{'rows, terms, columns':32}" + "".join([f"{head:>8}" for head in heads]))
-    for shape in SHAPES:
-        if arguments.sizes and "x".join([str(size) for size in shape[:3]]) not in arguments.sizes:
-            continue
+    for shape in shapes:
         lhs, rhs = operands(shape)
         out = aligned(shape.rows, shape.columns)
         cases: dict[str, Callable[[], list[float]]] = {

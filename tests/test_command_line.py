@@ -158,6 +158,26 @@ def test_a_script_that_fails_is_profiled_too(tmp_path):
     assert (tmp_path / "phonograd-profile.html").exists()
 
 
+def test_everything_behind_two_dashes_is_the_script(tmp_path, capsys):
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print('arguments', sys.argv[1:])")
+    assert phonograd_command("run", "--", script, "-x", "y").stdout == "arguments ['-x', 'y']\n"
+    for command in ("run", "profile"):
+        with pytest.raises(SystemExit):
+            main([command])
+        assert capsys.readouterr().err.rstrip().endswith("required: script")
+
+
+def test_information_that_nobody_reads_to_its_end():
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    command = [sys.executable, "-m", "phonograd", "info"]
+    finished = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment)
+    os.close(writing)
+    assert (finished.returncode, finished.stderr) == (0, "")
+
+
 def test_errors_of_profile_and_bench(tmp_path, capsys, monkeypatch):
     assert main(["profile", "--output", "report.txt", "script.py"]) == 2
     assert "must end in .html" in capsys.readouterr().err

@@ -61,6 +61,8 @@ from mxnet import np, npx
 from mxnet.np import random
 import mxnet.numpy as same_np
 import mxnet.numpy_extension as same_npx
+from mxnet.io.io import DataBatch
+from mxnet.image.image import imresize
 """)
     assert names["mx"] is names["mxnet"] is mxnet
     assert names["F"] is names["nd"] is phonograd.nd is phonograd.ndarray
@@ -70,6 +72,8 @@ import mxnet.numpy_extension as same_npx
     assert names["np"] is names["same_np"] is phonograd.np
     assert names["npx"] is names["same_npx"] is phonograd.npx
     assert names["random"] is phonograd.np.random
+    assert names["DataBatch"] is phonograd.io.DataBatch
+    assert names["imresize"] is phonograd.image.imresize
     assert names["assert_almost_equal"] is phonograd.test_utils.assert_almost_equal
 
 

@@ -17,7 +17,7 @@ ABSENT = {
     # sparse arrays, optimizers, data sets of servers that are gone, build switches, C library
     "test_utils": """checkShapes check_gluon_hybridize_consistency
         compare_optimizer create_sparse_array create_sparse_array_zd download_model get_bz2_data get_cifar10
-        get_identity_mat get_identity_mat_batch get_im2rec_path get_mnist_iterator get_mnist_pkl get_mnist_ubyte
+        get_identity_mat get_identity_mat_batch get_im2rec_path get_mnist_pkl get_mnist_ubyte
         get_zip_data has_tvm_ops is_aarch64_run is_cd_run is_op_runnable locationError new_matrix_with_real_eigvals_2d
         new_matrix_with_real_eigvals_nd new_orthonormal_matrix_2d new_sym_matrix_with_real_eigvals_2d
         new_sym_matrix_with_real_eigvals_nd shuffle_csr_column_indices""",

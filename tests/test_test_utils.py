@@ -476,6 +476,10 @@ def test_mnist_is_read_and_not_downloaded(tmp_path, monkeypatch):
     assert digits["train_data"].shape == (2, 1, 3, 4)
     assert digits["train_data"].max() == np.float32(23 / 255)
     assert digits["test_label"].tolist() == [0, 1]
+    train, validation = test_utils.get_mnist_iterator(2, (1, 3, 4))
+    assert next(train).data[0].shape == (2, 1, 3, 4)
+    assert next(test_utils.get_mnist_iterator(1, (12,), num_parts=2, part_index=1)[1]).data[0].shape == (1, 12)
+    assert sorted(next(validation).label[0].asnumpy().tolist()) == [0, 1]
     (tmp_path / "data" / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(bytes([0, 0, 8, 1, 0, 0, 1, 0, 5])))
     with pytest.raises(MXNetError, match="damaged"):
         test_utils.get_mnist()

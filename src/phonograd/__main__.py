@@ -38,16 +38,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Return the exit status of the command that the arguments ask for."""
     given = list(sys.argv[1:] if argv is None else argv)
     # Everything after the script, and after `demo`, belongs to it and must not be read as options of ours.
+    if given[:2] == ["run", "--"]:
+        del given[1]
     if given[:1] == ["run"] and len(given) > 1 and not given[1].startswith("-"):
         return run_script(given[1], given[2:])
     if given[:1] == ["demo"]:
         return int(importlib.import_module("phonograd.demo").main(given[1:]))
-    if given[:1] == ["bench"] and not {"-h", "--help"} & set(given[1:]):
+    if given[:1] == ["bench"] and (_has_benchmarks() or not {"-h", "--help"} & set(given[1:])):
         return run_benchmarks(given[1:])
     arguments = _parser().parse_args(given)
+    if arguments.command == "run":
+        return run_script(arguments.script, arguments.arguments)
     if arguments.command == "profile":
         return profile_script(arguments)
-    print(information())
+    try:
+        print(information(), flush=True)
+    except BrokenPipeError:
+        # `phonograd info | head` has read enough; the interpreter is not to try again when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -58,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run an unmodified MXNet script")
     run.add_argument("script", help="the Python file")
-    run.add_argument("arguments", nargs="*", help="what the script finds in sys.argv[1:]")
+    run.add_argument("arguments", nargs="*", default=[], help="what the script finds in sys.argv[1:]")
     commands.add_parser("demo", help="learn handwritten digits, profile that, write a report; see `demo --help`")
     profile = commands.add_parser(
         "profile",
@@ -73,7 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     profile.add_argument("--stacks", action="store_true", help="record where in the script operators are called, too")
     profile.add_argument("--rows", type=int, default=15, help="rows of the table that is printed (default: 15)")
     profile.add_argument("script", help="the Python file")
-    profile.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script finds in sys.argv[1:]")
+    rest = profile.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script finds in sys.argv[1:]")
+    rest.required = False  # or a missing script would be complained of as two missing things
     commands.add_parser(
         "bench", help="compare with other libraries; run from a checkout of the repository (see `make bench`)"
     )
@@ -156,17 +165,25 @@ def _status_of(error: SystemExit) -> int:
     return 1
 
 
+def _root() -> str:
+    """Return the directory that a checkout of the repository is in, if this is one."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def _has_benchmarks() -> bool:
+    return os.path.exists(os.path.join(_root(), "benchmarks", "__main__.py"))
+
+
 def run_benchmarks(arguments: Sequence[str]) -> int:
     """Return the exit status of the benchmarks, which only a checkout of the repository has."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if not os.path.exists(os.path.join(root, "benchmarks", "__main__.py")):
+    if not _has_benchmarks():
         print(
             "phonograd: the benchmarks are not installed with the package. Run this from a checkout of the "
-            f"repository, which has a directory 'benchmarks'; {root!r} has none",
+            f"repository, which has a directory 'benchmarks'; {_root()!r} has none",
             file=sys.stderr,
         )
         return 2
-    return subprocess.run([sys.executable, "-m", "benchmarks", *arguments], cwd=root, check=False).returncode
+    return subprocess.run([sys.executable, "-m", "benchmarks", *arguments], cwd=_root(), check=False).returncode
 
 
 def _compiled(path: str) -> CodeType:
@@ -250,7 +267,7 @@ def information() -> str:
         "threads": str(settings.current().num_threads),
         "executor": _executor(),
         "kernels on disk": _kernels_on_disk(),
-        **{name: _installed(name) for name in ("numpy", "llvmlite", "matplotlib", "tqdm")},
+        **{name: _installed(name) for name in ("numpy", "llvmlite", "matplotlib", "pillow", "tqdm")},
         "features": ", ".join(name for name, feature in Features().items() if feature.enabled),
     }
     for field in dataclasses.fields(settings.Settings):

@@ -19,12 +19,23 @@ from typing import Any, TextIO
 
 from .files import write_atomically
 
-__all__ = ["Curves", "sparkline"]
+__all__ = ["Curves", "shows_bars", "sparkline"]
 
 _BARS = "▁▂▃▄▅▆▇█"
+#: for streams that cannot have those
+_PLAIN_BARS = "_.-:=+*#"
 
 
-def sparkline(values: Sequence[float], width: int = 60) -> str:
+def shows_bars(output: TextIO) -> bool:
+    """Return whether a stream can have small bars, or only the letters of ASCII."""
+    try:
+        f"{_BARS}→".encode(getattr(output, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def sparkline(values: Sequence[float], width: int = 60, bars: str = _BARS) -> str:
     """Return values as small bars, the means of neighbours where there are more than `width`.
 
     >>> sparkline([0, 1, 2, 3])
@@ -34,12 +45,22 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
     """
     count = min(width, len(values))
     bounds = [len(values) * place // count for place in range(count + 1)] if count else [0]
-    groups = [values[begin:end] for begin, end in itertools.pairwise(bounds)]
+    # a quarter of them, or the distance of large ones would be infinite
+    quarters = [float(value) * 0.25 for value in values]
+    groups = [quarters[begin:end] for begin, end in itertools.pairwise(bounds)]
     means = [sum(group) / len(group) for group in groups]
     finite = [mean for mean in means if math.isfinite(mean)]
     least, most = (min(finite), max(finite)) if finite else (0.0, 0.0)
-    scale = (len(_BARS) - 1) / (most - least) if most > least else 0.0
-    return "".join([_BARS[round((mean - least) * scale)] if math.isfinite(mean) else " " for mean in means])
+    scale = (len(bars) - 1) / (most - least) if most > least else 0.0
+    return "".join([bars[round((mean - least) * scale)] if math.isfinite(mean) else " " for mean in means])
+
+
+def _number(name: str, value: Any) -> float:
+    """Return a value as a number, or say whose value is none."""
+    try:
+        return float(value.asscalar() if hasattr(value, "asscalar") else value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"the value of {name!r} must be a number, or an array with one element: {error}") from error
 
 
 class Curves:
@@ -61,20 +82,27 @@ class Curves:
 
         `step` is the place on the horizontal axis; one after the last if this is None.
         """
-        for name, value in values.items():
+        # all of them before any is kept: one that is no number leaves nothing behind
+        numbers = {name: _number(name, value) for name, value in values.items()}
+        for name, number in numbers.items():
             steps, series = self.values.setdefault(name, ([], []))
             steps.append(step if step is not None else steps[-1] + 1 if steps else 0)
-            series.append(float(value.asscalar() if hasattr(value, "asscalar") else value))
+            series.append(number)
 
-    def text(self, width: int = 60) -> str:
-        """Return a line for each series: its name, its sparkline, its first and its last value."""
+    def text(self, width: int = 60, plain: bool = False) -> str:
+        """Return a line for each series: its name, its sparkline, its first and its last value.
+
+        With `plain` there are only letters of ASCII in it.
+        """
         longest = max(map(len, self.values), default=0)
+        bars, arrow = (_PLAIN_BARS, "->") if plain else (_BARS, "→")
         return "\n".join(
-            f"{name:<{longest}}  {sparkline(series, width)}  {series[0]:.3g} → {series[-1]:.3g}"
+            f"{name:<{longest}}  {sparkline(series, width, bars)}  {series[0]:.3g} {arrow} {series[-1]:.3g}"
             for name, (_, series) in self.values.items()
         )
 
-    __str__ = text
+    def __str__(self) -> str:
+        return self.text()
 
     def show(self, width: int = 60) -> None:
         """Write the lines of :meth:`text`; in a terminal they replace those of the last call."""
@@ -82,7 +110,7 @@ class Curves:
         if self._shown and output.isatty():
             output.write(f"\x1b[{self._shown}A")
         ending = "\x1b[K\n" if output.isatty() else "\n"
-        lines = self.text(width).splitlines()
+        lines = self.text(width, plain=not shows_bars(output)).splitlines()
         output.write("".join([line + ending for line in lines]))
         output.flush()
         self._shown = len(lines)

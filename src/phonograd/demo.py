@@ -27,7 +27,7 @@ import numpy as np
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd, profiler
-from phonograd.curves import Curves
+from phonograd.curves import Curves, shows_bars
 from phonograd.files import write_atomically
 from phonograd.gluon import nn
 from phonograd.ndarray import NDArray
@@ -310,7 +310,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     predictions = read(training.net, digits.test_images)
     score = float((predictions == digits.test_labels).mean().asscalar())
     print(f"test accuracy {score:.2%} after {time.perf_counter() - started:.1f} s")
-    print(training.curves.text())
+    print(training.curves.text(plain=not shows_bars(sys.stdout)))
 
     images = digits.test_images[:16].asnumpy()
     shown = [int(digit) for digit in predictions[:16].asnumpy()]

@@ -4,6 +4,7 @@
 
     RuntimeError
       MXNetError              every failed check (the name old scripts catch)
+        MissingFile           a file that is not there; a FileNotFoundError, too
     RuntimeWarning
       NoCompilerWarning       kernels cannot be compiled, so NumPy evaluates everything
 
@@ -18,7 +19,7 @@ import sys
 import types
 from typing import Any
 
-__all__ = ["MXNetError", "NoCompilerWarning", "format_shape", "nearest", "user_line"]
+__all__ = ["MXNetError", "MissingFile", "NoCompilerWarning", "format_shape", "nearest", "user_line"]
 
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -30,6 +31,10 @@ _MOST_CODES = 10_000
 
 class MXNetError(RuntimeError):
     """A check of the library failed; the text says which one and what to do."""
+
+
+class MissingFile(FileNotFoundError, MXNetError):
+    """A file, or the directory that it shall be in, is not there."""
 
 
 class NoCompilerWarning(RuntimeWarning):

@@ -46,7 +46,7 @@ def write_atomically(path: str | os.PathLike[str], chunks: Iterable[bytes | memo
             file.writelines(chunks)
         return
     directory = os.path.dirname(target)
-    descriptor, temporary = _new_file(directory)
+    descriptor, temporary = _new_file(directory, path)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(chunks)
@@ -91,7 +91,7 @@ class AtomicFile:
         if self._mode is not None and not stat.S_ISREG(self._mode):
             self._file = open(self._target, "wb")  # noqa: SIM115
             return
-        descriptor, self._temporary = _new_file(os.path.dirname(self._target))
+        descriptor, self._temporary = _new_file(os.path.dirname(self._target), path)
         self._file = os.fdopen(descriptor, "wb")
 
     def write(self, data: bytes | memoryview) -> int:
@@ -140,14 +140,21 @@ class AtomicFile:
             self.discard()
 
 
-def _new_file(directory: str) -> tuple[int, str]:
-    """Return (descriptor, path) of a file that did not exist, with the permissions a new file gets here."""
+def _new_file(directory: str, wanted: str | os.PathLike[str]) -> tuple[int, str]:
+    """Return (descriptor, path) of a file that did not exist, with the permissions a new file gets here.
+
+    Where none can be made the error names the file that is `wanted`.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     while True:
         path = os.path.join(directory, f".phonograd-{os.urandom(8).hex()}.tmp")
-        with contextlib.suppress(FileExistsError):
+        try:
             # Not the tempfile module: it makes private files, and the umask cannot be read without changing it.
             return os.open(path, flags, 0o666), path
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.fspath(wanted)) from None
 
 
 def _flush_directory(directory: str) -> None:

@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import autograd, optimizer
+from .errors import MXNetError
 from .files import write_atomically
 from .ndarray.array import NDArray
+from .ndarray.sparse import RowSparseNDArray
 
 __all__ = ["KVStore", "KVStoreBase", "create"]
 
@@ -97,6 +99,29 @@ def _pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[NDArray]]]:
         yield from _pairs(one, values)
 
 
+def _gathered(key: Any, value: Any) -> dict[Any, list[NDArray]]:
+    """Return all values of each key, also of one that is given several times."""
+    found: dict[Any, list[NDArray]] = {}
+    for one, values in _pairs(key, value):
+        found.setdefault(one, []).extend(values)
+    return found
+
+
+def _with_rows(key: Any, out: Any, row_ids: Any) -> Iterator[tuple[Any, NDArray, NDArray]]:
+    """Return each key with each of its arrays and the numbers of the rows that go there."""
+    if isinstance(key, (list, tuple)):
+        shared = isinstance(row_ids, NDArray)
+        for number, (one, targets) in enumerate(zip(key, out, strict=True)):
+            yield from _with_rows(one, targets, row_ids if shared else row_ids[number])
+        return
+    targets = [out] if isinstance(out, NDArray) else list(out)
+    rows = [row_ids] * len(targets) if isinstance(row_ids, NDArray) else list(row_ids)
+    if len(rows) == 1:
+        rows = rows * len(targets)
+    for target, numbers in zip(targets, rows, strict=True):
+        yield key, target, numbers
+
+
 class KVStore(KVStoreBase):
     """A store in this process."""
 
@@ -120,17 +145,21 @@ class KVStore(KVStoreBase):
     def init(self, key: Any, value: Any) -> None:
         """Store arrays under new keys."""
         for one, values in _pairs(key, value):
-            assert one not in self._values, f"duplicate init of key {one}"
+            if one in self._values:
+                raise MXNetError(
+                    f"duplicate init of key {one}. Please double check if you called kv.init or kv.broadcast"
+                )
             self._values[one] = values[0].copy()
 
     def _found(self, key: Any) -> NDArray:
-        assert key in self._values, f"key {key} has not been inited"
+        if key not in self._values:
+            raise MXNetError(f"key {key} has not been inited")
         return self._values[key]
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
         """Add up the values of each key from all contexts; the sum is stored, or what is stored is updated by it."""
         with autograd.pause():
-            for one, values in _pairs(key, value):
+            for one, values in _gathered(key, value).items():
                 stored = self._found(one)
                 total = functools.reduce(operator.add, [part.as_in_context(stored.context) for part in values])
                 if self._updater is None:
@@ -139,27 +168,47 @@ class KVStore(KVStoreBase):
                     self._updater(one, total, stored)
 
     def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
-        """Copy what is stored under each key to arrays."""
+        """Copy what is stored under each key to arrays; with `ignore_sparse`, what is stored sparsely is left out."""
         assert out is not None, "pull needs out=: the arrays that are to hold the values"
         with autograd.pause():
             for one, targets in _pairs(key, out):
-                for target in targets:
-                    target[:] = self._found(one).as_in_context(target.context)
+                stored = self._found(one)
+                for target in () if ignore_sparse and stored.stype != "default" else targets:
+                    if target.shape != stored.shape:
+                        raise MXNetError(
+                            f"operands shape mismatch: key {one} has shape {stored.shape}, and out {target.shape}"
+                        )
+                    target[:] = stored.as_in_context(target.context)
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
         """Push values and pull what is stored then, into `out` or into the values themselves."""
         self.push(key, value, priority)
-        self.pull(key, value if out is None else out, priority)
+        self.pull(key, value if out is None else out, priority, ignore_sparse=False)
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
         """Store values under new keys, and copy them to `out`."""
         self.init(key, value)
-        self.pull(key, out, priority)
+        self.pull(key, out, priority, ignore_sparse=False)
 
     def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None) -> None:
-        """Copy what is stored under each key to arrays: all rows, which are stored densely."""
+        """Copy some rows of what is stored under each key to row_sparse arrays; their other rows are zeros then.
+
+        Parameters
+        ----------
+        key, out
+            What to copy, and to which arrays.
+        row_ids
+            The numbers of the rows: an array, or one for each array in `out`.
+        """
+        assert out is not None, "row_sparse_pull needs out=: the arrays that are to hold the rows"
         assert row_ids is not None, "row_sparse_pull needs row_ids="
-        self.pull(key, out, priority)
+        with autograd.pause():
+            for one, target, rows in _with_rows(key, out, row_ids):
+                if not isinstance(target, RowSparseNDArray):
+                    raise MXNetError(f"row_sparse_pull needs row_sparse arrays, but out is {target.stype}")
+                stored = self._found(one)
+                whole = stored if isinstance(stored, RowSparseNDArray) else stored.tostype("row_sparse")
+                whole.retain(rows).as_in_context(target.context).copyto(target)
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Raise ValueError: nothing is sent anywhere that would be worth compressing."""

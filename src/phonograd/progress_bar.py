@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any, TextIO, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, TextIO, TypeVar
 
 __all__ = ["progress"]
 
@@ -17,8 +17,10 @@ _SECONDS = 0.1
 
 def progress(
     loader: Iterable[Item], description: str = "", total: int | None = None, file: TextIO | None = None, **options: Any
-) -> Iterable[Item]:
+) -> Any:
     """Return an iterable over the same items, which shows how far it is and how fast.
+
+    It has ``set_postfix(loss=...)`` and ``set_description``, whether tqdm draws it or not.
 
     Parameters
     ----------
@@ -47,28 +49,75 @@ def progress(
     try:
         from tqdm.auto import tqdm
     except ModuleNotFoundError:
-        return _lines(loader, description, total, output)
+        return _Lines(loader, description, total, output, options)
     if file is None and not output.isatty() and "tqdm.notebook" not in sys.modules:
-        return _lines(loader, description, total, output)
-    bar: Iterable[Item] = tqdm(loader, desc=description or None, total=total, file=output, **options)
-    return bar
+        return _Lines(loader, description, total, output, options)
+    return tqdm(loader, desc=description or None, total=total, file=output, **options)
 
 
-def _lines(items: Iterable[Item], description: str, total: int | None, output: TextIO) -> Iterator[Item]:
-    """Yield the items, and write a line that is overwritten in a terminal, or one at the end elsewhere."""
-    begin = last = time.perf_counter()
-    count = 0
-    is_terminal = output.isatty()
-    for count, item in enumerate(items, 1):
-        yield item
+class _Lines(Generic[Item]):
+    """The items, and a line about them that is overwritten in a terminal, or written once at the end elsewhere."""
+
+    def __init__(
+        self, items: Iterable[Item], description: str, total: int | None, output: TextIO, options: Mapping[str, Any]
+    ) -> None:
+        self._items = iter(items)
+        self._description, self._total, self._output = description, total, output
+        self._postfix = ""
+        self._disabled = bool(options.get("disable"))
+        self._begin = time.perf_counter()
+        self._last = self._begin
+        #: how many items there were
+        self.n = 0
+
+    def __iter__(self) -> Iterator[Item]:
+        self._begin = self._last = time.perf_counter()
+        try:
+            for item in self._items:
+                yield item
+                self.n += 1
+                self.refresh(_SECONDS)
+        finally:
+            self._write("\n")
+
+    def __len__(self) -> int:
+        if self._total is None:
+            raise TypeError("it is not known how many items there are")
+        return self._total
+
+    def set_description(self, desc: str | None = None, refresh: bool = True) -> None:
+        """Have something else stand in front."""
+        self._description = desc or ""
+
+    def set_postfix(self, ordered_dict: Mapping[str, Any] | None = None, refresh: bool = True, **kwargs: Any) -> None:
+        """Have named values stand behind."""
+        values = {**(ordered_dict or {}), **kwargs}
+        self._postfix = ", ".join(
+            [f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items()]
+        )
+
+    def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
+        """Have a text stand behind."""
+        self._postfix = str(s)
+
+    def refresh(self, least_seconds: float = 0.0) -> None:
+        """Write the line again in a terminal, if the last one is old enough."""
         now = time.perf_counter()
-        if is_terminal and now - last >= _SECONDS:
-            last = now
-            output.write("\r" + _line(description, count, total, now - begin))
-            output.flush()
-    end = _line(description, count, total, time.perf_counter() - begin)
-    output.write(("\r" if is_terminal else "") + end + "\n")
-    output.flush()
+        if self._output.isatty() and now - self._last >= least_seconds:
+            self._last = now
+            self._write("")
+
+    def close(self) -> None:
+        """Do nothing more: the line ends with the loop."""
+
+    def _write(self, ending: str) -> None:
+        if self._disabled:
+            return
+        text = _line(self._description, self.n, self._total, time.perf_counter() - self._begin)
+        text += f", {self._postfix}" if self._postfix else ""
+        is_terminal = self._output.isatty()
+        self._output.write(f"\r{text}\x1b[K{ending}" if is_terminal else text + ending)
+        self._output.flush()
 
 
 def _line(description: str, count: int, total: int | None, seconds: float) -> str:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
-from .errors import MXNetError
+from .errors import MissingFile, MXNetError
 from .files import AtomicFile, write_atomically
 
 __all__ = ["IRHeader", "MXIndexedRecordIO", "MXRecordIO", "pack", "pack_img", "record_offsets", "unpack", "unpack_img"]
@@ -108,15 +108,18 @@ class MXRecordIO:
 
     def open(self) -> None:
         """Open the file at its beginning."""
-        if self.flag == "w":
-            self._output = AtomicFile(self.uri)
-            self.writable = True
-        elif self.flag == "r":
-            self._file = open(self.uri, "rb")  # noqa: SIM115
-            self._size = os.fstat(self._file.fileno()).st_size
-            self.writable = False
-        else:
-            raise ValueError(f"Invalid flag {self.flag}: 'r' reads and 'w' writes a record file")
+        try:
+            if self.flag == "w":
+                self._output = AtomicFile(self.uri)
+                self.writable = True
+            elif self.flag == "r":
+                self._file = open(self.uri, "rb")  # noqa: SIM115
+                self._size = os.fstat(self._file.fileno()).st_size
+                self.writable = False
+            else:
+                raise ValueError(f"Invalid flag {self.flag}: 'r' reads and 'w' writes a record file")
+        except FileNotFoundError as error:
+            raise MissingFile(error.errno, error.strerror, self.uri) from None
         self.pid = os.getpid()
         self.is_open = True
 
@@ -345,6 +348,10 @@ class IRHeader(NamedTuple):
     id: int
     id2: int
 
+    def __repr__(self) -> str:
+        # the name that MXNet gives it
+        return f"HEADER(flag={self.flag!r}, label={self.label!r}, id={self.id!r}, id2={self.id2!r})"
+
 
 _HEADER = struct.Struct("<IfQQ")
 
@@ -353,7 +360,7 @@ def pack(header: IRHeader, s: bytes | str) -> bytes:
     """Return a header and bytes as one record.
 
     >>> unpack(pack(IRHeader(0, 4.0, 7, 0), b"bytes"))
-    (IRHeader(flag=0, label=4.0, id=7, id2=0), b'bytes')
+    (HEADER(flag=0, label=4.0, id=7, id2=0), b'bytes')
     """
     header = IRHeader(*header)
     body = s.encode() if isinstance(s, str) else bytes(s)

@@ -10,7 +10,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd
-from phonograd.gluon import nn
+from phonograd.gluon import nn, rnn
 
 
 class Net(gluon.Block):
@@ -98,6 +98,23 @@ def test_summary(capsys: pytest.CaptureFixture[str]) -> None:
     net.hybridize()
     with pytest.raises(AssertionError, match="must not be hybridized"):
         net.summary(nd.ones((1, 2)))
+
+
+def test_summary_of_shared_blocks_and_nested_outputs(capsys: pytest.CaptureFixture[str]) -> None:
+    shared = nn.Dense(4, in_units=4)
+    net = nn.Sequential()
+    net.add(shared, shared, nn.Dense(4, params=shared.params, in_units=4))
+    net.initialize()
+    net.summary(nd.ones((2, 4)))
+    text = capsys.readouterr().out
+    # a row for each call: MXNet 1.9.1 has two for each call of a block that is a child twice
+    assert [f"Dense-{number} " in text for number in (1, 2, 3, 4)] == [True, True, True, False]
+    assert "Total params: 60" in text
+    assert "Shared params in forward computation graph: 40" in text
+    cell = rnn.LSTMCell(4, input_size=3)
+    cell.initialize()
+    cell.summary(nd.ones((2, 3)), [nd.ones((2, 4)), nd.ones((2, 4))])
+    assert "(2, 3), [(2, 4), (2, 4)]" in capsys.readouterr().out
 
 
 def test_sequences_of_blocks() -> None:

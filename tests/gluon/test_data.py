@@ -372,11 +372,31 @@ def test_progress_and_curves(tmp_path, monkeypatch):
     output = io.StringIO()
     assert list(mx.progress([1, 2], "epoch", file=output)) == [1, 2]
     assert output.getvalue().startswith("epoch: 2/2 (100%)")
+    for _ in (bar := mx.progress(range(3), file=output)):
+        bar.set_postfix(loss=0.12345, lr=1)
+        bar.set_description("renamed")
+    assert output.getvalue().splitlines()[-1].startswith("renamed: 3/3 (100%)")
+    assert output.getvalue().endswith(", loss=0.123, lr=1\n")
+    assert (len(bar), bar.n) == (3, 3)
+    before = output.getvalue()
+    assert list(mx.progress(iter("ab"), file=output, disable=True)) == ["a", "b"]
+    assert output.getvalue() == before
+    with pytest.raises(TypeError, match="not iterable"):
+        mx.progress(5, file=output)
     curves = mx.curves.Curves(output)
     for step in range(100):
         curves.add(step, loss=mx.nd.array([1 / (step + 1)]), accuracy=step)
     curves.show(20)
     assert "accuracy" in output.getvalue()
+    with pytest.raises(ValueError, match="value of 'loss' must be a number"):
+        curves.add(accuracy=1, loss=mx.nd.ones((2,)))
+    assert [len(part) for series in curves.values.values() for part in series] == [100] * 4
+    narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    others = mx.curves.Curves(narrow)
+    for value in (8, 1e308, -1e308):
+        others.add(loss=value)
+    others.show()
+    assert narrow.buffer.getvalue() == b"loss  =#_  8 -> -1e+308\n"
     pytest.importorskip("matplotlib")
     curves.save(tmp_path / "a.svg", log=True)
     curves.save(tmp_path / "a.png")

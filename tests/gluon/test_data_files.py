@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import random
 import struct
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +159,13 @@ def test_image_record_iterator(recorded):
     assert passes == [[([0, 1], 0), ([2, 3], 0), ([4, 0], 1)], [([1, 2], 0), ([3, 4], 0)]]
     first = mx.io.ImageRecordIter(str(FOLDER / "images.rec"), (3, 6, 8), 2, **options).next()
     assert np.allclose(first.data[0].asnumpy(), recorded["batch"], atol=1e-5)
+    parts = [
+        mx.io.ImageRecordIter(str(FOLDER / "images.rec"), (3, 6, 8), 1, num_parts=4, part_index=part)
+        for part in range(3)
+    ]
+    assert [[int(batch.label[0].asscalar()) for batch in part] for part in parts] == [[0, 1], [2, 3], [4]]
+    with pytest.raises(mx.MXNetError, match="no records for part 3 of 4"):
+        mx.io.ImageRecordIter(str(FOLDER / "images.rec"), (3, 6, 8), 1, num_parts=4, part_index=3)
     with pytest.raises(TypeError, match="did you mean 'verbose'"):
         mx.io.ImageRecordIter(str(FOLDER / "images.rec"), (3, 6, 8), 2, verbos=1)
     with pytest.raises(NotImplementedError, match="max_rotate_angle"):
@@ -228,11 +236,31 @@ def test_mnist_from_files(tmp_path):
     (batch,) = batches
     assert np.allclose(batch.data[0].asnumpy()[1, 0], images[1] / 256)
     assert batch.label[0].asnumpy().tolist() == [2, 0]
+    # divided as by MXNet: the last part has more; `input_shape` changes nothing there either
+    parts = [
+        mx.io.MNISTIter(
+            tmp_path / files[0][0],
+            tmp_path / files[1][0],
+            batch_size=1,
+            shuffle=False,
+            num_parts=2,
+            part_index=part,
+            input_shape=(1, 4, 5),
+        )
+        for part in (0, 1)
+    ]
+    assert [[int(batch.label[0].asscalar()) for batch in part] for part in parts] == [[2], [0, 1]]
 
 
 def test_missing_files_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("MXNET_GLUON_REPO", "http://127.0.0.1:9/")
-    with pytest.raises(OSError, match=r"t10k-images-idx3-ubyte\.gz with SHA-1 c3a25af1"):
+    images, labels = (rf"t10k-{kind}-ubyte\.gz with SHA-1" for kind in ("images-idx3", "labels-idx1"))
+    with pytest.raises(
+        OSError, match=rf"Put these files {images} c3a25af1\w+, {labels} 763e7fa3\w+ there\. The reason"
+    ):
+        vision.MNIST(str(tmp_path), train=False)
+    (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(b"something else")
+    with pytest.raises(OSError, match=rf"{images} \w+ \(what is there now has another checksum\), {labels}"):
         vision.MNIST(str(tmp_path), train=False)
     with pytest.raises(OSError, match=r"cifar-10-binary\.tar\.gz"):
         vision.CIFAR10(str(tmp_path))
@@ -247,6 +275,16 @@ def test_damaged_files_of_mnist_raise(tmp_path, content):
     (tmp_path / "images").write_bytes(content)
     with pytest.raises(mx.MXNetError):
         mx.io.idx.read_idx(tmp_path / "images", 3)
+
+
+def test_files_of_mnist_that_claim_too_much_take_no_memory(tmp_path):
+    (tmp_path / "images").write_bytes(bytes([0, 0, 8, 3]) + struct.pack(">3I", 60000, 1000, 70) + b"abc")
+    tracemalloc.start()
+    with pytest.raises(mx.MXNetError, match="3 of the 4200000000 bytes"):
+        mx.io.idx.read_idx(tmp_path / "images", 3)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 100e6
 
 
 def test_cifar_from_files(tmp_path):

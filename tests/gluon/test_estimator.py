@@ -145,6 +145,24 @@ def test_checkpoints_are_kept_and_resumed(tmp_path: Any) -> None:
         resumed.fit(batches(), epochs=6, event_handlers=[handler])
 
 
+def test_checkpoints_of_batches_have_their_numbers(tmp_path: Any) -> None:
+    handler = module.event_handler.CheckpointHandler(str(tmp_path), "m", epoch_period=None, batch_period=3)
+    assert type(handler) is module.CheckpointHandler
+    made, _ = make()
+    made.fit(batches(), batches=7, event_handlers=[handler])
+    assert sorted([name for name in os.listdir(tmp_path) if name.endswith(".params")]) == [
+        "m-epoch0batch2.params",
+        "m-epoch1batch5.params",
+    ]
+    resumed, text = make()
+    handler = module.CheckpointHandler(
+        str(tmp_path), "m", epoch_period=None, batch_period=3, resume_from_checkpoint=True
+    )
+    resumed.fit(batches(), batches=9, event_handlers=[handler])
+    assert "Checkpoint resumed from epoch 1 batch 5, continue to train for 3 batches " in text.getvalue()
+    assert os.path.exists(tmp_path / "m-epoch2batch8.params")
+
+
 def test_validation_by_batches_and_clipping() -> None:
     made, _ = make()
     seen: list[Any] = []

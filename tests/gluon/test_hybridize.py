@@ -264,3 +264,52 @@ def test_training_makes_no_new_plans() -> None:
     for number in range(5, 15):
         step(number)
     assert statistics.plans == before
+
+
+class Pair(gluon.HybridBlock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Dense(2)
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        return self.layer(x), (x * 2, [x])
+
+
+def kinds(value: Any) -> Any:
+    return [type(value).__name__, *map(kinds, value)] if isinstance(value, (list, tuple)) else "array"
+
+
+def test_several_outputs_are_lists() -> None:
+    block = Pair()
+    block.initialize()
+    x = nd.ones((1, 2))
+    assert kinds(block(x)) == ["tuple", "array", ["tuple", "array", ["list", "array"]]]
+    block.hybridize()
+    for _ in range(3):
+        assert kinds(block(x)) == ["list", "array", ["list", "array", ["list", "array"]]]
+    assert kinds(mx.compile(block)(x)) == ["list", "array", ["list", "array", ["list", "array"]]]
+    with mx.profiler.profile(with_modules=True):
+        assert kinds(block(x)) == ["list", "array", ["list", "array", ["list", "array"]]]
+
+
+class Joined(gluon.HybridBlock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair()
+
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        # what is a tuple before the block is hybridized can be added to one
+        inputs = x, x
+        inputs += self.pair(x)[:1]
+        return F.concat(*inputs, dim=1)
+
+
+def test_blocks_inside_of_others_give_tuples() -> None:
+    block = Joined()
+    block.initialize()
+    block.hybridize()
+    x = nd.ones((1, 2))
+    for _ in range(3):
+        assert block(x).shape == (1, 6)
+    with mx.profiler.profile(with_modules=True):
+        assert block(x).shape == (1, 6)

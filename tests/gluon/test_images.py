@@ -270,7 +270,5 @@ def test_images_of_records_with_borders_and_light():
         assert abs(offset) <= 5.01
     with pytest.raises(NotImplementedError, match=r"mx\.image\.ImageDetIter"):
         mx.io.ImageDetRecordIter(path_imgrec="x")
-    with pytest.raises(NotImplementedError, match="ImageRecordUInt8Iter"):
-        mx.io.ImageRecordInt8Iter(path_imgrec="x")
     with pytest.raises(NotImplementedError, match="max_rotate_angle=10"):
         mx.io.ImageRecordIter(**options, max_rotate_angle=10)

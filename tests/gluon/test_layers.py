@@ -223,3 +223,22 @@ def test_dropout_between_layers_is_for_training() -> None:
     assert np.array_equal(first.asnumpy(), layer(x).asnumpy())
     with autograd.train_mode():
         assert not np.array_equal(layer(x).asnumpy(), layer(x).asnumpy())
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "right", "message"),
+    [
+        (lambda: nn.Conv2D(2, 3), (4, 6, 7), (4, 1, 6, 7), "Input data should be 4D"),
+        (lambda: nn.Conv2D(2, 3), (4, 9, 2, 2), (4, 1, 6, 7), "kernel size exceed input"),
+        (lambda: nn.Conv1D(4, 2, groups=2), (1, 3, 5), (1, 4, 5), "group"),
+        (lambda: nn.Conv3D(2, 3, dilation=2), (1, 1, 4, 9, 9), (1, 2, 5, 9, 9), "kernel size exceed input"),
+        (lambda: nn.Conv2DTranspose(2, 3), (4, 6, 7), (4, 1, 6, 7), "4D"),
+    ],
+)
+def test_inputs_that_do_not_fit_decide_nothing(make: Any, wrong: Any, right: Any, message: str) -> None:
+    layer = make()
+    layer.initialize()
+    with pytest.raises(ValueError, match=f"Deferred initialization failed because shape cannot be inferred.*{message}"):
+        layer(nd.ones(wrong))
+    layer(nd.ones(right))
+    assert right[1] in layer.weight.shape or layer._kwargs["num_group"] > 1

@@ -170,6 +170,23 @@ def test_updates_are_not_recorded() -> None:
     assert weight.grad.asnumpy().tolist() == [2, 2]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("method", ["update", "update_multi_precision"])
+def test_methods_that_are_replaced_are_called(method: str) -> None:
+    optimizer = mx.optimizer.Adam(learning_rate=0.1)
+    updater = mx.optimizer.get_updater(optimizer)
+    weight, calls = nd.ones((2,)), []
+    usual = getattr(optimizer, method)
+
+    def replaced(*arguments: Any) -> None:
+        calls.append(arguments[0])
+        usual(*arguments)
+
+    setattr(optimizer, method, replaced)
+    for _ in range(3):
+        updater(0, nd.ones((2,)), weight)
+    assert calls == [0, 0, 0]
+
+
 def test_states_move_with_the_weights() -> None:
     updater = mx.optimizer.get_updater(mx.optimizer.Adam())
     updater(0, nd.ones((1,)), nd.ones((1,)))

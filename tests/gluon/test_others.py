@@ -131,6 +131,22 @@ def test_metrics_by_name() -> None:
     assert str(mx.metric.MAE()) == "EvalMetric: {'mae': nan}"
 
 
+class Counted(mx.metric.EvalMetric):
+    """A metric that adds up what it is given."""
+
+    def update(self, labels: Any, preds: Any) -> None:
+        self.sum_metric += preds
+        self.num_inst += 2
+
+
+@pytest.mark.parametrize("value", [3, np.float64(3), np.float32(3), np.array([3.0])])
+def test_metrics_of_numbers_of_numpy(value: Any) -> None:
+    metric = Counted("mine")
+    metric.update(None, value)
+    assert str(metric) == "EvalMetric: {'mine': 1.5}"
+    assert type(metric.get()[1]) is float
+
+
 def test_metrics_check_shapes() -> None:
     with pytest.raises(ValueError, match="Shape of labels 2 does not match shape of predictions 1"):
         mx.metric.Accuracy().update([nd.ones((1,))] * 2, [nd.ones((1,))])

@@ -238,3 +238,32 @@ def test_sparse_storage_is_dense() -> None:
         embedding.weight.data()
     with pytest.raises(RuntimeError, match="Please use data"):
         nn.Dense(2, in_units=2).weight.row_sparse_data(rows)
+
+
+def test_row_sparse_parameters(tmp_path: Any) -> None:
+    params = gluon.ParameterDict("p_")
+    weight = params.get("w", shape=(4, 2), stype="row_sparse", grad_stype="row_sparse", init="ones")
+    params.initialize()
+    rows = nd.arange(4)
+    assert weight.row_sparse_data(rows).stype == "row_sparse"
+    trainer = gluon.Trainer(params, "ftrl", {"learning_rate": 0.1})
+    x = nd.sparse.csr_matrix(([1.0, 2.0, 1.0], [1, 3, 3], [0, 2, 3]), shape=(2, 4))
+    for _ in range(2):
+        with autograd.record():
+            loss = (nd.sparse.dot(x, weight.row_sparse_data(x.indices)) ** 2).sum()
+        loss.backward()
+        trainer.step(1)
+    found = weight.row_sparse_data(rows)
+    assert found.stype == "row_sparse"
+    assert (found.asnumpy() != 1).any(1).tolist() == [False, True, False, True]
+    params.save(str(tmp_path / "w.params"))
+    loaded = nd.load(str(tmp_path / "w.params"))
+    assert isinstance(loaded, dict)
+    assert loaded["p_w"].stype == "row_sparse"
+    for stype in ("row_sparse", "default"):
+        others = gluon.ParameterDict("p_")
+        other = others.get("w", shape=(4, 2), stype=stype)
+        others.load(str(tmp_path / "w.params"))
+        array = other.data() if stype == "default" else other.row_sparse_data(rows)
+        assert array.stype == stype
+        assert array.asnumpy().tolist() == found.asnumpy().tolist()

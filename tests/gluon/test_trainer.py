@@ -195,10 +195,35 @@ def test_store_of_several_keys() -> None:
     values = [nd.full((2,), 3), nd.full((2,), 4, ctx=mx.cpu(1))]
     store.pushpull("a", values)
     assert [value.asnumpy().tolist() for value in values] == [[7, 7], [7, 7]]
-    with pytest.raises(AssertionError, match="key b has not been inited"):
+    store.push(["a", 3, "a"], [nd.ones((2,)), nd.ones((1,)), nd.full((2,), 5)])
+    store.pull(["a", 3], out=outputs)
+    assert [out.asnumpy().tolist() for out in outputs] == [[6, 6], [1]]
+    with pytest.raises(mx.MXNetError, match="key b has not been inited"):
         store.push("b", nd.ones((1,)))
-    with pytest.raises(AssertionError, match="duplicate init"):
+    with pytest.raises(mx.MXNetError, match="duplicate init"):
         store.init("a", nd.ones((2,)))
+    with pytest.raises(mx.MXNetError, match=r"key 3 has shape \(1,\), and out \(2,\)"):
+        store.pull(3, out=nd.zeros((2,)))
+
+
+def test_rows_of_a_store() -> None:
+    store = mx.kv.create()
+    store.init("w", nd.array([[1, 2], [3, 4], [5, 6]]).tostype("row_sparse"))
+    some, others = [nd.sparse.zeros("row_sparse", (3, 2)) for _ in range(2)]
+    store.pull("w", out=some)
+    assert some.asnumpy().sum() == 0
+    store.row_sparse_pull("w", out=some, row_ids=nd.array([2, 0, 2]))
+    assert some.asnumpy().tolist() == [[1, 2], [0, 0], [5, 6]]
+    assert some.indices.asnumpy().tolist() == [0, 2]
+    store.row_sparse_pull(["w"], out=[[some, others]], row_ids=[[nd.array([0]), nd.array([1])]])
+    assert [array.asnumpy().tolist() for array in (some, others)] == [
+        [[1, 2], [0, 0], [0, 0]],
+        [[0, 0], [3, 4], [0, 0]],
+    ]
+    store.row_sparse_pull("w", out=[some, others], row_ids=nd.array([2]))
+    assert some.asnumpy().tolist() == others.asnumpy().tolist() == [[0, 0], [0, 0], [5, 6]]
+    with pytest.raises(mx.MXNetError, match="row_sparse_pull needs row_sparse arrays, but out is default"):
+        store.row_sparse_pull("w", out=nd.zeros((3, 2)), row_ids=nd.array([2]))
 
 
 def test_store_with_an_updater() -> None:

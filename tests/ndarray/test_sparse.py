@@ -3,6 +3,7 @@
 import copy
 import operator
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -403,6 +404,21 @@ def test_storage_changes_inside_a_record() -> None:
     assert (x.grad.asnumpy() == 2).all()
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("stype", ["row_sparse", "default"])
+def test_gradients_of_sparse_weights_behind_a_stored_matrix(stype: str, transposed: bool) -> None:
+    x = matrix()
+    weight = nd.array(np.arange(6 if not transposed else 8).reshape(-1, 2)).tostype("row_sparse")
+    weight.attach_grad(stype=stype)
+    with autograd.record():
+        y = nd.sparse.dot(x, weight, transpose_a=transposed)
+        loss = (y * y).sum()
+    loss.backward()
+    left = MATRIX.T if transposed else MATRIX
+    assert weight.grad.stype == stype
+    np.testing.assert_allclose(weight.grad.asnumpy(), 2 * left.T @ (left @ weight.asnumpy()))
+
+
 def test_gradients_of_an_embedding_are_rows() -> None:
     table = nd.ones((5, 2))
     table.attach_grad(stype="row_sparse")
@@ -428,6 +444,24 @@ def test_lazy_updates_leave_other_rows_alone(name: str, lazy: bool) -> None:
         trainer.step(1)
     changed = (layer.weight.data().asnumpy() != 1).any(1)
     assert changed.tolist() == ([False, True, False, False, True, False] if lazy else [True] * 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "stype", "lazy"),
+    [
+        ("ftrl", {}, "row_sparse", True),
+        ("ftrl", {}, "default", False),
+        ("nag", {"wd": 0.1}, "default", True),
+        ("nag", {"wd": 0.1, "momentum": 0.9}, "default", False),
+    ],
+)
+def test_which_updates_leave_other_rows_alone(name: str, options: dict[str, Any], stype: str, lazy: bool) -> None:
+    updater = mx.optimizer.get_updater(mx.optimizer.create(name, learning_rate=0.1, **options))
+    weight = nd.full((4, 2), 0.5).tostype(stype)
+    for _ in range(2):
+        updater(0, nd.sparse.row_sparse_array((np.ones((2, 2), "float32"), [1, 3]), shape=(4, 2)), weight)
+    changed = (weight.asnumpy() != 0.5).any(1)
+    assert changed.tolist() == ([False, True, False, True] if lazy else [True] * 4)
 
 
 def test_random_sparse_arrays() -> None:

@@ -138,8 +138,10 @@ def test_damaged_files(text, message):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(MXNetError, match=r'Open ".*nope.json": No such file or directory'):
         sym.load(str(tmp_path / "nope.json"))
+    with pytest.raises(MXNetError, match=r'Open ".*nowhere.x.json": No such file or directory'):
+        sym.var("x").save(tmp_path / "nowhere" / "x.json")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(MXNetError, match="is no symbol file"):
         sym.load(str(tmp_path / "binary"))

@@ -158,3 +158,11 @@ def test_types_that_do_not_go_together(symbol, kind):
 def test_types_that_may_differ(name):
     types = getattr(sym, name)(DATA, sym.var("other")).infer_type(data="float32", other="int32")
     assert types == ([np.float32, np.int32], [np.float32], [])
+
+
+@pytest.mark.parametrize("operator", ["Convolution", "Deconvolution"])
+@pytest.mark.parametrize("shape", [(4, 6, 7), (4, 6, 7, 8, 9)])
+def test_windows_of_another_rank(operator, shape):
+    net = getattr(sym, operator)(sym.var("data"), kernel=(3, 3), num_filter=2, name="net")
+    with pytest.raises(MXNetError, match="Error in operator net: Input data should be 4D in batch-num_filter-y-x"):
+        net.infer_shape(data=shape)

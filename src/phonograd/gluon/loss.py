@@ -44,6 +44,16 @@ def _times(F: Any, x: Any, y: Any) -> Any:
     return x * y if isinstance(x, NDArray) else F.broadcast_mul(x, y)
 
 
+def _apply_weighting(F: Any, loss: Any, weight: float | None = None, sample_weight: Any = None) -> Any:
+    """Return a loss times the weights of samples and a number; losses of other libraries take it from here."""
+    if sample_weight is not None:
+        loss = _times(F, loss, sample_weight)
+    if weight is not None:
+        assert isinstance(weight, numeric_types), "weight must be a number"
+        loss = loss * weight
+    return loss
+
+
 class Loss(HybridBlock):
     """The base class of losses.
 
@@ -65,12 +75,10 @@ class Loss(HybridBlock):
 
     def _weighted(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
         """Return a loss times the weights of samples and that of the loss."""
-        if sample_weight is not None:
-            loss = _times(F, loss, sample_weight)
-        if self._weight is not None:
-            assert isinstance(self._weight, numeric_types), "weight must be a number"
-            loss = loss * (self._weight * factor)
-        return loss
+        if self._weight is None:
+            return _apply_weighting(F, loss, None, sample_weight)
+        assert isinstance(self._weight, numeric_types), "weight must be a number"
+        return _apply_weighting(F, loss, self._weight * factor, sample_weight)
 
     def _mean(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
         """Return the mean of a loss for each sample."""

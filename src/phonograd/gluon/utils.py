@@ -19,6 +19,8 @@ from ..context import Context
 from ..ndarray.array import NDArray
 from ..ndarray.semantics import of_chosen_kind
 from .block.plain import HookHandle
+from .parameter.parameter import is_known as shape_is_known
+from .text import brief_list, indented
 
 __all__ = [
     "HookHandle",
@@ -26,11 +28,17 @@ __all__ = [
     "clip_global_norm",
     "download",
     "replace_file",
+    "shape_is_known",
     "split_and_load",
     "split_data",
 ]
 
 _BLOCK_BYTES = 1 << 20
+_REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
+
+# the names under which other libraries take them from here
+_indent = indented
+_brief_print_list = brief_list
 
 
 def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list[Any]:
@@ -105,6 +113,16 @@ def check_sha1(filename: str, sha1_hash: str) -> bool:
 def replace_file(src: str, dst: str) -> None:
     """Move a file to the place of another one, in one step."""
     os.replace(src, dst)
+
+
+def _get_repo_url() -> str:
+    """Return where datasets and models of Gluon are, with a slash at the end; MXNET_GLUON_REPO says where else."""
+    return os.environ.get("MXNET_GLUON_REPO", _REPOSITORY).rstrip("/") + "/"
+
+
+def _get_repo_file_url(namespace: str, filename: str) -> str:
+    """Return where a file of Gluon's repository is."""
+    return f"{_get_repo_url()}{namespace}/{filename}"
 
 
 def download(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import as_dtype
+from ..errors import MXNetError
 from ..ndarray.array import NDArray
 from ..operators.image_colors import EIGENVALUES, EIGENVECTORS, LUMA
 from . import functions
@@ -246,7 +247,10 @@ class ColorNormalizeAug(Augmenter):
         self.std = None if std is None else np.asarray(plain_argument(std), np.float32)
 
     def __call__(self, src: Any) -> Any:
-        return _like(src, functions.color_normalize(_floats(src), self.mean, self.std))
+        image = pixels_of(src)
+        if image.dtype.kind != "f":
+            raise MXNetError(f"ColorNormalizeAug takes floats, not {image.dtype}: apply CastAug before")
+        return _like(src, functions.color_normalize(image, self.mean, self.std))
 
 
 class RandomGrayAug(Augmenter):
@@ -292,8 +296,11 @@ def _floats(src: Any) -> Image:
 
 
 def _like(src: Any, image: Image) -> NDArray:
-    """Return an image as an array with the dtype of another."""
+    """Return an image as an array with the dtype of another; whole numbers stay within its limits."""
     original = pixels_of(src)
+    if original.dtype.kind in "iu":
+        limits = np.iinfo(original.dtype)
+        image = np.clip(image, limits.min, limits.max)
     return returned(image.astype(original.dtype, copy=image is original))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
+from ..errors import MissingFile, MXNetError
 
 __all__ = ["decode", "encode", "read"]
 
@@ -62,11 +62,16 @@ def decode(data: bytes | bytearray | memoryview, flag: int = 1, name: str = "the
 
 def _pixels(opened: Any, flag: int) -> Image:
     """Return the pixels of an image that Pillow opened."""
+    is_png = opened.format == "PNG"
     if flag >= 0:
         from PIL import ImageOps
 
         opened = ImageOps.exif_transpose(opened)
+    if opened.mode.startswith("I"):
+        opened = _pillow().fromarray(_of_eight_bits(np.array(opened)))
     if flag == 0:
+        if is_png and opened.mode in ("P", "RGB", "RGBA"):
+            return _gray_of_png(np.array(opened.convert("RGB")))
         opened = opened.convert("L")
     elif flag > 0 or opened.mode not in ("L", "RGB", "RGBA"):
         opened = opened.convert("RGB")
@@ -74,10 +79,25 @@ def _pixels(opened: Any, flag: int) -> Image:
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
+def _of_eight_bits(pixels: Image) -> Image:
+    """Return gray pixels of sixteen bits as those of eight: the upper ones."""
+    return (np.clip(pixels, 0, 0xFFFF).astype(np.uint16) >> 8).astype(np.uint8)
+
+
+def _gray_of_png(pixels: Image) -> Image:
+    """Return colors as gray, rounded down, as libpng makes gray of them."""
+    weights = np.array([9798, 19235, 3735], np.uint32)
+    return (pixels.astype(np.uint32) @ weights >> 15).astype(np.uint8)[:, :, None]
+
+
 def read(filename: str | os.PathLike[str], flag: int = 1) -> Image:
     """Return the image in a file as uint8; see :func:`decode`."""
-    with open(filename, "rb") as file:
-        return decode(file.read(), flag, os.fspath(filename))
+    try:
+        with open(filename, "rb") as file:
+            content = file.read()
+    except FileNotFoundError as error:
+        raise MissingFile(error.errno, error.strerror, os.fspath(filename)) from None
+    return decode(content, flag, os.fspath(filename))
 
 
 def encode(image: Image, quality: int = 95, img_fmt: str = ".jpg") -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import MXNetError
 from .detection_augmenters import (
     CreateDetAugmenter,
     CreateMultiRandCropAugmenter,
@@ -18,7 +19,7 @@ from .detection_augmenters import (
     DetRandomSelectAug,
 )
 from .functions import Image, pixels_of
-from .iterator import ImageIter
+from .iterator import ImageIter, LeftOut
 
 __all__ = [
     "CreateDetAugmenter",
@@ -97,6 +98,7 @@ class ImageDetIter(ImageIter):
     def _estimate_label_shape(self) -> tuple[int, int]:
         """Return (objects, numbers): how many objects an image has at most, and how many numbers one has."""
         count, width = 0, 5
+        reason: Exception | None = None
         self.reset()
         while True:
             try:
@@ -105,10 +107,13 @@ class ImageDetIter(ImageIter):
                 break
             try:
                 objects = self._parse_label(label)
-            except (RuntimeError, ValueError):
+            except (RuntimeError, ValueError) as error:
+                reason = error
                 continue
             count, width = max(count, objects.shape[0]), max(width, objects.shape[1])
         self.reset()
+        if reason is not None and count == 0:
+            raise MXNetError(f"no image has a valid label: {reason}") from reason
         return count, width
 
     def _parse_label(self, label: Any) -> Image:
@@ -132,9 +137,12 @@ class ImageDetIter(ImageIter):
         return objects[valid]
 
     def _augmented(self, data: Any, label: Any) -> tuple[Any, Any]:
-        image, objects = self.augmentation_transform(data, self._parse_label(label))
+        try:
+            image, objects = self.augmentation_transform(data, self._parse_label(label))
+        except RuntimeError as error:
+            raise LeftOut(str(error)) from error
         if not len(objects):
-            raise RuntimeError("augmenters left no object")
+            raise LeftOut("augmenters left no object")
         return image, objects
 
     def augmentation_transform(self, data: Any, label: Any = None) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..context import CPU
+from ..errors import MXNetError
 from ..ndarray.array import NDArray, concrete
 from ..ndarray.handle import read
 from ..ndarray.semantics import of_chosen_kind
@@ -32,6 +33,7 @@ __all__ = [
     "resize_short",
     "returned",
     "scale_down",
+    "size_of",
 ]
 
 Image = np.ndarray[Any, Any]
@@ -40,6 +42,13 @@ Image = np.ndarray[Any, Any]
 def pixels_of(image: Any) -> Image:
     """Return an image as a NumPy array, to which nobody may write."""
     return read(image) if isinstance(image, NDArray) else np.asarray(image)
+
+
+def size_of(image: Any) -> tuple[int, int]:
+    """Return (height, width) of an image."""
+    if len(image.shape) != 3:
+        raise ValueError(f"an image is (height, width, channel), not of shape {tuple(image.shape)}")
+    return int(image.shape[0]), int(image.shape[1])
 
 
 def returned(pixels: Image, out: Any = None) -> NDArray:
@@ -130,13 +139,17 @@ def copyMakeBorder(  # noqa: N802
     for a mirror that repeats them, 3 for a periodic continuation, 4 for a mirror that does not repeat them.
     """
     image = pixels_of(src)
+    if image.ndim != 3:
+        raise MXNetError(f"an image is (height, width, channel), not of shape {image.shape}")
     widths = ((top, bot), (left, right), (0, 0))
     modes = {1: "edge", 2: "symmetric", 3: "wrap", 4: "reflect"}
     if type in modes:
         return returned(np.pad(image, widths, mode=modes[type]), out)  # type: ignore[call-overload]
     if type != 0:
-        raise ValueError(f"type must be one of 0, 1, 2, 3, 4, not {type}")
-    color = np.broadcast_to(np.asarray(values if len(values) else value, np.float64), (image.shape[2],))
+        raise MXNetError(f"type must be one of 0, 1, 2, 3, 4, not {type}")
+    channels = image.shape[2]
+    # channels that `values` says nothing about are black
+    color = np.array([*values, *[0.0] * channels][:channels] if len(values) else [value] * channels)
     bordered = np.empty((image.shape[0] + top + bot, image.shape[1] + left + right, image.shape[2]), image.dtype)
     bordered[:] = color.astype(image.dtype)
     bordered[top : top + image.shape[0], left : left + image.shape[1]] = image
@@ -145,7 +158,7 @@ def copyMakeBorder(  # noqa: N802
 
 def resize_short(src: Any, size: int, interp: int = 2) -> NDArray:
     """Return an image whose shorter edge has a given length."""
-    height, width = src.shape[:2]
+    height, width = size_of(src)
     if height > width:
         return imresize(src, size, size * height // width, interp)
     return imresize(src, size * width // height, size, interp)
@@ -155,7 +168,10 @@ def fixed_crop(
     src: Any, x0: int, y0: int, w: int, h: int, size: tuple[int, int] | None = None, interp: int = 2
 ) -> NDArray:
     """Return the window of an image with its left upper corner at (x0, y0), resized to `size` (width, height)."""
-    image = pixels_of(src)[y0 : y0 + h, x0 : x0 + w]
+    image = pixels_of(src)
+    if x0 < 0 or y0 < 0:
+        raise MXNetError(f"the corner ({x0}, {y0}) of a window is outside of the image")
+    image = image[y0 : y0 + h, x0 : x0 + w]
     if size is not None and (w, h) != tuple(size):
         image = resizing.resize(image, *size, interp=interp)
     return returned(image)
@@ -166,7 +182,7 @@ def center_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArr
 
     A window larger than the image is scaled down, and the crop resized to `size` (width, height).
     """
-    height, width = src.shape[:2]
+    height, width = size_of(src)
     new_width, new_height = scale_down((width, height), size)
     x0, y0 = (width - new_width) // 2, (height - new_height) // 2
     return fixed_crop(src, x0, y0, new_width, new_height, size, interp), (x0, y0, new_width, new_height)
@@ -174,7 +190,7 @@ def center_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArr
 
 def random_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, tuple[int, int, int, int]]:
     """Return a random part of an image of a size (width, height), and its window (x0, y0, width, height)."""
-    height, width = src.shape[:2]
+    height, width = size_of(src)
     new_width, new_height = scale_down((width, height), size)
     x0, y0 = random.randint(0, width - new_width), random.randint(0, height - new_height)
     return fixed_crop(src, x0, y0, new_width, new_height, size, interp), (x0, y0, new_width, new_height)
@@ -204,7 +220,7 @@ def random_size_crop(
     if kwargs:
         raise TypeError(f"unexpected keyword arguments for random_size_crop: {', '.join(kwargs)}")
     least, most = (area, 1.0) if isinstance(area, (int, float)) else area
-    height, width = src.shape[:2]
+    height, width = size_of(src)
     for _ in range(10):
         target = random.uniform(least, most) * height * width
         proportion = math.exp(random.uniform(math.log(ratio[0]), math.log(ratio[1])))

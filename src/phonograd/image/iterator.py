@@ -17,20 +17,25 @@ from ..errors import MXNetError
 from ..io.iteration import DataBatch, DataIter
 from ..io.rounds import part_of
 from ..ndarray.array import NDArray, concrete
+from ..ndarray.semantics import of_chosen_kind
 from .augmenters import Augmenter, CreateAugmenter
 from .functions import imdecode, pixels_of
 from .lists import read_list
 
-__all__ = ["ImageIter"]
+__all__ = ["ImageIter", "LeftOut"]
 
 Values = np.ndarray[Any, Any]
 _HANDLES = ("pad", "discard", "roll_over")
 
 
+class LeftOut(RuntimeError):
+    """Why an iterator goes on with the next image."""
+
+
 class ImageIter(DataIter):
     """Batches (example, channel, height, width) of images, after augmenters.
 
-    Images that cannot be decoded are left out, with a line in the log.
+    An image that cannot be decoded raises, with the name of its file or its number.
 
     Parameters
     ----------
@@ -132,15 +137,16 @@ class ImageIter(DataIter):
     def hard_reset(self) -> None:
         """Go back to the first image, and forget what the last pass left over."""
         self._carried = []
-        self._begin()
+        self.reset()
 
     def reset(self) -> None:
         """Begin the next pass."""
+        if self.seq is not None and self.shuffle:
+            random.shuffle(self.seq)
         self._begin()
 
     def _begin(self) -> None:
-        if self.seq is not None and self.shuffle:
-            random.shuffle(self.seq)
+        """Go back to the first image, in the same order."""
         if self.imgrec is not None and self.seq is None:
             self.imgrec.reset()
         self.cur = 0
@@ -170,16 +176,16 @@ class ImageIter(DataIter):
         """Return the next image that can be decoded, augmented, and its label."""
         while True:
             label, content = self.next_sample()
+            data = self.imdecode(content)
             try:
-                data = self.imdecode(content)
                 self.check_valid_image([data])
-            except (MXNetError, ValueError) as error:
-                logging.debug("Invalid image, skipping:  %s", error)
+            except RuntimeError as reason:
+                logging.debug("Invalid image, skipping:  %s", reason)
                 continue
             try:
                 image, label = self._augmented(data, label)
-            except RuntimeError as error:
-                logging.debug("Invalid label or image, skipping:  %s", error)
+            except LeftOut as reason:
+                logging.debug("Invalid image, skipping:  %s", reason)
                 continue
             return self.postprocess_data(image), label
 
@@ -218,7 +224,8 @@ class ImageIter(DataIter):
             self._ended = True
         data = np.stack([pixels_of(image) for image, _ in samples]).astype(self.dtype, copy=False)
         label = self._collated([label for _, label in samples])
-        return DataBatch([concrete(data, CPU)], [concrete(np.ascontiguousarray(label), CPU)], pad)
+        arrays = [of_chosen_kind(concrete(np.ascontiguousarray(values), CPU)) for values in (data, label)]
+        return DataBatch(arrays[:1], arrays[1:], pad)
 
     def check_data_shape(self, data_shape: Sequence[int]) -> None:
         """Raise unless a shape is that of images with three channels."""
@@ -234,7 +241,18 @@ class ImageIter(DataIter):
 
     def imdecode(self, s: bytes) -> NDArray:
         """Return the image in the contents of a file."""
-        return imdecode(s)
+        try:
+            return imdecode(s)
+        except MXNetError as error:
+            raise MXNetError(f"Broken image {self._located()}, {error}") from error
+
+    def _located(self) -> str:
+        """Return where the image comes from that was read last."""
+        if self.seq is None:
+            assert self.imgrec is not None
+            return f"in the record before byte {self.imgrec.tell()} of {self.imgrec.uri}"
+        key = self.seq[self.cur - 1]
+        return f"filename: {self.imglist[key][1]}" if self.imglist is not None else f"index: {key}"
 
     def read_image(self, fname: str) -> bytes:
         """Return the contents of a file of the list."""

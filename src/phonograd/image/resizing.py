@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import MXNetError
 from ..operators.image_resampling import (
     AREA,
     CUBIC,
@@ -43,7 +44,7 @@ def chosen_method(interp: int, sizes: tuple[int, int, int, int] | tuple[()] = ()
     if interp == 10:
         return random.randint(0, 4)
     if interp not in (0, 1, 2, 3, 4):
-        raise ValueError(
+        raise MXNetError(
             f"interp must be 0 (nearest), 1 (bilinear), 2 (bicubic), 3 (area), 4 (Lanczos), 9 or 10, not {interp}"
         )
     return interp
@@ -55,11 +56,13 @@ def resize(image: Image, width: int, height: int, interp: int = LINEAR) -> Image
     >>> resize(np.array([[[0], [100]]], np.uint8), 4, 1)[0, :, 0]
     array([  0,  25,  75, 100], dtype=uint8)
     """
+    if image.ndim not in (3, 4):
+        raise MXNetError(f"an image is (height, width, channel), or a batch of them, not of shape {image.shape}")
     rows, columns = image.shape[-3:-1]
     if width < 1 or height < 1:
-        raise ValueError(f"an image cannot be resized to width {width} and height {height}")
+        raise MXNetError(f"an image cannot be resized to width {width} and height {height}")
     if rows < 1 or columns < 1:
-        raise ValueError(f"an image without pixels cannot be resized; its shape is {image.shape}")
+        raise MXNetError(f"an image without pixels cannot be resized; its shape is {image.shape}")
     if (rows, columns) == (height, width):
         return image.copy()
     method = chosen_method(interp, (rows, columns, height, width))

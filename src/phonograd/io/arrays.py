@@ -99,7 +99,7 @@ class NDArrayIter(DataIter):
         self._order = self.idx.copy()
         self.shuffle = shuffle
         self.last_batch_handle = last_batch_handle
-        self.num_source = len(self.data)
+        self.num_source = len(self.data) + len(self.label)
         self.layout = layout
         self.cursor = -batch_size
         #: the examples that the pass before left for the first batch of this one

@@ -11,12 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
+from ..errors import MissingFile, MXNetError
 
 __all__ = ["read_idx"]
 
 #: more than any file of this kind that has a purpose
 _MOST_BYTES = 1 << 32
+_BLOCK_BYTES = 1 << 24
+
+
+def _read(file: Any, size: int) -> bytes:
+    """Return so many bytes of a file, or those that it has; a large size takes no memory that nothing is read into."""
+    blocks = []
+    while size > 0 and (block := file.read(min(size, _BLOCK_BYTES))):
+        blocks.append(block)
+        size -= len(block)
+    return b"".join(blocks)
 
 
 def read_idx(path: str | os.PathLike[str], ndim: int) -> np.ndarray[Any, Any]:
@@ -40,9 +50,11 @@ def read_idx(path: str | os.PathLike[str], ndim: int) -> np.ndarray[Any, Any]:
                 size = math.prod(shape)
                 if size > _MOST_BYTES:
                     raise MXNetError(f"{name} claims to have shape {shape}: that is no file of MNIST's kind")
-                body = file.read(size)
+                body = _read(file, size)
                 if len(body) < size:
                     raise MXNetError(f"{name} is cut off: {len(body)} of the {size} bytes of shape {shape} are there")
+    except FileNotFoundError as error:
+        raise MissingFile(error.errno, error.strerror, name) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise MXNetError(f"{name} is cut off or damaged: {error}") from error
     return np.frombuffer(body, np.uint8).reshape(shape)

@@ -16,7 +16,7 @@ from ..image import augmenters, codec, functions
 from ..image.lists import read_list
 from ..image.resizing import resize
 from ..operators.image_colors import EIGENVALUES, EIGENVECTORS
-from .rounds import RoundIter, Values, part_of
+from .rounds import RoundIter, Values, check_part
 
 __all__ = ["ImageDetRecordIter", "ImageRecordInt8Iter", "ImageRecordIter", "ImageRecordUInt8Iter"]
 
@@ -161,8 +161,10 @@ class ImageRecordIter(RoundIter):
                 places = [indexed.idx[key] for key in indexed.keys]
         else:
             places = recordio.record_offsets(path_imgrec)
-        chosen = part_of(len(places), num_parts, part_index)
-        self._places = places[chosen.start : chosen.stop]
+        check_part(num_parts, part_index)
+        # not `part_of`: here the last part has less where the number does not come out even
+        each = -(-len(places) // num_parts)
+        self._places = places[part_index * each : (part_index + 1) * each]
         if not self._places:
             raise MXNetError(f"{os.fspath(path_imgrec)} has no records for part {part_index} of {num_parts}")
         super().__init__(len(self._places), batch_size, round_batch, data_name, label_name)
@@ -197,7 +199,9 @@ class ImageRecordIter(RoundIter):
 
     def _values(self, examples: Values) -> tuple[Values, Values]:
         records = [recordio.unpack(self._reader.read_at(self._places[number])) for number in examples]
-        images = self._pool.map(codec.decode, [body for _, body in records], [int(self._channels == 3)] * len(records))
+        names = [f"the image at byte {self._places[number]} of {self._reader.uri}" for number in examples]
+        flags = [int(self._channels == 3)] * len(records)
+        images = self._pool.map(codec.decode, [body for _, body in records], flags, names)
         data = np.empty((len(records), self._channels, self._height, self._width), self._dtype)
         for place, image in enumerate(images):
             data[place] = self._changed(image).transpose(2, 0, 1)
@@ -227,7 +231,7 @@ class ImageRecordIter(RoundIter):
         if self._mirror or (self._rand_mirror and self._chance.random() < 0.5):
             image = image[:, ::-1]
         if self._dtype.kind != "f":
-            return image
+            return np.minimum(image, np.iinfo(self._dtype).max)
         for augmenter in self._colors:
             image = functions.pixels_of(augmenter(image.astype(np.float32)))
         image = image - self._mean
@@ -239,8 +243,10 @@ class ImageRecordIter(RoundIter):
         return image * self._factor
 
     def _cropped(self, image: Values) -> Values:
-        rows, columns = image.shape[:2]
         size = self._width, self._height
+        if self._resized_crop is None:
+            image = self._enlarged(image)
+        rows, columns = image.shape[:2]
         width, height = functions.scale_down((columns, rows), size)
         if self._resized_crop is not None:
             for _ in range(10):
@@ -256,6 +262,16 @@ class ImageRecordIter(RoundIter):
         window = image[top : top + height, left : left + width]
         return window if (width, height) == size else resize(window, *size, interp=self._inter_method)
 
+    def _enlarged(self, image: Values) -> Values:
+        """Return an image in which a crop of the wanted size has room, of the same proportions."""
+        rows, columns = image.shape[:2]
+        if rows < self._height:
+            rows, columns = self._height, columns * self._height // rows
+            image = resize(image, columns, rows, self._inter_method)
+        if columns < self._width:
+            image = resize(image, self._width, rows * self._width // columns, self._inter_method)
+        return image
+
 
 class ImageRecordUInt8Iter(ImageRecordIter):
     """The same with data of dtype uint8, to which neither colors nor mean and deviation are applied."""
@@ -263,22 +279,20 @@ class ImageRecordUInt8Iter(ImageRecordIter):
     _default_dtype = "uint8"
 
 
+class ImageRecordInt8Iter(ImageRecordIter):
+    """The same with data of dtype int8: pixels brighter than 127 are 127."""
+
+    _default_dtype = "int8"
+
+
 class ImageDetRecordIter:
     """Not available: batches of detection records come from :class:`phonograd.image.ImageDetIter`."""
 
-    _instead = (
-        "mx.image.ImageDetIter(batch_size, data_shape, path_imgrec=...) reads the same record files, with the "
-        "augmenters of mx.image.CreateDetAugmenter"
-    )
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError(f"{type(self).__name__} is not available; {self._instead}")
-
-
-class ImageRecordInt8Iter(ImageDetRecordIter):
-    """Not available: it was made for networks of whole numbers, which are not either."""
-
-    _instead = "ImageRecordUInt8Iter gives the pixels as they are"
+        raise NotImplementedError(
+            "ImageDetRecordIter is not available; mx.image.ImageDetIter(batch_size, data_shape, path_imgrec=...) reads "
+            "the same record files, with the augmenters of mx.image.CreateDetAugmenter"
+        )
 
 
 def _check_options(options: dict[str, Any]) -> None:

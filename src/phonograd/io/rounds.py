@@ -10,9 +10,15 @@ from ..context import CPU
 from ..ndarray.array import NDArray, concrete
 from .iteration import DataBatch, DataDesc, DataIter
 
-__all__ = ["RoundIter", "part_of"]
+__all__ = ["RoundIter", "check_part", "part_of"]
 
 Values = np.ndarray[Any, Any]
+
+
+def check_part(num_parts: int, part_index: int) -> None:
+    """Raise unless there is such a part."""
+    if num_parts < 1 or not 0 <= part_index < num_parts:
+        raise ValueError(f"part_index must be in 0..{num_parts - 1}, not {part_index}")
 
 
 def part_of(count: int, num_parts: int, part_index: int) -> range:
@@ -21,8 +27,7 @@ def part_of(count: int, num_parts: int, part_index: int) -> range:
     >>> part_of(5, 2, 1)
     range(3, 5)
     """
-    if num_parts < 1 or not 0 <= part_index < num_parts:
-        raise ValueError(f"part_index must be in 0..{num_parts - 1}, not {part_index}")
+    check_part(num_parts, part_index)
     each, extra = divmod(count, num_parts)
     begin = part_index * each + min(part_index, extra)
     return range(begin, begin + each + (part_index < extra))

@@ -11,7 +11,7 @@ import numpy as np
 from ..dtypes import as_dtype
 from ..errors import MXNetError
 from .idx import read_idx
-from .rounds import RoundIter, Values, part_of
+from .rounds import RoundIter, Values, check_part
 
 __all__ = ["CSVIter", "MNISTIter"]
 
@@ -118,6 +118,8 @@ class MNISTIter(RoundIter):
         The dtype of data and labels.
     data_name, label_name
         What they are called in descriptions.
+    input_shape
+        Accepted and ignored, as in MXNet, whose examples pass it: `flat` says what shape an image has.
     """
 
     def __init__(
@@ -136,12 +138,15 @@ class MNISTIter(RoundIter):
         dtype: Any = None,
         data_name: str = "data",
         label_name: str = "softmax_label",
+        input_shape: tuple[int, ...] | None = None,
     ) -> None:
         images, labels = read_idx(image, 3), read_idx(label, 1)
         if len(images) != len(labels):
             raise MXNetError(f"{image} has {len(images)} images, but {label} has {len(labels)} labels")
-        chosen = part_of(len(images), num_parts, part_index)
-        images, labels = images[chosen.start : chosen.stop], labels[chosen.start : chosen.stop]
+        check_part(num_parts, part_index)
+        # not `part_of`: here the last parts have what does not come out even
+        chosen = slice(*(len(images) * number // num_parts for number in (part_index, part_index + 1)))
+        images, labels = images[chosen], labels[chosen]
         count = len(images) // batch_size * batch_size
         super().__init__(count, batch_size, False, data_name, label_name)
         if shuffle:

@@ -1,9 +1,12 @@
 """The kernel that multiplies split matrices on a processor's matrix unit: what a task does.
 
 A matrix unit has eight registers, tiles of 1 KB. Two of each operand and four of sums are 32 rows and 32 columns of the
-result; a last tile of rows is multiplied alone, with all its parts in registers. Tasks may split what nobody else
-needs: the rows they have, and some columns after the other, as many blocks of terms at once as a cache holds. Sums of
-a task, to which those of each pass are added, wait in memory of its own until they are complete.
+result; a last tile of rows is multiplied alone, with all its parts in registers. Sums of a task, to which those of each
+pass are added, wait in memory of its own until they are complete.
+
+Tasks may split what nobody else needs: the rows they have, and some columns after the other. A processor splits and
+multiplies at the same time, if little of either comes next in turns: one block of terms. So it is done for up to 32
+rows, whose sums stay in registers meanwhile. For more rows all terms of a pass are split at once.
 """
 
 from __future__ import annotations
@@ -25,8 +28,6 @@ __all__ = ["COLUMN_TILES", "ROW_TILES", "SIDE", "TASK_ROWS", "WORDS", "MatrixUni
 TASK_ROWS = 256
 #: tiles that a task may split by itself: all rows it has, and some columns
 ROW_TILES, COLUMN_TILES = 32, 24
-#: blocks of terms of some columns that are split at once for few rows
-FEW_BLOCKS = 4
 #: rows and columns that are computed at once: two tiles of each operand
 SIDE = 2 * TILE_LINES
 #: rows whose sums are written at once
@@ -54,16 +55,8 @@ class MatrixUnit:
 
     def write(self, name: str) -> str:
         """Return the text of the module."""
-        routines = [
-            *split_routines(),
-            _multiply_tiles(1),
-            _multiply_tiles(2),
-            _add_sums(),
-            _ask_for_lines(),
-            _add_again(),
-            _write_sums(),
-        ]
-        return module(*routines, _Writer(name).routine)
+        multiplying = _multiply_tiles(1), _multiply_tiles(2), _add_sums(), _add_again()
+        return module(*split_routines(), *multiplying, _ask_for_lines(), _write_sums(), _Writer(name).routine)
 
 
 class _Writer:
@@ -112,10 +105,9 @@ class _Writer:
         """Write what is done for some columns: their sums, of terms that are split here if need be, and the rest."""
         e = self.routine
         width = e.least(e.minus(self.last_column, column), str(SIDE))
+        several = e.assign(f"or i1 {self.ready}, {e.test('sgt', self.rows, str(SIDE))}")
         pass_blocks = self.word("pass_blocks")
-        # sums of few rows stay where they are while more terms are split, of which there can be fewer at once then
-        few = e.both(e.test("sle", self.rows, str(SIDE)), e.assign(f"xor i1 {self.ready}, true"))
-        step = e.either(few, str(FEW_BLOCKS), pass_blocks)
+        step = e.either(several, pass_blocks, "1")
 
         def one_pass(start: Index) -> None:
             stop = e.least(e.plus(start, pass_blocks), self.blocks)
@@ -164,6 +156,7 @@ class _Writer:
                 lambda: e.invoke("multiply_tiles_2", *places),
                 lambda: e.invoke("multiply_tiles_1", *places),
             )
+
             e.when(adds, lambda: e.invoke("add_sums", f"ptr {sums}", f"ptr {self.pass_sums}"))
             e.when(is_last, lambda: self._finish(row, height, column, width))
 
@@ -284,21 +277,22 @@ def _multiply_tiles(height: int) -> Routine:
 
     def block(number: Index) -> None:
         place = e.times(number, str(TILE_WORDS))
-        #: by side and tile, which part is in which register
-        held: dict[tuple[int, int], dict[int, int]] = {}
-        free = list(range(7, len(sums) - 1, -1))
+        # a single tile of rows keeps its three parts
+        left = 3 if height == 1 else 2
+        free = [list(range(len(sums), len(sums) + left)), list(range(len(sums) + left, 8))]
+        #: by side, which register holds a part of a tile
+        held: list[dict[tuple[int, int], int]] = [{}, {}]
 
         def register(side: int, tile: int, wanted: int) -> int:
-            found = held.setdefault((side, tile), {})
-            if wanted not in found:
-                # a single tile of rows leaves room for all its parts
-                if found and (side == 1 or height == 2):
-                    free.extend(found.values())
-                    found.clear()
-                found[wanted] = free.pop()
+            found = held[side].get((tile, wanted))
+            if found is None:
+                if not free[side]:
+                    # what is there longest goes
+                    free[side].append(held[side].pop(next(iter(held[side]))))
+                found = held[side][tile, wanted] = free[side].pop()
                 at = e.at(starts[side][tile], e.plus(place, str(wanted * PART_WORDS)))
-                e.line(f"call void @llvm.x86.tileloadd64(i8 {found[wanted]}, ptr {at}, i64 64)")
-            return found[wanted]
+                e.line(f"call void @llvm.x86.tileloadd64(i8 {found}, ptr {at}, i64 64)")
+            return found
 
         for first, second in _PARTS:
             for total, (row, column) in enumerate(sums):

@@ -123,7 +123,9 @@ class EvalMetric:
 
     def _value(self, total: Any, count: Any) -> Any:
         """Return the value of the metric for a sum and a count."""
-        return total / count
+        value = total / count
+        # a metric may sum up numbers of NumPy, or arrays of one: from version 2 on these do not print as numbers do
+        return value.item() if isinstance(value, (numpy.generic, numpy.ndarray)) and value.size == 1 else value
 
     def get(self) -> tuple[Any, Any]:
         """Return name and value; the value is nan before the first update."""

@@ -25,11 +25,11 @@ from ..dtypes import FLOAT32, DType, as_dtype
 from ..errors import MXNetError, format_shape, nearest
 from ..node import Shape
 from ..operator import Array
-from ..trace import LOCAL, Capturing
+from ..trace import LOCAL, Capturing, ready_trace
 from .array import NDArray, concrete
 from .creation import _SHAPE
 from .creation import array as dense_array
-from .handle import Handle, read
+from .handle import Handle, enter, read
 from .namespaces import lookup, public_names
 from .params import pack_record, unpack_record
 from .sparse_records import SparseRecord, compress
@@ -389,6 +389,9 @@ def labelled(array: NDArray, stype: str) -> NDArray:
             raise MXNetError(f"only arrays of two axes can be csr, not {format_shape(array.shape)}")
     if array._buffer is None and array._node is None:
         read(array)
+    if array._variable is not None:
+        # so that gradients find it: until an operator takes it, a variable is in no record
+        enter(array, ready_trace())
     made._buffer = array._buffer
     if array._rare is not None:
         made._context = array._context

@@ -382,7 +382,7 @@ def _deconvolution_extent(reach: Shape, stride: Shape, pad: Shape, adj: Shape) -
 # -- how they appear in symbols
 
 
-def _convolution_shapes(weight_shape: Any) -> Any:
+def _convolution_shapes(name: str, weight_shape: Any) -> Any:
     def rule(
         inputs: list[Partial],
         outputs: list[Partial],
@@ -393,8 +393,9 @@ def _convolution_shapes(weight_shape: Any) -> Any:
         layout: str | None,
     ) -> list[Partial]:
         data = inputs[0]
-        if data is None or len(data) != len(kernel) + 2 or num_group < 1:
+        if data is None or not 1 <= len(kernel) <= 3 or num_group < 1:
             return inputs
+        check_dimensions(name, data, kernel)
         weight: Shape = weight_shape(data, kernel=kernel, num_filter=num_filter, num_group=num_group, layout=layout)
         shapes: list[Partial] = [data, weight, (num_filter,)]
         return shapes[: len(inputs)]
@@ -403,8 +404,8 @@ def _convolution_shapes(weight_shape: Any) -> Any:
 
 
 convolution.interface = Interface(
-    arguments=leave_out("bias", "no_bias"), shapes=_convolution_shapes(convolution_weight_shape)
+    arguments=leave_out("bias", "no_bias"), shapes=_convolution_shapes("Convolution", convolution_weight_shape)
 )
 deconvolution.interface = Interface(
-    arguments=leave_out("bias", "no_bias"), shapes=_convolution_shapes(deconvolution_weight_shape)
+    arguments=leave_out("bias", "no_bias"), shapes=_convolution_shapes("Deconvolution", deconvolution_weight_shape)
 )

@@ -144,7 +144,10 @@ class AdaDelta(Optimizer):
 
 @register
 class Ftrl(Optimizer):
-    """Follows the regularised leader, which makes most weights 0 (McMahan et al. 2013)."""
+    """Follows the regularised leader, which makes most weights 0 (McMahan et al. 2013).
+
+    A row_sparse gradient changes only the rows it has, if the weight is row_sparse, too.
+    """
 
     def __init__(self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -155,6 +158,9 @@ class Ftrl(Optimizer):
     def create_state(self, index: Any, weight: NDArray) -> Any:
         """Return zeros for the sum of gradients and that of their squares."""
         return zeros_like(weight), zeros_like(weight)
+
+    def _is_lazy(self, weight: NDArray) -> bool:
+        return weight.stype == "row_sparse"
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
         grad = self._prepared(grad, scale)

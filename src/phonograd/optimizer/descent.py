@@ -58,11 +58,14 @@ class ccSGD(SGD):  # noqa: N801 - MXNet's name
 
 @register
 class NAG(_Momentum):
-    """Gradient descent with Nesterov's momentum."""
+    """Gradient descent with Nesterov's momentum. Without momentum, a row_sparse gradient changes only its rows."""
 
     def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.momentum = momentum
+
+    def _is_lazy(self, weight: NDArray) -> bool:
+        return self.momentum == 0.0
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
         grad = self._prepared(grad, scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -21,6 +22,14 @@ from ..trace import ready_trace
 __all__ = ["Optimizer", "Step", "Test", "assign", "assign_all", "create", "register", "zeros_like"]
 
 Class = TypeVar("Class", bound="type[Optimizer]")
+
+
+def __getattr__(name: str) -> Any:
+    """Return what the other modules of the package define: scripts look for all optimisers here."""
+    package = sys.modules[__name__.rpartition(".")[0]]
+    if name in getattr(package, "__all__", ()):
+        return getattr(package, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Step(NamedTuple):
@@ -294,7 +303,7 @@ class Optimizer:
 
     def _change(self, weight: NDArray, grad: NDArray, state: Any, *rates: Any) -> None:
         """Update a weight as :meth:`_apply` does; if that is lazy, a row_sparse gradient changes only its rows."""
-        if grad.stype != "row_sparse" or not getattr(self, "lazy_update", False):
+        if grad.stype != "row_sparse" or not self._is_lazy(weight):
             self._apply(weight, grad, state, *rates)
             return
         whole = labelled(grad, "default")
@@ -304,6 +313,10 @@ class Optimizer:
         self._apply(weight, whole, state, *rates)
         for array, old in before:
             assign(array, ndarray.where(touched, array, old))
+
+    def _is_lazy(self, weight: NDArray) -> bool:
+        """Return whether rows of a weight that a row_sparse gradient has not are left as they are."""
+        return bool(getattr(self, "lazy_update", False))
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Update a weight (or each of a list), by way of its float32 copy where there is one."""

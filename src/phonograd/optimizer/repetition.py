@@ -21,6 +21,8 @@ from .optimizer import Optimizer
 
 __all__ = ["Repetition"]
 
+#: what an optimiser is asked for if its updates are not repeated; some programs put functions of theirs in the place
+_METHODS = frozenset(("update", "update_multi_precision"))
 #: attributes of optimisers that are numbers of single updates, and so no part of what is captured
 _MOVING = frozenset(("rescale_grad", "lr", "num_update", "begin_num_update", "m_schedule", "wd"))
 
@@ -49,6 +51,7 @@ class Repetition:
             len(weights) > 1
             and type(optimizer).update is Optimizer.update
             and type(optimizer).update_multi_precision is Optimizer.update_multi_precision
+            and _METHODS.isdisjoint(vars(optimizer))
             and not isinstance(LOCAL.trace, Capturing)
             and first._dtype.name in ("float32", "float64")
             and all([w._dtype is first._dtype and w.context == first.context for w in weights])

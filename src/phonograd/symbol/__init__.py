@@ -76,6 +76,8 @@ def load(fname: str | os.PathLike[str]) -> Symbol:
     try:
         with open(fname, encoding="utf-8") as file:
             text = file.read()
+    except OSError as error:
+        raise MXNetError(f'Open "{os.fspath(fname)}": {error.strerror or error}') from error
     except UnicodeDecodeError as error:
         raise MXNetError(f"{os.fspath(fname)} is no symbol file: {error}") from None
     return load_json(text)

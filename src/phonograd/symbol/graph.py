@@ -189,7 +189,11 @@ class Symbol(Arithmetic):
         """Write the graph to a file; :func:`load` reads it, and so does MXNet."""
         if not isinstance(fname, (str, os.PathLike)):
             raise TypeError("fname must be a string")
-        write_atomically(fname, [self.tojson(remove_amp_cast).encode()])
+        text = self.tojson(remove_amp_cast)
+        try:
+            write_atomically(fname, [text.encode()])
+        except OSError as error:
+            raise MXNetError(f'Open "{os.fspath(fname)}": {error.strerror or error}') from error
 
     def debug_str(self) -> str:
         """Return a text that lists all entries with their inputs and attributes."""

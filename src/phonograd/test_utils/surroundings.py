@@ -19,6 +19,7 @@ from ..base import data_dir
 from ..context import Context, current_context
 from ..errors import MXNetError
 from ..files import write_atomically
+from ..io import MNISTIter
 
 __all__ = [
     "DummyIter",
@@ -27,6 +28,7 @@ __all__ = [
     "download",
     "environment",
     "get_mnist",
+    "get_mnist_iterator",
     "list_gpus",
     "retry",
     "set_default_context",
@@ -233,20 +235,49 @@ def get_mnist() -> dict[str, Any]:
     MXNetError
         If they are not there. MXNet downloaded them from a server that this library does not rely on.
     """
+    return {key: _read_idx(path, key.endswith("data")) for key, path in _mnist_paths("get_mnist").items()}
+
+
+def get_mnist_iterator(
+    batch_size: int, input_shape: tuple[int, ...], num_parts: int = 1, part_index: int = 0
+) -> tuple[MNISTIter, MNISTIter]:
+    """Return iterators over the MNIST digits for training and for validation, from files like :func:`get_mnist`.
+
+    Images are vectors unless `input_shape` has three numbers.
+    """
+    paths = _mnist_paths("get_mnist_iterator")
+    training, validation = (
+        MNISTIter(
+            paths[f"{kind}_data"],
+            paths[f"{kind}_label"],
+            batch_size,
+            flat=len(input_shape) != 3,
+            num_parts=num_parts,
+            part_index=part_index,
+        )
+        for kind in ("train", "test")
+    )
+    return training, validation
+
+
+def _mnist_paths(function: str) -> dict[str, str]:
+    """Return where the four files are, gzipped or not."""
     for directory in (".", "data", os.path.join(data_dir(), "datasets", "mnist")):
-        paths = {key: os.path.join(directory, name) for key, name in _MNIST_FILES.items()}
-        if all(os.path.exists(path) for path in paths.values()):
-            return {key: _read_idx(path, key.endswith("data")) for key, path in paths.items()}
+        for ending in (".gz", ""):
+            names = {key: name.removesuffix(".gz") + ending for key, name in _MNIST_FILES.items()}
+            paths = {key: os.path.join(directory, name) for key, name in names.items()}
+            if all(os.path.exists(path) for path in paths.values()):
+                return paths
     raise MXNetError(
-        "get_mnist does not download anything: put the files "
+        f"{function} does not download anything: put the files "
         + ", ".join(_MNIST_FILES.values())
         + " into ./data or ~/.mxnet/datasets/mnist. For a data set that comes with the library, see phonograd.demo."
     )
 
 
 def _read_idx(path: str, images: bool) -> Any:
-    """Return the numbers of a gzipped IDX file of bytes."""
-    with gzip.open(path, "rb") as file:
+    """Return the numbers of an IDX file of bytes, gzipped or not."""
+    with gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb") as file:
         data = file.read()
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise MXNetError(f"{path} is not an IDX file of bytes")

@@ -7,6 +7,7 @@ captured once per structure of its inputs and then repeated (:mod:`phonograd.com
 
 from __future__ import annotations
 
+import threading
 import warnings
 from typing import Any
 
@@ -21,12 +22,24 @@ from ...util import is_np_array
 from ..parameter import DeferredInitializationError, ParameterDict
 from ..parameter.parameter import replacements, symbols
 from .monitoring import OperatorHook, run_monitored
-from .nesting import count_arrays, filled, flattened, outlined
+from .nesting import count_arrays, filled, flattened, listed, outlined
 from .plain import _LISTENERS, Block
 
 __all__ = ["HybridBlock"]
 
+_PACKAGE = __name__.partition(".")[0] + "."
+
 _ONE_KIND = "Please check the type of the args.\n"
+
+
+class _Calls(threading.local):
+    """What is known of the calls of hybridized blocks that are being made."""
+
+    #: whether they are made by the Python code of another one, which gets tuples as they are
+    are_nested = False
+
+
+_CALLS = _Calls()
 
 
 class HybridBlock(Block):
@@ -103,7 +116,8 @@ class HybridBlock(Block):
     ) -> None:
         """Have calls of the block and its children repeated without running their Python code, or not any more.
 
-        The other arguments are options of MXNet's engine, and change nothing here.
+        Several outputs are a list from then on, whatever the Python code makes of them. The other arguments are options
+        of MXNet's engine, and change nothing here.
         """
         self._active = active
         self._flags = {"static_alloc": static_alloc, "static_shape": static_shape, "inline_limit": inline_limit}
@@ -144,18 +158,22 @@ class HybridBlock(Block):
         if not contexts:
             raise ValueError(f"In HybridBlock, there must be one NDArray or one Symbol in the input. {_ONE_KIND}")
         context = next(iter(contexts))
-        # layers that somebody wants to see are called
-        if not self._active or self._keeps_arrays or isinstance(LOCAL.trace, Capturing) or _LISTENERS:
+        if not self._active:
             return self._computed(context, x, *args)
-        if len(contexts) > 1:
+        # layers that somebody wants to see are called
+        if self._keeps_arrays or isinstance(LOCAL.trace, Capturing) or _LISTENERS:
+            result = self._called(context, x, *args)
+        elif len(contexts) > 1:
             raise ValueError(
                 "Find multiple contexts in the input, After hybridized, the HybridBlock only supports one input "
                 "context. You can print the ele.ctx in the input arguments to inspect their contexts. "
                 f"Find all contexts = {set(contexts)}"
             )
-        if self._operator_hook is not None:
-            return self._monitored(context, x, *args)
-        return self._repeated(context, x, *args)
+        elif self._operator_hook is not None:
+            result = self._monitored(context, x, *args)
+        else:
+            result = self._repeated(context, x, *args)
+        return result if isinstance(result, NDArray) or _CALLS.are_nested else listed(result)
 
     def register_op_hook(self, callback: OperatorHook, monitor_all: bool = False) -> None:
         """Have ``callback(name, operator, array)`` called for each output of each operator inside, once hybridized.
@@ -200,6 +218,14 @@ class HybridBlock(Block):
         with context:
             return self._call(context, *args, **params)
 
+    def _called(self, context: Context, *args: Any) -> Any:
+        """Return the outputs for arrays of a hybridized block, as its Python code makes them."""
+        before, _CALLS.are_nested = _CALLS.are_nested, True
+        try:
+            return self._computed(context, *args)
+        finally:
+            _CALLS.are_nested = before
+
     def _call(self, context: Context, *args: Any, **params: Any) -> Any:
         """Return the outputs for arrays, with all parameters at hand and the context set."""
         return self.hybrid_forward(ndarray, *args, **params)
@@ -209,10 +235,10 @@ class HybridBlock(Block):
         if self._compiled is None or self._compiled_for != replacements():
             self._outline = outlined(args)
             if any([parameter._deferred_init is not None for parameter in self.collect_params().values()]):
-                return self._computed(context, *args)
+                return self._called(context, *args)
             if any([child._has_checkpoints() for child in self._children.values()]):
-                return self._computed(context, *args)
-            self._compiled, self._compiled_for = Compiled(self._computed), replacements()
+                return self._called(context, *args)
+            self._compiled, self._compiled_for = Compiled(self._called), replacements()
         return self._compiled(context, *args)
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -269,7 +295,16 @@ class HybridBlock(Block):
 
     def infer_shape(self, *args: Any) -> None:
         """Find the shapes of all parameters from those of inputs."""
-        self._infer("infer_shape", "shape", args)
+        own = getattr(self.hybrid_forward, "__module__", "").startswith(_PACKAGE)
+        if not (own and self._infer_quickly(*args)):
+            self._infer("infer_shape", "shape", args)
+
+    def _infer_quickly(self, *args: Any) -> bool:
+        """Return whether the shapes of all parameters could be found without a graph of what is computed.
+
+        It is asked only if ``hybrid_forward`` is one of this library's: another one may ask for other shapes.
+        """
+        return False
 
     def infer_type(self, *args: Any) -> None:
         """Find the dtypes of all parameters from those of inputs."""

@@ -22,6 +22,7 @@ from .nesting import flattened
 __all__ = ["Block", "HookHandle"]
 
 Own = TypeVar("Own", bound="Block")
+Handle = TypeVar("Handle", bound="HookHandle")
 
 #: whoever wants to know when layers begin and end
 _LISTENERS = LISTENING[MODULE]
@@ -30,15 +31,22 @@ _LISTENERS = LISTENING[MODULE]
 class HookHandle:
     """A registered hook; ``detach()`` or the end of a ``with`` block removes it."""
 
-    def __init__(self, hooks: dict[HookHandle, Callable[..., Any]], hook: Callable[..., Any]) -> None:
+    def __init__(self) -> None:
+        self._hooks: dict[Any, Callable[..., Any]] | None = None
+
+    def attach(self: Handle, hooks_dict: dict[Any, Callable[..., Any]], hook: Callable[..., Any]) -> Handle:
+        """Register a hook among others; return the handle."""
+        assert self._hooks is None, "The same handle cannot be attached twice."
         if not callable(hook):
             raise TypeError(f"a hook must be a function, not {hook!r}")
-        self._hooks = hooks
-        hooks[self] = hook
+        self._hooks = hooks_dict
+        hooks_dict[self] = hook
+        return self
 
     def detach(self) -> None:
         """Remove the hook; doing so twice does nothing."""
-        self._hooks.pop(self, None)
+        if self._hooks is not None:
+            self._hooks.pop(self, None)
 
     def __enter__(self) -> HookHandle:
         return self
@@ -348,11 +356,11 @@ class Block:
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Have ``hook(block, inputs)`` called before each forward pass; return a handle that ends it."""
-        return HookHandle(self._forward_pre_hooks, hook)
+        return HookHandle().attach(self._forward_pre_hooks, hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Have ``hook(block, inputs, output)`` called after each forward pass; return a handle that ends it."""
-        return HookHandle(self._forward_hooks, hook)
+        return HookHandle().attach(self._forward_hooks, hook)
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
         """Have ``callback(name, operator, array)`` called for operators inside of all hybridized children.

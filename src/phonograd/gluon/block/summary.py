@@ -40,7 +40,7 @@ def summarize(block: Block, inputs: tuple[Any, ...], timed: bool = False) -> str
 
     rows = [_Row("Input", shapes_of(list(inputs)), output_bytes=_bytes_of(inputs))]
     calls: list[Parameter] = []
-    handles = []
+    handles: dict[Block, Any] = {}
 
     def check_hybrid(child: Block) -> None:
         if isinstance(child, HybridBlock) and child._active:
@@ -55,8 +55,9 @@ def summarize(block: Block, inputs: tuple[Any, ...], timed: bool = False) -> str
         rows.append(_Row(name, shapes_of(output), _count(own), _bytes_of(output), current_range()))
 
     def register(child: Block) -> None:
-        if not isinstance(child, (Sequential, HybridSequential)):
-            handles.append(child.register_forward_hook(note))
+        # a block that is the child of several is met as often, but one hook sees all of its calls
+        if not isinstance(child, (Sequential, HybridSequential)) and child not in handles:
+            handles[child] = child.register_forward_hook(note)
 
     block.apply(check_hybrid)
     if timed:
@@ -66,7 +67,7 @@ def summarize(block: Block, inputs: tuple[Any, ...], timed: bool = False) -> str
         with profile(with_modules=True, with_flops=True, all_threads=False) as profiler:
             _evaluated(block(*inputs))
     finally:
-        for handle in handles:
+        for handle in handles.values():
             handle.detach()
     _take_costs(rows, profiler.events())
     return _table(rows, calls, timed)
@@ -103,11 +104,17 @@ def _module_of(event: FunctionEvent) -> Range | None:
 
 
 def shapes_of(value: Any) -> str:
-    """Return the shapes of arrays in nested lists, separated by commas."""
+    """Return the shapes of arrays in nested lists, separated by commas; lists in lists have brackets.
+
+    >>> import phonograd as mx
+    >>> shapes_of([mx.nd.ones((2,)), [mx.nd.ones((3,)), mx.nd.ones((4, 5))]])
+    '(2,), [(3,), (4, 5)]'
+    """
     if isinstance(value, NDArray):
         return str(value.shape)
     if isinstance(value, (list, tuple)):
-        return ", ".join([shapes_of(part) for part in value])
+        parts = [f"[{shapes_of(part)}]" if isinstance(part, (list, tuple)) else shapes_of(part) for part in value]
+        return ", ".join(parts)
     return str(value)
 
 

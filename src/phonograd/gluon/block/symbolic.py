@@ -9,7 +9,7 @@ from ...symbol import Symbol
 from ..parameter import ParameterDict
 from ..parameter.parameter import symbols
 from .hybrid import HybridBlock
-from .nesting import flattened, outlined
+from .nesting import flattened, flattened_with_format, outlined
 
 __all__ = ["SymbolBlock"]
 
@@ -31,12 +31,12 @@ class SymbolBlock(HybridBlock):
         super().__init__(prefix=None, params=None)
         self._prefix = ""
         self._params = ParameterDict("", params)
-        variables = flattened([inputs])
+        variables, _ = flattened_with_format([inputs], "input")
         for variable in variables:
             assert len(variable.get_internals().list_outputs()) == 1, (
                 f"Input symbols must be variable, but {variable} is an output of operators"
             )
-        given = flattened([outputs])
+        given, _ = flattened_with_format([outputs], "output")
         self._is_single = not isinstance(outputs, (list, tuple)) or len(outputs) == 1
         self._inputs = [str(variable.name) for variable in variables]
         self._output: Any = given[0] if len(given) == 1 else symbols().Group(given)

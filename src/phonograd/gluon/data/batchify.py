@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ...context import CPU
+from ...context import CPU, Context
 from ...dtypes import as_dtype
 from ...ndarray.array import NDArray, concrete
-from ...ndarray.handle import read
+from ...ndarray.handle import as_class, read
 from ...ndarray.semantics import of_chosen_kind
+from ...ndarray.sparse import BaseSparseNDArray
 
 __all__ = ["Append", "AsList", "Group", "Pad", "Stack", "default_batchify_fn", "finished", "unfinished"]
 
@@ -184,24 +185,21 @@ class AsList:
 
 
 class _Handed:
-    """An array on its way between processes."""
+    """A dense array on its way between processes: its values, its class, and where it says it is."""
 
-    __slots__ = ("values",)
+    __slots__ = ("array_class", "context", "values")
 
-    def __init__(self, values: Values) -> None:
-        self.values = values
+    def __init__(self, values: Values, array_class: type[Any], context: Context) -> None:
+        self.values, self.array_class, self.context = values, array_class, context
 
-    def __getstate__(self) -> Values:
-        return self.values
-
-    def __setstate__(self, values: Values) -> None:
-        self.values = values
+    def __reduce__(self) -> Any:
+        return _Handed, (self.values, self.array_class, self.context)
 
 
 def unfinished(batch: Any) -> Any:
     """Return a batch with its arrays ready to be handed to another process."""
-    if isinstance(batch, NDArray):
-        return _Handed(read(batch))
+    if isinstance(batch, NDArray) and not isinstance(batch, BaseSparseNDArray):
+        return _Handed(read(batch), batch._result_class, batch.context)
     if type(batch) in (list, tuple):
         return type(batch)([unfinished(part) for part in batch])
     if type(batch) is dict:
@@ -212,7 +210,7 @@ def unfinished(batch: Any) -> Any:
 def finished(batch: Any) -> Any:
     """Return a batch that was handed over with arrays again."""
     if isinstance(batch, _Handed):
-        return of_chosen_kind(concrete(batch.values, CPU))
+        return as_class(concrete(batch.values, batch.context), batch.array_class)
     if type(batch) in (list, tuple):
         return type(batch)([finished(part) for part in batch])
     if type(batch) is dict:

@@ -28,7 +28,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from multiprocessing import resource_tracker, shared_memory
 from typing import Any
 
@@ -39,6 +39,7 @@ from ...errors import MXNetError
 from ...ndarray.array import NDArray
 from ...ndarray.creation import zeros
 from ...streams import seed as seed_stream
+from ...util import is_np_array, is_np_shape, np_array, np_shape
 from .batchify import finished, unfinished
 
 __all__ = ["Crew", "ProcessCrew", "ThreadCrew", "WorkerTimeout", "WorkerTraceback"]
@@ -49,6 +50,9 @@ _ALIGNMENT = 64
 #: a task that a worker gets while it is busy must fit into the pipe, or both ends might wait for each other
 _MOST_WAITING_BYTES = 4096
 _SECONDS_TO_END = 0.5
+
+#: whether NumPy shapes and NumPy arrays are on where a batch is wanted
+Semantics = tuple[bool, bool]
 
 
 class WorkerTimeout(multiprocessing.TimeoutError, TimeoutError):
@@ -141,7 +145,7 @@ class ThreadCrew(Crew):
         super().__init__()
         self._dataset, self._batchify_fn = dataset, batchify_fn
         self._count = count
-        self._tasks: queue.SimpleQueue[tuple[Hashable, Sequence[Any]] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[Hashable, Sequence[Any], Semantics] | None] = queue.SimpleQueue()
         for number in range(count):
             # not a pool of concurrent.futures: at the end, the interpreter would wait for an example that hangs
             threading.Thread(target=self._run, name=f"DataLoader-{number}", daemon=True).start()
@@ -149,16 +153,17 @@ class ThreadCrew(Crew):
     def submit(self, key: Hashable, samples: Sequence[Any], seed: Sequence[int]) -> None:
         """Have a batch made. Threads draw from the generators of the program, so `seed` is not used."""
         self._wanted.add(key)
-        self._tasks.put((key, samples))
+        self._tasks.put((key, samples, (is_np_shape(), is_np_array())))
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:
-            key, samples = task
+            key, samples, (shapes, arrays) = task
             if key not in self._wanted:
                 continue
             try:
-                batch = self._batchify_fn([self._dataset[number] for number in samples])
-                _compute(batch)
+                with np_shape(shapes), np_array(arrays):
+                    batch = self._batchify_fn([self._dataset[number] for number in samples])
+                    _compute(batch)
                 self._deliver(key, True, batch)
             except Exception as error:  # noqa: BLE001
                 self._deliver(key, False, error)
@@ -178,8 +183,8 @@ def _compute(batch: Any) -> None:
     """Have the arrays of a batch computed here, not where they are used first."""
     if isinstance(batch, NDArray):
         batch.wait_to_read()
-    elif isinstance(batch, (list, tuple)):
-        for part in batch:
+    elif isinstance(batch, (list, tuple, Mapping)):
+        for part in batch.values() if isinstance(batch, Mapping) else batch:
             _compute(part)
 
 
@@ -231,7 +236,8 @@ class ProcessCrew(Crew):
                 raise self._failure
             segment = f"{self._prefix}-{next(self._numbers)}"
             self._wanted.add(key)
-            self._waiting.append((key, pickle.dumps((key, list(samples), list(seed), segment), 5), segment))
+            task = key, list(samples), list(seed), segment, (is_np_shape(), is_np_array())
+            self._waiting.append((key, pickle.dumps(task, 5), segment))
             self._hand_out()
 
     def _hand_out(self) -> None:
@@ -439,10 +445,11 @@ def work(pipe: Any, others: Sequence[Any], dataset: Any, batchify_fn: Callable[[
     # there are as many workers as shall work at once
     with settings.override(num_threads=1), contextlib.suppress(EOFError, OSError):
         while True:
-            key, samples, seed, segment = pickle.loads(pipe.recv_bytes())
+            key, samples, seed, segment, (shapes, arrays) = pickle.loads(pipe.recv_bytes())
             try:
                 _seed(seed)
-                message = _message(key, batchify_fn([dataset[number] for number in samples]), segment)
+                with np_shape(shapes), np_array(arrays):
+                    message = _message(key, batchify_fn([dataset[number] for number in samples]), segment)
             except BaseException as error:  # noqa: BLE001
                 message = _complaint(key, error)
             pipe.send_bytes(message)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .batchify import default_batchify_fn
-from .crews import Crew, ProcessCrew, ThreadCrew
+from .crews import Crew, ProcessCrew, ThreadCrew, WorkerTimeout
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 __all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
@@ -129,6 +129,10 @@ class DataLoader:
             self._ending()
         self._crew = self._ending = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # a copy has workers of its own
+        return {**self.__dict__, "_crew": None, "_ending": None, "_iter": None}
+
     def _workers(self) -> Crew:
         """Return the workers, started now if there are none, or if they died."""
         if self._crew is None or not self._crew.is_usable:
@@ -176,8 +180,18 @@ class _Pass:
             if self._loader._auto_reload and self._loader._iter is None:
                 self._loader.refresh()
             raise StopIteration
-        key = self._keys[0]
-        batch = self._crew.take(key, self._loader._timeout)
+        try:
+            batch = self._crew.take(self._keys[0], self._loader._timeout)
+        except (WorkerTimeout, KeyboardInterrupt):
+            raise  # the batch may still come: who asks again waits for it again
+        except BaseException as error:
+            self._crew.forget(list(self._keys))
+            self._keys.clear()
+            self._samples = iter(())
+            if isinstance(error, StopIteration):
+                # raised as it is it would look like the end of the pass
+                raise RuntimeError("a worker of the DataLoader raised StopIteration") from error
+            raise
         self._keys.popleft()
         if len(self._keys) < self._loader._prefetch:
             self._submit()

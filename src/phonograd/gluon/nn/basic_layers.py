@@ -1,4 +1,7 @@
-"""Dense layers, embeddings, dropout, functions as layers, and layers in a row."""
+"""Dense layers, embeddings, dropout, functions as layers, and layers in a row.
+
+Layers that normalise are in :mod:`.normalization` and found here, too.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,23 @@ from ..block import Block, HybridBlock
 from ..parameter import Parameter, ParameterDict
 from ..text import indented
 from .activations import Activation
+from .normalization import BatchNorm, BatchNormReLU, GroupNorm, InstanceNorm, LayerNorm
 
-__all__ = ["Dense", "Dropout", "Embedding", "Flatten", "HybridLambda", "HybridSequential", "Lambda", "Sequential"]
+__all__ = [
+    "BatchNorm",
+    "BatchNormReLU",
+    "Dense",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "GroupNorm",
+    "HybridLambda",
+    "HybridSequential",
+    "InstanceNorm",
+    "Lambda",
+    "LayerNorm",
+    "Sequential",
+]
 
 Stack = TypeVar("Stack", "Sequential", "HybridSequential")
 
@@ -154,9 +172,9 @@ class Dense(HybridBlock):
                 )
             self.act = None if activation is None else Activation(activation, prefix=activation + "_")
 
-    def infer_shape(self, x: Any) -> None:
-        """Find the number of inputs."""
+    def _infer_quickly(self, x: Any) -> bool:
         self.weight.shape = self._units, math.prod(x.shape[1:]) if self._flatten else x.shape[-1]
+        return True
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         """Return the linear function of the input, after the activation."""

@@ -7,6 +7,7 @@ from typing import Any
 from ...base import numeric_types
 from ..block import HybridBlock
 from ..parameter import Parameter, ParameterDict
+from ..parameter.parameter import symbols
 from .activations import Activation
 from .pooling_layers import (
     AvgPool1D,
@@ -21,7 +22,9 @@ from .pooling_layers import (
     MaxPool1D,
     MaxPool2D,
     MaxPool3D,
+    checked_layout,
 )
+from .pooling_layers import _Pooling as _Pooling  # some scripts derive classes of their own from it
 
 __all__ = [
     "AvgPool1D",
@@ -53,11 +56,17 @@ def _extents(value: Any, count: int, name: str) -> tuple[int, ...]:
     return extents
 
 
-class _Conv(HybridBlock):
-    """What all convolutions have in common; subclasses say how many axes a window has, and which layouts there are."""
+def _infer_weight_shape(op_name: str, data_shape: Any, kwargs: dict[str, Any]) -> Any:
+    """Return the shapes of data, weight and bias of an operator; layers of other libraries take it from here."""
+    output = getattr(symbols(), op_name)(symbols().var("data", shape=tuple(data_shape)), **kwargs)
+    return output.infer_shape_partial()[0]
 
-    _layouts: tuple[str, ...]
-    _operator = "Convolution"
+
+class _Conv(HybridBlock):
+    """What all convolutions have in common; the layout says how many axes a window has."""
+
+    #: which ones there are, the usual one first; any if there are none here
+    _layouts: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -68,23 +77,23 @@ class _Conv(HybridBlock):
         dilation: Any,
         groups: int,
         layout: str | None,
-        in_channels: int,
-        activation: str | None,
-        use_bias: bool,
-        weight_initializer: Any,
-        bias_initializer: Any,
+        in_channels: int = 0,
+        activation: str | None = None,
+        use_bias: bool = True,
+        weight_initializer: Any = None,
+        bias_initializer: Any = "zeros",
+        op_name: str = "Convolution",
         adj: Any = None,
         prefix: str | None = None,
         params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
-        layout = layout or self._layouts[0]
-        listed = " and ".join([repr(name) for name in self._layouts])
-        assert layout in self._layouts, f"Only supports {listed} layout for now"
+        layout = checked_layout(layout, self._layouts)
         count = len(layout) - 2
         with self.name_scope():
             self._channels = channels
             self._in_channels = in_channels
+            self._op_name = op_name
             self._kwargs: dict[str, Any] = {
                 "kernel": _extents(kernel_size, count, "kernel_size"),
                 "stride": _extents(strides, count, "strides"),
@@ -107,19 +116,28 @@ class _Conv(HybridBlock):
 
     def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
         """Return the shape of the weights for a number of input channels, 0 if that is not known."""
-        inner, window = in_channels // self._kwargs["num_group"], self._kwargs["kernel"]
-        if self._kwargs["layout"][1] == "C":
-            return (self._channels, inner, *window)
-        return (self._channels, *window, inner)
+        outer, inner, window = self._channels, in_channels, self._kwargs["kernel"]
+        if self._op_name == "Deconvolution":
+            outer, inner = inner, outer
+        inner //= self._kwargs["num_group"]
+        return (outer, inner, *window) if self._kwargs["layout"][1] == "C" else (outer, *window, inner)
 
-    def infer_shape(self, x: Any) -> None:
-        """Find the number of input channels."""
-        self.weight.shape = self._weight_shape(x.shape[self._kwargs["layout"].find("C")])
+    def _infer_quickly(self, x: Any) -> bool:
+        shape, layout = x.shape, self._kwargs["layout"]
+        if len(shape) != len(layout) or shape[layout.find("C")] % self._kwargs["num_group"]:
+            return False
+        if self._op_name == "Convolution":
+            sizes = [size for size, axis in zip(shape, layout) if axis not in "NC"]
+            windows = zip(sizes, *[self._kwargs[name] for name in ("pad", "kernel", "dilate")])
+            if any([size + 2 * pad <= dilate * (kernel - 1) for size, pad, kernel, dilate in windows]):
+                return False
+        self.weight.shape = self._weight_shape(shape[layout.find("C")])
+        return True
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         """Return the convolution of the input, after the activation."""
         given = (x, weight) if bias is None else (x, weight, bias)
-        result = getattr(F, self._operator)(*given, name="fwd", **self._kwargs)
+        result = getattr(F, self._op_name)(*given, name="fwd", **self._kwargs)
         return result if self.act is None else self.act(result)
 
     def _alias(self) -> str:
@@ -223,8 +241,6 @@ class _Transposed(_Conv):
     Arguments are those of convolutions, and `output_padding`: how much larger the output is at the end of each axis.
     """
 
-    _operator = "Deconvolution"
-
     def __init__(
         self,
         channels: int,
@@ -255,15 +271,10 @@ class _Transposed(_Conv):
             use_bias,
             weight_initializer,
             bias_initializer,
+            op_name="Deconvolution",
             adj=output_padding,
             **kwargs,
         )
-
-    def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
-        inner, window = self._channels // self._kwargs["num_group"], self._kwargs["kernel"]
-        if self._kwargs["layout"][1] == "C":
-            return (in_channels, inner, *window)
-        return (in_channels, *window, inner)
 
 
 class Conv1DTranspose(_Transposed):

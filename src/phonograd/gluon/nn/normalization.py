@@ -117,9 +117,9 @@ class BatchNorm(_Normalization):
         """Convert the parameters to another dtype; they stay float32 where inputs are float16."""
         super().cast("float32" if np.dtype(dtype).name == "float16" else dtype)
 
-    def infer_shape(self, x: Any) -> None:
-        """Find the number of channels."""
+    def _infer_quickly(self, x: Any) -> bool:
         self._set_channels(x.shape[self._axis])
+        return True
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
         """Return the normalised input."""
@@ -157,9 +157,9 @@ class InstanceNorm(_Normalization):
         self._epsilon = epsilon
         self._add_scale_and_shift(center, scale, beta_initializer, gamma_initializer, in_channels)
 
-    def infer_shape(self, x: Any) -> None:
-        """Find the number of channels."""
+    def _infer_quickly(self, x: Any) -> bool:
         self._set_channels(x.shape[self._axis])
+        return True
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         """Return the normalised input."""
@@ -188,11 +188,13 @@ class LayerNorm(_Normalization):
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
         self._axis = axis
         self._epsilon = epsilon
+        self._center = center
+        self._scale = scale
         self._add_scale_and_shift(center, scale, beta_initializer, gamma_initializer, in_channels)
 
-    def infer_shape(self, x: Any) -> None:
-        """Find the length of the vectors."""
+    def _infer_quickly(self, x: Any) -> bool:
         self._set_channels(x.shape[self._axis])
+        return True
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         """Return the normalised input."""

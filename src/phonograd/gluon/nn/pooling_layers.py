@@ -23,12 +23,20 @@ __all__ = [
 ]
 
 
-class _Pooling(HybridBlock):
-    """What all pooling layers have in common."""
+def checked_layout(layout: str | None, choices: tuple[str, ...]) -> str:
+    """Return the layout that is meant: the first one if none is given. It must be one of the choices, if there are."""
+    if layout is None:
+        return choices[0]
+    listed = " and ".join([repr(name) for name in choices])
+    assert not choices or layout in choices, f"Only supports {listed} layout for now"
+    return layout
 
-    _layouts: tuple[str, ...]
-    _pool_type: str
-    _is_global = False
+
+class _Pooling(HybridBlock):
+    """What all pooling layers have in common; the layout says how many axes a window has."""
+
+    #: which ones there are, the usual one first; any if there are none here
+    _layouts: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -36,14 +44,14 @@ class _Pooling(HybridBlock):
         strides: Any,
         padding: Any,
         ceil_mode: bool,
+        global_pool: bool,
+        pool_type: str,
         layout: str | None,
         count_include_pad: bool | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        layout = layout or self._layouts[0]
-        listed = " and ".join([repr(name) for name in self._layouts])
-        assert layout in self._layouts, f"Only supports {listed} layout for now"
+        layout = checked_layout(layout, self._layouts)
         count = len(layout) - 2
         window = (pool_size,) * count if isinstance(pool_size, numeric_types) else tuple(pool_size)
         assert len(window) == count, f"pool_size must be a number or a list of {count} ints"
@@ -52,8 +60,8 @@ class _Pooling(HybridBlock):
             "kernel": window,
             "stride": (steps,) * count if isinstance(steps, numeric_types) else tuple(steps),
             "pad": (padding,) * count if isinstance(padding, numeric_types) else tuple(padding),
-            "global_pool": self._is_global,
-            "pool_type": self._pool_type,
+            "global_pool": global_pool,
+            "pool_type": pool_type,
             "layout": layout,
             "pooling_convention": "full" if ceil_mode else "valid",
         }
@@ -92,8 +100,6 @@ class _Max(_Pooling):
         Whether windows that do not fit at the end are counted.
     """
 
-    _pool_type = "max"
-
     def __init__(
         self,
         pool_size: Any = 2,
@@ -103,7 +109,7 @@ class _Max(_Pooling):
         ceil_mode: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(pool_size, strides, padding, ceil_mode, layout, **kwargs)
+        super().__init__(pool_size, strides, padding, ceil_mode, False, "max", layout, **kwargs)
 
 
 class MaxPool1D(_Max):
@@ -141,8 +147,6 @@ class _Average(_Pooling):
     `count_include_pad` says whether the border counts as values, which are 0.
     """
 
-    _pool_type = "avg"
-
     def __init__(
         self,
         pool_size: Any = 2,
@@ -153,7 +157,7 @@ class _Average(_Pooling):
         count_include_pad: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(pool_size, strides, padding, ceil_mode, layout, count_include_pad, **kwargs)
+        super().__init__(pool_size, strides, padding, ceil_mode, False, "avg", layout, count_include_pad, **kwargs)
 
 
 class AvgPool1D(_Average):
@@ -189,49 +193,49 @@ class AvgPool3D(_Average):
 class _Global(_Pooling):
     """One value for each channel."""
 
-    _is_global = True
+    _of_all: str
 
     def __init__(self, layout: str | None = None, **kwargs: Any) -> None:
-        super().__init__(1, None, 0, True, layout, **kwargs)
+        super().__init__(1, None, 0, True, True, self._of_all, layout, **kwargs)
 
 
 class GlobalMaxPool1D(_Global):
     """The largest value of each channel, of inputs (batch, channels, width)."""
 
-    _pool_type = "max"
+    _of_all = "max"
     _layouts = ("NCW",)
 
 
 class GlobalMaxPool2D(_Global):
     """The largest value of each channel, of inputs (batch, channels, height, width)."""
 
-    _pool_type = "max"
+    _of_all = "max"
     _layouts = ("NCHW", "NHWC")
 
 
 class GlobalMaxPool3D(_Global):
     """The largest value of each channel, of inputs (batch, channels, depth, height, width)."""
 
-    _pool_type = "max"
+    _of_all = "max"
     _layouts = ("NCDHW", "NDHWC")
 
 
 class GlobalAvgPool1D(_Global):
     """The mean value of each channel, of inputs (batch, channels, width)."""
 
-    _pool_type = "avg"
+    _of_all = "avg"
     _layouts = ("NCW",)
 
 
 class GlobalAvgPool2D(_Global):
     """The mean value of each channel, of inputs (batch, channels, height, width)."""
 
-    _pool_type = "avg"
+    _of_all = "avg"
     _layouts = ("NCHW", "NHWC")
 
 
 class GlobalAvgPool3D(_Global):
     """The mean value of each channel, of inputs (batch, channels, depth, height, width)."""
 
-    _pool_type = "avg"
+    _of_all = "avg"
     _layouts = ("NCDHW", "NDHWC")

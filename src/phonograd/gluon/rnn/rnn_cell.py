@@ -10,7 +10,7 @@ from ..parameter import Parameter, ParameterDict
 from ..text import indented
 from .base import HybridRecurrentCell, RecurrentCell, begin, infos_of, states_of
 from .modifier_cells import BidirectionalCell, DropoutCell, ModifierCell, ResidualCell, ZoneoutCell
-from .sequences import format_sequence
+from .sequences import format_sequence, masked, reversed_sequence
 
 __all__ = [
     "BidirectionalCell",
@@ -26,6 +26,19 @@ __all__ = [
     "SequentialRNNCell",
     "ZoneoutCell",
 ]
+
+# the names under which cells of other libraries take them from here
+_cells_state_info = infos_of
+_cells_begin_state = states_of
+_get_begin_state = begin
+_format_sequence = format_sequence
+_mask_sequence_variable_length = masked
+
+
+def _reverse_sequences(sequences: Any, unroll_step: int, valid_length: Any = None) -> list[Any]:
+    """Return the steps of a sequence backwards; with lengths, only the valid ones change places."""
+    assert len(sequences) == unroll_step, f"the sequence has {len(sequences)} steps, not {unroll_step}"
+    return reversed_sequence(sequences, valid_length)
 
 
 class _GatedCell(HybridRecurrentCell):
@@ -48,9 +61,9 @@ class _GatedCell(HybridRecurrentCell):
         for (name, shape), init in zip(shapes.items(), initializers, strict=True):
             setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
 
-    def infer_shape(self, inputs: Any, *states: Any) -> None:
-        """Find the number of inputs."""
+    def _infer_quickly(self, inputs: Any, *states: Any) -> bool:
         self.i2h_weight.shape = self._gates * self._hidden_size, inputs.shape[-1]
+        return True
 
     def _linear(
         self, F: Any, inputs: Any, state: Any, weights: tuple[Any, Any], biases: tuple[Any, Any]

@@ -74,10 +74,10 @@ class _RNNLayer(HybridBlock):
                     found.append((start + "h2r_weight", (width, self._hidden_size)))
         return found
 
-    def infer_shape(self, inputs: Any, *states: Any) -> None:
-        """Find the number of inputs."""
+    def _infer_quickly(self, inputs: Any, *states: Any) -> bool:
         for name, shape in self._shapes(inputs.shape[2]):
             self._reg_params[name].shape = shape
+        return True
 
     def __repr__(self) -> str:
         rows, inputs = self._reg_params["l0_i2h_weight"].shape or (0, 0)

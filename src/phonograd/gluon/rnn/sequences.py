@@ -25,7 +25,9 @@ def split(F: Any, data: Any, count: int, axis: int) -> list[Any]:
     return [parts] if isinstance(parts, NDArray) else list(parts)
 
 
-def format_sequence(length: int | None, inputs: Any, layout: str, merge: bool | None) -> tuple[Any, int, Any, int]:
+def format_sequence(
+    length: int | None, inputs: Any, layout: str, merge: bool | None, in_layout: str | None = None
+) -> tuple[Any, int, Any, int]:
     """Return a sequence in the form that is wanted, its axis of time, its namespace and the size of its batch.
 
     Parameters
@@ -38,10 +40,14 @@ def format_sequence(length: int | None, inputs: Any, layout: str, merge: bool | 
         The meaning of axes of the one array: T time, N batch, C features.
     merge
         Whether one array is wanted; None to leave it as it is.
+    in_layout
+        The meaning of axes of what is given, if that is another one.
     """
     assert inputs is not None, "unroll(inputs=None) has been deprecated. Please create input variables outside unroll."
     axis, batch_axis = layout.find("T"), layout.find("N")
     F = namespace_of(inputs)
+    if isinstance(inputs, tensor_types) and in_layout is not None and in_layout.find("T") != axis:
+        inputs = F.swapaxes(inputs, dim1=axis, dim2=in_layout.find("T"))
     if isinstance(inputs, tensor_types):
         size = inputs.shape[batch_axis] if isinstance(inputs, NDArray) else 0
         if merge is False:

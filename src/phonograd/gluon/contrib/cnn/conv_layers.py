@@ -96,12 +96,12 @@ class _Deformable(HybridBlock):
                 setattr(self, f"{word}_bias", offset)
             self.act = None if activation is None else Activation(activation, prefix=activation + "_")
 
-    def infer_shape(self, *args: Any) -> None:
-        """Give the weights the shape that the channels of the input ask for."""
+    def _infer_quickly(self, *args: Any) -> bool:
         channels = args[0].shape[1]
         for word, kwargs in (("offset", self._kwargs_offset), ("deformable_conv", self._kwargs_deformable_conv)):
             weight = getattr(self, f"{word}_weight")
             weight.shape = (weight.shape[0], channels // kwargs["num_group"], *kwargs["kernel"])
+        return True
 
     def _shifts(self, F: Any, x: Any, weight: Any, bias: Any) -> Any:
         inputs = (x, weight) if bias is None else (x, weight, bias)

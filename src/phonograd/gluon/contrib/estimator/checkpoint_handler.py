@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....metric import EvalMetric
 from ...block import HybridBlock
-from .event_handler import BatchEnd, EpochEnd, TrainBegin, better_for, checked_monitor
+from .events import BatchEnd, EpochEnd, TrainBegin, better_for, checked_monitor
 
 if TYPE_CHECKING:
     from .estimator import Estimator
@@ -26,6 +26,8 @@ _OTHER_PERIOD = (
 
 class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     """Saves parameters and the state of the trainer as ``<prefix>-epoch<n>batch<m>.params`` and ``.states``.
+
+    Epochs and batches are counted from 0; what is saved at the end of an epoch has the number of the next batch.
 
     Parameters
     ----------
@@ -98,12 +100,12 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             self._save_symbol(estimator)
         self.current_batch += 1
         if self.batch_period and self.current_batch % self.batch_period == 0:
-            self._save_checkpoint(estimator)
+            self._save_checkpoint(estimator, self.current_batch - 1)
 
     def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
         """Save if it is time."""
         if self.epoch_period and (self.current_epoch + 1) % self.epoch_period == 0:
-            self._save_checkpoint(estimator)
+            self._save_checkpoint(estimator, self.current_batch)
         self.current_epoch += 1
 
     def _path(self, name: str) -> str:
@@ -124,10 +126,10 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         estimator.net.save_parameters(self._path(name) + ".params")
         estimator.trainer.save_states(self._path(name) + ".states")
 
-    def _save_checkpoint(self, estimator: Estimator) -> None:
-        epoch, batch = self.current_epoch + self.trained_epoch, self.current_batch + self.trained_batch
-        name = f"epoch{epoch}batch{batch}"
-        self._log(estimator, f"trained total {batch} batches, saving model at {self.model_dir} with prefix: {name}")
+    def _save_checkpoint(self, estimator: Estimator, batch: int) -> None:
+        name = f"epoch{self.current_epoch + self.trained_epoch}batch{batch + self.trained_batch}"
+        done = self.current_batch + self.trained_batch
+        self._log(estimator, f"trained total {done} batches, saving model at {self.model_dir} with prefix: {name}")
         self._save_both(estimator, name)
         self.saved_checkpoints.append(name)
         while len(self.saved_checkpoints) > self.max_checkpoints:
@@ -172,7 +174,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         path = self._path(f"epoch{epoch}batch{batch}")
         if not os.path.exists(path + ".states"):
             raise ValueError(f"the state of the trainer is not where it should be: {path}.states")
-        self.trained_epoch, self.trained_batch = epoch + 1, batch
+        self.trained_epoch, self.trained_batch = epoch + 1, batch if estimator.max_batch is None else batch + 1
         whole = estimator.max_epoch if estimator.max_epoch is not None else estimator.max_batch
         done = self.trained_epoch if estimator.max_epoch is not None else self.trained_batch
         unit = "epochs" if estimator.max_epoch is not None else "batches"

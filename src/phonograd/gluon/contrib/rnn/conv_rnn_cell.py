@@ -110,11 +110,11 @@ class _ConvCell(HybridRecurrentCell):
         """Return channels and extents in the order of the layout."""
         return (channels, *extents) if self._channel_axis == 1 else (*extents, channels)
 
-    def infer_shape(self, inputs: Any, *states: Any) -> None:
-        """Find the number of input channels."""
+    def _infer_quickly(self, inputs: Any, *states: Any) -> bool:
         rows = self._hidden_channels * self._gates
         channels = inputs.shape[self._channel_axis]
         self.i2h_weight.shape = (rows, *self._arranged(channels, self._input["kernel"]))
+        return True
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
         """Return the shapes and layouts of its states."""

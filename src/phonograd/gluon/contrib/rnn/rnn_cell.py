@@ -9,7 +9,7 @@ from ...rnn.base import begin
 from ...rnn.rnn_cell import BidirectionalCell, ModifierCell, _GatedCell
 from ...rnn.sequences import format_sequence, masked
 
-__all__ = ["LSTMPCell", "VariationalDropoutCell"]
+__all__ = ["LSTMPCell", "VariationalDropoutCell", "dynamic_unroll"]
 
 
 class VariationalDropoutCell(ModifierCell):
@@ -154,3 +154,60 @@ class LSTMPCell(_GatedCell):
             data=hidden, weight=h2r_weight, num_hidden=self._projection_size, no_bias=True, name=start + "out"
         )
         return output, [output, memory]
+
+
+def dynamic_unroll(
+    cell: Any,
+    inputs: Any,
+    begin_state: Any,
+    drop_inputs: float = 0,
+    drop_outputs: float = 0,
+    layout: str = "TNC",
+    valid_length: Any = None,
+) -> tuple[Any, Any]:
+    """Return the outputs of a cell for all steps of a sequence, and the states after it, by a loop in the graph.
+
+    Parameters
+    ----------
+    cell
+        The cell.
+    inputs
+        The sequence: one array or symbol. Its length need not be known.
+    begin_state
+        The first states.
+    drop_inputs, drop_outputs
+        How much of inputs and outputs is dropped, the same in all steps.
+    layout
+        The meaning of axes: T time, N batch, C features.
+    valid_length
+        How many steps of each sample count; all if this is None.
+
+    Compatibility
+    -------------
+    With ``layout='NTC'`` MXNet drops the same for all samples, and not the same in all steps.
+    """
+    inputs, axis, F, _ = format_sequence(None, inputs, layout, True)
+    steps = F.swapaxes(inputs, 0, axis) if axis else inputs
+    if drop_inputs:
+        steps = F.Dropout(steps, p=drop_inputs, axes=(0,))
+    states = [begin_state] if isinstance(begin_state, tensor_types) else list(begin_state)
+    if valid_length is not None:
+        states.append(F.zeros_like(F.slice_axis(valid_length, axis=0, begin=0, end=1)))
+
+    def body(step: Any, states: Any) -> tuple[Any, list[Any]]:
+        if valid_length is None:
+            output, after = cell(step, states)
+            return output, list(after)
+        *before, number = states
+        output, after = cell(step, before)
+        is_valid = F.broadcast_greater(valid_length, number)
+        return output, [*[F.where(is_valid, new, old) for new, old in zip(after, before)], number + 1]
+
+    outputs, states = F.contrib.foreach(body, steps, states)
+    if drop_outputs:
+        outputs = F.Dropout(outputs, p=drop_outputs, axes=(0,))
+    if axis:
+        outputs = F.swapaxes(outputs, 0, axis)
+    if valid_length is None:
+        return outputs, states
+    return masked(F, outputs, 0, valid_length, axis, True), states[:-1]

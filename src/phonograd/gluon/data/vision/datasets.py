@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tarfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,10 @@ def in_place(root: str, files: list[File]) -> bool:
     return all(os.path.exists(path) and check_sha1(path, sha1) for path, (_, sha1) in zip(paths, files))
 
 
-def fetched(root: str, namespace: str, wanted: File) -> str:
+def fetched(root: str, namespace: str, wanted: File, others: Sequence[File] = ()) -> str:
     """Return the path of a file, downloaded if it is not there, or not the right one.
+
+    `others` are what else the dataset needs, and an error names, too, if it is not there.
 
     Raises
     ------
@@ -61,10 +63,13 @@ def fetched(root: str, namespace: str, wanted: File) -> str:
     try:
         return download(f"{base}/gluon/dataset/{namespace}/{name}", path, overwrite=True, sha1_hash=sha1)
     except OSError as error:
-        wrong = " (what is there now has another checksum)" if os.path.exists(path) else ""
+        missing = []
+        for each in [wanted, *[other for other in others if not in_place(root, [other])]]:
+            wrong = " (what is there now has another checksum)" if os.path.exists(os.path.join(root, each[0])) else ""
+            missing.append(f"{each[0]} with SHA-1 {each[1]}{wrong}")
         raise OSError(
-            f"the dataset {namespace} is not complete in {os.path.abspath(root)}, and cannot be downloaded. Put the "
-            f"file {name} with SHA-1 {sha1} there{wrong}. The reason: {error}"
+            f"the dataset {namespace} is not complete in {os.path.abspath(root)}, and cannot be downloaded. Put "
+            f"{'these files' if len(missing) > 1 else 'the file'} {', '.join(missing)} there. The reason: {error}"
         ) from error
 
 
@@ -127,7 +132,7 @@ class MNIST(_DownloadedDataset):
 
     def _read(self) -> tuple[Values, Values]:
         images, labels = self._train_files if self._train else self._test_files
-        data = read_idx(fetched(self._root, self._namespace, images), 3)
+        data = read_idx(fetched(self._root, self._namespace, images, [labels]), 3)
         label = read_idx(fetched(self._root, self._namespace, labels), 1)
         if len(data) != len(label):
             raise MXNetError(f"{images[0]} in {self._root} has {len(data)} images, but {len(label)} labels")

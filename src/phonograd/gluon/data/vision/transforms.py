@@ -8,6 +8,7 @@ with NumPy at once, unless a gradient is recorded or a network is captured.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 
 from .... import image
 from ....dtypes import as_dtype
+from ....errors import MXNetError, format_shape
 from ....image.functions import pixels_of, returned
 from ....image.resizing import resize
 from ....ndarray.array import NDArray
@@ -62,11 +64,40 @@ __all__ = [
 
 def _size(size: Any) -> tuple[int, int]:
     """Return (width, height), given both or one number for both."""
-    return (int(size), int(size)) if isinstance(size, (int, np.integer)) else (int(size[0]), int(size[1]))
+    if isinstance(size, (int, np.integer)):
+        return int(size), int(size)
+    if len(size) != 2:
+        raise ValueError(f"a size is (width, height), or one number for both, not {size!r}")
+    return int(size[0]), int(size[1])
+
+
+def _check_image(name: str, shape: tuple[int, ...]) -> None:
+    """Raise unless a shape is that of an image, or of a batch of them."""
+    if len(shape) not in (3, 4):
+        raise MXNetError(
+            f"{name} takes an image (height, width, channel) or a batch of them, not shape {format_shape(shape)}"
+        )
+
+
+class _Function(Block):
+    """A function, or anything else that can be called, as a block."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, x: Any) -> Any:
+        """Return what the function returns."""
+        return self._function(x)
+
+    def __repr__(self) -> str:
+        return repr(self._function)
 
 
 class Compose(Sequential):
-    """Transformations one after the other.
+    """Transformations one after the other: blocks, functions, and other things that can be called.
+
+    Hybrid blocks in a row are one child, a :class:`~phonograd.gluon.nn.HybridSequential`.
 
     >>> import phonograd as mx
     >>> Compose([Resize(8), ToTensor()])(mx.nd.zeros((4, 6, 3), dtype="uint8")).shape
@@ -75,10 +106,25 @@ class Compose(Sequential):
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
         super().__init__()
-        for transform in transforms:
-            if not isinstance(transform, Block):
-                raise ValueError(f"Compose takes blocks, not {type(transform).__name__}: derive a class from Block")
-            self.add(transform)
+        for are_hybrid, row in itertools.groupby(transforms, lambda each: isinstance(each, HybridBlock)):
+            blocks: list[Any] = list(row)
+            if are_hybrid and len(blocks) > 1:
+                hybrid = HybridSequential()
+                hybrid.add(*blocks)
+                blocks = [hybrid]
+            for block in blocks:
+                if not callable(block):
+                    raise TypeError(f"Compose takes blocks and functions, not {block!r}")
+                self.add(block if isinstance(block, Block) else _Function(block))
+
+    def forward(self, x: Any) -> Any:
+        """Return the transformed image."""
+        for block in self._children.values():
+            # a call less for each image, where nobody would notice
+            plain = type(block) is HybridSequential and not block._active and not block._forward_hooks
+            for part in block._children.values() if plain and not block._forward_pre_hooks else (block,):
+                x = part(x)
+        return x
 
 
 class HybridCompose(HybridSequential):
@@ -121,8 +167,7 @@ class ToTensor(Arithmetic):
         super().__init__()
 
     def _of(self, values: Values) -> Values:
-        if values.ndim not in (3, 4):
-            raise ValueError(f"ToTensor takes an image (height, width, channel) or a batch, not shape {values.shape}")
+        _check_image("ToTensor", values.shape)
         return np.moveaxis(values, -1, -3).astype(np.float32, order="C") / np.float32(255)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
@@ -140,13 +185,13 @@ class Normalize(Arithmetic):
 
     def _of(self, values: Values) -> Values:
         if values.dtype.kind != "f" or values.ndim not in (3, 4):
-            raise ValueError(
+            raise MXNetError(
                 f"Normalize takes floats (channel, height, width) or a batch, not {values.dtype} of shape "
                 f"{values.shape}: apply ToTensor first"
             )
         for given in (self._mean, self._std):
             if len(given) not in (1, values.shape[-3]):
-                raise ValueError(f"Normalize has {len(given)} numbers for images with {values.shape[-3]} channels")
+                raise MXNetError(f"Normalize has {len(given)} numbers for images with {values.shape[-3]} channels")
         mean, std = (np.array(given, values.dtype).reshape(-1, 1, 1) for given in (self._mean, self._std))
         normalized: Values = (values - mean) / std
         return normalized
@@ -174,6 +219,7 @@ class Resize(OfPixels):
         self._size, self._keep, self._interpolation = size, keep_ratio, interpolation
 
     def _of(self, x: NDArray) -> NDArray:
+        _check_image("Resize", x.shape)
         width, height = _size(self._size)
         if self._keep and not isinstance(self._size, (tuple, list)):
             rows, columns = x.shape[-3:-1]
@@ -210,10 +256,11 @@ class CropResize(OfPixels):
         self._interpolation = 1 if interpolation is None else interpolation
 
     def _of(self, x: NDArray) -> NDArray:
+        _check_image("CropResize", x.shape)
         left, top, width, height = self._window
         rows, columns = x.shape[-3:-1]
         if left < 0 or top < 0 or left + width > columns or top + height > rows:
-            raise ValueError(f"the window (x, y, width, height) = {self._window} is not inside of {columns} x {rows}")
+            raise MXNetError(f"the window (x, y, width, height) = {self._window} is not inside of {columns} x {rows}")
         window = pixels_of(x)[..., top : top + height, left : left + width, :]
         if self._size is None:
             return returned(window)

@@ -13,15 +13,15 @@ from .parts import concurrent, conv_norm_relu, loaded, sequence
 __all__ = ["DenseNet", "densenet121", "densenet161", "densenet169", "densenet201"]
 
 #: the first channels, how many each layer adds, and the layers of each stage
-_SPECIFICATIONS: dict[int, tuple[int, int, tuple[int, ...]]] = {
-    121: (64, 32, (6, 12, 24, 16)),
-    161: (96, 48, (6, 12, 36, 24)),
-    169: (64, 32, (6, 12, 32, 32)),
-    201: (64, 32, (6, 12, 48, 32)),
+densenet_spec: dict[int, tuple[int, int, list[int]]] = {
+    121: (64, 32, [6, 12, 24, 16]),
+    161: (96, 48, [6, 12, 36, 24]),
+    169: (64, 32, [6, 12, 32, 32]),
+    201: (64, 32, [6, 12, 48, 32]),
 }
 
 
-def _dense_layer(growth_rate: int, bn_size: int, dropout: float) -> HybridBlock:
+def _make_dense_layer(growth_rate: int, bn_size: int, dropout: float) -> HybridBlock:
     """Return a layer whose outputs are added to its inputs as further channels."""
     added = sequence(
         nn.BatchNorm(),
@@ -36,8 +36,21 @@ def _dense_layer(growth_rate: int, bn_size: int, dropout: float) -> HybridBlock:
     return concurrent(Identity(), added)
 
 
-def _transition(channels: int) -> HybridBlock:
-    return sequence(nn.BatchNorm(), nn.Activation("relu"), nn.Conv2D(channels, 1, use_bias=False), nn.AvgPool2D(2, 2))
+def _make_dense_block(
+    num_layers: int, bn_size: int, growth_rate: int, dropout: float, stage_index: int
+) -> nn.HybridSequential:
+    """Return a stage: layers each of which sees the outputs of all before it."""
+    stage = nn.HybridSequential(prefix=f"stage{stage_index}_")
+    with stage.name_scope():
+        for _ in range(num_layers):
+            stage.add(_make_dense_layer(growth_rate, bn_size, dropout))
+    return stage
+
+
+def _make_transition(num_output_features: int) -> HybridBlock:
+    """Return what stands between two stages: fewer channels, and half the size."""
+    convolution = nn.Conv2D(num_output_features, 1, use_bias=False)
+    return sequence(nn.BatchNorm(), nn.Activation("relu"), convolution, nn.AvgPool2D(2, 2))
 
 
 class DenseNet(HybridBlock):
@@ -59,15 +72,11 @@ class DenseNet(HybridBlock):
             self.features.add(*conv_norm_relu(num_init_features, 7, strides=2, padding=3), nn.MaxPool2D(3, 2, 1))
             channels = num_init_features
             for number, layers in enumerate(block_config, 1):
-                stage = nn.HybridSequential(prefix=f"stage{number}_")
-                with stage.name_scope():
-                    for _ in range(layers):
-                        stage.add(_dense_layer(growth_rate, bn_size, dropout))
-                self.features.add(stage)
+                self.features.add(_make_dense_block(layers, bn_size, growth_rate, dropout, number))
                 channels += layers * growth_rate
                 if number < len(block_config):
                     channels //= 2
-                    self.features.add(_transition(channels))
+                    self.features.add(_make_transition(channels))
             self.features.add(nn.BatchNorm(), nn.Activation("relu"), nn.AvgPool2D(7), nn.Flatten())
             self.output = nn.Dense(classes)
 
@@ -80,9 +89,9 @@ def get_densenet(
     num_layers: int, pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any
 ) -> DenseNet:
     """Return DenseNet with 121, 161, 169 or 201 layers, for images of 224 x 224 pixels."""
-    if num_layers not in _SPECIFICATIONS:
-        raise ValueError(f"Invalid number of layers: {num_layers}. Options are {sorted(_SPECIFICATIONS)}")
-    return loaded(DenseNet(*_SPECIFICATIONS[num_layers], **kwargs), f"densenet{num_layers}", pretrained, ctx, root)
+    if num_layers not in densenet_spec:
+        raise ValueError(f"Invalid number of layers: {num_layers}. Options are {sorted(densenet_spec)}")
+    return loaded(DenseNet(*densenet_spec[num_layers], **kwargs), f"densenet{num_layers}", pretrained, ctx, root)
 
 
 def densenet121(**kwargs: Any) -> DenseNet:

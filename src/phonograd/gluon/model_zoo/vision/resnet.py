@@ -203,18 +203,19 @@ class ResNetV2(_ResNet):
             self.output = nn.Dense(classes, in_units=channels[-1])
 
 
-#: whether it is made of bottlenecks, and the blocks of each stage
-_SPECIFICATIONS = {
-    18: (False, (2, 2, 2, 2)),
-    34: (False, (3, 4, 6, 3)),
-    50: (True, (3, 4, 6, 3)),
-    101: (True, (3, 4, 23, 3)),
-    152: (True, (3, 8, 36, 3)),
+#: what it is made of, the blocks of each stage, and the channels before and after each
+resnet_spec: dict[int, tuple[str, list[int], list[int]]] = {
+    18: ("basic_block", [2, 2, 2, 2], [64, 64, 128, 256, 512]),
+    34: ("basic_block", [3, 4, 6, 3], [64, 64, 128, 256, 512]),
+    50: ("bottle_neck", [3, 4, 6, 3], [64, 256, 512, 1024, 2048]),
+    101: ("bottle_neck", [3, 4, 23, 3], [64, 256, 512, 1024, 2048]),
+    152: ("bottle_neck", [3, 8, 36, 3], [64, 256, 512, 1024, 2048]),
 }
-_NETWORKS: dict[int, tuple[Callable[..., HybridBlock], type[HybridBlock], type[HybridBlock]]] = {
-    1: (ResNetV1, BasicBlockV1, BottleneckV1),
-    2: (ResNetV2, BasicBlockV2, BottleneckV2),
-}
+resnet_net_versions: list[Callable[..., HybridBlock]] = [ResNetV1, ResNetV2]
+resnet_block_versions: list[dict[str, type[HybridBlock]]] = [
+    {"basic_block": BasicBlockV1, "bottle_neck": BottleneckV1},
+    {"basic_block": BasicBlockV2, "bottle_neck": BottleneckV2},
+]
 
 
 def get_resnet(
@@ -226,14 +227,12 @@ def get_resnet(
     **kwargs: Any,
 ) -> HybridBlock:
     """Return a residual network of version 1 or 2 with 18, 34, 50, 101 or 152 layers."""
-    if num_layers not in _SPECIFICATIONS:
-        raise ValueError(f"Invalid number of layers: {num_layers}. Options are {sorted(_SPECIFICATIONS)}")
-    if version not in _NETWORKS:
+    if num_layers not in resnet_spec:
+        raise ValueError(f"Invalid number of layers: {num_layers}. Options are {sorted(resnet_spec)}")
+    if version not in (1, 2):
         raise ValueError(f"Invalid resnet version: {version}. Options are 1 and 2.")
-    kind, basic, bottleneck = _NETWORKS[version]
-    is_deep, layers = _SPECIFICATIONS[num_layers]
-    channels = (64, 256, 512, 1024, 2048) if is_deep else (64, 64, 128, 256, 512)
-    net = kind(bottleneck if is_deep else basic, layers, channels, **kwargs)
+    kind, layers, channels = resnet_spec[num_layers]
+    net = resnet_net_versions[version - 1](resnet_block_versions[version - 1][kind], layers, channels, **kwargs)
     return loaded(net, f"resnet{num_layers}_v{version}", pretrained, ctx, root)
 
 

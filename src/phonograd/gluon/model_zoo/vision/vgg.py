@@ -23,9 +23,13 @@ __all__ = [
     "vgg19_bn",
 ]
 
-_FILTERS = (64, 128, 256, 512, 512)
-#: convolutions of each stage, by the number of layers in all
-_LAYERS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
+#: convolutions and channels of each stage, by the number of layers in all
+vgg_spec = {
+    11: ([1, 1, 2, 2, 2], [64, 128, 256, 512, 512]),
+    13: ([2, 2, 2, 2, 2], [64, 128, 256, 512, 512]),
+    16: ([2, 2, 3, 3, 3], [64, 128, 256, 512, 512]),
+    19: ([2, 2, 4, 4, 4], [64, 128, 256, 512, 512]),
+}
 
 
 class VGG(HybridBlock):
@@ -63,10 +67,10 @@ class VGG(HybridBlock):
 
 def get_vgg(num_layers: int, pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> VGG:
     """Return VGG with 11, 13, 16 or 19 layers; with ``batch_norm=True``, normalised after each convolution."""
-    if num_layers not in _LAYERS:
-        raise ValueError(f"Invalid number of layers: {num_layers}. Options are {sorted(_LAYERS)}")
+    if num_layers not in vgg_spec:
+        raise ValueError(f"Invalid number of layers: {num_layers}. Options are {sorted(vgg_spec)}")
     name = f"vgg{num_layers}{'_bn' if kwargs.get('batch_norm') else ''}"
-    return loaded(VGG(_LAYERS[num_layers], _FILTERS, **kwargs), name, pretrained, ctx, root)
+    return loaded(VGG(*vgg_spec[num_layers], **kwargs), name, pretrained, ctx, root)
 
 
 def vgg11(**kwargs: Any) -> VGG:
