@@ -109,7 +109,7 @@ def test_information(capsys):
     assert "setting executor" in names
     assert names["threads"].isdigit()
     assert names["executor"].split()[0] in ("native", "reference")
-    assert {"processor", "processor caches", "kernels on disk"} <= set(names)
+    assert {"processor", "processor caches", "matrix unit", "kernels on disk"} <= set(names)
 
 
 def test_help_and_wrong_arguments(capsys):

@@ -242,6 +242,18 @@ def _executor() -> str:
     return "native (fused kernels, compiled by LLVM)"
 
 
+def _matrix_unit() -> str:
+    """Return whether there is a unit for products of matrices, and whether it is used."""
+    if settings.current().executor == "reference" or importlib.util.find_spec("llvmlite") is None:
+        return "not used (NumPy multiplies)"
+    from .native.machine import host
+
+    with settings.override(matrix_unit=True):
+        if not host().matrix_unit:
+            return "none that this process may use"
+    return "used for larger products of float32" if settings.current().matrix_unit else "not used (as set)"
+
+
 def _kernels_on_disk() -> str:
     """Return where compiled kernels are kept, and how much there is."""
     folder = settings.current().cache_directory
@@ -266,6 +278,7 @@ def information() -> str:
         "processor caches": _processor_caches(),
         "threads": str(settings.current().num_threads),
         "executor": _executor(),
+        "matrix unit": _matrix_unit(),
         "kernels on disk": _kernels_on_disk(),
         **{name: _installed(name) for name in ("numpy", "llvmlite", "matplotlib", "pillow", "tqdm")},
         "features": ", ".join(name for name, feature in Features().items() if feature.enabled),

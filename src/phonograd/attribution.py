@@ -159,9 +159,11 @@ class Attribution:
 
     def _range_of(self, node: Node) -> Range | None:
         """Return the range that a node was called in; for one that an executor made of another, that one's."""
-        found = self._forward.get(node) or self._backward.get(node)
-        if found is None and node.gradient_of is not None:
-            found = self._forward.get(node.gradient_of) or self._backward.get(node.gradient_of)
+        found: Range | None = None
+        made: Node | None = node
+        while found is None and made is not None:
+            found = self._forward.get(made) or self._backward.get(made)
+            made = made.gradient_of
         return found
 
     def run(

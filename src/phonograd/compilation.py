@@ -73,7 +73,7 @@ class Compiled(Generic[P, R]):
         return self if instance is None else functools.partial(self, instance)
 
     def __repr__(self) -> str:
-        return f"<compiled {getattr(self._function, '__qualname__', self._function)!s}>"
+        return f"<compiled {getattr(self, '__qualname__', self._function)!s}>"
 
     def clear(self) -> None:
         """Forget everything that was captured."""

@@ -313,3 +313,10 @@ def test_blocks_inside_of_others_give_tuples() -> None:
         assert block(x).shape == (1, 6)
     with mx.profiler.profile(with_modules=True):
         assert block(x).shape == (1, 6)
+
+
+def test_warnings_name_the_block() -> None:
+    block = nn.HybridLambda(lambda F, x: x * (2 if float(x.sum().asscalar()) > 0 else 1), prefix="doubled_")
+    block.hybridize()
+    with pytest.warns(RuntimeWarning, match="^<compiled doubled> is called each time, because"):
+        assert block(nd.ones((2,))).asnumpy().tolist() == [2, 2]

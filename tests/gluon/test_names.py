@@ -193,6 +193,20 @@ def test_parts_of_known_networks() -> None:
     assert vgg_spec[16] == ([2, 2, 3, 3, 3], [64, 128, 256, 512, 512])
 
 
+class Shaped(nn.Dense):
+    """A layer that is not written for symbols."""
+
+    def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+        return super().hybrid_forward(F, x / x.shape[1], weight, bias)
+
+
+def test_layers_for_arrays_only() -> None:
+    layer = Shaped(3)
+    layer.initialize()
+    assert layer(nd.ones((2, 5))).shape == (2, 3)
+    assert layer.weight.shape == (3, 5)
+
+
 class Wider(rnn.GRUCell):
     def hybrid_forward(self, F: Any, inputs: Any, states: Any, **params: Any) -> Any:
         return super().hybrid_forward(F, F.concat(inputs, inputs, dim=1), states, **params)

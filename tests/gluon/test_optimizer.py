@@ -174,7 +174,7 @@ def test_updates_are_not_recorded() -> None:
 def test_methods_that_are_replaced_are_called(method: str) -> None:
     optimizer = mx.optimizer.Adam(learning_rate=0.1)
     updater = mx.optimizer.get_updater(optimizer)
-    weight, calls = nd.ones((2,)), []
+    weights, calls = [nd.ones((2,)), nd.ones((3,))], []
     usual = getattr(optimizer, method)
 
     def replaced(*arguments: Any) -> None:
@@ -183,8 +183,8 @@ def test_methods_that_are_replaced_are_called(method: str) -> None:
 
     setattr(optimizer, method, replaced)
     for _ in range(3):
-        updater(0, nd.ones((2,)), weight)
-    assert calls == [0, 0, 0]
+        updater([0, 1], [nd.ones((2,)), nd.ones((3,))], weights)
+    assert calls == [0, 1] * 3
 
 
 def test_states_move_with_the_weights() -> None:

@@ -197,3 +197,15 @@ def test_cells_as_symbols() -> None:
     outputs, states = cell.unroll(2, [sym.var("a"), sym.var("b")], cell.begin_state(func=sym.var))
     assert outputs[1].name == "lstm_t1_out"
     assert len(states) == 2
+
+
+def test_nested_outputs_of_symbols() -> None:
+    x = mx.sym.var("x")
+    parts = mx.sym.split(x, num_outputs=2, axis=1)
+    block = gluon.SymbolBlock([parts, [x * 2], x + 1], x)
+    for _ in range(3):
+        (one, other), (double,), more = block(nd.array([[1, 2]]))
+        assert [array.asnumpy().tolist() for array in (one, other, double, more)] == [[[1]], [[2]], [[2, 4]], [[2, 3]]]
+        block.hybridize()
+    (one, _), (double,), more = block(mx.sym.var("y"))
+    assert [symbol.list_arguments() for symbol in (one, double, more)] == [["y"]] * 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["autograd", "io", "onnx", "safetensors", "tensorboard", "text"]
+__all__ = ["amp", "autograd", "io", "onnx", "safetensors", "tensorboard", "text"]
 
 _ELSEWHERE = {
     "nd": "ndarray.contrib",
@@ -16,7 +16,7 @@ _ELSEWHERE = {
 
 
 #: modules that say when they are imported why they are not available, and what to do
-REFUSED = ("amp", "quantization")
+REFUSED = ("quantization",)
 
 
 def __getattr__(name: str) -> ModuleType:

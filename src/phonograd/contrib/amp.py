@@ -1,11 +1,83 @@
-"""Mixed precision (``mxnet.contrib.amp``) is not available: importing this module says so, and what to do instead."""
+"""Mixed precision (``mxnet.contrib.amp``): scripts that ask for it are run in single precision, and told so.
+
+On the CPU, float16 saves memory but no time. Losses need no scale then: everything else a script does for mixed
+precision does nothing.
+
+>>> from phonograd import autograd, gluon, nd
+>>> from phonograd.contrib import amp
+>>> net = gluon.nn.Dense(1, in_units=1)
+>>> net.initialize("ones")
+>>> trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+>>> amp.init_trainer(trainer)
+>>> with autograd.record():
+...     with amp.scale_loss(net(nd.ones((1, 1))), trainer) as loss:
+...         autograd.backward(loss)
+>>> trainer.step(1)
+>>> net.weight.data().asnumpy().tolist()
+[[0.5]]
+"""
 
 from __future__ import annotations
 
-raise ImportError(
-    "mxnet.contrib.amp (mixed precision) is not available: this library computes on the CPU, where float16 saves "
-    "memory but no time. Train in float32: leave out amp.init() and amp.init_trainer(trainer), and write "
-    "loss.backward() in place of amp.scale_loss(loss, trainer). To store a network in half precision, call "
-    "net.cast('float16').",
-    name=__name__,
-)
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from ..errors import MXNetError
+from ..gluon import Trainer
+from ..optimizer import Optimizer
+
+__all__ = ["convert_hybrid_block", "convert_model", "convert_symbol", "init", "init_trainer", "scale_loss", "unscale"]
+
+#: whether float16 is used, which other libraries ask for
+_amp_initialized = False
+
+#: the module of this name in MXNet's package of this name
+amp = sys.modules[__name__]
+
+
+def init(
+    target_dtype: str = "float16",
+    target_precision_ops: Any = None,
+    conditional_fp32_ops: Any = None,
+    fp32_ops: Any = None,
+    layout_optimization: bool = False,
+) -> None:
+    """Say that networks are trained in float32 all the same."""
+    warnings.warn(
+        f"mixed precision is not available: this library computes on the CPU, where {target_dtype} saves memory but no "
+        "time. Networks are trained in float32, and losses are not scaled. To store a network in half precision, call "
+        "net.cast('float16').",
+        stacklevel=2,
+    )
+
+
+def init_trainer(optimizer_or_trainer: Any) -> None:
+    """Do nothing: a trainer needs no preparation."""
+    if not isinstance(optimizer_or_trainer, (Trainer, Optimizer)):
+        raise TypeError(
+            f"optimizer_or_trainer should be a Gluon Trainer or an optimizer, instead is {type(optimizer_or_trainer)}"
+        )
+
+
+@contextlib.contextmanager
+def scale_loss(loss: Any, optimizer_or_trainer: Any) -> Iterator[Any]:
+    """Return a context with the loss, or the list of losses, as it is."""
+    yield loss
+
+
+def unscale(optimizer_or_trainer: Any) -> None:
+    """Do nothing: gradients have no scale."""
+
+
+def _refused(*arguments: Any, **keywords: Any) -> NoReturn:
+    """Raise MXNetError, which says what to do instead."""
+    raise MXNetError(
+        "networks are not converted to mixed precision, which is not available: use the network as it is, or call "
+        "net.cast('float16') to store it in half precision"
+    )
+
+
+convert_model = convert_hybrid_block = convert_symbol = _refused

@@ -192,15 +192,15 @@ class Grouping:
             assert found is not None, node
         operands = {"lhs": views[0], "rhs": views[1]}
         for operand, name, packed in found.before:
-            operands[name] = self._packed(operands[operand], packed)
+            operands[name] = self._packed(operands[operand], packed, node)
         self._work(node, found.plan, operands if old is None else {**operands, "old": self._in_order(old)})
 
-    def _packed(self, view: View, packed: Packed | Split) -> View:
-        """Return matrices as panels or parts, which are made once for all products that share them."""
+    def _packed(self, view: View, packed: Packed | Split, product: Node) -> View:
+        """Return matrices as panels or parts, which are made for a product, and for all that share them."""
         key = view, packed.launch
         node = self._panels.get(key)
         if node is None:
-            node = self._panels[key] = panels_of(view.source, packed)
+            node = self._panels[key] = panels_of(view.source, packed, product)
             self._work(node, Plan((packed.launch,)), {"rhs": view})
         return View(node, Pattern.contiguous(node.shape))
 

@@ -48,9 +48,11 @@ def _panels(data: Any) -> Any:
 _PANELS = Operator(_panels, cost=0.0)
 
 
-def panels_of(source: Node, packed: Packed | Split) -> Node:
-    """Return a node whose memory holds matrices that lie in another one's as panels."""
-    return Node(_PANELS, (source,), (), (packed.size // source.dtype.itemsize,), source.dtype)
+def panels_of(source: Node, packed: Packed | Split, product: Node) -> Node:
+    """Return a node whose memory holds matrices that lie in another one's as panels, first of all for a product."""
+    node = Node(_PANELS, (source,), (), (packed.size // source.dtype.itemsize,), source.dtype)
+    node.gradient_of = product
+    return node
 
 
 class Sum(NamedTuple):

@@ -239,6 +239,8 @@ class HybridBlock(Block):
             if any([child._has_checkpoints() for child in self._children.values()]):
                 return self._called(context, *args)
             self._compiled, self._compiled_for = Compiled(self._called), replacements()
+            # what warnings and profiles call it
+            self._compiled.__dict__["__qualname__"] = self._name
         return self._compiled(context, *args)
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -296,13 +298,19 @@ class HybridBlock(Block):
     def infer_shape(self, *args: Any) -> None:
         """Find the shapes of all parameters from those of inputs."""
         own = getattr(self.hybrid_forward, "__module__", "").startswith(_PACKAGE)
-        if not (own and self._infer_quickly(*args)):
+        if own and self._infer_quickly(*args):
+            return
+        try:
             self._infer("infer_shape", "shape", args)
+        except (AttributeError, TypeError):
+            # it is not written for symbols, so that what it is derived from is all there is to go by
+            if own or not self._infer_quickly(*args):
+                raise
 
     def _infer_quickly(self, *args: Any) -> bool:
         """Return whether the shapes of all parameters could be found without a graph of what is computed.
 
-        It is asked only if ``hybrid_forward`` is one of this library's: another one may ask for other shapes.
+        A ``hybrid_forward`` that is none of this library's may ask for other shapes: its graph is asked first.
         """
         return False
 

@@ -9,7 +9,7 @@ from ...symbol import Symbol
 from ..parameter import ParameterDict
 from ..parameter.parameter import symbols
 from .hybrid import HybridBlock
-from .nesting import flattened, flattened_with_format, outlined
+from .nesting import flattened, flattened_with_format, outlined, regrouped
 
 __all__ = ["SymbolBlock"]
 
@@ -36,8 +36,10 @@ class SymbolBlock(HybridBlock):
             assert len(variable.get_internals().list_outputs()) == 1, (
                 f"Input symbols must be variable, but {variable} is an output of operators"
             )
-        given, _ = flattened_with_format([outputs], "output")
-        self._is_single = not isinstance(outputs, (list, tuple)) or len(outputs) == 1
+        if isinstance(outputs, (list, tuple)) and len(outputs) == 1:
+            outputs = outputs[0]
+        #: how the outputs are nested
+        given, self._form = flattened_with_format(outputs, "output")
         self._inputs = [str(variable.name) for variable in variables]
         self._output: Any = given[0] if len(given) == 1 else symbols().Group(given)
         types = self._output.attr_dict()
@@ -87,19 +89,17 @@ class SymbolBlock(HybridBlock):
         return f"{type(self).__name__}(\n{self._output} : {len(self._inputs)} -> {outputs}\n)"
 
     def _get_graph(self, outline: Any) -> tuple[list[Any], Any]:
-        self._output_outline = outlined(self._output if self._is_single else list(self._output))
+        self._output_outline = outlined(regrouped(list(self._output), self._form))
         return [symbols().var(name) for name in self._inputs], self._output
 
     def _call(self, context: Context, *args: Any, **params: Any) -> Any:
         given = dict(zip(self._inputs, flattened(args), strict=True))
         found = {parameter.name: parameter.data(context) for parameter in self._reg_params.values()}
-        outputs = self._output.eval(context, **given, **found)
-        return outputs[0] if self._is_single and len(outputs) == 1 else outputs
+        return regrouped(self._output.eval(context, **given, **found), self._form)
 
     def _composed(self, *args: Any) -> Any:
         given: dict[str, Symbol] = dict(zip(self._inputs, flattened(args), strict=True))
-        composed = self._output(**given)
-        return composed if self._is_single else list(composed)
+        return regrouped(list(self._output(**given)), self._form)
 
     def reset_ctx(self, ctx: Any) -> None:
         """Move all parameters to other contexts."""

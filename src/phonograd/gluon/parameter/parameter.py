@@ -269,9 +269,12 @@ class Parameter:
     def _init_impl(self, data: Any, contexts: Iterable[Context]) -> None:
         self._ctx_list = list(contexts)
         self._numbers = {_place(context): number for number, context in enumerate(self._ctx_list)}
-        copies = [of_chosen_kind(data.copyto(context)) for context in self._ctx_list]
-        self._data = [copy.tostype(self._stype) for copy in copies]
+        self._data = [self._stored(of_chosen_kind(data.copyto(context))) for context in self._ctx_list]
         self._init_grad()
+
+    def _stored(self, data: NDArray) -> NDArray:
+        """Return data as they are stored."""
+        return data if data.stype == self._stype else data.tostype(self._stype)
 
     def _init_grad(self) -> None:
         _note_replacement()
@@ -425,7 +428,7 @@ class Parameter:
         with autograd.pause():
             arrays = [data.copyto(cpu()) for data in self._check_and_get(self._data, list)]
             mean: NDArray = arrays[0] if len(arrays) == 1 else functools.reduce(operator.add, arrays) / len(arrays)
-            return mean.tostype(self._stype)
+            return self._stored(mean)
 
     def _set_trainer(self, trainer: Any) -> None:
         if self._stype != "default" and self._trainer and trainer and self._trainer is not trainer:
