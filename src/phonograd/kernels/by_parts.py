@@ -22,20 +22,22 @@ from typing import NamedTuple
 
 from .gemm import Matrices
 from .launch import Launch, Plan, Reference
-from .matrix_unit import ROW_TILES, SIDE, TASK_ROWS, WORDS, MatrixUnit
+from .matrix_unit import PASS_BLOCKS, SIDE, TASK_ROWS, WORDS, MatrixUnit
 from .splitting import BLOCK_TERMS, TILE_LINES, TILE_WORDS, Split, splitting, tiles_of
 
 __all__ = ["PASS_TERMS", "Ready", "is_worth", "product_by_parts", "split_before"]
 
 #: terms that are summed up by the unit, and how often before memory for parts is used again. Part of what a product
 #: means: other numbers give other last bits
-PASS_TERMS, PASSES = 384, 3
+PASS_TERMS, PASSES = PASS_BLOCKS * BLOCK_TERMS, 3
 #: memory of an operand that is split at once; of larger ones some lines or matrices are, after each other
 MOST_SPLIT_BYTES = 1 << 24
 #: rows and columns of the result that are a task: what it reads of both operands stays in the second cache
 TASK_LINES = 128
 #: rows up to which tasks split the second operand by themselves
 ROWS_ALONE = 384
+#: tiles of rows that tasks split by themselves
+ROW_TILES = 32
 #: rows that are few, and memory of a matrix that has been split for them which stays in the cache of every processor
 FEW_ROWS, CACHED_BYTES = 96, 5 << 18
 #: blocks of columns for which the same few rows are split each time
@@ -159,9 +161,10 @@ def product_by_parts(
             left = sides[0].split(box, Reference("scratch", start))
             launches.append(left.launch)
             start += left.size
-        scratch_bytes = max(scratch_bytes, start)
         old_here = old if box.terms[0] == 0 else out
-        launches.append(_multiplication(box, _pass_terms(terms), blocks, sides, (left, right), out, old_here))
+        panel = start, _row_tiles(box, blocks[0]) * TILE_WORDS if left is None else 0
+        launches.append(_multiplication(box, _pass_terms(terms), blocks, sides, (left, right), out, old_here, panel))
+        scratch_bytes = max(scratch_bytes, start + 4 * launches[-1].extent * panel[1])
     return Plan(tuple(launches), scratch_bytes)
 
 
@@ -204,8 +207,12 @@ def _multiplication(
     splits: tuple[Split | None, Split | None],
     out: Matrices,
     old: Matrices | None,
+    panel: tuple[int, int],
 ) -> Launch:
-    """Return the launch that multiplies split matrices, and adds what was there before."""
+    """Return the launch that multiplies split matrices, and adds what was there before.
+
+    ``panel`` is where memory of tasks begins for rows that they split by themselves, and how many words each has.
+    """
     rows, columns, terms = box.rows[1], box.columns[1], box.terms[1]
     matrices = box.outer[1] * box.inner[1]
     row_blocks, column_blocks = blocks
@@ -224,6 +231,8 @@ def _multiplication(
         "inner": box.inner[1],
         "lhs_ready": int(splits[0] is not None),
         "rhs_ready": int(splits[1] is not None),
+        "panels": Reference("scratch", panel[0]) if panel[1] else Reference("out"),
+        "panel_words": panel[1],
         "out": Reference("out", result(out)),
         "out_row": out.row,
         "out_outer": out.outer,

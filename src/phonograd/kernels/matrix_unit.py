@@ -22,12 +22,10 @@ from .packing import part
 from .routine import Routine, module
 from .splitting import BLOCK_TERMS, PART_WORDS, TILE_LINES, TILE_WORDS, TURNED_WORDS, Tile, split_routines, split_tile
 
-__all__ = ["COLUMN_TILES", "ROW_TILES", "SIDE", "TASK_ROWS", "WORDS", "MatrixUnit"]
+__all__ = ["PASS_BLOCKS", "SIDE", "TASK_ROWS", "WORDS", "MatrixUnit"]
 
-#: rows of a task at most
-TASK_ROWS = 256
-#: tiles that a task may split by itself: all rows it has, and some columns
-ROW_TILES, COLUMN_TILES = 32, 24
+#: rows of a task at most, and blocks of a pass: these need 100 KB of a thread's stack
+TASK_ROWS, PASS_BLOCKS = 256, 12
 #: rows and columns that are computed at once: two tiles of each operand
 SIDE = 2 * TILE_LINES
 #: rows whose sums are written at once
@@ -41,7 +39,7 @@ _PARTS = ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))
 WORDS = Words(
     *("rows", "columns", "terms", "blocks", "pass_blocks", "row_blocks", "column_blocks", "inner"),
     *("lhs*", "lhs_outer", "lhs_inner", "rhs*", "rhs_outer", "rhs_inner"),
-    *("lhs_ready", "rhs_ready"),
+    *("lhs_ready", "rhs_ready", "panels*", "panel_words"),
     *("whole_lhs*", "whole_lhs_row", "whole_lhs_term", "whole_lhs_outer", "whole_lhs_inner"),
     *("whole_rhs*", "whole_rhs_term", "whole_rhs_column", "whole_rhs_outer", "whole_rhs_inner"),
     *("out*", "out_row", "out_outer", "out_inner"),
@@ -67,7 +65,7 @@ class _Writer:
         self.sums, self.flag, self.zeros = e.scratch(TASK_ROWS * SIDE // 2), e.scratch(1), e.scratch(SIDE // 2)
         # a last tile of rows leaves half of these as they are, and nobody reads what is made of them
         self.pass_sums = e.scratch(SIDE * SIDE // 2)
-        self.left_panel, self.right_panel = [e.scratch(n * TILE_WORDS // 2) for n in (ROW_TILES, COLUMN_TILES)]
+        self.right_panel = e.scratch(2 * PASS_BLOCKS * TILE_WORDS // 2)
         self.turned = e.scratch(TURNED_WORDS)
         _configure(e)
         e.clear(self.zeros, str(SIDE))
@@ -91,6 +89,8 @@ class _Writer:
 
         self.first_row, self.rows = part(e, row_block, word("row_blocks"), word("rows"), TILE_LINES)
         first_column, columns = part(e, column_block, word("column_blocks"), word("columns"), SIDE)
+        panels = WORDS.pointer(e, "panels")
+        self.left_panel = e.at(panels, e.times(number, word("panel_words")))
         self.lhs, self.rhs, self.out, self.old = [operand(of) for of in ("lhs", "rhs", "out", "old")]
         self.whole_lhs, self.whole_rhs = operand("whole_lhs"), operand("whole_rhs")
         self.blocks, self.ready = word("blocks"), e.test("ne", word("rhs_ready"), "0")
