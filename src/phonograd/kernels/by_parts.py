@@ -3,7 +3,7 @@
 Operands are split into three parts each (:mod:`.splitting`). Of the nine products of parts the six that matter are
 added up; what the others would add is below the last bit of a product that is rounded to float32. The unit adds 32
 products to each other before it adds them to the sum so far, so that sums have fewer roundings than terms: results are
-closer to the exact ones than those of multiplications and additions one after the other, at twice their speed
+closer to the exact ones than those of multiplications and additions one after the other, and sooner there
 (docs/decisions/0017).
 
 **The order of a sum** depends on its length alone: blocks of 32 terms one after the other, in passes of equal length of
