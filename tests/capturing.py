@@ -38,5 +38,6 @@ def each_executor(request: pytest.FixtureRequest) -> Any:
     """Have a test run with both executors."""
     if request.param == "native":
         pytest.importorskip("llvmlite")
-    with settings.override(executor=request.param):
+    # what is remembered is not dropped in the middle of a test, whatever other tests have left behind
+    with settings.override(executor=request.param, node_limit=100_000_000):
         yield
