@@ -12,15 +12,8 @@ RECORDED = json.loads((Path(__file__).parent / "data" / "signatures" / "signatur
 #: modules of MXNet by the module that has their functions here
 PLACES = {module: module for module in RECORDED} | {"ndarray.utils": "ndarray"}
 
-#: functions that MXNet has and this library has not, by module
+#: functions that MXNet has and this library has not, by module: the C library, and wrappers of its operators
 ABSENT = {
-    # sparse arrays, optimizers, data sets of servers that are gone, build switches, C library
-    "test_utils": """checkShapes check_gluon_hybridize_consistency
-        compare_optimizer create_sparse_array create_sparse_array_zd download_model get_bz2_data get_cifar10
-        get_identity_mat get_identity_mat_batch get_im2rec_path get_mnist_pkl get_mnist_ubyte
-        get_zip_data has_tvm_ops is_aarch64_run is_cd_run is_op_runnable locationError new_matrix_with_real_eigvals_2d
-        new_matrix_with_real_eigvals_nd new_orthonormal_matrix_2d new_sym_matrix_with_real_eigvals_2d
-        new_sym_matrix_with_real_eigvals_nd shuffle_csr_column_indices""",
     "util": "np_ufunc_legal_option wrap_np_binary_func wrap_np_unary_func",
     "base": """add_fileline_to_docstring build_param_doc c2pyerror c_array c_array_buf c_handle_array c_str c_str_array
         check_call ctypes2buffer ctypes2numpy_shared get_last_ffi_error""",

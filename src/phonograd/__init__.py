@@ -93,11 +93,13 @@ _NAMES = {
     "install_as_mxnet": "compat",
     "is_np_array": "util",
     "is_np_shape": "util",
+    "np_array": "util",
     "np_shape": "util",
     "progress": "progress_bar",
     "set_np": "util",
     "set_np_shape": "util",
     "use_np": "util",
+    "use_np_array": "util",
     "use_np_shape": "util",
 }
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from . import libinfo
 
-__all__ = ["install_as_mxnet", "uninstall"]
+__all__ = ["install_as_mxnet", "the_module", "uninstall"]
 
 _LIBRARY = "phonograd"
 _ALIAS = "mxnet"
@@ -181,6 +181,12 @@ def install_as_mxnet() -> ModuleType:
         if not isinstance(existing, _MXNetModule):
             sys.modules.pop(_ALIAS, None)
         return importlib.import_module(_ALIAS)
+
+
+def the_module() -> ModuleType:
+    """Return the library by the name that a program knows it by: ``mxnet`` if that is installed, or its own."""
+    alias = sys.modules.get(_ALIAS)
+    return alias if isinstance(alias, _MXNetModule) else sys.modules[_LIBRARY]
 
 
 def uninstall() -> None:

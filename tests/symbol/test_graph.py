@@ -229,6 +229,8 @@ def test_namespaces():
     assert sym._internal._plus_scalar(x, scalar=2).attr("scalar") == "2"
     assert "FullyConnected" in dir(sym)
     assert "foreach" in dir(sym.contrib)
+    for space in (sym, sym.op, sym.contrib, sym.sparse, sym.linalg, sym.image, sym.random):
+        assert all([hasattr(space, name) for name in dir(space)]), space
     assert sym.symbol is sym
     assert list(inspect.signature(sym.FullyConnected).parameters)[:4] == ["data", "weight", "bias", "num_hidden"]
     assert sym.FullyConnected.__doc__.startswith("Return")

@@ -101,6 +101,10 @@ class SymbolNamespace(Namespace):
         setattr(self, name, function)
         return function
 
+    def __dir__(self) -> list[str]:
+        names = [name for name in public_names(self._prefix) if lookup(self._prefix, name) is not None]
+        return sorted({*self.__dict__, *names})
+
 
 class SparseNamespace(SymbolNamespace):
     """Operators that only sparse arrays have, and all others by their plain names."""

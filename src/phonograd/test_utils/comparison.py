@@ -18,6 +18,7 @@ __all__ = [
     "assert_almost_equal_ignore_nan",
     "assert_almost_equal_with_err",
     "assert_exception",
+    "checkShapes",
     "compare_ndarray_tuple",
     "default_atols",
     "default_numeric_eps",
@@ -29,6 +30,7 @@ __all__ = [
     "get_rtol",
     "get_tolerance",
     "get_tols",
+    "locationError",
     "same",
     "same_array",
 ]
@@ -322,3 +324,26 @@ def assert_exception(f: Callable[..., Any], exception_type: type[BaseException],
     except exception_type:
         return
     raise AssertionError(f"{getattr(f, '__name__', f)} did not raise {exception_type.__name__}")
+
+
+def checkShapes(a: Any, b: Any) -> None:  # noqa: N802
+    """Return nothing if two arrays have the same shape; an assertion fails if not."""
+    if a.shape != b.shape:
+        raise AssertionError(f"Items are not equal: a.shape = {a.shape} and b.shape = {b.shape} are not equal")
+
+
+def locationError(  # noqa: N802
+    a: Array,
+    b: Array,
+    index: tuple[Any, ...],
+    names: tuple[str, str],
+    maxError: bool = False,  # noqa: N803
+) -> str:
+    """Return a text about an element in which two arrays differ.
+
+    >>> locationError(np.ones((2, 2)), np.zeros((2, 2)), (0, 1), ("x", "y"))
+    'Location of error: (0, 1), x=1.00000000, y=0.00000000'
+    """
+    what = "maximum error" if maxError else "error"
+    place = ", ".join(str(number) for number in index)
+    return f"Location of {what}: ({place}), {names[0]}={a[index]:.8f}, {names[1]}={b[index]:.8f}"

@@ -16,6 +16,8 @@ __all__ = [
     "assign_each2",
     "collapse_sum_like",
     "create_2d_tensor",
+    "create_sparse_array",
+    "create_sparse_array_zd",
     "create_vector",
     "default_dtype",
     "np_reduce",
@@ -28,6 +30,7 @@ __all__ = [
     "random_arrays",
     "random_sample",
     "random_uniform_arrays",
+    "shuffle_csr_column_indices",
 ]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -109,10 +112,22 @@ def rand_sparse_ndarray(
 ) -> tuple[Any, tuple[Any, ...]]:
     """Return a random sparse array and what it stores: ``(data, indices)``, or ``(indptr, indices, data)`` for csr.
 
-    Each row (row_sparse) or element (csr) is stored with probability `density`, itself random if None.
+    Parameters
+    ----------
+    density
+        The probability that a row (row_sparse) or an element (csr) is stored, itself random if None.
+    distribution
+        ``"uniform"`` or, for csr, ``"powerlaw"``: rows have 2, 4, 8, ... elements, until there are as many as `density`
+        asks for, and one each after that.
+    data_init, modifier_func
+        The value of what is stored, and a function that is applied to it.
+    rsp_indices
+        The rows that are stored.
+    shuffle_csr_indices
+        Nothing here: columns of a csr array are always in order.
     """
-    if distribution not in (None, "uniform"):
-        raise MXNetError(f"rand_sparse_ndarray: distribution must be 'uniform' or None, not {distribution!r}")
+    if distribution not in (None, "uniform", "powerlaw"):
+        raise MXNetError(f"rand_sparse_ndarray: distribution must be 'uniform' or 'powerlaw', not {distribution!r}")
     chance = float(np.random.rand()) if density is None else density
     if not 0 <= chance <= 1:
         raise ValueError(f"density must be between 0 and 1, not {density}")
@@ -120,8 +135,9 @@ def rand_sparse_ndarray(
     if modifier_func is not None:
         values = assign_each(values, modifier_func)
     if stype == "csr":
-        kept = np.random.rand(*shape) < chance
+        kept = _rows_that_double(shape, chance) if distribution == "powerlaw" else np.random.rand(*shape) < chance
     else:
+        assert distribution != "powerlaw", f"Distribution {distribution} not supported for {stype}"
         rows = np.random.rand(shape[0]) < chance
         if rsp_indices is not None:
             rows = np.isin(np.arange(shape[0]), np.asarray(rsp_indices))
@@ -130,6 +146,60 @@ def rand_sparse_ndarray(
     if stype == "csr":
         return made, (made.indptr, made.indices, made.data)
     return made, (made.data, made.indices)
+
+
+def _rows_that_double(shape: Shape, density: float) -> Array:
+    """Return which elements are stored where each row has twice as many as the one before, as long as there are any."""
+    rows, columns = shape
+    left = int(rows * columns * density)
+    if left < 2 * rows:
+        raise ValueError(
+            f"not supported for this density: {density} for this shape {shape}. Please keep: "
+            "num_rows * num_cols * density >= 2 * num_rows"
+        )
+    lengths, left = np.ones(rows, np.int64), left - rows
+    for row in range(rows):
+        more = min(2 ** min(row + 1, 62), columns, left + 1) - 1
+        lengths[row], left = 1 + more, left - more
+    if left:
+        raise ValueError(f"not supported for this density: {density} for this shape {shape}: rows do not double so far")
+    return np.arange(columns) < lengths[:, None]
+
+
+def create_sparse_array(
+    shape: Shape,
+    stype: str,
+    data_init: float | None = None,
+    rsp_indices: Any = None,
+    dtype: Any = None,
+    modifier_func: Callable[[float], float] | None = None,
+    density: float = 0.5,
+    shuffle_csr_indices: bool = False,
+) -> Any:
+    """Return a sparse array: of random numbers, or of `data_init`, in `rsp_indices` or in a share `density` of rows."""
+    assert stype in ("csr", "row_sparse"), f"Unknown storage type: {stype}"
+    return rand_sparse_ndarray(shape, stype, density, dtype, None, data_init, rsp_indices, modifier_func)[0]
+
+
+def create_sparse_array_zd(
+    shape: Shape,
+    stype: str,
+    density: float,
+    data_init: float | None = None,
+    rsp_indices: Any = None,
+    dtype: Any = None,
+    modifier_func: Callable[[float], float] | None = None,
+    shuffle_csr_indices: bool = False,
+) -> Any:
+    """Return a sparse array that may store nothing: ``density=0`` stores those of `rsp_indices` that are rows."""
+    rows = None if rsp_indices is None or stype != "row_sparse" else [row for row in rsp_indices if row < shape[0]]
+    return create_sparse_array(shape, stype, data_init, rows, dtype, modifier_func, density)
+
+
+def shuffle_csr_column_indices(csr: Any) -> None:
+    """Return nothing and put the columns of each row of a SciPy matrix into random order, in place."""
+    for start, stop in zip(csr.indptr[:-1], csr.indptr[1:]):
+        np.random.shuffle(csr.indices[start:stop])
 
 
 def _rand_dimension(bound: int, allow_zero_size: bool) -> int:

@@ -6,11 +6,12 @@ import contextlib
 import functools
 import gzip
 import os
+import platform
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 from urllib.parse import urlparse
 
 import numpy as np
@@ -27,8 +28,14 @@ __all__ = [
     "discard_stderr",
     "download",
     "environment",
+    "get_cuda_compute_capability",
+    "get_im2rec_path",
     "get_mnist",
     "get_mnist_iterator",
+    "has_tvm_ops",
+    "is_aarch64_run",
+    "is_cd_run",
+    "is_op_runnable",
     "list_gpus",
     "retry",
     "set_default_context",
@@ -59,6 +66,48 @@ def set_default_context(ctx: Context) -> None:
 def list_gpus() -> list[int]:
     """Return the numbers of the GPUs that arrays can live on: none."""
     return []
+
+
+def get_cuda_compute_capability(ctx: Context) -> NoReturn:
+    """Raise an error: no context is a GPU."""
+    raise ValueError(f"Expecting a gpu context to get cuda compute capability, while received ctx {ctx}")
+
+
+def has_tvm_ops() -> bool:
+    """Return whether there are operators written with TVM: no."""
+    return False
+
+
+def is_op_runnable() -> bool:
+    """Return whether operators run in the current context: yes."""
+    return True
+
+
+def is_cd_run() -> bool:
+    """Return whether the variable ``CD_JOB`` says that this runs before a delivery."""
+    return os.environ.get("CD_JOB") == "1"
+
+
+def is_aarch64_run() -> bool:
+    """Return whether the processor is an ARM of 64 bits."""
+    return platform.machine() == "aarch64"
+
+
+def get_im2rec_path(home_env: str = "MXNET_HOME") -> str:
+    """Return where the program ``im2rec.py`` lies below the directory that a variable names.
+
+    Raises
+    ------
+    MXNetError
+        If it is not there; it is not part of this library.
+    """
+    candidate = os.path.join(os.environ.get(home_env, ""), "tools", "im2rec.py")
+    if home_env in os.environ and os.path.isfile(candidate):
+        return candidate
+    raise MXNetError(
+        f"Could not find path to tools/im2rec.py: set {home_env} to a checkout of MXNet, or write records with "
+        "mx.recordio.MXIndexedRecordIO and mx.recordio.pack_img."
+    )
 
 
 @contextlib.contextmanager
