@@ -1,5 +1,9 @@
 """Products by parts: as exact as they should be, whatever the numbers are, and the same bits however work is divided."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +20,7 @@ from phonograd.kernels.gemm import Matrices
 from phonograd.kernels.launch import Plan, Reference
 from phonograd.kernels.matrix_unit import MatrixUnit
 from phonograd.kernels.pattern import Pattern
-from phonograd.kernels.splitting import BLOCK_TERMS, TILE_LINES, splitting, tiles_of
+from phonograd.kernels.splitting import BLOCK_TERMS, SCALE, TILE_LINES, splitting, tiles_of
 from phonograd.native.machine import host
 from phonograd.native.products import plan_product
 
@@ -92,14 +96,18 @@ def parts(values: np.ndarray, by_lines: bool) -> np.ndarray:
 def test_the_sum_of_three_parts_is_the_number(shape: tuple[int, int], by_lines: bool) -> None:
     random = np.random.default_rng(0)
     values = random.integers(0, 2**32, shape, np.uint64).astype(np.uint32).view(np.float32)
-    # numbers whose last bits are still numbers of bfloat16, and which do not become infinite
-    magnitude = np.abs(values)
-    values = np.where((magnitude > 2.0**-109) & (magnitude < 3.3e38), values, random.standard_normal(shape))
-    values = values.astype(np.float32)
+    # numbers that do not become infinite; many denormal ones, the smallest of all among them
+    values = np.where(np.abs(values) < 2.0**103, values, random.standard_normal(shape)).astype(np.float32)
+    tiny = random.integers(0, 2**23, shape).astype(np.uint32).view(np.float32)
+    values = np.where(random.integers(0, 2, shape) > 0, values, tiny)
+    values.flat[0] = np.uint32(1).view(np.float32)
     first, second, third = parts(values, by_lines)
-    assert np.array_equal(first.astype(np.float64) + second + third, values.astype(np.float64))
+    assert np.array_equal(first.astype(np.float64) + second + third, values.astype(np.float64) * SCALE)
     assert np.all(np.abs(second) <= np.abs(first) * 2.0**-8)
     assert np.all(np.abs(third) <= np.abs(first) * 2.0**-15)
+    # the unit takes smaller ones for zeros
+    magnitudes = np.abs([first, second, third])
+    assert np.all((magnitudes == 0) | (magnitudes >= 2.0**-126))
 
 
 @pytest.mark.parametrize("by_lines", [False, True])
@@ -149,6 +157,37 @@ def test_large_and_small_numbers(scale: float) -> None:
     lhs, rhs = numbers((64, 256)), numbers((256, 64), seed=1)
     found = by_parts_of(lhs * np.float32(scale), rhs)
     assert np.array_equal(found, by_parts_of(lhs, rhs) * np.float32(scale))
+
+
+@pytest.mark.parametrize("scales", [(-126, 0), (-63, -63), (-140, 3), (-149, 100), (-75, -70), (100, -160)])
+def test_very_small_numbers_and_results_are_those_of_float32(scales: tuple[int, int]) -> None:
+    lhs, rhs = [
+        np.ldexp(numbers(shape, seed=seed).astype(np.float64), scale).astype(np.float32)
+        for seed, (shape, scale) in enumerate(zip(((64, 500), (500, 96)), scales, strict=True))
+    ]
+    exact = lhs.astype(np.float64) @ rhs.astype(np.float64)
+    magnitudes = np.abs(lhs).astype(np.float64) @ np.abs(rhs).astype(np.float64)
+    # where results are denormal, half of the last place that there is
+    bound = magnitudes * 2.0**-22 + 2.0**-150
+    for found in (by_parts_of(lhs, rhs), by_parts_of(lhs, rhs, uses=2)):
+        assert np.all(np.abs(found - exact) <= bound)
+
+
+@pytest.mark.parametrize("large", [1e24, 1e31, 3e38])
+def test_large_numbers_do_not_disturb_small_ones_beside_them(large: float) -> None:
+    lhs, rhs = numbers((64, 128)), numbers((128, 96), seed=1)
+    lhs[5] *= np.float32(1e-38)
+    clean = by_parts_of(lhs, rhs)
+    lhs[4, 7] = lhs[40, 3] = large
+    rhs[:, 50] = rhs[:, 60] * np.float32(1e-30)
+    found = by_parts_of(lhs, rhs)
+    exact = lhs.astype(np.float64) @ rhs.astype(np.float64)
+    magnitudes = np.abs(lhs).astype(np.float64) @ np.abs(rhs).astype(np.float64)
+    finite = np.isfinite(found)
+    assert np.all(np.abs(found - exact)[finite] <= (magnitudes * 128 * 2.0**-24 + 2.0**-150)[finite])
+    assert np.all(np.abs(exact)[~finite] > 1e38)
+    rows, columns = np.delete(np.arange(64), [4, 40]), np.delete(np.arange(96), 50)
+    assert np.array_equal(found[np.ix_(rows, columns)], clean[np.ix_(rows, columns)])
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -295,3 +334,67 @@ def test_what_is_worth_it_depends_on_sizes_alone() -> None:
     how = plan_product(Pattern.contiguous((64, 300)), Pattern.contiguous((300, 300)), np.dtype("float64"), host())
     assert how is not None
     assert not any([isinstance(one.structure, MatrixUnit) for one in how.plan.launches])
+
+
+PROGRAM = """
+import ctypes, hashlib, sys
+import numpy as np
+
+class Stack(ctypes.Structure):
+    _fields_ = [("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+
+memory = ctypes.create_string_buffer(4096)
+if sys.argv[1] == "refused":
+    # where signals have a small stack, the system lets nobody use tiles
+    assert ctypes.CDLL(None).sigaltstack(ctypes.byref(Stack(ctypes.addressof(memory), 0, 4096)), None) == 0
+import phonograd as mx
+from phonograd.native.machine import host
+random = np.random.default_rng(0)
+lhs, rhs = [mx.nd.array(random.standard_normal((256, 256)).astype(np.float32)) for _ in range(2)]
+print(host().matrix_unit, hashlib.sha256(mx.nd.dot(lhs, rhs).asnumpy().tobytes()).hexdigest())
+"""
+
+
+def test_plans_on_disk_are_not_used_where_the_unit_must_not_be(tmp_path: Path) -> None:
+    def found(how: str) -> list[str]:
+        environment = {**os.environ, "PHONOGRAD_CACHE_DIRECTORY": str(tmp_path)}
+        environment["PHONOGRAD_MATRIX_UNIT"] = str(int(how != "forbidden"))
+        command = [sys.executable, "-c", PROGRAM, how]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout.split()
+
+    # what one writes the next one finds
+    results = [found(how) for how in ("allowed", "refused", "forbidden", "allowed")]
+    assert [result[0] for result in results] == ["True", "False", "False", "True"]
+    assert results[1] == results[2]
+    assert results[0] == results[3]
+    assert results[0][1] != results[1][1]
+
+
+def test_the_unit_can_be_used_by_older_threads_and_after_a_fork() -> None:
+    lhs, rhs = mx.nd.array(numbers((256, 300))), mx.nd.array(numbers((300, 256), seed=1))
+    expected = mx.nd.dot(lhs, rhs).asnumpy()
+    program = f"""
+import os, threading, warnings
+ready, results = threading.Event(), []
+def later():
+    ready.wait()
+    results.append(product())
+# there before anybody asks whether tiles may be used
+thread = threading.Thread(target=later)
+thread.start()
+import numpy as np
+import phonograd as mx
+warnings.simplefilter("ignore", DeprecationWarning)
+def product():
+    lhs, rhs = [np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+                for seed, shape in enumerate(((256, 300), (300, 256)))]
+    return mx.nd.dot(mx.nd.array(lhs), mx.nd.array(rhs)).asnumpy().tobytes()
+results.append(product())
+ready.set()
+thread.join()
+if (child := os.fork()) == 0:
+    os._exit(int(product() != results[0]))
+assert os.waitpid(child, 0)[1] == 0
+assert results[0] == results[1] == bytes.fromhex({expected.tobytes()[:4096].hex()!r}) + results[0][4096:]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from phonograd.native.improver import Improver
 from phonograd.native.tasks import Gate, Task, Tasks
 
 
@@ -72,6 +73,27 @@ def test_without_threads_the_one_that_asks_works(monkeypatch: pytest.MonkeyPatch
     task = Task(lambda: 42)
     Tasks(Gate()).share([task], threads=1)
     assert task.result() == 42
+
+
+def test_without_threads_nothing_is_improved(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    class Kernel:
+        pass
+
+    improved: list[object] = []
+    improver = Improver(improved.append, lambda: 0.0)
+    kernel = Kernel()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        improver.submit([kernel])  # type: ignore[list-item]
+        improver.finish()
+    assert improved == []
+    improver.submit([kernel])  # type: ignore[list-item]
+    improver.finish()
+    assert improved == [kernel]
+    improver.stop()
 
 
 def test_who_holds_the_gate_is_alone() -> None:

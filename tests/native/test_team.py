@@ -297,6 +297,19 @@ def succeeds(text: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
+def test_small_stacks_of_other_threads_are_not_those_of_workers_and_compilers() -> None:
+    succeeds("""
+        threading.stack_size(1 << 16)
+        # compiled here, by threads that begin now
+        settings.update(num_threads=4, cache_directory="")
+        lhs, rhs = mx.nd.ones((256, 512)), mx.nd.ones((512, 512))
+        for number in range(30):
+            assert (mx.nd.dot(lhs, rhs + number).asnumpy() == 512 * (number + 1)).all()
+        assert threading.stack_size() == 1 << 16
+        print("done")
+    """)
+
+
 def test_a_program_ends_with_workers_asleep() -> None:
     succeeds("run(); time.sleep(0.05); print('done')")
 

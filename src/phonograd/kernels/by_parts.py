@@ -11,7 +11,8 @@ at most 384 terms, and the passes are added up in sequence: first three, or what
 on. How the work is divided, and how operands lie in memory, changes nothing.
 
 A sum that is not finite is computed once more, from the operands as they are, by multiplications and additions one
-after the other: infinities have no parts, and numbers close to the largest one have infinite ones.
+after the other: infinities have no parts, large numbers have infinite ones, and sums above 2^80 are too large because
+both factors have been scaled.
 """
 
 from __future__ import annotations

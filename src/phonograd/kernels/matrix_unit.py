@@ -20,7 +20,17 @@ from .function import Index, Value
 from .launch import Words
 from .packing import part
 from .routine import Routine, module
-from .splitting import BLOCK_TERMS, PART_WORDS, TILE_LINES, TILE_WORDS, TURNED_WORDS, Tile, split_routines, split_tile
+from .splitting import (
+    BLOCK_TERMS,
+    PART_WORDS,
+    SCALE,
+    TILE_LINES,
+    TILE_WORDS,
+    TURNED_WORDS,
+    Tile,
+    split_routines,
+    split_tile,
+)
 
 __all__ = ["PASS_BLOCKS", "SIDE", "TASK_ROWS", "WORDS", "MatrixUnit"]
 
@@ -28,10 +38,12 @@ __all__ = ["PASS_BLOCKS", "SIDE", "TASK_ROWS", "WORDS", "MatrixUnit"]
 TASK_ROWS, PASS_BLOCKS = 256, 12
 #: rows and columns that are computed at once: two tiles of each operand
 SIDE = 2 * TILE_LINES
-#: rows whose sums are written at once
-GROUP_ROWS = 2
+#: rows whose sums are written at once, and those whose sums are computed once more together
+GROUP_ROWS, AGAIN_ROWS = 2, 4
 
 _LANES = 16
+#: what sums are multiplied by when they are complete: both of their factors have been scaled
+_UNSCALE = 1 / (SCALE * SCALE)
 #: which parts of the operands are multiplied, in an order in which one of them is there already: part of what a
 #: product means
 _PARTS = ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))
@@ -222,7 +234,7 @@ class _Writer:
             f"ptr {self.flag}",
         ]
         e.store_word(self.flag, "0", "0")
-        e.invoke("write_sums", *result, "i64 -1", "i1 true")
+        e.invoke("write_sums", *result, "i64 -1", "i1 true", f"float {e.literal(_UNSCALE, FLOAT32)}")
         left = e.load_word(self.flag, "0")
 
         def again() -> None:
@@ -235,7 +247,7 @@ class _Writer:
                 f"i64 {word('whole_rhs_column')}",
             ]
             e.invoke("add_again", f"ptr {sums}", *operands, f"i64 {word('terms')}", f"i64 {rows}", f"i64 {width}")
-            e.invoke("write_sums", *result, f"i64 {left}", "i1 false")
+            e.invoke("write_sums", *result, f"i64 {left}", "i1 false", f"float {e.literal(1.0, FLOAT32)}")
 
         e.when(e.test("ne", left, "0"), again)
 
@@ -332,43 +344,58 @@ def _ask_for_lines() -> Routine:
 
 
 def _add_again() -> Routine:
-    """Return the routine that computes those sums once more, term by term, that are not finite."""
+    """Return the routine that computes those sums once more, term by term, that are not finite.
+
+    They may be too large for scaled factors alone, so no sum is scaled any more then.
+    """
     arguments = (
         "ptr noalias %sums, ptr noalias %lhs, i64 %lhs_row, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_term, "
         "i64 %rhs_column, i64 %terms, i64 %rows, i64 %columns"
     )
     e = Routine("add_again", _LANES, FLOAT32, arguments)
     in_order = e.test("eq", "%rhs_column", "1")
+    firsts = range(0, SIDE, _LANES)
+    masks = [e.below(e.minus("%columns", str(first))) for first in firsts]
+    starts = [e.at("%rhs", e.times(str(first), "%rhs_column")) for first in firsts]
 
-    def row(number: Index) -> None:
-        line = e.at("%lhs", e.times(number, "%lhs_row"))
+    def is_wrong(value: Value) -> Value:
+        rest = e.multiply(value, e.zeros())
+        return e.compare("uno", rest, rest)
 
-        def vector(column: Index) -> None:
-            place = e.plus(e.times(number, str(SIDE)), column)
-            sums = e.get("%sums", place)
-            rest = e.multiply(sums, e.zeros())
-            wrong = e.compare("uno", rest, rest)
-            inside = e.below(e.minus("%columns", column))
-            start = e.at("%rhs", e.times(column, "%rhs_column"))
+    def some_rows(row: Index) -> None:
+        # where there are fewer, the last one stands for those that are missing
+        rows = [e.least(e.plus(row, str(number)), e.minus("%rows", "1")) for number in range(AGAIN_ROWS)]
+        lines = [e.at("%lhs", e.times(number, "%lhs_row")) for number in rows]
+        places = [e.plus(e.times(number, str(SIDE)), str(first)) for number in rows for first in firsts]
+        sums = [e.get("%sums", place) for place in places]
+        unscaled = [e.multiply(value, e.constant(_UNSCALE, FLOAT32)) for value in sums]
 
-            def term(index: Index, totals: list[Value]) -> list[Value]:
-                at = e.times(index, "%rhs_term")
-                factors = e.choose(
-                    in_order,
-                    lambda: [e.get_where(start, inside, at)],
-                    lambda: [e.gather(start, at, "%rhs_column", FLOAT32, inside)],
-                )
-                return [e.fma(e.spread(line, e.times(index, "%lhs_term")), factors[0], totals[0])]
+        def term(index: Index, totals: list[Value]) -> list[Value]:
+            at = e.times(index, "%rhs_term")
+            factors = e.choose(
+                in_order,
+                lambda: [e.get_where(start, mask, at) for start, mask in zip(starts, masks, strict=True)],
+                lambda: [
+                    e.gather(start, at, "%rhs_column", FLOAT32, mask) for start, mask in zip(starts, masks, strict=True)
+                ],
+            )
+            others = [e.spread(line, e.times(index, "%lhs_term")) for line in lines]
+            pairs = [(other, factor) for other in others for factor in factors]
+            return [e.fma(*pair, total) for pair, total in zip(pairs, totals, strict=True)]
 
-            def recompute() -> None:
-                (total,) = e.loop("0", "%terms", "1", [e.zeros()], term)
-                e.store("%sums", place, e.select(wrong, total, sums))
+        def recompute() -> None:
+            totals = e.loop("0", "%terms", "1", [e.zeros()] * len(sums), term)
+            for place, value, other, total in zip(places, sums, unscaled, totals, strict=True):
+                e.store("%sums", place, e.select(is_wrong(value), total, other))
 
-            e.when(e.any(wrong), recompute)
+        def keep() -> None:
+            for place, other in zip(places, unscaled, strict=True):
+                e.store("%sums", place, other)
 
-        e.each("0", "%columns", vector, str(_LANES))
+        rest = functools.reduce(e.add, [e.multiply(value, e.zeros()) for value in sums])
+        e.when(e.any(e.compare("uno", rest, rest)), recompute, keep)
 
-    e.each("0", "%rows", row)
+    e.each("0", "%rows", some_rows, str(AGAIN_ROWS))
     return e
 
 
@@ -376,16 +403,16 @@ def _write_sums() -> Routine:
     """Return the routine that writes sums to where they belong, added to what was there before.
 
     If it ``%checks``, it leaves groups of rows as they are that have sums which are not finite, and adds a bit of
-    ``%flag`` for each. It writes those groups alone whose bits ``%groups`` has.
+    ``%flag`` for each. It writes those groups alone whose bits ``%groups`` has, multiplied by ``%scale``.
     """
     arguments = (
         "ptr noalias %sums, ptr %old, i64 %old_row, ptr %out, i64 %out_row, i64 %rows, i64 %columns, "
-        "ptr noalias %flag, i64 %groups, i1 %checks"
+        "ptr noalias %flag, i64 %groups, i1 %checks, float %scale"
     )
     e = Routine("write_sums", _LANES, FLOAT32, arguments, inner=True)
     wide = e.test("eq", "%columns", str(SIDE))
     masks = [e.below(e.minus("%columns", str(first))) for first in (0, _LANES)]
-    zeros = e.zeros()
+    zeros, scale = e.zeros(), e.splat("%scale", FLOAT32)
 
     def read(row: Index) -> list[Value]:
         start = e.times(row, str(SIDE))
@@ -397,7 +424,7 @@ def _write_sums() -> Routine:
             place = str(vector * _LANES)
             before = e.get_where(old, mask, place) if masked else e.get(old, place)
             # sums that are -0 become 0 wherever they are written, so also before they are added to something
-            total = e.add(before, e.add(zeros, value))
+            total = e.add(before, e.add(zeros, e.multiply(value, scale)))
             if masked:
                 e.store_where(out, place, total, mask)
             else:

@@ -2,8 +2,11 @@
 
 A bfloat16 is the upper half of a float32: 8 bits of its 24. The first part of a number is the nearest one (of two, the
 one away from zero), the second one has the next 8 bits of what is left, and the third has the rest: their sum is the
-number, exactly. Infinities and NaN have a part that is NaN; numbers below 2^-110 have parts that a matrix unit takes
-for zeros.
+number, exactly. Infinities and NaN have a part that is NaN.
+
+A matrix unit takes numbers below 2^-126 for zeros, those that it is given and those that it computes. So numbers are
+multiplied by 2^24 before they are split: no part is that small then, not even one of the smallest denormal number, and
+of a product nothing is lost that its last bit would show. Numbers above 2^104 have parts that are not finite.
 
 An operand has *lines* (rows of the first, columns of the second) of *terms*. A tile holds a part of 16 lines of 32
 terms: 1 KB, 16 rows of 16 *pairs* of terms. Term t is paired with t + 16, so that two vectors are put together lane by
@@ -27,6 +30,7 @@ __all__ = [
     "BLOCK_TERMS",
     "PADDED_COLUMNS",
     "PART_WORDS",
+    "SCALE",
     "TILE_LINES",
     "TILE_WORDS",
     "TURNED_WORDS",
@@ -43,6 +47,8 @@ __all__ = [
 TILE_LINES, BLOCK_TERMS = 16, 32
 #: words of 4 bytes of a part, and of the three parts of a tile
 PART_WORDS, TILE_WORDS = 256, 768
+#: what numbers are multiplied by before they are split: the smallest denormal number is a normal one then
+SCALE = 2.0**24
 #: 64-bit words of memory in which a tile is turned
 TURNED_WORDS = TILE_LINES * BLOCK_TERMS // 2
 #: columns are filled up to a multiple of this: products take two tiles of a second operand at once
@@ -216,6 +222,7 @@ def _split_partly() -> Routine:
 
 def _store_parts(e: Routine, place: Index, low: Value, high: Value) -> None:
     """Write the three parts of two vectors whose lanes are pairs, to a place of the tile ``%to``."""
+    low, high = [e.multiply(value, e.constant(SCALE, FLOAT32)) for value in (low, high)]
     upper, half = e.constant(_UPPER, INT32), e.constant(0x8000, INT32)
     shift = e.constant(16, INT32)
     for part in range(3):

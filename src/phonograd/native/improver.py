@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from .tasks import start
+
 if TYPE_CHECKING:
     from .jit import Kernel
 
@@ -44,8 +46,14 @@ class Improver:
             self._waiting.extend([weakref.ref(kernel) for kernel in kernels])
             self._changed.notify_all()
             if self._thread is None and not self._stopped:
-                self._thread = threading.Thread(target=self._work, name="phonograd improver", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="phonograd improver", daemon=True)
+                try:
+                    start(thread)
+                except RuntimeError:
+                    # the system allows no more threads, or the interpreter is about to end: kernels stay as they are
+                    self._waiting.clear()
+                else:
+                    self._thread = thread
 
     def finish(self) -> None:
         """Wait until nothing is left to improve."""

@@ -7,14 +7,48 @@ is for that.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Gate", "Task", "Tasks"]
+__all__ = ["Gate", "Task", "Tasks", "start"]
+
+#: what compilers and kernels need at least, with much to spare
+STACK_BYTES = 1 << 20
 
 Result = TypeVar("Result")
+
+_starting = threading.Lock()
+
+
+def start(thread: threading.Thread) -> None:
+    """Start a thread that compiles or runs kernels: with a stack that is large enough, however small others are to be.
+
+    Raises RuntimeError where the system allows no more threads.
+    """
+    with _starting:
+        others = threading.stack_size()
+        # what is not set is the default of the system: some megabytes
+        small = 0 < others < STACK_BYTES
+        if small:
+            threading.stack_size(STACK_BYTES)
+        try:
+            thread.start()
+        finally:
+            if small:
+                threading.stack_size(others)
+
+
+def _after_fork() -> None:
+    """Forget that a thread was being started: it exists in the parent only."""
+    global _starting
+    _starting = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Gate:
@@ -113,7 +147,7 @@ class Tasks:
             # not a daemon: the compiler must not be at work when its library is taken down
             thread = threading.Thread(target=self._work, name="phonograd compiler")
             try:
-                thread.start()
+                start(thread)
             except RuntimeError:
                 # the system allows no more threads, or the interpreter is about to end: who needs a result works for it
                 with self._lock:

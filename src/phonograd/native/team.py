@@ -43,6 +43,7 @@ from ..kernels.sharing import (
     team_text,
 )
 from . import jit
+from .tasks import start
 
 __all__ = ["CELL", "Team", "expect", "renew"]
 
@@ -129,7 +130,7 @@ class Team:
             name = f"phonograd worker {index + 1}"
             thread = threading.Thread(target=code.worker, args=(self.address, index), name=name, daemon=True)
             try:
-                thread.start()
+                start(thread)
             except RuntimeError:
                 # the system allows no more threads, or the interpreter is about to end
                 break
