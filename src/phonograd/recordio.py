@@ -11,10 +11,12 @@ their bytes: :func:`pack`, :func:`unpack`. Files written here are read by MXNet,
 
 from __future__ import annotations
 
+import atexit
 import numbers
 import os
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -36,6 +38,15 @@ _ZEROS = bytes(4)
 
 #: unfinished files of parent processes: closing one here would write its buffer a second time
 _of_parents: list[AtomicFile] = []
+#: files that are being written
+_writers: weakref.WeakSet[MXRecordIO] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_writers() -> None:
+    """Put files into their places that the program has not closed: later the interpreter cannot do it any more."""
+    for writer in list(_writers):
+        writer.close()
 
 
 def _parts(data: bytes) -> list[bytes]:
@@ -112,6 +123,7 @@ class MXRecordIO:
             if self.flag == "w":
                 self._output = AtomicFile(self.uri)
                 self.writable = True
+                _writers.add(self)
             elif self.flag == "r":
                 self._file = open(self.uri, "rb")  # noqa: SIM115
                 self._size = os.fstat(self._file.fileno()).st_size
@@ -128,6 +140,7 @@ class MXRecordIO:
         if not self.is_open:
             return
         self.is_open = False
+        _writers.discard(self)
         file, output = self._file, self._output
         self._file = self._output = None
         if file is not None:

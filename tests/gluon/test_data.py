@@ -239,12 +239,12 @@ def is_gone(pid):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
-@pytest.mark.parametrize("ending", ["exit", "interrupt"])
+@pytest.mark.parametrize("ending", ["exit", "interrupt", "killed"])
 def test_workers_end_with_the_program(ending):
-    process = run(HANGING + ("\n    next(batches)\n" if ending == "interrupt" else ""))
+    process = run(HANGING + ("\n    next(batches)\n" if ending != "exit" else ""))
     worker = int(process.stdout.readline())
-    if ending == "interrupt":
-        process.send_signal(signal.SIGINT)
+    if ending != "exit":
+        process.send_signal(signal.SIGINT if ending == "interrupt" else signal.SIGKILL)
     _, errors = process.communicate(timeout=20)
     assert is_gone(worker)
     assert ("KeyboardInterrupt" in errors) == (ending == "interrupt")
@@ -332,6 +332,21 @@ def test_array_iterator_shuffles_as_mxnet():
     assert batches.next().data[1].asnumpy().tolist() == [2, 1, 4, 0, 3]
     batches.reset()
     assert batches.next().data[1].asnumpy().tolist() == [4, 3, 0, 2, 1]
+
+
+def test_array_iterator_takes_rows_of_large_sparse_matrices():
+    begins = np.array([0, 1, 1, 3, 3])
+    matrix = mx.nd.sparse.csr_matrix(
+        (np.array([1, 2, 3], "float32"), np.array([1, 0, 9_999_999]), np.append(begins, [3] * 100_000)),
+        shape=(100_004, 10_000_000),
+    )
+    batch = mx.io.NDArrayIter(matrix, batch_size=3, last_batch_handle="discard").next().data[0].asnumpy()
+    assert batch.shape == (3, 10_000_000)
+    assert {(row, column): batch[row, column] for row, column in zip(*batch.nonzero())} == {
+        (0, 1): 1,
+        (2, 0): 2,
+        (2, 9_999_999): 3,
+    }
 
 
 def test_iterators_around_iterators():

@@ -4,6 +4,8 @@ import gzip
 import hashlib
 import random
 import struct
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -51,6 +53,21 @@ def test_indexed_records(tmp_path):
     assert (tmp_path / "a.rec").read_bytes() == (FOLDER / "images.rec").read_bytes()
     with pytest.raises(KeyError):
         source.read_idx(99)
+
+
+def test_files_that_nobody_closed_are_whole(tmp_path):
+    code = """if True:
+        import sys
+        from phonograd import recordio
+        writer = recordio.MXIndexedRecordIO(sys.argv[1] + ".idx", sys.argv[1] + ".rec", "w")
+        writer.itself = writer  # so that it is there until the interpreter takes everything apart
+        writer.write_idx(3, b"three")
+    """
+    path = str(tmp_path / "forgotten")
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert not done.stderr
+    with mx.recordio.MXIndexedRecordIO(path + ".idx", path + ".rec", "r") as reader:
+        assert reader.read_idx(3) == b"three"
 
 
 def test_an_exception_discards_what_was_written(tmp_path):
@@ -175,14 +192,14 @@ def test_image_record_iterator(recorded):
 @pytest.mark.parametrize(
     "handle, expected",
     [
-        ("pad", [[[0, 1], [2, 3], [4, 0]]] * 2),
-        ("discard", [[[0, 1], [2, 3]]] * 2),
-        ("roll_over", [[[0, 1], [2, 3]], [[4, 0], [1, 2], [3, 4]]]),
+        ("pad", [[([0, 1, 2], 0), ([3, 4, 0], 1)]] * 2),
+        ("discard", [[([0, 1, 2], 0)]] * 2),
+        ("roll_over", [[([0, 1, 2], 0)], [([3, 4, 0], 1), ([1, 2, 3], 0)]]),
     ],
 )
 def test_image_iterator(handle, expected):
     batches = mx.image.ImageIter(
-        2,
+        3,
         (3, 6, 8),
         path_imgrec=str(FOLDER / "images.rec"),
         path_imgidx=str(FOLDER / "images.idx"),
@@ -190,9 +207,21 @@ def test_image_iterator(handle, expected):
     )
     passes = []
     for _ in range(2):
-        passes.append([batch.label[0].asnumpy().tolist() for batch in batches])
+        passes.append([(batch.label[0].asnumpy().tolist(), batch.pad) for batch in batches])
         batches.reset()
     assert passes == expected
+
+
+def test_the_dtype_of_an_image_iterator_is_that_of_listed_labels(tmp_path):
+    import PIL.Image
+
+    PIL.Image.new("RGB", (8, 6)).save(tmp_path / "black.png")
+    images = {"imglist": [[1.5, "black.png"], [-2.5, "black.png"]], "path_root": str(tmp_path)}
+    batch = mx.image.ImageIter(2, (3, 6, 8), dtype="int32", **images).next()
+    assert batch.data[0].dtype == batch.label[0].dtype == np.float32
+    assert batch.label[0].asnumpy().tolist() == [1, -2]
+    with pytest.raises(AssertionError, match="uint8 label not supported"):
+        mx.image.ImageIter(2, (3, 6, 8), dtype="uint8", **images)
 
 
 def test_datasets_of_images(tmp_path, recorded):

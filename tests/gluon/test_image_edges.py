@@ -128,8 +128,10 @@ def test_batches_are_of_the_chosen_kind(gradient):
 
 
 def test_signed_bytes(gradient):
-    batch = next(mx.io.ImageRecordInt8Iter(gradient, (3, 4, 6), 1))
-    assert batch.data[0].dtype is np.int8
+    batches = mx.io.ImageRecordInt8Iter(gradient, (3, 4, 6), 1)
+    assert [batches.provide_data[0].dtype, batches.provide_label[0].dtype] == [np.int8, np.float32]
+    batch = next(batches)
+    assert [batch.data[0].dtype, batch.label[0].dtype] == [np.int8, np.float32]
     assert batch.data[0][0, 0, 0].asnumpy().tolist() == [0, 40, 80, 120, 127, 127]
 
 

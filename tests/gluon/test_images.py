@@ -190,6 +190,69 @@ def test_boxes_follow_their_images():
     assert nothing[0] is image
 
 
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (
+            lambda: mx.image.DetRandomCropAug(0.1, (0.75, 1.33), (0.3, 0.9)),
+            [
+                ((6, 6, 3), [[0, 0.15, 0.2, 0.75, 1]]),
+                ((8, 8, 3), [[0, 0.113, 0.15, 0.562, 0.75], [1, 0.338, 0.3, 1, 1]]),
+            ],
+        ),
+        (
+            lambda: mx.image.DetRandomCropAug(0.9, (0.5, 2), (0.1, 0.9), 0.5, 5),
+            [
+                ((12, 9, 3), [[0, 0.1, 0.1, 0.5, 0.5], [1, 0.3, 0.2, 0.9, 0.9]]),
+                ((12, 8, 3), [[0, 0.113, 0.1, 0.562, 0.5], [1, 0.338, 0.2, 1, 0.9]]),
+            ],
+        ),
+        (
+            lambda: mx.image.DetRandomPadAug(area_range=(1, 3)),
+            [
+                ((15, 18, 3), [[0, 0.106, 0.147, 0.306, 0.467], [1, 0.206, 0.227, 0.506, 0.787]]),
+                ((18, 14, 3), [[0, 0.207, 0.289, 0.464, 0.556], [1, 0.336, 0.356, 0.721, 0.822]]),
+            ],
+        ),
+        (
+            lambda: mx.image.DetRandomPadAug((0.5, 1.5), (1.5, 4), 3),
+            [
+                ((16, 12, 3), [[0, 0.325, 0.262, 0.625, 0.562], [1, 0.475, 0.338, 0.925, 0.862]]),
+                ((17, 11, 3), [[0, 0.173, 0.071, 0.5, 0.353], [1, 0.336, 0.141, 0.827, 0.635]]),
+            ],
+        ),
+    ],
+    ids=["crop", "strict crop", "pad", "pad with proportions"],
+)
+def test_random_windows_are_those_of_mxnet(make, expected):
+    """As MXNet 1.9.1 draws them from Python's generator."""
+    image, label = mx.nd.zeros((12, 9, 3)), np.array([[0, 0.1, 0.1, 0.5, 0.5], [1, 0.3, 0.2, 0.9, 0.9]])
+    random.seed(4)
+    augmenter = make()
+    for shape, objects in expected:
+        changed, inside = augmenter(image, label)
+        assert changed.shape == shape
+        assert np.allclose(inside, objects, atol=6e-4)
+
+
+def test_objects_of_a_pixel_do_not_make_a_crop():
+    image, label = mx.nd.zeros((5, 5, 3)), np.array([[0, 0.4, 0.4, 0.6, 0.6]])
+    assert mx.image.DetRandomCropAug(0, (1, 1), (0.5, 0.9), 0)(image, label)[0] is image
+
+
+def test_random_angles_are_those_of_mxnet():
+    """As MXNet 1.9.1 draws them from NumPy's generator."""
+    image = mx.nd.random.uniform(shape=(3, 5, 4))
+    first, second = mx.image.imrotate(image, 11.95254015709299), mx.image.imrotate(image, 18.60757465489678)
+    np.random.seed(0)
+    assert np.array_equal(mx.image.random_rotate(image, (-10, 30)).asnumpy(), first.asnumpy())
+    np.random.seed(0)
+    assert np.array_equal(transforms.RandomRotation((-10, 30))(image).asnumpy(), second.asnumpy())
+    np.random.seed(0)
+    batch = mx.image.random_rotate(mx.nd.stack(image, image), (-10, 30)).asnumpy()
+    assert np.allclose(batch, [first.asnumpy(), second.asnumpy()], atol=1e-5)
+
+
 def test_detection_augmenters_describe_themselves():
     """As MXNet 1.9.1 prints them."""
     created = mx.image.CreateDetAugmenter((3, 30, 30), 20, 0.5, 0.5, 0.1, True, True, True, 0.1)

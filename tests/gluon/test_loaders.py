@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import copy
+import gc
+import multiprocessing
+import os
 import pickle
+import signal
+import sys
 import time
 
 import numpy as np
@@ -88,6 +93,54 @@ def test_a_copy_has_workers_of_its_own(duplicate):
     loader.close()
     assert [batch.asnumpy().tolist() for batch in other] == [[1, 2], [3]]
     other.close()
+
+
+def test_workers_that_wait_are_not_killed(monkeypatch):
+    """Those of a second loader have the pipes of the first, too, so that closing them tells nobody anything."""
+    first, second = (data.DataLoader([1, 2, 3], 2, num_workers=2) for _ in range(2))
+    killed = []
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "kill", lambda process: killed.append(process))
+    for loader in (first, second):
+        list(loader)
+    first.close()
+    second.close()
+    assert not killed
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+@pytest.mark.parametrize("ending", ["closed", "killed", "left"])
+def test_loaders_leave_nothing_behind(ending):
+    dataset = data.SimpleDataset(list(range(6))).transform(lambda number: np.full(50_000, number, np.float32))
+
+    def leftovers():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), len(multiprocessing.active_children()), sorted(os.listdir("/dev/shm"))
+
+    def use():
+        loader = data.DataLoader(dataset, 2, num_workers=2)
+        batches = iter(loader)
+        assert np.array_equal(next(batches)[:, -1].asnumpy(), [0, 1])
+        if ending == "killed":
+            os.kill(multiprocessing.active_children()[-1].pid, signal.SIGKILL)
+            with pytest.raises(mx.MXNetError, match="SIGKILL"):
+                [list(loader) for _ in range(100)]
+        if ending != "left":
+            loader.close()
+
+    gc.disable()
+    try:
+        use()
+        before = leftovers()
+        for _ in range(3):
+            use()
+        assert leftovers() == before
+        if ending != "left":
+            open_before = len(os.listdir("/proc/self/fd"))
+            use()
+            # without the help of the garbage collector
+            assert len(os.listdir("/proc/self/fd")) == open_before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow

@@ -125,11 +125,16 @@ def _limits(name: str, given: Any) -> tuple[float, float]:
     return float(least), float(most)
 
 
-def _window(height: int, width: int, area: tuple[float, float], ratio: tuple[float, float]) -> tuple[int, int]:
-    """Return (width, height) of a window of random area, in units of the image's, and random ratio of its sides."""
-    proportion = random.uniform(*ratio)
-    size = random.uniform(*area) * height * width
-    return round((size * proportion) ** 0.5), round((size / proportion) ** 0.5)
+#: what is added before a quotient is rounded down, so that a width that is rounded stays within its limit
+_NEARLY_HALF = 0.4999999
+#: how many rows and columns are worth a border
+_LEAST_BORDER = 2
+_LEAST_PIXELS = 2
+
+
+def _drawn_height(lowest: int, highest: int) -> int:
+    """Return a random height; the highest if the limits leave nothing else."""
+    return random.randint(lowest, highest) if lowest < highest else highest
 
 
 class DetRandomCropAug(DetAugmenter):
@@ -189,26 +194,43 @@ class DetRandomCropAug(DetAugmenter):
         """Return a window and the label in it, or None if no attempt found one."""
         if not self.enabled or height < 1 or width < 1:
             return None
-        area = self.area_range[0], min(self.area_range[1], 1.0)
         for _ in range(self.max_attempts):
-            new_width, new_height = _window(height, width, area, self.aspect_ratio_range)
+            new_width, new_height = self._size(height, width)
             if not (0 < new_width <= width and 0 < new_height <= height):
                 continue
-            left, top = random.randint(0, width - new_width), random.randint(0, height - new_height)
-            inside = self._inside(label, left / width, top / height, new_width / width, new_height / height)
+            top, left = random.randint(0, height - new_height), random.randint(0, width - new_width)
+            # objects of a pixel or two do not count
+            counts = np.prod(np.maximum(label[:, 3:5] - label[:, 1:3], 0), 1) * (width * height) > _LEAST_PIXELS
+            inside = self._inside(label, counts, left / width, top / height, new_width / width, new_height / height)
             if inside is not None:
                 return (left, top, new_width, new_height), inside
         return None
 
-    def _inside(self, label: Image, left: float, top: float, width: float, height: float) -> Image | None:
-        """Return the label of a window, or None if too little of the objects is in it."""
+    def _size(self, height: int, width: int) -> tuple[int, int]:
+        """Return (width, height) of a window: of random proportions, then of a random height; (0, 0) if none fits."""
+        ratio = random.uniform(*self.aspect_ratio_range)
+        least, most = (part * height * width for part in (self.area_range[0], min(self.area_range[1], 1.0)))
+        highest = round((most / ratio) ** 0.5)
+        if round(highest * ratio) > width:
+            highest = int((width + _NEARLY_HALF) / ratio)
+        new_height = _drawn_height(round((least / ratio) ** 0.5), min(highest, height))
+        # rounded numbers may miss the limits by a row
+        new_height += round(new_height * ratio) * new_height < least
+        new_height -= round(new_height * ratio) * new_height > most
+        new_width = round(new_height * ratio)
+        return (new_width, new_height) if least <= new_width * new_height <= most else (0, 0)
+
+    def _inside(
+        self, label: Image, counts: Image, left: float, top: float, width: float, height: float
+    ) -> Image | None:
+        """Return the label of a window, or None if too little of the objects that count is in it."""
         corner = np.array([left, top], label.dtype)
         size = np.array([width, height], label.dtype)
         low, high = np.maximum(label[:, 1:3], corner), np.minimum(label[:, 3:5], corner + size)
         common = np.prod(np.maximum(high - low, 0), 1)
         whole = np.prod(np.maximum(label[:, 3:5] - label[:, 1:3], 0), 1)
         covered = np.divide(common, whole, out=np.zeros_like(common), where=whole > 0)
-        seen = covered[covered > 0]
+        seen = covered[(covered > 0) & counts]
         if not seen.size or seen.min() < self.min_object_covered:
             return None
         kept = covered > self.min_eject_coverage
@@ -281,9 +303,15 @@ class DetRandomPadAug(DetAugmenter):
         if not self.enabled or height < 1 or width < 1:
             return None
         for _ in range(self.max_attempts):
-            new_width, new_height = _window(height, width, self.area_range, self.aspect_ratio_range)
-            if new_width >= width and new_height >= height and (new_width, new_height) != (width, height):
-                left, top = random.randint(0, new_width - width), random.randint(0, new_height - height)
+            ratio = random.uniform(*self.aspect_ratio_range)
+            least, most = (part * height * width for part in self.area_range)
+            lowest = round((least / ratio) ** 0.5)
+            if round(lowest * ratio) < width:
+                lowest = int((width + _NEARLY_HALF) / ratio)
+            new_height = _drawn_height(max(lowest, height), round((most / ratio) ** 0.5))
+            new_width = round(new_height * ratio)
+            if new_height - height >= _LEAST_BORDER and new_width - width >= _LEAST_BORDER:
+                top, left = random.randint(0, new_height - height), random.randint(0, new_width - width)
                 return left, top, new_width, new_height
         return None
 

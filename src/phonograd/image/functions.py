@@ -299,7 +299,10 @@ def _turned(image: Image, degrees: float, zoom_in: bool, zoom_out: bool) -> Imag
 def random_rotate(
     src: NDArray, angle_limits: tuple[float, float], zoom_in: bool = False, zoom_out: bool = False
 ) -> NDArray:
-    """Return images turned by random angles between two limits, in degrees; see :func:`imrotate`."""
+    """Return images turned by random angles between two limits, in degrees; see :func:`imrotate`.
+
+    Angles come from NumPy's generator, as in MXNet, where other functions of this module use Python's.
+    """
     if src.ndim == 3:
-        return imrotate(src, random.uniform(*angle_limits), zoom_in, zoom_out)
-    return imrotate(src, np.array([random.uniform(*angle_limits) for _ in src]), zoom_in, zoom_out)
+        return imrotate(src, np.random.uniform(*angle_limits), zoom_in, zoom_out)
+    return imrotate(src, np.random.uniform(*angle_limits, size=len(src)).astype(np.float32), zoom_in, zoom_out)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import recordio
 from ..context import CPU
-from ..dtypes import as_dtype
+from ..dtypes import DType, as_dtype
 from ..errors import MXNetError
 from ..io.iteration import DataBatch, DataIter
 from ..io.rounds import part_of
@@ -64,7 +64,8 @@ class ImageIter(DataIter):
     data_name, label_name
         What data and labels are called.
     dtype
-        The dtype of the data.
+        What labels of a list are rounded to: ``'int32'``, ``'int64'``, ``'float32'`` or ``'float64'``. Batches are of
+        float32.
     last_batch_handle
         ``'pad'``, ``'discard'`` or ``'roll_over'``; see :class:`phonograd.io.NDArrayIter`.
     **kwargs
@@ -103,13 +104,14 @@ class ImageIter(DataIter):
         self.path_root = path_root or ""
         self.shuffle = shuffle
         self.dtype = as_dtype(dtype)
+        assert self.dtype.name in ("int32", "int64", "float32", "float64"), f"{dtype} label not supported"
         self.last_batch_handle = last_batch_handle
         self.auglist = CreateAugmenter(self.data_shape, **kwargs) if aug_list is None else list(aug_list)  # type: ignore[arg-type]
         self.provide_data = [(data_name, (batch_size, *self.data_shape))]
         self.provide_label: list[tuple[str, tuple[int, ...]]] = [
             (label_name, (batch_size, label_width) if label_width > 1 else (batch_size,))
         ]
-        self.imglist = _listed(path_imglist, imglist)
+        self.imglist = _listed(path_imglist, imglist, self.dtype)
         self.imgrec: recordio.MXRecordIO | None = None
         self.seq: list[Any] | None = None
         if path_imgrec:
@@ -203,7 +205,7 @@ class ImageIter(DataIter):
         if self._ended:
             raise StopIteration
         samples, self._carried = self._carried, []
-        pad = len(samples)
+        pad = self.batch_size - len(samples) if samples else 0
         try:
             while len(samples) < self.batch_size:
                 samples.append(self._sample())
@@ -222,7 +224,7 @@ class ImageIter(DataIter):
                 except StopIteration:
                     self._begin()
             self._ended = True
-        data = np.stack([pixels_of(image) for image, _ in samples]).astype(self.dtype, copy=False)
+        data = np.stack([pixels_of(image) for image, _ in samples]).astype(np.float32, copy=False)
         label = self._collated([label for _, label in samples])
         arrays = [of_chosen_kind(concrete(np.ascontiguousarray(values), CPU)) for values in (data, label)]
         return DataBatch(arrays[:1], arrays[1:], pad)
@@ -270,14 +272,14 @@ class ImageIter(DataIter):
         return concrete(np.ascontiguousarray(pixels_of(datum).transpose(2, 0, 1)), CPU)
 
 
-def _listed(path: str | None, given: Sequence[Any] | None) -> dict[Any, tuple[Any, str]] | None:
+def _listed(path: str | None, given: Sequence[Any] | None, dtype: DType) -> dict[Any, tuple[Any, str]] | None:
     """Return labels and paths of images by key, from a file or from a list in memory; None if there is neither."""
     if path:
-        return dict(read_list(path))
+        return {number: (labels.astype(dtype), name) for number, (labels, name) in read_list(path).items()}
     if given is None:
         return None
     found: dict[Any, tuple[Any, str]] = {}
     for number, entry in enumerate(given, 1):
         labels = entry[0] if len(entry) == 2 else entry[:-1]
-        found[str(number)] = np.atleast_1d(np.asarray(labels, np.float32)), entry[-1]
+        found[str(number)] = np.atleast_1d(np.asarray(labels, np.float32)).astype(dtype), entry[-1]
     return found

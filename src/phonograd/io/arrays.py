@@ -11,6 +11,7 @@ from ..context import CPU
 from ..ndarray.array import NDArray, concrete
 from ..ndarray.creation import array
 from ..ndarray.handle import read
+from ..ndarray.sparse import CSRNDArray
 from .iteration import DataBatch, DataDesc, DataIter
 
 __all__ = ["NDArrayIter"]
@@ -44,6 +45,18 @@ def _named(given: Any, allow_empty: bool, default_name: str) -> list[tuple[str, 
                 ) from error
         result.append((name, value))
     return result
+
+
+def _rows(value: NDArray, chosen: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return some rows of an array; of a csr matrix, without making the whole of it."""
+    if not isinstance(value, CSRNDArray):
+        return np.asarray(read(value)[chosen])
+    begins, columns, stored = (read(part) for part in (value.indptr, value.indices, value.data))
+    rows = np.zeros((len(chosen), *value.shape[1:]), stored.dtype)
+    for place, row in enumerate(chosen):
+        span = slice(begins[row], begins[row + 1])
+        rows[place, columns[span]] = stored[span]
+    return rows
 
 
 class NDArrayIter(DataIter):
@@ -168,7 +181,7 @@ class NDArrayIter(DataIter):
 
     def _taken(self, named: list[tuple[str, NDArray]]) -> list[NDArray]:
         chosen = self._examples()
-        return [concrete(read(value)[chosen], CPU) for _, value in named]
+        return [concrete(_rows(value, chosen), CPU) for _, value in named]
 
     def getdata(self) -> list[NDArray]:
         """Return the arrays of the batch."""

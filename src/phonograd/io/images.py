@@ -190,7 +190,7 @@ class ImageRecordIter(RoundIter):
             self._colors.append(augmenters.LightingAug(pca_noise, EIGENVALUES, EIGENVECTORS))
         self._dtype = as_dtype(dtype or self._default_dtype)
         self._pool = concurrent.futures.ThreadPoolExecutor(int(kwargs.get("preprocess_threads", 4)))
-        self._described(tuple(data_shape), (label_width,) if label_width > 1 else (), self._dtype.type)
+        self._described(tuple(data_shape), (label_width,) if label_width > 1 else (), self._dtype.type, np.float32)
         self._reordered()
 
     def _reordered(self) -> None:

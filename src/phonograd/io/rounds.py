@@ -57,10 +57,10 @@ class RoundIter(DataIter):
         self._chosen: Values | None = None
         self._arrays: tuple[NDArray, NDArray] | None = None
 
-    def _described(self, data: tuple[int, ...], label: tuple[int, ...], dtype: Any) -> None:
-        """Say what the batches are like."""
+    def _described(self, data: tuple[int, ...], label: tuple[int, ...], dtype: Any, label_dtype: Any = None) -> None:
+        """Say what the batches are like; `label_dtype` is that of labels if it is another one."""
         self.provide_data = [DataDesc(self._names[0], (self.batch_size, *data), dtype)]
-        self.provide_label = [DataDesc(self._names[1], (self.batch_size, *label), dtype)]
+        self.provide_label = [DataDesc(self._names[1], (self.batch_size, *label), label_dtype or dtype)]
 
     def _values(self, examples: Values) -> tuple[Values, Values]:
         """Return data and labels of some examples."""

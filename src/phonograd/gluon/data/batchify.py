@@ -18,7 +18,17 @@ from ...ndarray.handle import as_class, read
 from ...ndarray.semantics import of_chosen_kind
 from ...ndarray.sparse import BaseSparseNDArray
 
-__all__ = ["Append", "AsList", "Group", "Pad", "Stack", "default_batchify_fn", "finished", "unfinished"]
+__all__ = [
+    "Append",
+    "AsList",
+    "Group",
+    "Pad",
+    "Stack",
+    "array_of",
+    "default_batchify_fn",
+    "finished",
+    "unfinished",
+]
 
 Values = np.ndarray[Any, Any]
 
@@ -28,7 +38,8 @@ def _values(item: Any) -> Values:
     return read(item) if isinstance(item, NDArray) else np.asarray(item)
 
 
-def _array(values: Values) -> NDArray:
+def array_of(values: Values) -> NDArray:
+    """Return values as a batch; nobody may write to them afterwards."""
     try:
         as_dtype(values.dtype)
     except KeyError:
@@ -48,7 +59,7 @@ def _stacked(items: Sequence[Any]) -> NDArray:
             f"examples of shapes {sorted(shapes)} do not make a batch: transform them to one shape, or use "
             "batchify.Pad or batchify.Append as batchify_fn"
         )
-    return _array(np.stack(values))
+    return array_of(np.stack(values))
 
 
 def default_batchify_fn(data: Sequence[Any]) -> Any:
@@ -137,9 +148,9 @@ class Pad:
         for number, value in enumerate(values):
             batch[number][tuple([slice(extent) for extent in value.shape])] = value
         if not self._ret_length:
-            return _array(batch)
+            return array_of(batch)
         lengths = [value.shape if self._axis is None else value.shape[self._axis] for value in values]
-        return _array(batch), _array(np.array(lengths, np.int32))
+        return array_of(batch), array_of(np.array(lengths, np.int32))
 
 
 class Append:
@@ -151,7 +162,7 @@ class Append:
 
     def __call__(self, data: Sequence[Any]) -> list[NDArray]:
         values = [np.array(_values(item)) for item in data]
-        return [_array(np.expand_dims(value, self._batch_axis) if self._expand else value) for value in values]
+        return [array_of(np.expand_dims(value, self._batch_axis) if self._expand else value) for value in values]
 
 
 class Group:

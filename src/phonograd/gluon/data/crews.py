@@ -4,8 +4,9 @@ A crew gets tasks, lists of numbers of examples under a key, and has the batches
 one queue. Each process has a pipe of its own, at whose end it waits for its tasks, so that one that dies takes neither
 a lock nor another's task with it; a thread of the program collects what they send and notices who is gone.
 
-Arrays travel in shared memory, one piece of it for each batch; the program copies them out and removes it. Everything
-else is pickled, as between all processes of :mod:`multiprocessing`.
+Large arrays travel in shared memory, one piece of it for each batch, which the program copies them out of. It has no
+name, only descriptors, which go through the pipe: so it is gone as soon as nobody has one, however the processes end,
+and ``/dev/shm`` need not be large. Everything else is pickled, as between all processes of :mod:`multiprocessing`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import itertools
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.util
@@ -21,7 +21,6 @@ import os
 import pickle
 import queue
 import random
-import shutil
 import signal
 import sys
 import threading
@@ -29,7 +28,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from multiprocessing import resource_tracker, shared_memory
+from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
@@ -41,18 +40,22 @@ from ...ndarray.creation import zeros
 from ...streams import seed as seed_stream
 from ...util import is_np_array, is_np_shape, np_array, np_shape
 from .batchify import finished, unfinished
+from .columns import batch_of
 
 __all__ = ["Crew", "ProcessCrew", "ThreadCrew", "WorkerTimeout", "WorkerTraceback"]
 
-#: buffers below this size stay in the message: to share memory takes 0.1 ms
+#: buffers below this size stay in the message
 _LEAST_SHARED_BYTES = 1 << 16
-_ALIGNMENT = 64
 #: a task that a worker gets while it is busy must fit into the pipe, or both ends might wait for each other
 _MOST_WAITING_BYTES = 4096
 _SECONDS_TO_END = 0.5
+#: how often a worker looks whether the program is still there
+_SECONDS_TO_LOOK = 2.0
 
 #: whether NumPy shapes and NumPy arrays are on where a batch is wanted
 Semantics = tuple[bool, bool]
+#: key and content of a batch; or of an exception, and the text of its traceback
+Message = tuple[Hashable, bytes, "str | None"]
 
 
 class WorkerTimeout(multiprocessing.TimeoutError, TimeoutError):
@@ -162,7 +165,7 @@ class ThreadCrew(Crew):
                 continue
             try:
                 with np_shape(shapes), np_array(arrays):
-                    batch = self._batchify_fn([self._dataset[number] for number in samples])
+                    batch = batch_of(self._dataset, self._batchify_fn, samples)
                     _compute(batch)
                 self._deliver(key, True, batch)
             except Exception as error:  # noqa: BLE001
@@ -194,8 +197,7 @@ class _Worker:
     def __init__(self, process: Any, pipe: Any) -> None:
         self.process = process
         self.pipe = pipe
-        #: keys of its tasks, with the names of the memory that their batches may be in
-        self.tasks: dict[Hashable, str] = {}
+        self.tasks: set[Hashable] = set()
 
 
 class ProcessCrew(Crew):
@@ -210,12 +212,8 @@ class ProcessCrew(Crew):
         context: Any = multiprocessing.get_context(_start_method())
         if _forks(context):
             _load_engine()
-        # one for all processes: a worker's own would remove its memory when it ends
-        resource_tracker.ensure_running()
-        self._prefix = f"phonograd-{os.getpid()}-{os.urandom(4).hex()}"
-        self._numbers = itertools.count()
         self._closing = False
-        self._waiting: list[tuple[Hashable, bytes, str]] = []
+        self._waiting: list[tuple[Hashable, bytes]] = []
         self._workers: list[_Worker] = []
         self._wake, self._woken = multiprocessing.connection.Pipe()
         for _ in range(count):
@@ -234,16 +232,15 @@ class ProcessCrew(Crew):
         with self._there:
             if self._failure is not None:
                 raise self._failure
-            segment = f"{self._prefix}-{next(self._numbers)}"
             self._wanted.add(key)
-            task = key, list(samples), list(seed), segment, (is_np_shape(), is_np_array())
-            self._waiting.append((key, pickle.dumps(task, 5), segment))
+            task = key, list(samples), list(seed), (is_np_shape(), is_np_array())
+            self._waiting.append((key, pickle.dumps(task, 5)))
             self._hand_out()
 
     def _hand_out(self) -> None:
         """Give waiting tasks to workers that have none, or only one; the lock is held."""
         while self._waiting:
-            key, message, segment = self._waiting[0]
+            key, message = self._waiting[0]
             if key not in self._wanted:
                 self._waiting.pop(0)
                 continue
@@ -251,7 +248,7 @@ class ProcessCrew(Crew):
             if len(worker.tasks) > (1 if len(message) <= _MOST_WAITING_BYTES else 0):
                 return
             self._waiting.pop(0)
-            worker.tasks[key] = segment
+            worker.tasks.add(key)
             with contextlib.suppress(OSError):  # the collector finds out that it is gone
                 worker.pipe.send_bytes(message)
 
@@ -271,16 +268,15 @@ class ProcessCrew(Crew):
     def _receive(self, worker: _Worker) -> None:
         """Take in one message of a worker that sent one or died."""
         try:
-            message = worker.pipe.recv_bytes() if worker.pipe.poll() else None
+            found = _received(worker.pipe) if worker.pipe.poll() else None
         except (EOFError, OSError):
-            message = None
-        if message is None:
+            found = None
+        if found is None:
             if not worker.process.is_alive() or not self._closing:
                 worker.process.join(_SECONDS_TO_END)
                 raise MXNetError(_epitaph(worker.process))
             return
-        key, content, error_text, places, segment = pickle.loads(message)
-        buffers = _taken_out(segment, places)
+        (key, content, error_text), buffers = found
         try:
             value = pickle.loads(content, buffers=buffers)
         except Exception as error:  # noqa: BLE001
@@ -295,11 +291,11 @@ class ProcessCrew(Crew):
     def _delivered(self, worker: _Worker, key: Hashable, succeeded: bool, value: Any) -> None:
         self._deliver(key, succeeded, value)
         with self._there:
-            worker.tasks.pop(key, None)
+            worker.tasks.discard(key)
             self._hand_out()
 
     def close(self) -> None:
-        """End the processes, whatever they are doing, and remove their memory."""
+        """End the processes, whatever they are doing."""
         if self.pid != os.getpid() or self._closing:
             return
         self._closing = True
@@ -309,18 +305,21 @@ class ProcessCrew(Crew):
         if self._collector is not threading.current_thread():
             self._collector.join(_SECONDS_TO_END)
         for worker in self._workers:
-            worker.pipe.close()  # who waits for a task ends now
-        deadline = time.monotonic() + _SECONDS_TO_END
-        for worker in self._workers:
             if worker.tasks:
                 worker.process.terminate()
+            else:
+                # who waits for a task ends now; other processes may have the pipe, so that closing it is not enough
+                with contextlib.suppress(OSError):
+                    worker.pipe.send_bytes(b"")
+            worker.pipe.close()
+        deadline = time.monotonic() + _SECONDS_TO_END
+        for worker in self._workers:
             worker.process.join(max(0.0, deadline - time.monotonic()))
             if worker.process.exitcode is None:
                 worker.process.kill()
                 worker.process.join(_SECONDS_TO_END)
-        for worker in self._workers:
-            for segment in worker.tasks.values():
-                _taken_out(segment, [])
+            with contextlib.suppress(ValueError):  # what even that does not end
+                worker.process.close()
         self._wake.close()
         self._woken.close()
 
@@ -388,48 +387,59 @@ def _readable(text: str, error: BaseException) -> MXNetError:
     return made
 
 
-# -- shared memory
+# -- messages of workers, and shared memory
 
 
-def _put_in(buffers: list[memoryview], name: str) -> list[tuple[int, int]] | None:
-    """Return (offset, length) of buffers in new shared memory; None if there is not enough of it."""
-    places, end = [], 0
-    for buffer in buffers:
-        places.append((end, buffer.nbytes))
-        end += -(-buffer.nbytes // _ALIGNMENT) * _ALIGNMENT
-    # writing to memory that the system promised but does not have would kill the process
-    if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free < 2 * end:
+def _send(pipe: Any, message: Message, sizes: list[int], memory: int | None) -> None:
+    """Send a message with what is in shared memory."""
+    pipe.send_bytes(pickle.dumps((message, sizes), 5))
+    if memory is not None:
+        reduction.send_handle(pipe, memory, None)
+        os.close(memory)
+
+
+def _received(pipe: Any) -> tuple[Message, list[Any]]:
+    """Return a message of a worker, and the buffers that came with it."""
+    message, sizes = pickle.loads(pipe.recv_bytes())
+    if not sizes:
+        return message, []
+    memory = reduction.recv_handle(pipe)
+    try:
+        return message, _taken_out(memory, sizes)
+    finally:
+        os.close(memory)
+
+
+def _shared(buffers: Sequence[memoryview]) -> int | None:
+    """Return a descriptor of new shared memory with buffers one after the other; None if the system has none."""
+    try:
+        memory = os.memfd_create("phonograd")
+    except (AttributeError, OSError):
         return None
     try:
-        memory = shared_memory.SharedMemory(name, create=True, size=end)
+        for buffer in buffers:
+            rest = buffer.cast("B")
+            while len(rest):
+                rest = rest[os.write(memory, rest) :]
     except OSError:
+        os.close(memory)
         return None
-    view: Any = memory.buf
-    try:
-        for (offset, length), buffer in zip(places, buffers):
-            view[offset : offset + length] = buffer.cast("B")
-    finally:
-        memory.close()
-    return places
+    return memory
 
 
-def _taken_out(name: str | None, places: list[tuple[int, int]]) -> list[Any]:
-    """Return copies of the buffers in shared memory, which is removed."""
-    if name is None:
-        return []
-    try:
-        memory = shared_memory.SharedMemory(name)
-    except FileNotFoundError:
-        return []
-    try:
-        content: Any = memory.buf
-        view = np.frombuffer(content, np.uint8)
-        buffers = [view[offset : offset + length].copy() for offset, length in places]
-        del view, content
-        return buffers
-    finally:
-        memory.close()
-        memory.unlink()
+def _taken_out(memory: int, sizes: Sequence[int]) -> list[Any]:
+    """Return copies of the buffers in shared memory."""
+    buffers, place = [], 0
+    for size in sizes:
+        buffer: Any = np.empty(size, np.uint8)
+        rest = memoryview(buffer)
+        while len(rest):
+            count = os.preadv(memory, [rest], place)
+            if not count:
+                raise EOFError("shared memory is shorter than it should be")
+            place, rest = place + count, rest[count:]
+        buffers.append(buffer)
+    return buffers
 
 
 # -- in worker processes
@@ -442,17 +452,28 @@ def work(pipe: Any, others: Sequence[Any], dataset: Any, batchify_fn: Callable[[
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in others:
         other.close()
+    threading.Thread(target=_end_with, args=(os.getppid(),), name="DataLoader-parent", daemon=True).start()
     # there are as many workers as shall work at once
     with settings.override(num_threads=1), contextlib.suppress(EOFError, OSError):
-        while True:
-            key, samples, seed, segment, (shapes, arrays) = pickle.loads(pipe.recv_bytes())
+        while task := pipe.recv_bytes():
+            key, samples, seed, (shapes, arrays) = pickle.loads(task)
+            memory: int | None = None
+            sizes: list[int] = []
             try:
                 _seed(seed)
                 with np_shape(shapes), np_array(arrays):
-                    message = _message(key, batchify_fn([dataset[number] for number in samples]), segment)
+                    content, sizes, memory = _packed(batch_of(dataset, batchify_fn, samples))
+                message: Message = key, content, None
             except BaseException as error:  # noqa: BLE001
                 message = _complaint(key, error)
-            pipe.send_bytes(message)
+            _send(pipe, message, sizes, memory)
+
+
+def _end_with(parent: int) -> None:
+    """End the process soon after its parent, also if an example hangs or another process has the ends of its pipe."""
+    while os.getppid() == parent:
+        time.sleep(_SECONDS_TO_LOOK)
+    os._exit(1)
 
 
 def _seed(seed: Sequence[int]) -> None:
@@ -463,27 +484,26 @@ def _seed(seed: Sequence[int]) -> None:
     seed_stream(int(words[0]) << 32 | int(words[1]))
 
 
-def _message(key: Hashable, batch: Any, segment: str) -> bytes:
-    """Return a batch as a message, its large buffers in shared memory."""
-    buffers: list[pickle.PickleBuffer] = []
+def _packed(batch: Any) -> tuple[bytes, list[int], int | None]:
+    """Return a batch as bytes, the sizes of its large buffers, and the shared memory that they are in."""
+    buffers: list[memoryview] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
-        if buffer.raw().nbytes < _LEAST_SHARED_BYTES:
+        raw = buffer.raw()
+        if raw.nbytes < _LEAST_SHARED_BYTES:
             return True
-        buffers.append(buffer)
+        buffers.append(raw)
         return False
 
     plain = unfinished(batch)
-    if os.name == "posix":
-        content = pickle.dumps(plain, 5, buffer_callback=stays)
-        if buffers:
-            places = _put_in([buffer.raw() for buffer in buffers], segment)
-            if places is not None:
-                return pickle.dumps((key, content, None, places, segment), 5)
-    return pickle.dumps((key, pickle.dumps(plain, 5), None, [], None), 5)
+    content = pickle.dumps(plain, 5, buffer_callback=stays)
+    memory = _shared(buffers) if buffers else None
+    if buffers and memory is None:
+        return pickle.dumps(plain, 5), [], None
+    return content, [buffer.nbytes for buffer in buffers], memory
 
 
-def _complaint(key: Hashable, error: BaseException) -> bytes:
+def _complaint(key: Hashable, error: BaseException) -> Message:
     """Return an exception as a message."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
@@ -494,4 +514,4 @@ def _complaint(key: Hashable, error: BaseException) -> bytes:
             raise TypeError("it is no exception any more")
     except Exception:  # noqa: BLE001
         content = pickle.dumps(MXNetError(f"{type(error).__name__}: {error}"), 5)
-    return pickle.dumps((key, content, text, [], None), 5)
+    return key, content, text

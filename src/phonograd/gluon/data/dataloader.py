@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .batchify import default_batchify_fn
+from .columns import batch_of
 from .crews import Crew, ProcessCrew, ThreadCrew, WorkerTimeout
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
@@ -109,7 +110,7 @@ class DataLoader:
 
     def _made_here(self) -> Iterator[Any]:
         for samples in self._batch_sampler:
-            yield self._batchify_fn([self._dataset[number] for number in samples])
+            yield batch_of(self._dataset, self._batchify_fn, samples)
 
     def __len__(self) -> int:
         return len(self._batch_sampler)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ... import recordio
 from ...ndarray.array import NDArray
+from .columns import Columns, Steps, gathered, is_array, rows_of
 from .sampler import FilterSampler, Sampler, SequentialSampler
 
 __all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset"]
@@ -15,6 +16,17 @@ __all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset"]
 
 class Dataset:
     """The base class of datasets: a subclass has ``__getitem__`` and ``__len__``."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # a shorter way past another `__getitem__` would be a wrong one
+        defining = [next(each for each in cls.__mro__ if name in vars(each)) for name in ("__getitem__", "_gathered")]
+        if defining[0] is not defining[1]:
+            cls._gathered = Dataset._gathered  # type: ignore[method-assign]
+
+    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+        """Return the examples with some numbers: what ``self[number]`` returns for each, in the order of these."""
+        return [self[number] for number in numbers]
 
     def __getitem__(self, idx: int) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
@@ -90,6 +102,9 @@ class SimpleDataset(Dataset):
     def __getitem__(self, idx: int) -> Any:
         return self._data[idx]
 
+    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+        return Columns([rows_of(self._data, numbers)], False) if is_array(self._data) else super()._gathered(numbers)
+
 
 class _LazyTransformDataset(Dataset):
     """What a function returns for the examples of another dataset."""
@@ -104,6 +119,20 @@ class _LazyTransformDataset(Dataset):
     def __getitem__(self, idx: int) -> Any:
         item = self._data[idx]
         return self._fn(*item) if isinstance(item, tuple) else self._fn(item)
+
+    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+        only_first = type(self._fn) is _TransformFirstClosure
+        function: Any = self._fn._fn if type(self._fn) is _TransformFirstClosure else self._fn
+        if not hasattr(type(function), "_divided"):
+            return super()._gathered(numbers)
+        steps = Steps(function, only_first, *function._divided())
+        if not steps.at_once:
+            return super()._gathered(numbers)
+        if not steps.before:
+            return steps.taken_at_once(gathered(self._data, numbers))
+        # one example after the other: the random numbers of each are drawn as ever
+        examples = [steps.taken_one_by_one(self._data[number], steps.before) for number in numbers]
+        return steps.taken_at_once(examples)
 
 
 class _TransformFirstClosure:
@@ -130,6 +159,9 @@ class _SampledDataset(Dataset):
     def __getitem__(self, idx: int) -> Any:
         return self._dataset[self._indices[idx]]
 
+    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+        return gathered(self._dataset, [self._indices[number] for number in numbers])
+
 
 class ArrayDataset(Dataset):
     """Examples whose parts come from several arrays, lists or datasets of the same length.
@@ -154,6 +186,12 @@ class ArrayDataset(Dataset):
         if len(self._data) == 1:
             return self._data[0][idx]
         return tuple([data[idx] for data in self._data])
+
+    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+        # of two datasets, both may draw random numbers for each example
+        if sum([not is_array(data) for data in self._data]) > 1:
+            return super()._gathered(numbers)
+        return Columns([rows_of(data, numbers) for data in self._data], len(self._data) > 1)
 
     def __len__(self) -> int:
         return self._length

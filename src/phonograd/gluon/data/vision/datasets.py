@@ -18,6 +18,7 @@ from ....io.idx import read_idx
 from ....ndarray.array import NDArray, concrete
 from ....ndarray.semantics import of_chosen_kind
 from ...utils import check_sha1, download
+from ..columns import Columns, rows_of
 from ..dataset import Dataset, RecordFileDataset
 
 __all__ = [
@@ -93,6 +94,11 @@ class _DownloadedDataset(Dataset):
         if self._transform is not None:
             return self._transform(self._data[idx], self._label[idx])
         return self._data[idx], self._label[idx]
+
+    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+        if self._transform is not None:
+            return super()._gathered(numbers)
+        return Columns([rows_of(self._data, numbers), rows_of(self._label, numbers)], True)
 
     def __len__(self) -> int:
         return len(self._label)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from ....ndarray.array import NDArray
 from ...block import Block, HybridBlock
 from ...nn import HybridSequential, Sequential
 from . import chance
-from .blocks import Arithmetic, OfPixels, Values
+from .blocks import Arithmetic, OfPixels, Values, divided, is_plain
 from .color_transforms import (
     RandomBrightness,
     RandomColorJitter,
@@ -119,12 +119,19 @@ class Compose(Sequential):
 
     def forward(self, x: Any) -> Any:
         """Return the transformed image."""
+        for step in self._steps():
+            x = step(x)
+        return x
+
+    def _steps(self) -> Iterator[Any]:
         for block in self._children.values():
             # a call less for each image, where nobody would notice
-            plain = type(block) is HybridSequential and not block._active and not block._forward_hooks
-            for part in block._children.values() if plain and not block._forward_pre_hooks else (block,):
-                x = part(x)
-        return x
+            is_row = type(block) is HybridSequential and is_plain(block)
+            yield from block._children.values() if is_row else (block,)
+
+    def _divided(self) -> tuple[list[Any], list[Any]]:
+        is_ours = is_plain(self) and type(self).forward is Compose.forward
+        return divided(self._steps()) if is_ours else ([self], [])
 
 
 class HybridCompose(HybridSequential):
@@ -136,6 +143,10 @@ class HybridCompose(HybridSequential):
             if not isinstance(transform, HybridBlock):
                 raise ValueError(f"HybridCompose takes hybrid blocks, not {type(transform).__name__}")
             self.add(transform)
+
+    def _divided(self) -> tuple[list[Any], list[Any]]:
+        is_ours = is_plain(self) and type(self).forward is HybridSequential.forward
+        return divided(self._children.values()) if is_ours else ([self], [])
 
 
 class Cast(Arithmetic):
@@ -163,12 +174,16 @@ class ToTensor(Arithmetic):
     <NDArray 1x1x2 @cpu(0)>
     """
 
+    _axes = 3
+
     def __init__(self) -> None:
         super().__init__()
 
     def _of(self, values: Values) -> Values:
         _check_image("ToTensor", values.shape)
-        return np.moveaxis(values, -1, -3).astype(np.float32, order="C") / np.float32(255)
+        tensor = values.transpose((2, 0, 1) if values.ndim == 3 else (0, 3, 1, 2)).astype(np.float32, order="C")
+        tensor /= np.float32(255)
+        return tensor
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the image with its channels in front."""
@@ -178,8 +193,12 @@ class ToTensor(Arithmetic):
 class Normalize(Arithmetic):
     """Subtracts `mean` and divides by `std`, numbers or one for each channel, from images (channel, height, width)."""
 
+    _axes = 3
+
     def __init__(self, mean: Any = 0.0, std: Any = 1.0) -> None:
         super().__init__()
+        #: mean and deviation as arrays, by the dtype of images
+        self._arrays: dict[np.dtype[Any], tuple[Values, Values]] = {}
         self._mean = tuple(np.atleast_1d(np.asarray(mean, np.float64)).tolist())
         self._std = tuple(np.atleast_1d(np.asarray(std, np.float64)).tolist())
 
@@ -192,8 +211,12 @@ class Normalize(Arithmetic):
         for given in (self._mean, self._std):
             if len(given) not in (1, values.shape[-3]):
                 raise MXNetError(f"Normalize has {len(given)} numbers for images with {values.shape[-3]} channels")
-        mean, std = (np.array(given, values.dtype).reshape(-1, 1, 1) for given in (self._mean, self._std))
-        normalized: Values = (values - mean) / std
+        if values.dtype not in self._arrays:
+            mean, std = (np.array(given, values.dtype).reshape(-1, 1, 1) for given in (self._mean, self._std))
+            self._arrays[values.dtype] = mean, std
+        mean, std = self._arrays[values.dtype]
+        normalized: Values = values - mean
+        normalized /= std
         return normalized
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
@@ -367,6 +390,7 @@ class _Flip(OfPixels):
     """Mirrors half of the images along an axis."""
 
     _axis = 0
+    _operator: str
 
     def __init__(self) -> None:
         super().__init__()
@@ -374,25 +398,23 @@ class _Flip(OfPixels):
     def _of(self, x: NDArray) -> NDArray:
         return returned(np.flip(pixels_of(x), self._axis)) if chance.uniform() < 0.5 else x
 
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
+        """Return the image, mirrored or not."""
+        return getattr(F.image, self._operator)(x)
+
 
 class RandomFlipLeftRight(_Flip):
     """Mirrors images left to right, with a probability of a half."""
 
     _axis = -2
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image, mirrored or not."""
-        return F.image.random_flip_left_right(x)
+    _operator = "random_flip_left_right"
 
 
 class RandomFlipTopBottom(_Flip):
     """Mirrors images top to bottom, with a probability of a half."""
 
     _axis = -3
-
-    def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image, mirrored or not."""
-        return F.image.random_flip_top_bottom(x)
+    _operator = "random_flip_top_bottom"
 
 
 class Rotate(Block):
@@ -439,7 +461,7 @@ class RandomRotation(Block):
 
     def forward(self, x: Any) -> Any:
         """Return the image, turned or not."""
-        if random.random() > self._rotate_with_proba:
+        if np.random.random() > self._rotate_with_proba:
             return x
         _check_floats(x)
         return image.random_rotate(x, *self._args)
