@@ -164,7 +164,9 @@ class Initializer:
                 return
         self._init_default(name, arr)
 
-    def _init_bilinear(self, _: str, arr: NDArray) -> None:
+    def _init_bilinear(self, name: str, arr: NDArray) -> None:
+        if len(arr.shape) < 4:
+            raise ValueError(f"Bilinear initializer needs four axes, but {name} has shape {arr.shape}")
         height, width = arr.shape[2:4]
         half = math.ceil(width / 2)
         centre = (2 * half - 1 - half % 2) / (2 * half)

@@ -168,12 +168,14 @@ class KVStore(KVStoreBase):
                     self._updater(one, total, stored)
 
     def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
-        """Copy what is stored under each key to arrays; with `ignore_sparse`, what is stored sparsely is left out."""
+        """Copy what is stored under each key to arrays; with `ignore_sparse`, arrays that are sparse are left out."""
         assert out is not None, "pull needs out=: the arrays that are to hold the values"
         with autograd.pause():
             for one, targets in _pairs(key, out):
                 stored = self._found(one)
-                for target in () if ignore_sparse and stored.stype != "default" else targets:
+                for target in targets:
+                    if ignore_sparse and target.stype != "default":
+                        continue
                     if target.shape != stored.shape:
                         raise MXNetError(
                             f"operands shape mismatch: key {one} has shape {stored.shape}, and out {target.shape}"

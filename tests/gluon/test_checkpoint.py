@@ -82,6 +82,31 @@ def test_second_derivatives() -> None:
         assert np.abs(wanted).min() > 0
 
 
+def test_second_derivatives_through_checkpoints_inside_of_checkpoints() -> None:
+    results = []
+    for checkpointed in (False, True):
+        mx.random.seed(3)
+        net = nn.HybridSequential(prefix="net_")
+        with net.name_scope():
+            for _ in range(2):
+                net.add(nn.HybridSequential())
+                net[-1].add(nn.Dense(4, activation="tanh", in_units=4), nn.Dropout(0.3))
+                net[-1].checkpoint(checkpointed)
+        net.checkpoint(checkpointed)
+        net.initialize(mx.init.Normal(1))
+        x = nd.array([[0.1, 0.2, -0.3, 0.4]])
+        x.attach_grad()
+        with autograd.record():
+            first = autograd.grad(net(x * x).sum(), x, create_graph=True)[0]
+            second = autograd.grad((first**2).sum(), x, create_graph=True)[0]
+            loss = (second**2).sum()
+        loss.backward()
+        results.append([first.asnumpy(), second.asnumpy(), x.grad.asnumpy(), net[0][0].weight.grad().asnumpy()])
+    for wanted, found in zip(*results):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+        assert np.abs(wanted).max() > 0
+
+
 def test_nested_arguments_and_unused_inputs() -> None:
     class Cell(gluon.Block):
         def forward(self, x: Any, states: Any) -> Any:

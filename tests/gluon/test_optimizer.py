@@ -210,3 +210,64 @@ def test_states_move_with_the_weights() -> None:
 def test_schedulers_check_their_arguments(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def after_steps(optimizer: Any, steps: int = 3, dtype: str = "float32", sizes: tuple[int, ...] = (2,)) -> list[Any]:
+    """Return weights of ones after updates of all of them at once by gradients of twos."""
+    updater = mx.optimizer.get_updater(optimizer)
+    weights = [nd.ones((size,), dtype=dtype) for size in sizes]
+    grads = [nd.full((size,), 2, dtype=dtype) for size in sizes]
+    for _ in range(steps):
+        updater(list(range(len(sizes))), grads, weights)
+    return [weight.asnumpy() for weight in weights]
+
+
+@pytest.mark.parametrize("name", ["sgd", "nag", "signum", "adam", "rmsprop", "ftrl", "ftml", "lamb", "lars", "adagrad"])
+def test_limits_that_are_none(name: str) -> None:
+    wanted = after_steps(mx.optimizer.create(name, learning_rate=0.1))
+    for limit in (-1.0, 0.0):
+        found = after_steps(mx.optimizer.create(name, learning_rate=0.1, clip_gradient=limit))
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_learning_rate_of_zero_changes_nothing() -> None:
+    schedule = mx.lr_scheduler.FactorScheduler(9, base_lr=0.1, warmup_steps=3, warmup_mode="constant")
+    optimizer = mx.optimizer.FTML(lr_scheduler=schedule)
+    assert after_steps(optimizer, 2)[0].tolist() == [1, 1]
+    assert after_steps(optimizer, 3)[0].max() < 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_lars_corrects_the_momentum_of_a_whole_group(dtype: str) -> None:
+    names = {0: "a_bias", 1: "b_bias", 2: "c_bias"}
+    schedule = mx.lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.1)
+    optimizer = mx.optimizer.LARS(
+        momentum=0.9, lr_scheduler=schedule, param_idx2name=names, multi_precision=dtype == "float16"
+    )
+    found = after_steps(optimizer, 2, dtype, (2, 3, 4))
+    # the first step is 0.2, the second 0.1 and what is left of the first: 0.9 of it, times the ratio of the rates
+    for weight in found:
+        np.testing.assert_allclose(weight, 1 - 0.2 - (0.1 + 0.9 * 0.5 * 0.2), rtol=1e-3)
+
+
+def test_states_of_lbsgd_begin_with_the_copy() -> None:
+    optimizer = mx.optimizer.LBSGD(momentum=0.9, multi_precision=True)
+    copy, momentum = optimizer.create_state_multi_precision(0, nd.ones((2,), dtype="float16"))
+    assert copy.asnumpy().tolist() == [1, 1]
+    assert momentum.asnumpy().tolist() == [0, 0]
+    assert copy.dtype == momentum.dtype == np.float32
+
+
+def test_lbsgd_is_lazy() -> None:
+    updater = mx.optimizer.get_updater(mx.optimizer.LBSGD(momentum=0.9, learning_rate=0.1, wd=0.1))
+    weight = nd.ones((3, 1))
+    for row in (0, 1):
+        updater(0, nd.sparse.row_sparse_array(([[1.0]], [row]), shape=(3, 1)), weight)
+    np.testing.assert_allclose(weight.asnumpy()[:, 0], [0.89, 0.89, 1], rtol=1e-6)
+
+
+def test_lists_of_weights() -> None:
+    optimizer = mx.optimizer.SGD(learning_rate=0.5)
+    weights = [nd.ones((1,)), nd.ones((2,))]
+    optimizer.update([0, 1], weights, weights, [None, None])
+    assert [weight.asnumpy().tolist() for weight in weights] == [[0.5], [0.5, 0.5]]

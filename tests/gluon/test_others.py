@@ -83,6 +83,8 @@ def test_plain_names_are_deprecated() -> None:
         mx.init.One()(mx.init.InitDesc("x"), nd.zeros((1,)))
     with pytest.raises(ValueError, match="It requires at least 2D"):
         mx.init.Xavier()(mx.init.InitDesc("x_weight"), nd.zeros((1,)))
+    with pytest.raises(ValueError, match=r"Bilinear initializer needs four axes, but x_weight has shape \(2, 3\)"):
+        mx.init.Bilinear()(mx.init.InitDesc("x_weight"), nd.zeros((2, 3)))
     with pytest.raises(AssertionError, match="xaver is not registered"):
         mx.init.create("xaver")
 
@@ -175,6 +177,9 @@ def test_correlation_of_all_batches() -> None:
     for one, other in zip(label, pred):
         metric.update([nd.array(one, dtype="float64")], [nd.array(other, dtype="float64")])
     assert metric.get()[1] == pytest.approx(np.corrcoef(label.ravel(), pred.ravel())[0, 1])
+    metric.reset()
+    metric.update([nd.array([1, 2, 3])], [nd.array([2, 2, 2])])
+    assert np.isnan(metric.get()[1])
 
 
 # -- helpers

@@ -222,6 +222,10 @@ def test_rows_of_a_store() -> None:
     ]
     store.row_sparse_pull("w", out=[some, others], row_ids=nd.array([2]))
     assert some.asnumpy().tolist() == others.asnumpy().tolist() == [[0, 0], [0, 0], [5, 6]]
+    dense = nd.zeros((3, 2))
+    store.pull("w", out=[others, dense])
+    assert others.asnumpy().tolist() == [[0, 0], [0, 0], [5, 6]]
+    assert dense.asnumpy().tolist() == [[1, 2], [3, 4], [5, 6]]
     with pytest.raises(mx.MXNetError, match="row_sparse_pull needs row_sparse arrays, but out is default"):
         store.row_sparse_pull("w", out=nd.zeros((3, 2)), row_ids=nd.array([2]))
 
@@ -248,3 +252,20 @@ def test_types_of_stores() -> None:
 
     assert type(mx.kv.create("mine")) is Mine
     assert mx.kvstore is mx.kv
+
+
+@pytest.mark.parametrize("on_store", [None, False])
+def test_sparse_gradients_of_several_contexts_stay_sparse(on_store: bool | None) -> None:
+    contexts = [mx.cpu(0), mx.cpu(1)]
+    layer = gluon.nn.Embedding(4, 2, sparse_grad=True)
+    layer.initialize("ones", ctx=contexts)
+    trainer = gluon.Trainer(layer.collect_params(), "adam", {"learning_rate": 0.1}, update_on_kvstore=on_store)
+    for word in range(3):
+        with autograd.record():
+            losses = [layer(nd.array([word], ctx=context)).sum() for context in contexts]
+        autograd.backward(losses)
+        trainer.step(1)
+    # a lazy update moves the rows it has, and no other by what is left of its momentum
+    wanted = [0.9, 1 - 0.1 * 0.7442, 1 - 0.1 * 0.6388, 1]
+    for context in contexts:
+        np.testing.assert_allclose(layer.weight.data(context).asnumpy()[:, 0], wanted, rtol=1e-3)

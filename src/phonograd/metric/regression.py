@@ -120,7 +120,9 @@ class PearsonCorrelation(EvalMetric):
         """Return name and value."""
         if self.average == "macro" or not self.num_inst:
             return super().get()
-        return self.name, float(self._products[1]) / math.sqrt(self._products[0] * self._products[2])
+        spreads = math.sqrt(self._products[0] * self._products[2])
+        # labels or predictions that are all the same have no correlation with anything
+        return self.name, float(self._products[1]) / spreads if spreads else math.nan
 
     def get_global(self) -> tuple[Any, Any]:
         """Return name and value since the last :meth:`reset`."""

@@ -22,8 +22,8 @@ def remember(average: NDArray, factor: float, value: NDArray) -> None:
 class Adam(Optimizer):
     """Steps by running means of gradients over those of their squares (Kingma and Ba 2014).
 
-    `beta1` and `beta2` are kept of the means, `epsilon` is added to the root of squares. `lazy_update` concerns sparse
-    gradients in MXNet, and changes nothing here.
+    `beta1` and `beta2` are kept of the means, `epsilon` is added to the root of squares. With `lazy_update` a
+    row_sparse gradient changes only the rows it has.
     """
 
     def __init__(
@@ -185,11 +185,14 @@ class FTML(Optimizer):
 
     def _rates(self, step: Step) -> tuple[float | None, ...]:
         powers = 1.0 - self.beta1**step.number, 1.0 - self.beta2**step.number
-        return powers[0] / step.lr, step.wd or None, powers[1]
+        return powers[0] / step.lr if step.lr else None, step.wd or None, powers[1]
 
     def _apply(
         self, weight: NDArray, grad: NDArray, state: Any, scale: Any, factor: Any, wd: Any, correction: Any
     ) -> None:
+        if factor is None:
+            # no step at all: MXNet divides by the learning rate, and makes such weights NaN
+            return
         grad = self._prepared_with_decay(grad, scale, wd, weight)
         before, square, linear = state
         betas = self.beta1, self.beta2

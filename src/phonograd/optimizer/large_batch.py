@@ -11,7 +11,7 @@ from .. import ndarray
 from ..ndarray.array import NDArray
 from ..operators import update_rules as rules
 from .descent import _Momentum, descend
-from .optimizer import Optimizer, Step, assign_all, register, zeros_like
+from .optimizer import Optimizer, Step, assign, assign_all, register, zeros_like
 
 __all__ = ["LAMB", "LARS", "LBSGD"]
 
@@ -47,24 +47,46 @@ class LARS(_Momentum):
     def _decaying(self) -> tuple[str, ...]:
         return ("_weight",)
 
-    def _get_lr(self, index: Any) -> float:
+    def _get_lrs(self, indices: Any) -> list[float]:
+        """Return the learning rates of a group of weights, and note what the rate was for the group before."""
         rate = float(self.learning_rate)
         self.last_lr = rate if self.cur_lr is None else self.cur_lr
         self.cur_lr = rate
-        return rate * self._multiplier(index, "lr_mult", self.lr_mult)
+        return [rate * self._multiplier(index, "lr_mult", self.lr_mult) for index in indices]
 
-    def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
-        """Update a weight by a gradient."""
-        step = self._step(index)
-        lr: Any = step.lr
-        if not self.idx2name.get(index, str(index)).endswith(("gamma", "beta", "bias")):
-            size, slope = ndarray.norm(weight), ndarray.norm(grad)
-            lr = step.lr * rules.lars_rate(ndarray, size, slope, step.wd, self.rescale_grad, self.eta, self.eps)
-            lr = lr.astype(weight.dtype).reshape((1,) * len(weight.shape))
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Update a weight by a gradient, or a group of weights: the rate has changed for all of them, or for none."""
+        several = isinstance(index, (list, tuple))
+        indices, weights, grads, states = [
+            list(given) if several else [given] for given in (index, weight, grad, state)
+        ]
+        self._update_count(indices)
+        rates = self._get_lrs(indices)
         momentum = self.momentum
         if self.momentum_correction and self.last_lr and self.cur_lr is not None:
             momentum *= self.cur_lr / self.last_lr
-        direction = rules.decayed(self._prepared(grad, self._scale()), step.wd or None, weight)
+        for each, lr, wd, *arrays in zip(indices, rates, self._get_wds(indices), weights, grads, states, strict=True):
+            self._change(*arrays, self._scale(), each, lr, wd, momentum)
+
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Update a weight, or a group of weights of one dtype, by way of float32 copies where there are any."""
+        if not isinstance(index, (list, tuple)) or not index:
+            super().update_multi_precision(index, weight, grad, state)
+        elif not self.multi_precision or np.dtype(weight[0].dtype) != np.float16:
+            self.update(index, weight, grad, state)
+        else:
+            own, copies = zip(*state)
+            self.update(index, copies, [part.astype("float32") for part in grad], own)
+            for array, copy in zip(weight, copies):
+                assign(array, copy.astype(array.dtype))
+
+    def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, *rates: Any) -> None:
+        index, lr, wd, momentum = rates
+        if not self.idx2name.get(index, str(index)).endswith(("gamma", "beta", "bias")):
+            size, slope = ndarray.norm(weight), ndarray.norm(grad)
+            lr = lr * rules.lars_rate(ndarray, size, slope, wd, self.rescale_grad, self.eta, self.eps)
+            lr = lr.astype(weight.dtype).reshape((1,) * len(weight.shape))
+        direction = rules.decayed(self._prepared(grad, scale), wd or None, weight)
         change = ndarray.broadcast_mul(lr, direction) if isinstance(lr, NDArray) else lr * direction
         descend(weight, change, state, 1.0, momentum)
 
@@ -118,8 +140,6 @@ class LBSGD(Optimizer):
         self.adaptive = False
         self.admult = 1
 
-    _copy_first = False
-
     def create_state(self, index: Any, weight: NDArray) -> Any:
         """Return zeros for the momentum, or None if there is none."""
         return None if self.momentum == 0.0 else zeros_like(weight)
@@ -144,20 +164,23 @@ class LBSGD(Optimizer):
         """Add up a gradient, and update the weight if enough of them have come together."""
         lr, wd = self._get_lr(index), self._get_wd(index)
         self._update_count(index)
-        before = self.cumgrads.get(index, {"cum_grad": None, "num_cums": 0})
-        if before["num_cums"] > 0:
-            total, count = before["cum_grad"] + grad, before["num_cums"] + 1
-        else:
-            total, count = grad.copy(), self.init_updates + 1
+        before = self.cumgrads.get(index, {"cum_grad": 0, "num_cums": 0})
+        count = (before["num_cums"] or self.init_updates) + 1
+        total = before["cum_grad"] + grad if isinstance(before["cum_grad"], NDArray) else grad.copy()
         if count % self.batch_scale != 0:
             self.cumgrads[index] = {"cum_grad": total, "num_cums": count}
             return
         mean = total / self.batch_scale
         lr *= self._get_lars(weight, mean, wd) if self.warmup_strategy == "lars" else self._get_lbmult(count)
-        descend(
-            weight, rules.decayed(self._prepared(mean, self._scale()), wd or None, weight), state, lr, self.momentum
-        )
+        self._change(weight, mean, state, self._scale(), lr, wd or None)
         self.cumgrads[index] = {"cum_grad": 0, "num_cums": count}
+
+    def _is_lazy(self, weight: NDArray) -> bool:
+        return True
+
+    def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, *rates: Any) -> None:
+        lr, wd = rates
+        descend(weight, rules.decayed(self._prepared(grad, scale), wd, weight), state, lr, self.momentum)
 
 
 @register

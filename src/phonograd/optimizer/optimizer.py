@@ -248,8 +248,9 @@ class Optimizer:
     # -- gradients
 
     def _limit(self) -> float | None:
-        """Return where gradients are cut off; None for no limit."""
-        return self.clip_gradient or None
+        """Return where gradients are cut off; None for no limit, which is also said by 0 and -1."""
+        limit = self.clip_gradient
+        return limit if limit is not None and limit > 0 else None
 
     def _prepared(self, grad: NDArray, scale: Any) -> NDArray:
         """Return a gradient rescaled and then cut off."""
@@ -297,8 +298,12 @@ class Optimizer:
     def _scale(self) -> float | None:
         return None if self.rescale_grad == 1.0 else self.rescale_grad
 
-    def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
-        """Update a weight, and its state, by a gradient."""
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Update a weight, and its state, by a gradient; or each of a list."""
+        if isinstance(index, (list, tuple)):
+            for each in zip(index, weight, grad, state, strict=True):
+                self.update(*each)
+            return
         self._change(weight, grad, state, self._scale(), *self._rates(self._step(index)))
 
     def _change(self, weight: NDArray, grad: NDArray, state: Any, *rates: Any) -> None:

@@ -102,9 +102,11 @@ class _Call:
             # from now on a gradient that arrives at an input goes on to where that was computed
             home = self._trace()
             assert home is not None, "a call was found through its trace"
-            for owner, node in zip(owners[: len(given)], self._nodes):
-                if owner is not None:
-                    trace.targets[trace.slot(owner)] = home.target_of(node)
+            own = zip(owners[: len(given)], self._nodes)
+            onward: dict[Any, Any] = {owner: home.target_of(node) for owner, node in own if owner is not None}
+            with trace.lock:
+                # all places, because gradients of a checkpoint inside of this one go on to inputs of this one
+                trace.targets[:] = [onward.get(target, target) for target in trace.targets]
         grads = [_zeros(node, trace) if grad is None else grad for grad, node in zip(found, self._nodes)]
         if not create_graph:
             grads = _computed(grads)
