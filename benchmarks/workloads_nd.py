@@ -5,6 +5,7 @@ stand beside the figures in README.md.
 """
 
 import itertools
+import random
 
 
 def _parameters(mx, shapes, scale=0.05):
@@ -435,6 +436,39 @@ def lenet_of_layers(mx):
     return net
 
 
+def random_tree(draw, words, leaves):
+    """Return a binary tree as nested pairs, with numbers of words as leaves."""
+    if leaves == 1:
+        return draw.randrange(words)
+    left = draw.randrange(1, leaves)
+    return random_tree(draw, words, left), random_tree(draw, words, leaves - left)
+
+
+def trees(mx, leaves=20, words=100, hidden=64):
+    """LSTM cells along another random tree of 20 words in each step, 64 units, and backward"""
+    nd, autograd = mx.nd, mx.autograd
+    table, weight, bias = _parameters(mx, [(words, hidden), (2 * hidden, 4 * hidden), (4 * hidden,)])
+    draw = random.Random(0)
+
+    def state(tree):
+        if isinstance(tree, int):
+            return table[tree : tree + 1], table[tree : tree + 1] * 0
+        (left, left_cell), (right, right_cell) = state(tree[0]), state(tree[1])
+        gates = nd.dot(nd.concat(left, right, dim=1), weight) + bias
+        entrance, keep, outlet, candidate = nd.split(gates, num_outputs=4, axis=1)
+        cell = nd.sigmoid(entrance) * nd.tanh(candidate) + nd.sigmoid(keep) * (left_cell + right_cell)
+        return nd.sigmoid(outlet) * nd.tanh(cell), cell
+
+    def step():
+        with autograd.record():
+            out, _ = state(random_tree(draw, words, leaves))
+            loss = (out * out).sum()
+        loss.backward()
+        nd.waitall()
+
+    return step
+
+
 def gluon_lenet(mx, batch=64):
     """Gluon: LeNet, batch 64, a step of a trainer"""
     nd = mx.nd
@@ -524,6 +558,7 @@ WORKLOADS = {
     "slices": slices,
     "slices-recorded": slices_recorded,
     "printed-loss": printed,
+    "trees": trees,
     "gluon-lenet": gluon_lenet,
     "gluon-convbn": gluon_convbn,
     "gluon-rnn": _recurrent("RNN"),
@@ -534,3 +569,5 @@ WORKLOADS = {
 }
 #: workloads that MXNet cannot run: it refuses to record assignments
 ONLY_PHONOGRAD = {"small50-compiled", "slices-recorded"}
+#: workloads with another graph in each step, which cannot be compiled as a whole
+WITHOUT_JAX = {"trees"}

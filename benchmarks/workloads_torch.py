@@ -1,10 +1,13 @@
 """The workloads in PyTorch, run eagerly."""
 
 import itertools
+import random
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from workloads_nd import random_tree
 
 
 def _parameters(shapes, scale=0.05):
@@ -361,6 +364,27 @@ def slices_recorded(torch, steps=50, size=1000):
     return step
 
 
+def trees(torch, leaves=20, words=100, hidden=64):
+    table, weight, bias = parameters = _parameters([(words, hidden), (2 * hidden, 4 * hidden), (4 * hidden,)])
+    draw = random.Random(0)
+
+    def state(tree):
+        if isinstance(tree, int):
+            return table[tree : tree + 1], table[tree : tree + 1] * 0
+        (left, left_cell), (right, right_cell) = state(tree[0]), state(tree[1])
+        gates = torch.cat((left, right), 1) @ weight + bias
+        entrance, keep, outlet, candidate = gates.chunk(4, 1)
+        cell = torch.sigmoid(entrance) * torch.tanh(candidate) + torch.sigmoid(keep) * (left_cell + right_cell)
+        return torch.sigmoid(outlet) * torch.tanh(cell), cell
+
+    def step():
+        _clear(parameters)
+        out, _ = state(random_tree(draw, words, leaves))
+        (out * out).sum().backward()
+
+    return step
+
+
 WORKLOADS = {
     "small50": small50,
     "regression": regression,
@@ -381,6 +405,7 @@ WORKLOADS = {
     "slices": slices,
     "slices-recorded": slices_recorded,
     "printed-loss": printed,
+    "trees": trees,
     "gluon-lenet": module_lenet,
     "gluon-convbn": module_convbn,
     "gluon-rnn": _recurrent(nn.RNN),

@@ -14,9 +14,21 @@ from . import settings
 from .node import Node, forgetters, statistics
 from .operator import REGISTRY
 from .operators.structural import LEAF, VARIABLE
-from .reference import Program, resolve
+from .reference import Program, order, resolve
 
-__all__ = ["OBSERVERS", "PLANS", "WHEN_REPEATING", "Stage", "Step", "build", "repeating", "starting_points", "waits"]
+__all__ = [
+    "NOVELTY",
+    "OBSERVERS",
+    "PLANS",
+    "WHEN_REPEATING",
+    "Stage",
+    "Step",
+    "build",
+    "new_step",
+    "repeating",
+    "starting_points",
+    "waits",
+]
 
 
 #: called with every plan that is made, the stage it begins at, and whether it keeps all values
@@ -25,6 +37,8 @@ OBSERVERS: list[Callable[[Step, Stage, bool], None]] = []
 #: that does everything once would only wait for it
 WHEN_REPEATING: list[Callable[[], None]] = []
 _SOME_PLANS = 16
+#: nodes from which on a plan takes long enough to ask whether it will be used again, and plans that tell nothing
+_MANY_NODES, _FEW_PLANS = 64, 4
 
 
 class Stage:
@@ -46,14 +60,36 @@ class Step:
     ``known`` holds the nodes whose values are there at the stage where it is made.
     """
 
-    __slots__ = ("following", "inputs", "kept", "places", "program", "results", "sources", "spendable", "used", "waits")
+    __slots__ = (
+        "following",
+        "inputs",
+        "is_provisional",
+        "kept",
+        "made",
+        "places",
+        "program",
+        "results",
+        "sources",
+        "spendable",
+        "used",
+        "waits",
+    )
 
-    def __init__(self, stage: Stage, nodes: Sequence[Node], known: Container[Node], keep_all: bool) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        nodes: Sequence[Node],
+        known: Container[Node],
+        keep_all: bool,
+        make: Callable[[list[Node], Container[Node], bool], Any] | None = None,
+    ) -> None:
         statistics.plans += 1
         self.sources = [resolve(node) for node in nodes]
         self.places = [(_leaf_index(node), node) for node in self.sources]
         wanted = [node for node in self.sources if node.operator is not LEAF and node not in known]
-        self.program = build(wanted, known, keep_all) if wanted else None
+        #: whether it is to be planned should it be asked for again
+        self.is_provisional = make is not None and bool(wanted)
+        self.program = (make or build)(wanted, known, keep_all) if wanted else None
         self.following = stage
         self.inputs: list[tuple[int | None, Node]] = []
         self.kept: list[Node] = []
@@ -72,11 +108,77 @@ class Step:
             asked = set(self.sources)
             spendable = tuple([number for number in spendable if self.inputs[number][1] not in asked])
         self.spendable = spendable
-        self.used = 0
+        #: when it was used last, and when it was made
+        self.used = self.made = 0
         #: whether something of what is computed is waiting to be differentiated
         self.waits = waits(nodes)
         for observer in OBSERVERS:
             observer(self, stage, keep_all)
+
+
+class Novelty:
+    """Whether a program keeps asking for something new: what became of the latest plans.
+
+    A plan that is never used again was not worth making. Where that happens all the time, new graphs are computed by
+    pieces (:mod:`phonograd.native.piecewise`), and planned when they are seen again.
+    """
+
+    def __init__(self) -> None:
+        self._latest: deque[tuple[Step, int]] = deque()
+
+    def prevails(self) -> bool:
+        """Return whether hardly any of the latest plans has been used again."""
+        total = sum([size for _, size in self._latest])
+        again = sum([size for step, size in self._latest if step.used > step.made])
+        return len(self._latest) >= _FEW_PLANS and 0 < settings.current().novel_nodes <= total and 4 * again <= total
+
+    def note(self, step: Step, size: int) -> None:
+        """Remember a plan for some number of nodes; small ones cost little."""
+        if size >= _MANY_NODES:
+            self._latest.append((step, size))
+            total = sum([size for _, size in self._latest])
+            while len(self._latest) > _FEW_PLANS and total - self._latest[0][1] >= settings.current().novel_nodes:
+                total -= self._latest.popleft()[1]
+
+    def clear(self) -> None:
+        """Forget all plans, as if the process had just begun."""
+        self._latest.clear()
+
+
+NOVELTY = Novelty()
+
+
+def new_step(
+    stage: Stage, nodes: Sequence[Node], known: Container[Node], keep_all: bool, again: bool, observed: bool
+) -> Step:
+    """Return a new evaluation, ``again`` if it was computed by pieces before; what is observed is always planned."""
+    if not (again or observed or OBSERVERS) and NOVELTY.prevails():
+        pieces = _pieces_for([node for node in map(resolve, nodes) if node.operator is not LEAF], known)
+        if pieces is not None:
+            return Step(stage, nodes, known, keep_all, pieces)
+    step = Step(stage, nodes, known, keep_all)
+    # what is planned because it is there again has been used again
+    step.made = -1 if again else PLANS.tick
+    if step.program is not None:
+        NOVELTY.note(step, len(order(step.sources, known.__contains__)[1]))
+    return step
+
+
+def _pieces_for(sources: list[Node], known: Container[Node]) -> Callable[..., Any] | None:
+    """Return what makes a program by pieces, where that is quicker than planning."""
+    if settings.active.executor == "reference":
+        return None
+    from .native import jit
+
+    if not jit.available():
+        return None
+    from .native.piecewise import MOST_BYTES_PER_NODE, PiecewiseProgram
+
+    ordered = order([node for node in sources if node not in known], known.__contains__)
+    size = len(ordered[1])
+    if size < _MANY_NODES or sum([n.size * n.dtype.itemsize for n in ordered[1]]) > MOST_BYTES_PER_NODE * size:
+        return None
+    return lambda wanted, known, keep_all: PiecewiseProgram(wanted, known.__contains__, keep_all, ordered)
 
 
 def build(wanted: list[Node], known: Container[Node], keep_all: bool) -> Any:

@@ -35,7 +35,7 @@ from .node import Node, statistics
 from .observers import COMPILATION, EVALUATION, LISTENING, begin
 from .operator import Array
 from .operators.structural import AGAIN, LEAF, OVERWRITTEN, VARIABLE, again, detach, leaf, leaf_like, variable
-from .plans import PLANS, WHEN_REPEATING, Stage, Step, build, repeating, starting_points, waits
+from .plans import PLANS, WHEN_REPEATING, Stage, Step, build, new_step, repeating, starting_points, waits
 from .reference import resolve
 from .spending import take_out
 from .state import is_recording
@@ -250,14 +250,11 @@ class Trace:
         is remembered of such an evaluation, if the caller has looked for it.
         """
         with self.lock:
-            if step is None:
+            if step is None or step.is_provisional:
                 key = (nodes, settings.active.executor) if lent is None else (nodes, settings.active.executor, "lent")
                 step = self.stage.following.get(key)
-            if step is None:
-                keep_all = lent is None and waits(nodes)
-                with begin(COMPILATION, "compilation") if LISTENING[COMPILATION] else _UNWATCHED:
-                    step = self.stage.following.setdefault(key, Step(self.stage, nodes, self.values, keep_all))
-                PLANS.made()
+            if step is None or step.is_provisional:
+                step = self._new_step(key, step is not None, lent is None and waits(nodes))
             elif WHEN_REPEATING:
                 repeating()
             step.used = PLANS.tick
@@ -283,6 +280,15 @@ class Trace:
                 if lent is None:
                     self.stage = step.following
             return [values[node] if index is None else leaves[index] for index, node in step.places]
+
+    def _new_step(self, key: Any, again: bool, keep_all: bool) -> Step:
+        """Return a new evaluation; ``again`` says that there was a provisional one. Observers ask for plans."""
+        observed = settings.active.watched or detection.on or type(self) is not Trace
+        with begin(COMPILATION, "compilation") if LISTENING[COMPILATION] else _UNWATCHED:
+            step = new_step(self.stage, key[0], self.values, keep_all, again, observed)
+        self.stage.following[key] = step
+        PLANS.made()
+        return step
 
     def _keep(self, step: Step, results: list[Array]) -> None:
         self.values.update(zip(step.kept, results))

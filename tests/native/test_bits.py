@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phonograd.native import assembly, group, settling
+from phonograd.native.piecewise import PiecewiseProgram
 from phonograd.node import Node
 from phonograd.reference import Program, resolve
 
@@ -22,6 +23,14 @@ some = settings(suppress_health_check=_CHECKS, max_examples=30)
 def test_fused_equals_one_node_at_a_time(program: RandomProgram, keep_all: bool) -> None:
     fused = run(program.targets, program.bindings, keep_all)
     assert_same_bits(fused, {**program.bindings, **run_singly(program.targets, program.bindings)})
+
+
+@many
+@given(programs(), st.booleans())
+def test_fused_equals_by_pieces(program: RandomProgram, keep_all: bool) -> None:
+    pieces = run(program.targets, program.bindings, keep_all, make=PiecewiseProgram)
+    assert_same_bits(pieces, {**program.bindings, **run_singly(program.targets, program.bindings)})
+    assert {resolve(node) for node in program.targets} <= {*pieces}
 
 
 @some

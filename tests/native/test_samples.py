@@ -10,6 +10,7 @@ import pytest
 
 from phonograd.errors import MXNetError
 from phonograd.gradient import differentiate
+from phonograd.native.piecewise import PiecewiseProgram
 from phonograd.node import Node
 from phonograd.operators.structural import leaf, variable
 from phonograd.reference import evaluate, resolve
@@ -57,6 +58,7 @@ def test_native_agrees_with_the_reference(sample: Sample) -> None:
     for node, expected in zip(targets, evaluate(targets, bindings), strict=True):
         _agree(found[node], expected, node)
     assert_same_bits(found, {**bindings, **run_singly(targets, bindings)})
+    assert_same_bits(run(targets, bindings, make=PiecewiseProgram), found)
 
 
 def _gradients(heads: list[Node]) -> list[Node]:

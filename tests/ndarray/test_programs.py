@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
+
+from phonograd import plans
 
 from . import programs
 
@@ -35,6 +39,14 @@ TRANSPOSED = steps(
 @given(VARIABLES, st.lists(programs.STEPS, min_size=4, max_size=30))
 def test_short_programs(shapes: list[tuple[int, ...]], program: list[programs.Step]) -> None:
     programs.run(shapes, program)
+
+
+@settings(max_examples=100, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
+@example([(3,), (3,)], OVERWRITTEN)
+@given(VARIABLES, st.lists(programs.STEPS, min_size=4, max_size=30))
+def test_programs_that_are_computed_by_pieces(shapes: list[tuple[int, ...]], program: list[programs.Step]) -> None:
+    with mock.patch.object(plans.NOVELTY, "prevails", return_value=True), mock.patch.object(plans, "_MANY_NODES", 1):
+        programs.run(shapes, program)
 
 
 @pytest.mark.slow
