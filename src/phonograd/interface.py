@@ -24,6 +24,7 @@ from .errors import MXNetError, format_shape
 __all__ = [
     "Interface",
     "Partial",
+    "Partials",
     "alike",
     "is_known",
     "leave_out",

@@ -50,6 +50,45 @@ CELLS = {
 }
 
 
+CONVOLUTIONAL = {
+    "rnn": lambda mx: mx.rnn.ConvRNNCell((2, 3, 6, 7), 2),
+    "lstm": lambda mx: mx.rnn.ConvLSTMCell(
+        (2, 3, 6, 7),
+        2,
+        h2h_kernel=(3, 5),
+        h2h_dilate=(1, 2),
+        i2h_kernel=(5, 5),
+        i2h_stride=(2, 2),
+        i2h_pad=(2, 2),
+        prefix="q_",
+    ),
+    "gru": lambda mx: mx.rnn.ConvGRUCell((2, 3, 6, 7), 2, i2h_kernel=(1, 1), i2h_pad=(0, 0), activation="tanh"),
+}
+
+
+def convolutional(mx, name):
+    """Return arguments with their shapes, outputs, sums of gradients and gates of a cell with convolutions."""
+    made = CONVOLUTIONAL[name](mx)
+    outputs, states = made.unroll(2, [mx.sym.var("first"), mx.sym.var("second")])
+    together = mx.sym.Group([*outputs, *states[1:]])
+    executor = together.simple_bind(mx.cpu(), first=(2, 3, 6, 7), second=(2, 3, 6, 7))
+    rng = np.random.RandomState(5)
+    for argument in sorted(executor.arg_dict):
+        array = executor.arg_dict[argument]
+        array[:] = mx.nd.array(rng.uniform(-1, 1, array.shape).astype(np.float32))
+    values = [numbers(output) for output in executor.forward(is_train=True)]
+    executor.backward([mx.nd.ones(output.shape) for output in executor.outputs])
+    weights = {key: value for key, value in executor.arg_dict.items() if key not in ("first", "second")}
+    return {
+        "shapes": {key: list(value.shape) for key, value in sorted(executor.arg_dict.items())},
+        "names": together.list_outputs(),
+        "outputs": values,
+        "gradients": {key: numbers(value.sum())[0] for key, value in sorted(executor.grad_dict.items())},
+        "states": [list(info["shape"]) for info in made.state_info],
+        "apart": sorted(made.unpack_weights(weights)),
+    }
+
+
 def _flat(states):
     # MXNet nests the states of cells that go both ways
     return [part for state in states for part in (_flat(state) if isinstance(state, list) else [state])]
@@ -128,6 +167,7 @@ def record(mx):
     """Return what all programs return."""
     return {
         "cells": {f"{name} {layout}": cell(mx, name, layout) for name in CELLS for layout in ("NTC", "TNC")},
+        "convolutional": {name: convolutional(mx, name) for name in CONVOLUTIONAL},
         "weights": {name: weights(mx, name) for name in WEIGHTS},
         "batches": {name: batches(mx, name) for name in BATCHES},
         "encoded": encoded(mx),

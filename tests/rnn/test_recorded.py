@@ -24,6 +24,17 @@ def test_cells(case):
         np.testing.assert_allclose(np.array(ours), np.array(theirs), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("name", programs.CONVOLUTIONAL)
+def test_cells_with_convolutions(name):
+    found, expected = programs.convolutional(mx, name), RECORDED["convolutional"][name]
+    for exact in ("shapes", "names", "states", "apart"):
+        assert found[exact] == expected[exact], exact
+    for ours, theirs in zip(found["outputs"], expected["outputs"], strict=True):
+        np.testing.assert_allclose(np.array(ours), np.array(theirs), rtol=1e-4, atol=1e-5)
+    for key, value in expected["gradients"].items():
+        assert found["gradients"][key] == pytest.approx(value, rel=1e-4, abs=1e-4), key
+
+
 @pytest.mark.parametrize("name", programs.WEIGHTS)
 def test_weights_of_gates(name):
     assert programs.weights(mx, name) == RECORDED["weights"][name]

@@ -79,8 +79,8 @@ def test_what_has_no_single_steps():
 def test_errors_say_what_to_do():
     with pytest.raises(ValueError, match="mode must be one of rnn_relu"):
         rnn.FusedRNNCell(2, mode="cnn")
-    with pytest.raises(AttributeError, match=r"use gluon\.contrib\.rnn\.Conv2DLSTMCell"):
-        _ = rnn.ConvLSTMCell
+    with pytest.raises(AssertionError, match="Only support odd number"):
+        rnn.ConvLSTMCell((2, 3, 6, 7), 2, h2h_kernel=(2, 2))
     with pytest.raises(AttributeError, match="did you mean 'LSTMCell'"):
         _ = rnn.LSTMCel
     with pytest.raises(NotImplementedError, match="has no __call__"):

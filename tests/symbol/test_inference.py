@@ -166,3 +166,31 @@ def test_windows_of_another_rank(operator, shape):
     net = getattr(sym, operator)(sym.var("data"), kernel=(3, 3), num_filter=2, name="net")
     with pytest.raises(MXNetError, match="Error in operator net: Input data should be 4D in batch-num_filter-y-x"):
         net.infer_shape(data=shape)
+
+
+@pytest.mark.parametrize(
+    ("function", "out", "data", "found"),
+    # as MXNet 1.9.1 finds them
+    [
+        (lambda x: sym.transpose(x), (2, 5), (0, 0), (5, 2)),
+        (lambda x: sym.transpose(x, axes=(1, 2, 0)), (2, 3, 5), (0, 0, 0), (5, 2, 3)),
+        (lambda x: sym.expand_dims(x, axis=0), (1, 5, 2), (0, 0), (5, 2)),
+        (lambda x: sym.expand_dims(x, axis=-1), (5, 2, 1), (0, 2), (5, 2)),
+        (lambda x: sym.reshape(x, shape=(-1, 2)), (10, 2), (0, 4), (5, 4)),
+        (lambda x: sym.concat(x, sym.var("other", shape=(0, 2)), dim=1), (2, 5), (0, 3), (2, 3)),
+        (lambda x: sym.concat(x, sym.var("other", shape=(4, 2)), dim=-1), (4, 5), (0, 0), (4, 3)),
+        (lambda x: sym.Convolution(x, kernel=(3,), num_filter=4), (2, 4, 5), (0, 3, 7), (2, 3, 7)),
+        (lambda x: sym.split(x, num_outputs=2)[0], (2, 4, 5), (0, 8, 5), (2, 8, 5)),
+        (lambda x: sym.split(x, num_outputs=2, axis=-2, squeeze_axis=True)[1], (2, 5), (0, 2, 5), (2, 2, 5)),
+    ],
+)
+def test_outputs_tell_of_inputs(function, out, data, found):
+    graph = sym.elemwise_add(function(sym.var("x", shape=data)), sym.var("known", shape=out))
+    shapes, _, _ = graph.infer_shape_partial()
+    assert dict(zip(graph.list_arguments(), shapes, strict=True))["x"] == found
+
+
+def test_what_does_not_fit_stays_open():
+    graph = sym.elemwise_add(sym.reshape(sym.var("x", shape=(0, 4)), shape=(-1, 3)), sym.var("known", shape=(2, 3)))
+    shapes, _, _ = graph.infer_shape_partial()
+    assert dict(zip(graph.list_arguments(), shapes, strict=True))["x"] == (0, 4)

@@ -392,10 +392,13 @@ def _convolution_shapes(name: str, weight_shape: Any) -> Any:
         num_group: int,
         layout: str | None,
     ) -> list[Partial]:
-        data = inputs[0]
+        data, out = inputs[0], outputs[0]
         if data is None or not 1 <= len(kernel) <= 3 or num_group < 1:
             return inputs
         check_dimensions(name, data, kernel)
+        if out is not None and len(out) == len(data):
+            # states of convolutional cells learn the size of their batch from here
+            data = (data[0] or out[0], *data[1:])
         weight: Shape = weight_shape(data, kernel=kernel, num_filter=num_filter, num_group=num_group, layout=layout)
         shapes: list[Partial] = [data, weight, (num_filter,)]
         return shapes[: len(inputs)]

@@ -7,13 +7,14 @@ defined here: ``_concatenate`` and ``_split``, each of which is the other's grad
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import MXNetError, format_shape
-from ..interface import Interface
+from ..interface import Interface, Partial, Partials, merge
 from ..kernels.lowering import Mosaic, Pieces
 from ..kernels.pattern import Pattern
 from ..node import Node, Shape
@@ -350,5 +351,66 @@ def split_v2(data: Node, *, indices: Shape, axis: int = 1, squeeze_axis: bool = 
 # -- how they appear in symbols
 
 
-slice_channel.interface = Interface(outputs=lambda *, num_outputs: num_outputs, numbered=True)
+def _joined_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials:
+    """Return the shapes of what is joined: alike but for one axis, along which at most one extent can be found."""
+    known = next((shape for shape in (*inputs, outputs[0]) if shape is not None), None)
+    if known is None or not -len(known) <= dim < len(known):
+        return inputs
+    place = dim % len(known)
+    common: Partial = (0,) * len(known)
+    for shape in (*inputs, outputs[0]):
+        if shape is not None and len(shape) == len(known):
+            common = merge(common, (*shape[:place], 0, *shape[place + 1 :]))
+    assert common is not None
+    extents = [shape[place] if shape is not None and len(shape) == len(known) else 0 for shape in inputs]
+    if outputs[0] is not None and outputs[0][place] and extents.count(0) == 1:
+        extents[extents.index(0)] = outputs[0][place] - sum(extents)
+    return [(*common[:place], extent, *common[place + 1 :]) for extent in extents]
+
+
+def _transposed_shapes(inputs: Partials, outputs: Partials, *, axes: Shape) -> Partials:
+    out = outputs[0]
+    if out is None or len(axes) not in (0, len(out)):
+        return inputs
+    order = [axis % len(out) for axis in axes] or list(range(len(out)))[::-1]
+    return [merge(inputs[0], tuple([out[order.index(axis)] for axis in range(len(out))]))]
+
+
+def _expanded_shapes(inputs: Partials, outputs: Partials, *, axis: int) -> Partials:
+    out = outputs[0]
+    if out is None or not -len(out) <= axis < len(out):
+        return inputs
+    return [merge(inputs[0], without(out, (axis % len(out),)))]
+
+
+def _reshaped_shapes(inputs: Partials, outputs: Partials) -> Partials:
+    """Return the shape of what is reshaped: a single unknown extent follows from the number of elements."""
+    data, out = inputs[0], outputs[0]
+    if data is None or out is None or data.count(0) != 1 or 0 in out:
+        return inputs
+    missing, rest = divmod(math.prod(out), math.prod([extent for extent in data if extent]))
+    return inputs if rest else [tuple([extent or missing for extent in data])]
+
+
+def _divided_shapes(
+    inputs: Partials, outputs: Partials, *, num_outputs: int, axis: int, squeeze_axis: bool
+) -> Partials:
+    """Return the shape of what is divided into parts that are all alike."""
+    data = inputs[0]
+    if data is None or not -len(data) <= axis < len(data):
+        return inputs
+    place = axis % len(data)
+    for out in outputs:
+        if out is not None and len(out) == len(data) - squeeze_axis:
+            extents = (*out[:place], 0, *out[place:]) if squeeze_axis else out
+            data = merge(data, (*extents[:place], data[place] or extents[place] * num_outputs, *extents[place + 1 :]))
+            assert data is not None
+    return [data]
+
+
+reshape.interface = Interface(shapes=_reshaped_shapes)
+expand_dims.interface = Interface(shapes=_expanded_shapes)
+transpose.interface = Interface(shapes=_transposed_shapes)
+concat.interface = Interface(shapes=_joined_shapes)
+slice_channel.interface = Interface(outputs=lambda *, num_outputs: num_outputs, numbered=True, shapes=_divided_shapes)
 split_v2.interface = Interface(outputs=lambda *, indices, sections: sections or len(indices), numbered=True)

@@ -11,13 +11,18 @@ from ..errors import nearest
 from .cells import BaseRNNCell, GRUCell, LSTMCell, RNNCell, RNNParams
 from .checkpoints import do_rnn_checkpoint, load_rnn_checkpoint, rnn_unroll, save_rnn_checkpoint
 from .compound import BidirectionalCell, DropoutCell, ModifierCell, ResidualCell, SequentialRNNCell, ZoneoutCell
+from .convolutional import BaseConvRNNCell, ConvGRUCell, ConvLSTMCell, ConvRNNCell
 from .fused import FusedRNNCell
 from .sentences import BucketSentenceIter, encode_sentences
 
 __all__ = [
+    "BaseConvRNNCell",
     "BaseRNNCell",
     "BidirectionalCell",
     "BucketSentenceIter",
+    "ConvGRUCell",
+    "ConvLSTMCell",
+    "ConvRNNCell",
     "DropoutCell",
     "FusedRNNCell",
     "GRUCell",
@@ -37,6 +42,4 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith(("Conv", "BaseConv")):
-        raise AttributeError(f"phonograd.rnn has no {name}: use gluon.contrib.rnn.Conv2D{name.removeprefix('Conv')}")
     raise AttributeError(f"module 'phonograd.rnn' has no attribute {name!r}{nearest(name, __all__)}")

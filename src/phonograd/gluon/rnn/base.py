@@ -12,7 +12,7 @@ from ..nn import LeakyReLU
 from ..parameter import ParameterDict, tensor_types
 from .sequences import format_sequence, last_valid, masked
 
-__all__ = ["HybridRecurrentCell", "RecurrentCell", "begin", "infos_of", "states_of"]
+__all__ = ["HybridRecurrentCell", "RecurrentCell", "begin", "infos_of", "sigmoids", "states_of"]
 
 
 def infos_of(cells: Iterable[Any], batch_size: int) -> list[dict[str, Any]]:
@@ -40,6 +40,11 @@ def begin(cell: Any, F: Any, begin_state: Any, inputs: Any, batch_size: int) -> 
         return cell.begin_state(func=F.zeros, batch_size=batch_size)
     first = inputs if isinstance(inputs, tensor_types) else inputs[0]
     return cell.begin_state(func=F.zeros, batch_size=batch_size, ctx=first.context, dtype=first.dtype)
+
+
+def sigmoids(F: Any, gates: Iterable[tuple[Any, str]], start: str) -> list[Any]:
+    """Return the sigmoid of each gate, named as it is in symbols."""
+    return [F.Activation(gate, act_type="sigmoid", name=start + name) for gate, name in gates]
 
 
 class RecurrentCell(Block):

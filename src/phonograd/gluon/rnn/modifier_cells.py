@@ -210,22 +210,19 @@ class BidirectionalCell(HybridRecurrentCell):
         states = begin(self, F, begin_state, inputs, batch_size)
         forward, backward = self._children.values()
         count = len(infos_of([forward], batch_size))
-        ways: list[Any] = []
-        after: list[Any] = []
-        for cell, steps, own in (
-            (forward, inputs, states[:count]),
-            (backward, reversed_sequence(inputs, valid_length), states[count:]),
-        ):
-            outputs, own = cell.unroll(length, steps, own, layout, False, valid_length)  # type: ignore[attr-defined]
-            ways.append(outputs)
-            after.extend(own)
-        pairs = zip(ways[0], reversed_sequence(ways[1], valid_length), strict=True)
-        joined = [
-            F.concat(one, other, dim=1, name=f"{self._output_prefix}t{number}")
-            for number, (one, other) in enumerate(pairs)
-        ]
         merge = bool(merge_outputs) or (merge_outputs is None and valid_length is not None)
-        result, _, _, _ = format_sequence(length, joined, layout, merge or None)
+        ahead, after = forward.unroll(length, inputs, states[:count], layout, merge, valid_length)  # type: ignore[attr-defined]
+        steps = reversed_sequence(inputs, valid_length)
+        back, own = backward.unroll(length, steps, states[count:], layout, False, valid_length)  # type: ignore[attr-defined]
+        back = reversed_sequence(back, valid_length)
+        if merge:
+            back, _, _, _ = format_sequence(length, back, layout, True)
+            result = F.concat(ahead, back, dim=2, name=f"{self._output_prefix}out")
+        else:
+            result = [
+                F.concat(one, other, dim=1, name=f"{self._output_prefix}t{number}")
+                for number, (one, other) in enumerate(zip(ahead, back, strict=True))
+            ]
         if valid_length is not None:
             result = masked(F, result, length, valid_length, axis, merge)
-        return result, after
+        return result, [*after, *own]

@@ -190,7 +190,10 @@ class LSTMCell(_GatedCell):
             F.elemwise_mul(taken, new, name=start + "mul1"),
             name=start + "state",
         )
-        visible = self._get_activation(F, memory, self._activation, name=start + "activation0")
+        if isinstance(self._activation, str):
+            visible = F.Activation(memory, act_type=self._activation, name=start + "activation0")
+        else:
+            visible = self._get_activation(F, memory, self._activation)
         output = F.elemwise_mul(shown, visible, name=start + "out")
         return output, [output, memory]
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from ... import ndarray
 from ...ndarray.array import NDArray
+from ...symbol import Symbol
 from ..block import HybridBlock
 from ..parameter import Parameter, tensor_types
+from ..parameter.parameter import symbols
 from .base import first_state
 from .rnn_cell import BidirectionalCell, DropoutCell, GRUCell, HybridSequentialRNNCell, LSTMCell, RNNCell
 
@@ -154,9 +156,11 @@ class _RNNLayer(HybridBlock):
         """Return the outputs for a sequence; with first states, the last states, too."""
         if isinstance(states, tensor_types):
             states = [states]
-        if self._use_sequence_length:
-            return super().__call__(inputs, states, sequence_length)
-        return super().__call__(inputs, states)
+        lengths = (sequence_length,) if self._use_sequence_length else ()
+        if states is None and isinstance(inputs, Symbol):
+            # outside of the layer's own scope, which would put its prefix before their names once more
+            return super().__call__(inputs, self._zeros(symbols(), inputs), *lengths)[0]
+        return super().__call__(inputs, states, *lengths)
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs for a sequence; with first states, the last states, too."""

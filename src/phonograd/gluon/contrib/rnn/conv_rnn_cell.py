@@ -6,7 +6,7 @@ from typing import Any
 
 from ....base import numeric_types
 from ...parameter import Parameter, ParameterDict
-from ...rnn.base import HybridRecurrentCell
+from ...rnn.base import HybridRecurrentCell, sigmoids
 
 __all__ = [
     "Conv1DGRUCell",
@@ -152,12 +152,12 @@ class _ConvCell(HybridRecurrentCell):
                 (states[0], h2h_weight, h2h_bias, "h2h", self._state),
             )
         ]
-        return self._step(F, i2h, h2h, states)
+        return self._step(F, i2h, h2h, states, start)
 
-    def _activated(self, F: Any, value: Any) -> Any:
-        return self._get_activation(F, value, self._activation)
+    def _activated(self, F: Any, value: Any, **kwargs: Any) -> Any:
+        return self._get_activation(F, value, self._activation, **kwargs)
 
-    def _step(self, F: Any, i2h: Any, h2h: Any, states: Any) -> Any:
+    def _step(self, F: Any, i2h: Any, h2h: Any, states: Any, start: str) -> Any:
         """Return the output and the states after it, from the convolutions of input and state."""
         raise NotImplementedError
 
@@ -168,8 +168,8 @@ class _ConvRNNCell(_ConvCell):
     _gates = 1
     _hint = "conv_rnn"
 
-    def _step(self, F: Any, i2h: Any, h2h: Any, states: Any) -> Any:
-        output = self._activated(F, i2h + h2h)
+    def _step(self, F: Any, i2h: Any, h2h: Any, states: Any, start: str) -> Any:
+        output = self._activated(F, i2h + h2h, name=start + "out")
         return output, [output]
 
 
@@ -180,11 +180,12 @@ class _ConvLSTMCell(_ConvCell):
     _states = 2
     _hint = "conv_lstm"
 
-    def _step(self, F: Any, i2h: Any, h2h: Any, states: Any) -> Any:
-        parts = F.SliceChannel(i2h + h2h, num_outputs=4, axis=self._channel_axis)
-        taken, kept, shown = [F.sigmoid(parts[number]) for number in (0, 1, 3)]
-        memory = kept * states[1] + taken * self._activated(F, parts[2])
-        output = shown * self._activated(F, memory)
+    def _step(self, F: Any, i2h: Any, h2h: Any, states: Any, start: str) -> Any:
+        parts = F.SliceChannel(i2h + h2h, num_outputs=4, axis=self._channel_axis, name=start + "slice")
+        taken, kept, shown = sigmoids(F, zip((parts[0], parts[1], parts[3]), "ifo"), start)
+        new = self._activated(F, parts[2], name=start + "c")
+        memory = F.elemwise_add(kept * states[1], taken * new, name=start + "state")
+        output = F.elemwise_mul(shown, self._activated(F, memory), name=start + "out")
         return output, [output, memory]
 
 
@@ -194,12 +195,15 @@ class _ConvGRUCell(_ConvCell):
     _gates = 3
     _hint = "conv_gru"
 
-    def _step(self, F: Any, i2h: Any, h2h: Any, states: Any) -> Any:
-        i2h_r, i2h_z, i2h_n = F.SliceChannel(i2h, num_outputs=3, axis=self._channel_axis)
-        h2h_r, h2h_z, h2h_n = F.SliceChannel(h2h, num_outputs=3, axis=self._channel_axis)
-        kept = F.sigmoid(i2h_z + h2h_z)
-        new = self._activated(F, i2h_n + F.sigmoid(i2h_r + h2h_r) * h2h_n)
-        output = (1.0 - kept) * new + kept * states[0]
+    def _step(self, F: Any, i2h: Any, h2h: Any, states: Any, start: str) -> Any:
+        (i2h_r, i2h_z, i2h_n), (h2h_r, h2h_z, h2h_n) = [
+            F.SliceChannel(data, num_outputs=3, axis=self._channel_axis, name=f"{start}{name}_slice")
+            for data, name in ((i2h, "i2h"), (h2h, "h2h"))
+        ]
+        gates = (i2h_r + h2h_r, "r_act"), (i2h_z + h2h_z, "z_act")
+        reset, kept = sigmoids(F, gates, start)
+        new = self._activated(F, i2h_n + reset * h2h_n, name=start + "h_act")
+        output = F.elemwise_add((1.0 - kept) * new, kept * states[0], name=start + "out")
         return output, [output]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...parameter import Parameter, ParameterDict, tensor_types
-from ...rnn.base import begin
+from ...rnn.base import begin, sigmoids
 from ...rnn.rnn_cell import BidirectionalCell, ModifierCell, _GatedCell
 from ...rnn.sequences import format_sequence, masked
 
@@ -147,9 +147,10 @@ class LSTMPCell(_GatedCell):
         start = f"t{self._counter}_"
         i2h, h2h = self._linear(F, inputs, states[0], (i2h_weight, h2h_weight), (i2h_bias, h2h_bias))
         parts = F.SliceChannel(i2h + h2h, num_outputs=4, name=start + "slice")
-        taken, kept, shown = [F.sigmoid(parts[number]) for number in (0, 1, 3)]
-        memory = F.elemwise_add(kept * states[1], taken * F.tanh(parts[2]), name=start + "state")
-        hidden = F.elemwise_mul(shown, F.tanh(memory), name=start + "hidden")
+        taken, kept, shown = sigmoids(F, zip((parts[0], parts[1], parts[3]), "ifo"), start)
+        new = F.Activation(parts[2], act_type="tanh", name=start + "c")
+        memory = F.elemwise_add(kept * states[1], taken * new, name=start + "state")
+        hidden = F.elemwise_mul(shown, F.Activation(memory, act_type="tanh"), name=start + "hidden")
         output = F.FullyConnected(
             data=hidden, weight=h2r_weight, num_hidden=self._projection_size, no_bias=True, name=start + "out"
         )
