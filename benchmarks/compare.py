@@ -142,7 +142,8 @@ def compared(names: list[str], rounds: int, threads: int) -> dict[str, Any]:
 def main() -> int:
     """Run the workloads and return an exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("workload", nargs="*", choices=[*WORKLOADS, []], help="which to run (default: all)")
+    which = f"which to run (default: all): {', '.join(WORKLOADS)}"
+    parser.add_argument("workload", nargs="*", choices=[*WORKLOADS, []], metavar="workload", help=which)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=machine.cores(), help="for every library (default: all cores)")
     parser.add_argument("--write", action="store_true", help="keep the results and write the documents' figures")

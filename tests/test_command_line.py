@@ -112,6 +112,17 @@ def test_information(capsys):
     assert {"processor", "processor caches", "matrix unit", "kernels on disk"} <= set(names)
 
 
+def test_information_where_the_compiler_does_not_work():
+    hidden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "without_llvmlite")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([hidden, SOURCE])}
+    environment.pop("PHONOGRAD_EXECUTOR", None)
+    command = [sys.executable, "-W", "error", "-m", "phonograd", "info"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "reference (llvmlite does not work: NumPy evaluates everything)" in result.stdout
+    assert "not used (NumPy multiplies)" in result.stdout
+
+
 def test_help_and_wrong_arguments(capsys):
     for arguments, status in ([["--help"], 0], [["run", "--help"], 0], [["--version"], 0], [[], 2], [["run"], 2]):
         with pytest.raises(SystemExit) as caught:
@@ -190,3 +201,67 @@ def test_errors_of_profile_and_bench(tmp_path, capsys, monkeypatch):
         with pytest.raises(SystemExit) as caught:
             main([command, "--help"])
         assert caught.value.code == 0
+
+
+PACKAGE = {
+    "__init__.py": "import mxnet\n",
+    "sibling.py": "value = 3\n",
+    "train.py": """\
+import multiprocessing
+import sys
+import mxnet as mx
+from .sibling import value
+
+def work(number):
+    return float(mx.nd.array([number]).asscalar()) * value
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(sys.argv[1:], __package__, pool.map(work, [1.0, 2.0]))
+    raise KeyError("lost") if "fail" in sys.argv else SystemExit(4)
+""",
+}
+
+
+def test_modules_are_run_with_their_packages(tmp_path):
+    (tmp_path / "package").mkdir()
+    for name, text in PACKAGE.items():
+        (tmp_path / "package" / name).write_text(text)
+    result = phonograd_command("run", "-m", "package.train", "--lr", "1", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (4, "")
+    assert result.stdout == "['--lr', '1'] package [3.0, 6.0]\n"
+    result = phonograd_command("profile", "--output", "a.CSV", "-m", "package.train", "fail", cwd=tmp_path)
+    assert result.returncode == 1
+    trace = f'Traceback (most recent call last):\n  File "{tmp_path / "package" / "train.py"}", line 12'
+    assert result.stderr.startswith(trace)
+    result = phonograd_command("run", "-m", "package.missing", cwd=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr == "phonograd: No module named package.missing\n"
+
+
+def test_reports_that_cannot_be_written(tmp_path, capsys):
+    script = tmp_path / "script.py"
+    script.write_text("import mxnet as mx\nmx.nd.ones((2,)).asnumpy()\nprint('done')\n")
+    assert main(["profile", "--output", str(tmp_path / "missing.html"), str(tmp_path / "none.py")]) == 2
+    assert capsys.readouterr().err.count("phonograd:") == 1
+    (tmp_path / "folder.html").mkdir()
+    assert main(["profile", "--output", str(tmp_path / "folder.html"), str(script)]) == 2
+    assert "is a directory" in capsys.readouterr().err
+    if os.path.isdir("/proc"):
+        result = phonograd_command("profile", "--output", "/proc/report.html", script)
+        assert result.returncode == 1 if os.access("/proc", os.W_OK) else 2
+        assert "Traceback" not in result.stderr
+        assert "/proc" in result.stderr
+
+
+def test_tables_that_nobody_reads_to_their_end(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import mxnet as mx\nmx.nd.ones((2,)).asnumpy()\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONPATH": SOURCE}
+    command = [sys.executable, "-m", "phonograd", "profile", str(script)]
+    finished = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path)
+    os.close(writing)
+    assert (finished.returncode, finished.stderr) == (1, "")
+    assert (tmp_path / "phonograd-profile.html").exists()

@@ -20,7 +20,7 @@ LAYERS: list[tuple[str, str]] = [
     (
         "base",
         "errors settings dtypes context files util base libinfo log runtime engine attribute name observers futures "
-        "registry _version",
+        "registry terminal _version",
     ),
     (
         "1 expressions",

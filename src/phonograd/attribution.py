@@ -31,6 +31,9 @@ MARKS = (DETACH, AGAIN)
 #: names of operators that the name of a kernel shows
 _SHOWN = 6
 
+#: how many times the work of an operator another one in its kernel has to do for it not to count
+_NEGLIGIBLE = 64
+
 
 class Attribution:
     """The ranges of the expressions of one trace."""
@@ -142,8 +145,10 @@ class Attribution:
         if self.calls:
             self._look_through()
         facts = _facts_of(part)
-        serves = [self._range_of(node) for node in part.nodes]
-        backward = sum([node in self._backward for node in part.nodes])
+        # those who share a kernel do so in equal parts: what is next to nothing beside the rest of it takes none
+        least = max(facts.work, default=0) / _NEGLIGIBLE
+        serves = [self._range_of(node) for node, work in zip(part.nodes, facts.work) if work >= least]
+        backward = sum([work for node, work in zip(part.nodes, facts.work) if node in self._backward])
         record(
             facts.name,
             KERNEL,
@@ -153,7 +158,7 @@ class Attribution:
             serves=tuple([entry for entry in serves if entry is not None]),
             flops=facts.flops,
             moved_bytes=facts.moved_bytes,
-            phase="backward" if 2 * backward > len(part.nodes) else "forward",
+            phase="backward" if 2 * backward > sum(facts.work) else "forward",
             launches=len(part.kernels),
         )
 
@@ -221,6 +226,8 @@ class _Facts(NamedTuple):
     operators: tuple[str, ...]
     flops: float
     moved_bytes: int
+    #: elements that each of the nodes has to look at: the many steps of an update of few weights weigh little
+    work: tuple[int, ...]
 
 
 _known: dict[int, _Facts] = {}
@@ -251,5 +258,6 @@ def _facts_of(part: Part) -> _Facts:
         name = ", ".join(names[:_SHOWN]) + more
         flops = sum([flops_of(node) for node in part.nodes])
         moved = sum([node.size * node.dtype.itemsize for node in dict.fromkeys(part.memory)])
-        found = _known.setdefault(id(part), _Facts(part, name, operators, flops, moved))
+        work = tuple([max([node.size, *[source.size for source in node.inputs]]) for node in part.nodes])
+        found = _known.setdefault(id(part), _Facts(part, name, operators, flops, moved, work))
     return found

@@ -9,6 +9,7 @@ loss  █▄▃▂▁▁▁▁  1 → 0.00781
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import itertools
 import math
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from .files import write_atomically
+from .terminal import can_write, columns, end_line, is_terminal, lines_ended, moves_cursor
 
 __all__ = ["Curves", "shows_bars", "sparkline"]
 
@@ -28,11 +30,7 @@ _PLAIN_BARS = "_.-:=+*#"
 
 def shows_bars(output: TextIO) -> bool:
     """Return whether a stream can have small bars, or only the letters of ASCII."""
-    try:
-        f"{_BARS}→".encode(getattr(output, "encoding", None) or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
+    return can_write(output, f"{_BARS}→")
 
 
 def sparkline(values: Sequence[float], width: int = 60, bars: str = _BARS) -> str:
@@ -58,9 +56,16 @@ def sparkline(values: Sequence[float], width: int = 60, bars: str = _BARS) -> st
 def _number(name: str, value: Any) -> float:
     """Return a value as a number, or say whose value is none."""
     try:
-        return float(value.asscalar() if hasattr(value, "asscalar") else value)
+        if hasattr(value, "asscalar"):
+            value = value.asscalar()
+        return float(value.item() if getattr(value, "size", None) == 1 else value)
     except (TypeError, ValueError) as error:
         raise type(error)(f"the value of {name!r} must be a number, or an array with one element: {error}") from error
+
+
+def _literal(text: str) -> str:
+    """Return a text that matplotlib shows as it is: no formulas."""
+    return text.replace("$", r"\$")
 
 
 class Curves:
@@ -75,15 +80,18 @@ class Curves:
     def __init__(self, file: TextIO | None = None) -> None:
         self._file = file
         self._shown = 0
-        self.values: dict[str, tuple[list[int], list[float]]] = {}
+        self._ended = 0
+        self.values: dict[str, tuple[list[float], list[float]]] = {}
 
-    def add(self, step: int | None = None, **values: Any) -> None:
+    def add(self, step: float | None = None, **values: Any) -> None:
         """Append a value to each of some series: numbers, or arrays with one element.
 
         `step` is the place on the horizontal axis; one after the last if this is None.
         """
         # all of them before any is kept: one that is no number leaves nothing behind
         numbers = {name: _number(name, value) for name, value in values.items()}
+        if step is not None and not isinstance(step, int):
+            step = _number("step", step)
         for name, number in numbers.items():
             steps, series = self.values.setdefault(name, ([], []))
             steps.append(step if step is not None else steps[-1] + 1 if steps else 0)
@@ -94,26 +102,50 @@ class Curves:
 
         With `plain` there are only letters of ASCII in it.
         """
-        longest = max(map(len, self.values), default=0)
         bars, arrow = (_PLAIN_BARS, "->") if plain else (_BARS, "→")
         return "\n".join(
-            f"{name:<{longest}}  {sparkline(series, width, bars)}  {series[0]:.3g} {arrow} {series[-1]:.3g}"
-            for name, (_, series) in self.values.items()
+            f"{name}  {sparkline(series, width, bars)}  {ends}"
+            for (name, ends), (_, series) in zip(self._sides(arrow), self.values.values())
         )
+
+    def _sides(self, arrow: str) -> list[tuple[str, str]]:
+        """Return what stands before and behind each line of bars."""
+        longest = max(map(len, self.values), default=0)
+        return [
+            (name.ljust(longest), f"{series[0]:.3g} {arrow} {series[-1]:.3g}")
+            for name, (_, series) in self.values.items()
+        ]
 
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        return self.text() or "<Curves without values>"
+
     def show(self, width: int = 60) -> None:
-        """Write the lines of :meth:`text`; in a terminal they replace those of the last call."""
+        """Write the lines of :meth:`text`, as many bars of them as a terminal has room for.
+
+        In a terminal they replace those of the last call, unless a bar of ``mx.progress`` has ended in between.
+        """
         output = sys.stderr if self._file is None else self._file
-        if self._shown and output.isatty():
-            output.write(f"\x1b[{self._shown}A")
-        ending = "\x1b[K\n" if output.isatty() else "\n"
-        lines = self.text(width, plain=not shows_bars(output)).splitlines()
-        output.write("".join([line + ending for line in lines]))
+        if output is None:
+            return
+        plain = not shows_bars(output)
+        room, ending = 10**6, "\n"
+        if is_terminal(output):
+            # lines that go on in the next one could not be replaced
+            room = columns(output) - 1
+            taken = max([len(name) + len(ends) + 4 for name, ends in self._sides("->")], default=0)
+            width = max(min(width, room - taken), 1)
+        if moves_cursor(output):
+            ending = "\x1b[K\n"
+            if self._shown and self._ended == lines_ended():
+                output.write(f"\x1b[{self._shown}A")
+        lines = self.text(width, plain).splitlines()
+        output.write("".join([line[:room] + ending for line in lines]))
         output.flush()
-        self._shown = len(lines)
+        end_line()
+        self._shown, self._ended = len(lines), lines_ended()
 
     def save(self, path: str | os.PathLike[str], title: str = "", log: bool = False) -> None:
         """Write a picture; the ending of the path, such as ``.png`` or ``.svg``, says of which kind.
@@ -127,28 +159,41 @@ class Curves:
         log
             Whether the vertical axis is logarithmic.
         """
+        kind = os.path.splitext(os.fspath(path))[1].lstrip(".").lower() or "png"
+        write_atomically(path, [self._picture(kind, title, log)], durable=False)
+
+    def _repr_png_(self) -> bytes | None:
+        """Return what notebooks show; without matplotlib they show the text."""
+        return self._picture("png", "", False) if importlib.util.find_spec("matplotlib") and self.values else None
+
+    def _picture(self, kind: str, title: str, log: bool) -> bytes:
         try:
             from matplotlib.backends.backend_agg import FigureCanvasAgg
             from matplotlib.figure import Figure
+            from matplotlib.ticker import MaxNLocator
         except ModuleNotFoundError:
             raise ModuleNotFoundError(
                 "pictures of curves are drawn by matplotlib, which is not installed: pip install 'phonograd[plot]'",
                 name="matplotlib",
             ) from None
-        kind = os.path.splitext(os.fspath(path))[1].lstrip(".").lower() or "png"
         # not pyplot, which keeps figures and may open windows
         figure = Figure(figsize=(7, 4), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        for name, (steps, series) in self.values.items():
-            axes.plot(steps, series, label=name)
+        # a line through one point cannot be seen
+        lines = [
+            axes.plot(steps, series, marker="." if len(series) < 50 else None)[0]
+            for steps, series in self.values.values()
+        ]
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("step")
-        axes.set_title(title)
+        axes.set_title(_literal(title))
         axes.grid(alpha=0.3)
         if log:
             axes.set_yscale("log")
-        if self.values:
-            axes.legend()
+        if lines:
+            # given with the lines: names that begin with an underscore would be left out
+            axes.legend(lines, [_literal(name) for name in self.values])
         picture = io.BytesIO()
         figure.savefig(picture, format=kind)
-        write_atomically(path, [picture.getvalue()], durable=False)
+        return picture.getvalue()

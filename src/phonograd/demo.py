@@ -18,7 +18,7 @@ import os
 import sys
 import time
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,11 @@ import numpy as np
 import phonograd as mx
 from phonograd import autograd, gluon, nd, profiler
 from phonograd.curves import Curves, shows_bars
-from phonograd.files import write_atomically
+from phonograd.files import obstacle, write_atomically
 from phonograd.gluon import nn
 from phonograd.ndarray import NDArray
 from phonograd.profiler.report import html_report
+from phonograd.terminal import columns, is_terminal
 
 __all__ = ["Digits", "Training", "derivatives", "load_digits", "main", "network", "train", "with_shifted_copies"]
 
@@ -120,7 +121,7 @@ def train(digits: Digits, epochs: int, *, seed: int = 0) -> Training:
     curves = Curves()
     recording = profiler.profile(with_modules=True, with_flops=True)
     warming = profiler.profile(with_modules=True, with_flops=True)
-    progress = _Progress(epochs)
+    progress = mx.progress(range(epochs), "training", unit="epoch")
     for epoch in progress:
         order = nd.random.shuffle(nd.arange(len(labels)))
         trainer.set_learning_rate(PEAK_RATE * 0.5 * (1.0 + math.cos(math.pi * epoch / epochs)))
@@ -143,32 +144,8 @@ def train(digits: Digits, epochs: int, *, seed: int = 0) -> Training:
         recording.stop()
         score = accuracy(net, digits.validation_images, digits.validation_labels)
         curves.add(loss=float(total.asscalar()) / batches, validation=score)
-        progress.report(curves.values["loss"][1][-1])
+        progress.set_postfix(loss=curves.values["loss"][1][-1])
     return Training(net, curves, recording)
-
-
-class _Progress:
-    """The numbers of the epochs, with a bar on the terminal, or a line for each where tqdm is not installed."""
-
-    def __init__(self, epochs: int) -> None:
-        self.epochs = epochs
-        self.done = 0
-        self.bar: Any = None
-        with contextlib.suppress(ImportError):
-            from tqdm import tqdm
-
-            self.bar = tqdm(range(epochs), desc="training", unit="epoch", ncols=80)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(self.epochs) if self.bar is None else self.bar)
-
-    def report(self, loss: float) -> None:
-        """Show the loss of the epoch that has just ended."""
-        self.done += 1
-        if self.bar is not None:
-            self.bar.set_postfix_str(f"loss {loss:.4f}")
-        else:
-            print(f"training: epoch {self.done} of {self.epochs}, loss {loss:.4f}")
 
 
 def derivatives(points: NDArray) -> list[NDArray]:
@@ -187,7 +164,7 @@ def print_derivatives() -> None:
     """Print a table of exp(-x*x/2) and its derivatives, and how far they are from the exact ones."""
     points = nd.arange(-2, 2.5, 0.5)
     values = [value.asnumpy() for value in derivatives(points)]
-    print("\nf(x) = exp(-x*x/2), each derivative taken of the one before by autograd.grad(create_graph=True):")
+    print("\nf(x) = exp(-x*x/2), each derivative taken of the one before by autograd.grad:")
     print("".join(f"{title:>10}" for title in ("x", "f", "f'", "f''", "f'''")))
     x = points.asnumpy()
     for row in zip(x, *values):
@@ -238,8 +215,11 @@ def picture_of(
     return content.getvalue()
 
 
-_STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
-pre{overflow-x:auto;font-size:12px;background:#8881;padding:1rem}img,svg{max-width:100%;height:auto}
+_PAGE_WIDTH = 150  # letters of a table that stands in the report without being scrolled
+_STYLE = """:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
+pre{overflow-x:auto;font-size:12px;background:#8881;padding:1rem}
+img,svg{max-width:100%;height:auto;background:#fff;border-radius:4px}
 iframe{width:100%;height:48rem;border:1px solid #8886}"""
 
 
@@ -250,7 +230,7 @@ def report_of(training: Training, score: float, picture: bytes | None) -> str:
     net = network()
     net.initialize()
     with contextlib.redirect_stdout(summary):
-        net.summary(nd.zeros((BATCH, 1, 8, 8)))
+        net.summary(nd.zeros((BATCH, 1, 8, 8)), timed=True)
     symbol = training.net(mx.sym.var("data"))
     drawing = mx.viz.plot_network(symbol, shape={"data": (BATCH, 1, 8, 8)}, save_format="svg").pipe("svg").decode()
     curves = f"<pre>{text(training.curves.text())}</pre>"
@@ -262,7 +242,7 @@ def report_of(training: Training, score: float, picture: bytes | None) -> str:
         "The network": f"<pre>{text(summary.getvalue())}</pre>",
         "Its graph": drawing[drawing.index("<svg") :],
         f"{PROFILED_STEPS} steps of its training, by layer": f"<pre>{text(recorded.by_module().table())}</pre>",
-        "By operator": f"<pre>{text(profile_table(recorded))}</pre>",
+        "By operator": f"<pre>{text(profile_table(recorded, _PAGE_WIDTH))}</pre>",
         "The whole profile": f'<iframe srcdoc="{text(html_report(recorded.events(), "Training"))}"></iframe>',
     }
     body = "".join(f"<h2>{text(title)}</h2>{content}" for title, content in sections.items())
@@ -270,9 +250,9 @@ def report_of(training: Training, score: float, picture: bytes | None) -> str:
     return f"<!doctype html><html><head>{head}</head><body><h1>phonograd {mx.__version__}</h1>{body}</body></html>\n"
 
 
-def profile_table(recorded: profiler.profile) -> str:
-    """Return the operators that took most of the time."""
-    return recorded.table(sort_by="self_cpu_time_total", row_limit=10)
+def profile_table(recorded: profiler.profile, width: int | None = None) -> str:
+    """Return the operators that took most of the time, with the columns that fit into a width."""
+    return recorded.table(sort_by="self_cpu_time_total", row_limit=10, max_width=width)
 
 
 def _show(path: Path) -> None:
@@ -287,24 +267,36 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--epochs", type=int, default=8, help="passes over the training images (default: 8)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
-    parser.add_argument("--output", type=Path, default=Path("phonograd-demo.html"), help="where to save the report")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("phonograd-demo.html"),
+        help="where to save the report (default: phonograd-demo.html)",
+    )
     parser.add_argument("--show", action="store_true", help="open the report, where there is a desktop")
     arguments = parser.parse_args(argv)
     if arguments.epochs < 1:
         parser.error("--epochs must be at least 1")
-    if not arguments.output.resolve().parent.is_dir():
-        parser.error(f"--output: there is no directory {arguments.output.resolve().parent}")
+    if problem := obstacle(arguments.output):
+        parser.error(f"--output: {problem}")
     return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demonstration and return the exit status: 0, or 1 if the network learned too little."""
     arguments = _arguments(argv)
+    try:
+        return _demonstrate(arguments)
+    except KeyboardInterrupt:
+        print("\ninterrupted: there is no report", file=sys.stderr)
+        return 130
+
+
+def _demonstrate(arguments: argparse.Namespace) -> int:
     digits = load_digits()
-    print(
-        f"phonograd {mx.__version__}: learning handwritten digits, {len(digits.train_labels)} images to train on, "
-        f"{len(digits.validation_labels)} to choose by, {len(digits.test_labels)} to test with"
-    )
+    counts = [len(labels) for labels in (digits.train_labels, digits.validation_labels, digits.test_labels)]
+    print(f"phonograd {mx.__version__} learns handwritten digits")
+    print("{} images to train on, {} to choose by, {} to test with".format(*counts))
     started = time.perf_counter()
     training = train(digits, arguments.epochs, seed=arguments.seed)
     predictions = read(training.net, digits.test_images)
@@ -317,7 +309,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print_digits(images[:4], shown[:4])
     print_derivatives()
     print(f"\n{PROFILED_STEPS} steps of the training, the operators that took longest:")
-    print(profile_table(training.profile))
+    print(profile_table(training.profile, columns(sys.stdout) if is_terminal(sys.stdout) else _PAGE_WIDTH))
 
     picture = None
     if importlib.util.find_spec("matplotlib") is None:
@@ -327,7 +319,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             images, shown, [int(digit) for digit in digits.test_labels[:16].asnumpy()], training.curves
         )
     path = arguments.output.resolve()
-    write_atomically(path, [report_of(training, score, picture).encode("utf-8", "backslashreplace")])
+    page = report_of(training, score, picture).encode("utf-8", "backslashreplace")
+    try:
+        write_atomically(path, [page])
+    except OSError as error:
+        print(f"phonograd: cannot write the report {path}: {error.strerror}", file=sys.stderr)
+        return 1
     print(f"report: {path}")
     if arguments.show:
         _show(path)

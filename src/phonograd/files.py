@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable
 from types import TracebackType
 
-__all__ = ["AtomicFile", "write_atomically"]
+__all__ = ["AtomicFile", "obstacle", "write_atomically"]
 
 
 def write_atomically(path: str | os.PathLike[str], chunks: Iterable[bytes | memoryview], durable: bool = True) -> None:
@@ -138,6 +138,23 @@ class AtomicFile:
             self.close()
         elif not self._file.closed:
             self.discard()
+
+
+def obstacle(path: str | os.PathLike[str]) -> str:
+    """Return why a file cannot be written, as far as that can be told without trying; nothing if it can.
+
+    What takes long is better not begun if there is no place for its result.
+
+    >>> obstacle("/nowhere/report.html")
+    'there is no directory /nowhere'
+    """
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        return f"there is no directory {folder}"
+    if os.path.isdir(target):
+        return f"{target} is a directory"
+    return "" if os.access(folder, os.W_OK) else f"no files can be written to {folder}"
 
 
 def _new_file(directory: str, wanted: str | os.PathLike[str]) -> tuple[int, str]:

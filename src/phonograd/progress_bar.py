@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import numbers
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TextIO, TypeVar
+
+from .terminal import columns, end_line, is_terminal
 
 __all__ = ["progress"]
 
@@ -16,31 +20,37 @@ _SECONDS = 0.1
 
 
 def progress(
-    loader: Iterable[Item], description: str = "", total: int | None = None, file: TextIO | None = None, **options: Any
+    loader: Iterable[Item] | None,
+    description: str = "",
+    total: int | None = None,
+    file: TextIO | None = None,
+    **options: Any,
 ) -> Any:
     """Return an iterable over the same items, which shows how far it is and how fast.
 
-    It has ``set_postfix(loss=...)`` and ``set_description``, whether tqdm draws it or not.
+    It has ``set_postfix(loss=...)`` for numbers and for arrays with one element, ``set_description``, ``update`` and
+    ``close``, and can be iterated over again, whether tqdm draws it or not.
 
     Parameters
     ----------
     loader
-        Anything that can be iterated over.
+        Anything that can be iterated over; None for a bar that ``update(count)`` moves on.
     description
-        What stands in front.
+        What stands in front; tqdm's name ``desc`` is understood, too.
     total
         How many items there are; ``len(loader)`` if it has a length.
     file
         Where to write; the standard error stream if this is None.
     **options
-        Arguments of ``tqdm``, which draws the bar if it is installed (``pip install 'phonograd[progress]'``); a line of
-        text does otherwise, or if the output is no terminal.
+        Arguments of ``tqdm``, which draws the bar if it is installed (``pip install 'phonograd[progress]'``). Where it
+        is not, or where nobody looks at the standard error stream, there is a line of text instead.
 
     >>> import io
     >>> sum(progress([1, 2, 3], file=io.StringIO()))
     6
     """
     output = sys.stderr if file is None else file
+    description = options.pop("desc", None) or description
     if total is None:
         try:
             total = len(loader)  # type: ignore[arg-type]
@@ -50,87 +60,194 @@ def progress(
         from tqdm.auto import tqdm
     except ModuleNotFoundError:
         return _Lines(loader, description, total, output, options)
-    if file is None and not output.isatty() and "tqdm.notebook" not in sys.modules:
+    if output is None or (file is None and not is_terminal(output) and "tqdm.notebook" not in sys.modules):
         return _Lines(loader, description, total, output, options)
-    return tqdm(loader, desc=description or None, total=total, file=output, **options)
+    return _bar_class(tqdm)(loader, desc=description or None, total=total, file=output, **options)
+
+
+@functools.cache
+def _bar_class(base: Any) -> Any:
+    """Return tqdm's class, with values behind the bar that may be arrays and stay in the order they are given in."""
+
+    class Bar(base):  # type: ignore[misc]
+        def set_postfix(
+            self, ordered_dict: Mapping[str, Any] | None = None, refresh: bool | None = True, **kwargs: Any
+        ) -> None:
+            self.set_postfix_str(_postfix({**(ordered_dict or {}), **kwargs}), refresh)
+
+        def close(self) -> None:
+            if not self.disable:
+                end_line()
+            super().close()
+
+    return Bar
 
 
 class _Lines(Generic[Item]):
     """The items, and a line about them that is overwritten in a terminal, or written once at the end elsewhere."""
 
     def __init__(
-        self, items: Iterable[Item], description: str, total: int | None, output: TextIO, options: Mapping[str, Any]
+        self,
+        items: Iterable[Item] | None,
+        description: str,
+        total: int | None,
+        output: TextIO | None,
+        options: Mapping[str, Any],
     ) -> None:
-        self._items = iter(items)
-        self._description, self._total, self._output = description, total, output
-        self._postfix = ""
-        self._disabled = bool(options.get("disable"))
-        self._begin = time.perf_counter()
-        self._last = self._begin
+        if items is not None and not hasattr(items, "__iter__"):
+            iter(items)  # which raises what a loop would
+        self._items = items
+        self._output = output
+        self._overwrites = is_terminal(output)
+        disable = options.get("disable", False)
+        self._disabled = output is None or (not self._overwrites if disable is None else bool(disable))
+        self._leave = options.get("leave", True)
+        self._description, self._postfix = description, ""
+        #: how many items there are, if that is known
+        self.total = total
+        self._start()
+
+    def _start(self) -> None:
         #: how many items there were
         self.n = 0
+        self._open = True
+        self._begin = self._last = time.perf_counter()
+        self._width = 0
 
     def __iter__(self) -> Iterator[Item]:
-        self._begin = self._last = time.perf_counter()
+        self._start()
         try:
-            for item in self._items:
+            for item in () if self._items is None else self._items:
                 yield item
-                self.n += 1
-                self.refresh(_SECONDS)
+                self.update()
         finally:
-            self._write("\n")
+            self.close()
+
+    def __enter__(self) -> _Lines[Item]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __len__(self) -> int:
-        if self._total is None:
+        if self.total is None:
             raise TypeError("it is not known how many items there are")
-        return self._total
+        return self.total
+
+    def update(self, n: int = 1) -> None:
+        """Count some more items."""
+        self.n += n
+        self._refresh(_SECONDS)
 
     def set_description(self, desc: str | None = None, refresh: bool = True) -> None:
         """Have something else stand in front."""
         self._description = desc or ""
+        self._refresh(_SECONDS)
+
+    set_description_str = set_description
 
     def set_postfix(self, ordered_dict: Mapping[str, Any] | None = None, refresh: bool = True, **kwargs: Any) -> None:
         """Have named values stand behind."""
-        values = {**(ordered_dict or {}), **kwargs}
-        self._postfix = ", ".join(
-            [f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items()]
-        )
+        self.set_postfix_str(_postfix({**(ordered_dict or {}), **kwargs}))
 
     def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
         """Have a text stand behind."""
         self._postfix = str(s)
+        self._refresh(_SECONDS)
 
-    def refresh(self, least_seconds: float = 0.0) -> None:
-        """Write the line again in a terminal, if the last one is old enough."""
-        now = time.perf_counter()
-        if self._output.isatty() and now - self._last >= least_seconds:
-            self._last = now
-            self._write("")
+    def refresh(self) -> None:
+        """Write the line again in a terminal."""
+        self._refresh(0.0)
+
+    def write(self, s: str, file: TextIO | None = None, end: str = "\n") -> None:
+        """Write a text above the line."""
+        if self._overwrites and self._width:
+            self._show("", "\r")
+        output = sys.stdout if file is None else file
+        output.write(s + end)
+        self._refresh(0.0)
 
     def close(self) -> None:
-        """Do nothing more: the line ends with the loop."""
-
-    def _write(self, ending: str) -> None:
-        if self._disabled:
+        """End the line; what is counted later is not shown."""
+        if not self._open:
             return
-        text = _line(self._description, self.n, self._total, time.perf_counter() - self._begin)
-        text += f", {self._postfix}" if self._postfix else ""
-        is_terminal = self._output.isatty()
-        self._output.write(f"\r{text}\x1b[K{ending}" if is_terminal else text + ending)
+        self._open = False
+        if self._leave or not self._overwrites:
+            self._show(self._text(), "\n")
+            end_line()
+        else:
+            self._show("", "\r")
+
+    def _refresh(self, least_seconds: float) -> None:
+        """Write the line again in a terminal, if the last one is old enough."""
+        now = time.perf_counter()
+        if self._overwrites and self._open and now - self._last >= least_seconds:
+            self._last = now
+            self._show(self._text(), "")
+
+    def _text(self) -> str:
+        text = _line(self._description, self.n, self.total, time.perf_counter() - self._begin, ended=not self._open)
+        return f"{text}, {self._postfix}" if self._postfix else text
+
+    def _show(self, text: str, ending: str) -> None:
+        if self._disabled or self._output is None:
+            return
+        if self._overwrites:
+            # a line that goes on in the next one could not be overwritten; spaces, for terminals that cannot clear
+            text = text[: columns(self._output) - 1]
+            padded = text.ljust(self._width)
+            self._width = len(text)
+            text = f"\r{padded}"
+        self._output.write(text + ending)
         self._output.flush()
 
 
-def _line(description: str, count: int, total: int | None, seconds: float) -> str:
+def _postfix(values: Mapping[str, Any]) -> str:
+    """Return named values as a text.
+
+    >>> import numpy
+    >>> _postfix({"loss": numpy.float32(0.123456), "step": 123456, "rate": 0.1})
+    'loss=0.123, step=123456, rate=0.1'
+    """
+    return ", ".join([f"{name}={_value(value)}" for name, value in values.items()])
+
+
+def _value(value: Any) -> str:
+    if hasattr(value, "asscalar") and value.size == 1:
+        value = value.asscalar()
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
+        # 1234.5 rather than 1.23e+03
+        return min(f"{float(value):.3g}", str(float(value)), key=len)
+    return " ".join(str(value).split())
+
+
+def _line(description: str, count: int, total: int | None, seconds: float, ended: bool = False) -> str:
     """Return the text of a line.
 
     >>> _line("epoch 1", 5, 20, 2.0)
     'epoch 1: 5/20 (25%), 2.5 per second, 6 s left'
+    >>> _line("", 3, None, 60.0)
+    '3, 20 s each'
     """
-    speed = count / seconds if seconds > 0 else 0.0
     text = f"{description}: " if description else ""
-    if total:
-        text += f"{count}/{total} ({100 * count // total}%), {speed:.3g} per second"
-        if count < total and speed > 0:
-            text += f", {(total - count) / speed:.0f} s left"
+    text += f"{count}/{total} ({100 * count // total}%)" if total else str(count)
+    if not count or seconds <= 0:
         return text
-    return text + f"{count}, {speed:.3g} per second"
+    speed = count / seconds
+    if speed >= 1:
+        text += f", {speed:.0f} per second" if speed >= 100 else f", {speed:.3g} per second"
+    else:
+        text += f", {1 / speed:.3g} s each"
+    return text if ended or not total or count >= total else f"{text}, {_duration((total - count) / speed)} left"
+
+
+def _duration(seconds: float) -> str:
+    """Return a time to wait.
+
+    >>> _duration(59), _duration(600), _duration(9000)
+    ('59 s', '10 min', '2 h 30 min')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

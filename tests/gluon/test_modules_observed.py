@@ -49,6 +49,39 @@ def test_profiles_are_grouped_by_layer(hybridized: bool) -> None:
     assert rows["net"]["kernel_us"] >= rows["net > net_dense0"]["kernel_us"]
 
 
+def test_gradients_that_are_computed_with_updates_are_backward() -> None:
+    """The update of a few weights has more operators than the gradient of a layer, but less to do."""
+    pytest.importorskip("llvmlite")
+    net = nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(nn.Conv2D(4, 3, in_channels=1), nn.BatchNorm(in_channels=4), nn.Activation("relu"), nn.Conv2D(1, 3))
+    net.initialize()
+    net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "adam")
+
+    def train() -> None:
+        with autograd.record():
+            loss = net(nd.ones((8, 1, 12, 12))).square().mean()
+        loss.backward()
+        trainer.step(8)
+        nd.waitall()
+
+    for _ in range(3):
+        train()
+    with mx.profiler.profile(with_modules=True) as profiler:
+        train()
+    rows = {row["name"]: row for row in profiler.by_module()}
+    for layer in ("conv0", "batchnorm0", "relu0", "conv1"):
+        assert rows[f"net > net_{layer}"]["backward_kernel_us"] > 0
+    updates = [row for row in profiler.key_averages() if row.key == "update_all"]
+    assert updates
+    (shared,) = [
+        event.range for event in profiler.events() if {"sqrt", "broadcast_greater"} <= set(event.range.operators)
+    ]
+    assert {who.name for who in shared.serves} == {"Activation", "BatchNorm", "Convolution"}
+    assert all(row.backward_kernel_time_total == 0 for row in updates)
+
+
 def test_results_are_the_same_when_observed() -> None:
     net, x = network(), nd.random.normal(shape=(3, 4))
     net.hybridize()

@@ -130,3 +130,17 @@ def test_recursion_is_counted_once() -> None:
 
 def test_nothing_took_no_time() -> None:
     assert "NaN" in key_averages(events(("a", 0, 0, None))).table()
+
+
+def test_narrow_tables() -> None:
+    listed = events(("an operator whose name is longer than most of them", 0, 3_000_000, None), ("short", 10, 60, 0))
+    whole = listed.table()
+    for width in (140, 100, 80, 60, 40):
+        lines = listed.table(max_width=width).splitlines()
+        assert max(map(len, lines[:-1])) <= width
+        assert "Self CPU" in lines[1]
+    assert "..." in lines[3]
+    assert listed.table(max_width=10**4) == whole
+    top = listed.table(top_level_events_only=True, time_unit="us", max_width=60)
+    assert "us" in top
+    assert "ms" not in top

@@ -250,3 +250,21 @@ def test_events_without_ranges_of_their_own() -> None:
     assert folded_stacks(build({}, 1, 2, 0)) == ""
     assert checked_speedscope(speedscope_json(build({}, 1, 2, 0)))["profiles"] == []
     assert Range.restored("x", 0, 1, "t", 1, 2).parent is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["chrome_trace", "perfetto_trace", "csv", "json", "speedscope", "folded", "pstats", "html", "memory_timeline"],
+)
+def test_files_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    with profile(profile_memory=True) as prof:
+        training_step()
+    path = tmp_path / "file"
+    path.write_text("old")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        getattr(prof, f"export_{name}")(path)
+    with pytest.raises(OSError, match="No space left"):
+        prof.save(path)
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import phonograd as mx
 from phonograd.profiler import profile, record_function
 from phonograd.profiler.perfetto import perfetto_trace
 
@@ -112,6 +113,8 @@ def raise_inside(scope: record_function) -> None:
 
 
 def test_flows_counters_and_facts() -> None:
+    # what earlier tests have left pending is no part of this
+    mx.nd.waitall()
     with profile(profile_memory=True) as prof:
         training_step()
         scope = record_function("failing", attributes={"batch": 3})

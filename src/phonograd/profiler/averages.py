@@ -11,7 +11,7 @@ from typing import Any, overload
 from ..errors import nearest
 from ..observers import USER_SCOPE
 from .event import FunctionEvent, WithoutDevice, costs_of
-from .tables import bytes_text, count_text, cut, html_table, markdown_table, printable, text_table, time_text
+from .tables import bytes_text, count_text, cut, fitted, html_table, markdown_table, printable, text_table, time_text
 
 __all__ = ["NUMBERS", "Average", "AverageList", "key_averages", "total_average"]
 
@@ -369,6 +369,7 @@ class AverageList(Sequence[Average]):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
         ascending: bool = False,
+        max_width: int | None = None,
     ) -> str:
         """Return the averages as a table: PyTorch's columns, then the distribution of durations.
 
@@ -388,6 +389,8 @@ class AverageList(Sequence[Average]):
             One unit for all times; otherwise each time is given in the unit that fits.
         ascending : bool
             The smallest first.
+        max_width : int, optional
+            How wide the table may be, in letters: columns of details are left out, and long names are cut.
         """
         if time_unit not in (None, "s", "ms", "us"):
             raise ValueError(f"time_unit must be 's', 'ms' or 'us', not {time_unit!r}")
@@ -396,13 +399,23 @@ class AverageList(Sequence[Average]):
             note = "This report only displays top-level events"
             header = f"{header}\n{note}" if header else note
             return key_averages(whole).table(
-                sort_by, row_limit, max_src_column_width, max_name_column_width, header=header, ascending=ascending
+                sort_by,
+                row_limit,
+                max_src_column_width,
+                max_name_column_width,
+                max_shapes_column_width,
+                header,
+                time_unit=time_unit,
+                ascending=ascending,
+                max_width=max_width,
             )
         rows = self.sorted_by(sort_by, ascending)
         if not rows:
             return ""
         rows = rows if row_limit < 0 else rows[:row_limit]
         titles, cells = self._cells(rows, time_unit, max_name_column_width, max_shapes_column_width)
+        if max_width is not None:
+            titles, cells = fitted(titles, cells, max_width, _DISPENSABLE)
         below = [[cut(place, max_src_column_width, left=True) for place in average.stack] for average in rows]
         lines = text_table(titles, cells, below)
         lines.append(f"Self CPU time total: {time_text(self.self_cpu_time_total, time_unit)}")
@@ -423,6 +436,13 @@ class AverageList(Sequence[Average]):
     def __str__(self) -> str:
         return self.table()
 
+
+#: what a narrow table leaves out, in this order
+_DISPENSABLE = (
+    *("Std", "Min", "p95", "FLOP/byte", "Backward", "p50", "Max", "Bytes", "CPU total %", "Input Shapes"),
+    *("Peak Mem", "Self CPU Mem", "Backward Mem", "GFLOP/s", "Caused Mem", "CPU Mem", "Total FLOPs", "CPU total"),
+    *("Backward kernels", "CPU time avg", "Kernels", "Self CPU %", "# of Calls"),
+)
 
 _Columns = list[tuple[str, Callable[[Average], str]]]
 

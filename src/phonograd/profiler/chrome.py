@@ -8,18 +8,17 @@ to their gradients and from scopes to the kernels they caused; memory is a count
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from ..observers import RecordScope, default_node_id
 from .arguments import ArgumentTexts, as_json
 from .events import EventList, FunctionEvent, Slice
 from .memory import MemoryTimeline
+from .tables import write_bytes
 
 __all__ = ["checked_metadata", "lanes_of", "write_chrome_trace"]
 
@@ -42,9 +41,8 @@ _REACH = {"global": "g", "process": "p", "thread": "t", "task": "t", "marker": "
 
 def write_chrome_trace(events: EventList, path: str | os.PathLike[str], metadata: dict[str, Any] | None = None) -> None:
     """Write a trace; compressed if the path ends in ``.gz``. The same events always give the same file."""
-    target = Path(path)
     data = _text(events, metadata or {}).encode("ascii")
-    target.write_bytes(gzip.compress(data, 6, mtime=0) if target.suffix == ".gz" else data)
+    write_bytes(path, data)
 
 
 def _text(events: EventList, metadata: dict[str, Any]) -> str:

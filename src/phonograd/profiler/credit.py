@@ -149,13 +149,16 @@ def credit_kernels(
                 causes.append((cause, event))
         backward = (source.attributes or {}).get("phase") == "backward"
         share, flops = event.total_ns / len(receivers), (source.flops or 0.0) / len(receivers)
+        # what was not recorded has no gradient: an update of weights that is computed together with one
+        numbered = any([receiver.range.sequence_nr != -1 for receiver in receivers])
         for receiver in receivers:
+            derived = backward and (receiver.range.sequence_nr != -1 or not numbered)
             _of(receiver).self_kernel_ns += share
             around: FunctionEvent | None = receiver
             while around is not None:
                 credit = _of(around)
                 credit.kernel_flops += flops
-                if backward:
+                if derived:
                     credit.backward_kernel_ns += share
                 else:
                     credit.forward_kernel_ns += share

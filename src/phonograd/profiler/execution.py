@@ -14,7 +14,6 @@ wherever it appears; arrays that share memory have the same storage.
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import os
 import time
@@ -27,6 +26,7 @@ from ..ndarray.handle import Handle
 from ..observers import MEMORY, Range, RecordScope, add_global_callback, current_thread_id, remove_callback
 from .arguments import as_json
 from .event import strides_of
+from .tables import write_bytes
 
 __all__ = ["ExecutionTraceObserver"]
 
@@ -152,9 +152,8 @@ class ExecutionTraceObserver:
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as JSON; compressed if the path ends in ``.gz``."""
-        target = Path(path)
         data = as_json(self.document()).encode("ascii")
-        target.write_bytes(gzip.compress(data, 6, mtime=0) if target.suffix == ".gz" else data)
+        write_bytes(path, data)
 
     # -- observing
 

@@ -6,17 +6,16 @@ time, so that they nest whatever else there is. Names stand once, and events ref
 
 from __future__ import annotations
 
-import gzip
 import os
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 from ..observers.facts import Facts
 from .arguments import as_json, described
 from .chrome import lanes_of
 from .events import EventList, FunctionEvent
 from .memory import MemoryTimeline
+from .tables import write_bytes
 
 __all__ = ["perfetto_trace", "write_perfetto_trace"]
 
@@ -68,8 +67,7 @@ def _fixed(field: int, value: int) -> bytes:
 def write_perfetto_trace(events: EventList, path: str | os.PathLike[str]) -> None:
     """Write a trace; compressed if the path ends in ``.gz``."""
     data = perfetto_trace(events)
-    target = Path(path)
-    target.write_bytes(gzip.compress(data, 6, mtime=0) if target.suffix == ".gz" else data)
+    write_bytes(path, data)
 
 
 def perfetto_trace(events: EventList) -> bytes:

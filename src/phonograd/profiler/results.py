@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..files import write_atomically
 from .averages import Average, AverageList, key_averages, total_average
 from .chrome import checked_metadata, write_chrome_trace
 from .critical import critical_path
@@ -148,7 +149,7 @@ class Results:
 
     def export_pstats(self, path: AnyPath) -> None:
         """Write a file for Python's ``pstats`` and the tools that read it."""
-        Path(path).write_bytes(python_statistics(self.events()))
+        write_atomically(path, [python_statistics(self.events())], durable=False)
 
     def export_memory_timeline(self, path: AnyPath) -> None:
         """Write the memory over time: as comma-separated values if called ``.csv``, otherwise as JSON."""

@@ -14,6 +14,7 @@ from ..observers import Range
 from ..observers.facts import Facts, Segment
 from .arguments import as_json
 from .events import EventList, build
+from .tables import write_bytes
 
 __all__ = ["load_events", "save_events"]
 
@@ -48,8 +49,7 @@ def save_events(events: EventList, path: str | os.PathLike[str], metadata: dict[
         "names": list(names),
     }
     data = as_json(document).encode("ascii")
-    target = Path(path)
-    target.write_bytes(gzip.compress(data, 6, mtime=0) if target.suffix == ".gz" else data)
+    write_bytes(path, data)
 
 
 def _row(

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import os
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
+
+from ..files import write_atomically
 
 __all__ = [
     "bytes_text",
     "count_text",
     "cut",
+    "fitted",
     "html_table",
     "markdown_table",
     "printable",
     "text_table",
     "time_text",
+    "write_bytes",
     "write_text",
 ]
 
 
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file, all of it or nothing; compressed if the path ends in ``.gz``. The same data give the same file."""
+    compressed = os.fspath(path).endswith(".gz")
+    write_atomically(path, [gzip.compress(data, 6, mtime=0) if compressed else data], durable=False)
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file whose text may hold anything that names may hold."""
+    """Write a file whose text may hold anything that names may hold, all of it or nothing."""
     # halves of characters have no encoding
-    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
+    write_atomically(path, [text.encode("utf-8", "backslashreplace")], durable=False)
 
 
 def text_table(titles: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = ()) -> list[str]:
@@ -39,6 +49,32 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[str]], below: Sequ
         lines.append(_line(row, widths))
         lines += [" " * 4 + text for text in (below[index] if below else ())]
     return [*lines, rule]
+
+
+def fitted(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, dispensable: Collection[str], least_name: int = 20
+) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows that fit into a width, if they can.
+
+    Columns that are dispensable are left out, in that order, and at last names (the first column) are cut.
+
+    >>> fitted(["Name", "Calls", "Time"], [["convolution", "3", "1.000ms"]], 22, ["Calls"])
+    (['Name', 'Time'], [['convolution', '1.000ms']])
+    """
+    kept = list(range(len(titles)))
+
+    def excess(name_width: int | None = None) -> int:
+        widths = [max(len(line[place]) for line in (titles, *rows)) for place in kept]
+        widths[0] = widths[0] if name_width is None else min(widths[0], name_width)
+        return sum(widths) + 2 * (len(widths) - 1) - width
+
+    for title in dispensable:
+        if excess(least_name) > 0 and title in titles:
+            kept.remove(titles.index(title))
+    longest = max([len(line[0]) for line in (titles, *rows)])
+    name_width = max(longest - max(excess(), 0), least_name)
+    shown = [[cut(row[0], name_width), *[row[place] for place in kept[1:]]] for row in rows]
+    return [titles[place] for place in kept], shown
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
