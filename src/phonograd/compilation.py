@@ -27,6 +27,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from .capture import Capture, Filled, Place, Refusal, Template
 from .context import CPU, Context
 from .direct import Direct, Shortcut
+from .errors import user_line
 from .ndarray.handle import Handle, enter, make, make_concrete, rebind, views_of
 from .node import Node, forgetters
 from .observers import FUNCTION, begin
@@ -154,10 +155,12 @@ class Compiled(Generic[P, R]):
     def _explain(self, reason: str) -> None:
         if not self._has_explained:
             self._has_explained = True
-            warnings.warn(
+            file, line = user_line() or (__file__, 0)
+            warnings.warn_explicit(
                 f"{self!r} is called each time, because {reason}; it works as if it were not compiled",
                 RuntimeWarning,
-                stacklevel=4,
+                file,
+                line,
             )
 
 

@@ -117,6 +117,21 @@ def test_summary_of_shared_blocks_and_nested_outputs(capsys: pytest.CaptureFixtu
     assert "(2, 3), [(2, 4), (2, 4)]" in capsys.readouterr().out
 
 
+def test_summary_of_long_names_and_shapes(capsys: pytest.CaptureFixture[str]) -> None:
+    class BlockWithQuiteALongNameOfItsOwn(nn.Dense):
+        pass
+
+    net = BlockWithQuiteALongNameOfItsOwn(2, flatten=False)
+    net.initialize()
+    for timed in (False, True):
+        net.summary(nd.ones((1,) * 16), timed=timed)
+        lines = capsys.readouterr().out.splitlines()
+        assert len({len(line) for line in lines[:6]}) == 1, "columns and rules are equally wide"
+        assert lines[4].split()[-1 - timed] == "B"
+    # 1 x 1 x 16 + bias
+    assert "Forward pass: 6 operations" in lines
+
+
 def test_sequences_of_blocks() -> None:
     for kind in (nn.Sequential, nn.HybridSequential):
         net = kind(prefix="net_")

@@ -318,5 +318,52 @@ def test_blocks_inside_of_others_give_tuples() -> None:
 def test_warnings_name_the_block() -> None:
     block = nn.HybridLambda(lambda F, x: x * (2 if float(x.sum().asscalar()) > 0 else 1), prefix="doubled_")
     block.hybridize()
-    with pytest.warns(RuntimeWarning, match="^<compiled doubled> is called each time, because"):
+    with pytest.warns(RuntimeWarning, match="^<compiled doubled> is called each time, because") as caught:
         assert block(nd.ones((2,))).asnumpy().tolist() == [2, 2]
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.filterwarnings("error")
+def test_views_of_arguments_become_arrays() -> None:
+    class Pieces(gluon.HybridBlock):
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
+            return x[1:], [x.reshape((-1,)), x[:, 1]]
+
+    block = Pieces()
+    block.hybridize()
+    counting = counted(block)
+    for train in (False, False, False, True, True, True):
+        x = data(1, 2, 3)
+        x.attach_grad()
+        before = x.asnumpy()
+        with autograd.record(train):
+            row, (flat, column) = block(x) if train else counting(x)
+            loss = 2 * row.sum() + (flat * flat).sum() + 3 * column.sum()
+        loss.backward()
+        np.testing.assert_allclose(x.grad.asnumpy(), 2 * before + [[0, 3, 0], [2, 5, 2]], rtol=1e-6)
+        for array in (row, flat, column):
+            array[:] = 7
+        assert np.array_equal(x.asnumpy(), before)
+    assert counting.runs == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_loops_inside_are_repeated() -> None:
+    class Sums(gluon.HybridBlock):
+        def hybrid_forward(self, F: Any, x: Any) -> Any:
+            def add(element: Any, total: Any) -> Any:
+                return element * 2, total + element
+
+            def add_row(row: Any, total: Any) -> Any:
+                doubled, part = F.contrib.foreach(add, F.reshape(row, (3, 1)), F.zeros((1,)))
+                return F.reshape(doubled, (3,)), total + part
+
+            return F.contrib.foreach(add_row, x, F.zeros((1,)))
+
+    block = counted(Sums())
+    for seed in range(3):
+        x = data(seed)
+        doubled, total = block(x)
+        np.testing.assert_allclose(doubled.asnumpy(), 2 * x.asnumpy(), rtol=1e-6)
+        np.testing.assert_allclose(total.asnumpy(), [x.asnumpy().sum()], rtol=1e-5, atol=1e-6)
+    assert block.runs == 1

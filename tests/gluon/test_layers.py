@@ -69,6 +69,25 @@ def test_channels_last(kind: Any) -> None:
     np.testing.assert_allclose(found.asnumpy(), first(x).asnumpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["MaxPool1D", "AvgPool1D", "GlobalMaxPool1D", "GlobalAvgPool1D"])
+def test_pooling_of_sequences_with_channels_last(kind: str) -> None:
+    x = data(2, 3, 6)
+    found = getattr(nn, kind)(layout="NWC")(x.swapaxes(1, 2)).swapaxes(1, 2)
+    np.testing.assert_allclose(found.asnumpy(), getattr(nn, kind)()(x).asnumpy(), rtol=1e-6)
+    with pytest.raises(AssertionError, match="Only NCW and NWC layouts are valid for 1D Pooling"):
+        getattr(nn, kind)(layout="NHWC")
+
+
+def test_a_pair_alone_in_its_batch() -> None:
+    one, other = data(1, 3), data(1, 3) + 1
+    one.attach_grad()
+    with autograd.record():
+        loss = gluon.loss.SDMLLoss()(one, other)
+    loss.backward()
+    assert np.isfinite(loss.asnumpy()).all()
+    assert one.grad.asnumpy().tolist() == [[0, 0, 0]]
+
+
 def test_windows_are_checked() -> None:
     with pytest.raises(AssertionError, match="kernel_size must be a number or a list of 2 ints"):
         nn.Conv2D(2, (3,))

@@ -121,6 +121,30 @@ def test_views_and_replaced_arrays() -> None:
         assert view.asnumpy().tolist() == together.weights[0].asnumpy()[1:2].tolist()
 
 
+@pytest.mark.parametrize("name", ["sgd", "adam", "ftrl"])
+def test_rows_of_each_step(name: str) -> None:
+    rows = np.array([[0, 1], [2, 3], [4, 5], [2, 3], [1, 2]])
+
+    def trained(count: int) -> list[bytes]:
+        """Return a weight after each step of a trainer of so many of the same kind."""
+        layers = [nn.Embedding(6, 2, sparse_grad=True) for _ in range(count)]
+        parameters = gluon.ParameterDict()
+        for layer in layers:
+            layer.initialize(mx.init.One())
+            parameters.update(layer.collect_params())
+        trainer = gluon.Trainer(parameters, name, {"learning_rate": 0.1})
+        seen = []
+        for numbers in rows:
+            with autograd.record():
+                losses = [layer(nd.array(numbers)) ** 2 for layer in layers]
+            autograd.backward(losses)
+            trainer.step(1)
+            seen.append(layers[-1].weight.data().asnumpy().tobytes())
+        return seen
+
+    assert trained(3) == trained(1)
+
+
 def test_inside_of_a_compiled_function() -> None:
     together, alone = pair("sgd", {"momentum": 0.9})
     for run in (together, alone):

@@ -199,6 +199,53 @@ def test_cells_as_symbols() -> None:
     assert len(states) == 2
 
 
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_convolutional_cells_as_symbols(kind: str) -> None:
+    cell = getattr(gluon.contrib.rnn, f"Conv2D{kind}Cell")((2, 4, 3), 3, 3, 3, i2h_pad=1, prefix="cell_")
+    cell.initialize()
+    x = nd.array(programs.draw(np.random.RandomState(0), 2, 3, 2, 4, 3))
+    expected, _ = cell.unroll(3, x, merge_outputs=True)
+    # the size of the batch is not known here
+    graph, states = cell.unroll(3, sym.var("data"), merge_outputs=True)
+    assert states[0].list_outputs() == ["cell_t2_out_output"]
+    found = graph.eval(data=x, **{name: p.data() for name, p in cell.collect_params().items()})[0]
+    assert np.array_equal(found.asnumpy(), expected.asnumpy())
+
+
+def nodes(graph: Any) -> list[tuple[str, str]]:
+    return [(node["op"], node["name"]) for node in json.loads(graph.tojson())["nodes"] if node["op"] != "null"]
+
+
+def test_nodes_of_cells_have_the_names_of_mxnet() -> None:
+    # as MXNet 1.9.1 writes them
+    cell = gluon.contrib.rnn.LSTMPCell(3, 2, prefix="p_")
+    output, _ = cell(sym.var("x"), cell.begin_state(func=sym.var))
+    assert nodes(output) == [
+        ("FullyConnected", "p_t0_i2h"),
+        ("FullyConnected", "p_t0_h2h"),
+        ("elemwise_add", "p__plus0"),
+        ("SliceChannel", "p_t0_slice"),
+        ("Activation", "p_t0_o"),
+        ("Activation", "p_t0_f"),
+        ("elemwise_mul", "p__mul0"),
+        ("Activation", "p_t0_i"),
+        ("Activation", "p_t0_c"),
+        ("elemwise_mul", "p__mul1"),
+        ("elemwise_add", "p_t0_state"),
+        ("Activation", "p_activation0"),
+        ("elemwise_mul", "p_t0_hidden"),
+        ("FullyConnected", "p_t0_out"),
+    ]
+    both = rnn.BidirectionalCell(rnn.RNNCell(2, prefix="l_"), rnn.RNNCell(2, prefix="r_"))
+    for length in (None, sym.var("length")):
+        merged, _ = both.unroll(2, sym.var("x"), merge_outputs=True, valid_length=length)
+        assert [name for kind, name in nodes(merged) if kind == "Concat"] == ["bi_out"]
+    steps, _ = both.unroll(2, sym.var("x"), merge_outputs=False)
+    assert [step.name for step in steps] == ["bi_t0", "bi_t1"]
+    layer = rnn.LSTM(2, prefix="lstm_")
+    assert [name for kind, name in nodes(layer(sym.var("x"))) if kind == "_zeros"] == ["lstm_h0_0", "lstm_h0_1"]
+
+
 def test_nested_outputs_of_symbols() -> None:
     x = mx.sym.var("x")
     parts = mx.sym.split(x, num_outputs=2, axis=1)
@@ -209,3 +256,118 @@ def test_nested_outputs_of_symbols() -> None:
         block.hybridize()
     (one, _), (double,), more = block(mx.sym.var("y"))
     assert [symbol.list_arguments() for symbol in (one, double, more)] == [["y"]] * 3
+
+
+def test_exported_parameters_are_in_the_order_of_the_graph(tmp_path: Path) -> None:
+    layer = nn.HybridSequential(prefix="net_")
+    with layer.name_scope():
+        layer.add(rnn.GRU(3), nn.BatchNorm(), nn.Dense(2))
+    layer.initialize()
+    layer.hybridize()
+    layer(nd.ones((2, 1, 4)))
+    path = str(tmp_path / "net")
+    layer.export(path)
+    names = [
+        *["arg:net_gru0_l0_i2h_weight", "arg:net_gru0_l0_h2h_weight"],
+        *["arg:net_gru0_l0_i2h_bias", "arg:net_gru0_l0_h2h_bias"],
+        *["arg:net_batchnorm0_gamma", "arg:net_batchnorm0_beta"],
+        *["aux:net_batchnorm0_running_mean", "aux:net_batchnorm0_running_var"],
+        *["arg:net_dense0_weight", "arg:net_dense0_bias"],
+    ]
+    assert list(nd.load(f"{path}-0000.params")) == names
+    again = gluon.SymbolBlock.imports(f"{path}-symbol.json", "data", f"{path}-0000.params")
+    again.hybridize()
+    again(nd.ones((2, 1, 4)))
+    again.export(path)
+    assert list(nd.load(f"{path}-0000.params")) == names
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_types_of_parameters_follow_from_inputs(dtype: str) -> None:
+    x = sym.var("data", dtype=dtype)
+    block = gluon.SymbolBlock(sym.BatchNorm(sym.FullyConnected(x, num_hidden=3, name="fc"), name="bn"), x)
+    block.initialize("ones")
+    assert {np.dtype(block.params[name].dtype) for name in ("fc_weight", "fc_bias")} == {np.dtype(dtype)}
+    assert block(nd.ones((2, 4), dtype=dtype)).dtype == np.dtype(dtype)
+
+
+def test_types_that_contradict_each_other() -> None:
+    x, weight = sym.var("data", dtype="float32"), sym.var("weight", dtype="float64")
+    block = gluon.SymbolBlock(sym.FullyConnected(x, weight, num_hidden=3, name="fc"), x)
+    assert (block.params["weight"].dtype, block.params["fc_bias"].dtype) == (np.float64, np.float32)
+
+
+def test_batch_normalization_stays_float32_in_half_precision() -> None:
+    block = gluon.SymbolBlock(picture_net()(sym.var("data")), sym.var("data"))
+    block.initialize()
+    block(nd.ones((2, 1, 8, 8)))
+    block.cast("float16")
+    kept = {name for name, parameter in block.collect_params().items() if np.dtype(parameter.dtype) == np.float32}
+    assert kept == {f"net_batchnorm0_{part}" for part in ("gamma", "beta", "running_mean", "running_var")}
+    assert block(nd.ones((2, 1, 8, 8), dtype="float16")).dtype == np.float16
+    block.cast("float64")
+    assert block(nd.ones((2, 1, 8, 8), dtype="float64")).dtype == np.float64
+
+
+def test_symbols_of_parameters_know_casts() -> None:
+    net = nn.Dense(3, prefix="net_")
+    net.initialize()
+    net(sym.var("data"))
+    net(nd.ones((1, 2)))
+    net.cast("float64")
+    net.infer_type(nd.ones((1, 2), dtype="float64"))
+    block = gluon.SymbolBlock(net(sym.var("data")), sym.var("data"), params=net.collect_params())
+    assert block(nd.ones((1, 2), dtype="float64")).dtype == np.float64
+
+
+def test_number_of_inputs_of_a_block() -> None:
+    a, b = sym.var("a"), sym.var("b")
+    block = gluon.SymbolBlock(a * 2, [a, b])
+    assert block(nd.ones((2,)), nd.zeros((2,))).asnumpy().tolist() == [2, 2]
+    assert block(sym.var("c"), b).list_arguments() == ["c"]
+    for inputs in ([nd.ones((2,))], [nd.ones((2,))] * 3, [a]):
+        with pytest.raises(ValueError, match=r"it has 2 inputs \('a', 'b'\), but [13] arrays or symbols were given"):
+            block(*inputs)
+
+
+@pytest.mark.parametrize("hybridize", [False, True])
+def test_inputs_that_nothing_depends_on(hybridize: bool) -> None:
+    class Masked(gluon.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = self.params.get("weight", shape=(3, 0), init="ones", allow_deferred_init=True)
+
+        def hybrid_forward(self, F: Any, x: Any, mask: Any, weight: Any) -> Any:
+            return F.FullyConnected(x, weight, no_bias=True, num_hidden=3)
+
+    block = Masked()
+    block.initialize()
+    block.hybridize(hybridize)
+    assert block(nd.ones((1, 2)), nd.ones((1,))).asnumpy().tolist() == [[2, 2, 2]]
+
+
+def test_wrong_arguments_of_layers_are_named() -> None:
+    net = nn.Dense(3)
+    net.initialize()
+    with pytest.raises(ValueError, match="got multiple values for argument 'weight'"):
+        net(nd.ones((1, 2)), nd.ones((1, 2)))
+
+
+@pytest.mark.parametrize("hybridize", [False, True])
+def test_operators_of_symbols_are_profiled(hybridize: bool) -> None:
+    x = sym.var("data")
+    block = gluon.SymbolBlock(sym.Dropout(sym.relu(sym.FullyConnected(x, num_hidden=3, name="fc"))), x)
+    block.initialize()
+    block(nd.ones((2, 4)))
+    block.hybridize(hybridize)
+    expected = nn.Dense(3, activation="relu")
+    expected.initialize()
+    expected(nd.ones((2, 4)))
+    rows = []
+    for net in (block, expected):
+        with mx.profiler.profile(record_shapes=True, with_flops=True, with_modules=True) as session:
+            net(nd.ones((2, 4))).wait_to_read()
+        rows.append({row.key: row.flops for row in session.key_averages()})
+    assert rows[0]["FullyConnected"] == rows[1]["FullyConnected"] > 0
+    assert "relu" in rows[0]
+    assert "Dropout" in rows[0]

@@ -191,6 +191,22 @@ def test_errors_tell_what_to_do():
         module.set_params({}, {})
 
 
+def test_feed_forward_begins_at_the_beginning():
+    data, labels = programs.numbers(1, 8, 5), np.array([0.0, 1.0] * 4)
+    batches = mx.io.NDArrayIter(data, labels, 4)
+    next(batches)
+    seen = []
+    with pytest.warns(DeprecationWarning, match="has been deprecated"):
+        model = mx.model.FeedForward(programs.perceptron(mx), num_epoch=1)
+    # callbacks find MXNet's names
+    model.fit(batches, batch_end_callback=lambda parameters: seen.append(parameters.locals["data_batch"].data[0]))
+    assert [batch.asnumpy().tolist() for batch in seen] == [data[:4].tolist(), data[4:].tolist()]
+    found = []
+    scored = model.score(batches, batch_end_callback=lambda parameters: found.append(set(parameters.locals)))
+    assert scored >= 0
+    assert all({"self", "epoch", "nbatch", "eval_batch", "eval_data", "eval_metric"} <= names for names in found)
+
+
 def test_feed_forward_learns_arrays():
     data = programs.numbers(1, 60, 5)
     labels = (data[:, 0] > 0).astype("float32")

@@ -1,5 +1,8 @@
 """Loops and branches over arrays: values stand in recorded/control.json, gradients here."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -128,3 +131,18 @@ class TestBooleanMask:
 def test_loops_are_found_under_the_name_of_old_scripts():
     assert mx.nd.contrib.foreach is contrib.foreach
     assert mx.contrib.nd.foreach is contrib.foreach if hasattr(mx.contrib, "nd") else True
+
+
+def test_arrays_of_loops_are_freed_at_once():
+    rows = nd.ones((3, 2))
+    gc.collect()
+    gc.disable()
+    try:
+        stacked, _ = nd.contrib.foreach(lambda row, state: (row * 2, state), rows, nd.zeros((1,)))
+        (looped,), _ = nd.contrib.while_loop(lambda n: n < 2, lambda n: ([n * 2], n + 1), nd.zeros((1,)), 3)
+        watched = [weakref.ref(stacked), weakref.ref(looped)]
+        del stacked, looped
+        nd.waitall()
+        assert all(reference() is None for reference in watched)
+    finally:
+        gc.enable()

@@ -480,3 +480,26 @@ def test_inside_a_compiled_function() -> None:
     product = mx.compile(lambda x: nd.dot(x, weight) * 2)
     for _ in range(3):
         np.testing.assert_array_equal(product(matrix()).asnumpy(), MATRIX @ np.ones((3, 2)) * 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: x.tostype("default") * w,
+        lambda x, w: x.detach() * w,
+        lambda x, w: nd.sparse.add(x, x) * w,
+        lambda x, w: nd.sparse.sgd_update(w, x, lr=0.5),
+        lambda x, w: x.indices + 0 * w[0, 0].astype("int64"),
+        lambda x, w: x.data * w[0, 0],
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*is called each time")
+def test_values_of_each_call_of_a_compiled_function(function: Any) -> None:
+    holder = nd.sparse.zeros("row_sparse", (3, 2))
+    weight = nd.ones((3, 2))
+    compiled = mx.compile(lambda w: function(holder, w))
+    for row in (0, 1, 2, 0):
+        holder[:] = nd.sparse.row_sparse_array((np.full((1, 2), row + 1, "float32"), [row]), shape=(3, 2))
+        # a copy that was stored by rows, and one that was not
+        holder.indices.wait_to_read()
+        assert compiled(weight).asnumpy().tolist() == function(holder, weight).asnumpy().tolist()

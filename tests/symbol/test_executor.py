@@ -6,6 +6,7 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, nd, sym
 from phonograd.errors import MXNetError
+from phonograd.symbol import running
 
 X = sym.var("x")
 
@@ -253,6 +254,21 @@ def test_a_loop_makes_no_new_nodes():
         executor.grad_dict["fc_weight"].wait_to_read()
         counts.append(statistics.nodes)
     assert counts[-1] == counts[-2]
+
+
+def test_shapes_that_follow_from_use_are_found_once(monkeypatch):
+    runs = []
+    infer = running.infer
+    monkeypatch.setattr(running, "infer", lambda *arguments: runs.append(0) or infer(*arguments))
+    net = X + sym.zeros((0, 3), name="state")
+    for rows in (2, 4, 2):
+        for _ in range(3):
+            (out,) = net.eval(x=nd.ones((rows, 3)))
+            assert out.shape == (rows, 3)
+    assert len(runs) == 2
+    for rows in range(1, 30):
+        assert net.eval(x=nd.ones((rows, 3)))[0].shape == (rows, 3)
+    assert len(net._closed) < 10
 
 
 def test_training():

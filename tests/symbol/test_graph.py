@@ -38,6 +38,22 @@ def test_parameters_are_made_for_inputs_left_out():
     assert norm.list_inputs() == [*norm.list_arguments(), *norm.list_auxiliary_states()]
 
 
+def test_inputs_that_parameters_decide_on():
+    p, l, lengths = sym.var("p"), sym.var("l"), sym.var("lengths")
+    for loss in (
+        sym.CTCLoss(p, l, label_lengths=lengths, use_label_lengths=True),
+        sym.CTCLoss(p, l, None, lengths, use_label_lengths=True),
+        sym.CTCLoss(p, l, lengths, use_label_lengths=True),
+    ):
+        assert loss.list_arguments() == ["p", "l", "lengths"]
+        # the second label of the second sample does not count
+        found = loss.eval(p=nd.zeros((4, 2, 3)), l=nd.array([[1, 2], [1, 2]]), lengths=nd.array([2, 1]))[0]
+        alone = nd.CTCLoss(nd.zeros((4, 1, 3)), nd.array([[1, 0]])).asscalar()
+        assert found.asnumpy()[1] == pytest.approx(alone)
+    with pytest.raises(MXNetError, match="CTCLoss has no input label_lengths with these parameters"):
+        sym.CTCLoss(p, l, label_lengths=lengths)
+
+
 def test_names():
     x = sym.var("x")
     assert [sym.relu(x).name, sym.relu(x).name, (x + x).name, (x + 1).name] == [
@@ -249,8 +265,9 @@ def test_namespaces():
         (lambda x: sym.softmax(x, axes=1), MXNetError, r"Cannot find argument 'axes'.*did you mean 'axis'"),
         (lambda x: sym.relu(x, x, x, x, x, x), TypeError, "positional arguments"),
         (lambda x: sym.relu(x, data=x), TypeError, "multiple values for argument 'data'"),
-        (lambda x: sym.FullyConnected(x, no_bias=True, bias=x, num_hidden=2), MXNetError, "expects the inputs"),
-        (lambda x: sym.LeakyReLU(x, gamma=x, act_type="elu"), MXNetError, "expects the inputs data, but got 2"),
+        (lambda x: sym.FullyConnected(x, no_bias=True, bias=x, num_hidden=2), MXNetError, "has no input bias"),
+        (lambda x: sym.LeakyReLU(x, x, act_type="elu"), MXNetError, "expects the inputs data, but got 2"),
+        (lambda x: sym.LeakyReLU(x, gamma=x, act_type="elu"), MXNetError, "has no input gamma"),
     ],
 )
 def test_mistakes_in_calls(make, error, message):

@@ -48,6 +48,12 @@ def test_summary_is_the_one_of_mxnet() -> None:
     assert {len(line) for line in lines if not line.startswith("Total")} == {120}
 
 
+def test_labels_of_any_name_are_no_parameters() -> None:
+    net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=1, name="fc")
+    net = mx.sym.LinearRegressionOutput(net, mx.sym.var("wanted"))
+    assert "Total params: 6" in summary_of(net, {"data": (2, 5)})
+
+
 def test_summary_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     mx.visualization.print_summary(network())
     assert "Total params" in capsys.readouterr().out

@@ -405,6 +405,7 @@ class SDMLLoss(Loss):
         size = x1.shape[0]
         squares = F.square(F.broadcast_sub(F.expand_dims(x1, axis=1), F.expand_dims(x2, axis=0)))
         partner = F.eye(size, ctx=x1.context)
-        shared = self.smoothing_parameter / (size - 1)
+        # alone in a batch, a sample has nobody to share with
+        shared = self.smoothing_parameter / max(size - 1, 1)
         labels = partner * (1 - self.smoothing_parameter) + (1 - partner) * shared
         return self.kl_loss(F.log_softmax(-F.sum(squares, axis=2), axis=1), labels)

@@ -85,12 +85,13 @@ class BaseModule:
         eval_metric = metric.create(eval_metric)
         eval_metric.reset()
         seen = 0
-        for number, batch in enumerate(_first(eval_data, num_batch)):
-            self.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
-            self.forward(batch, is_train=False)
-            self._score_batch(eval_metric, batch)
-            _tell(batch_end_callback, BatchEndParam(epoch, number, eval_metric, locals()))
-            seen = number + 1
+        # variables have MXNet's names: callbacks look them up
+        for nbatch, eval_batch in enumerate(_first(eval_data, num_batch)):
+            self.prepare(eval_batch, sparse_row_id_fn=sparse_row_id_fn)
+            self.forward(eval_batch, is_train=False)
+            self._score_batch(eval_metric, eval_batch)
+            _tell(batch_end_callback, BatchEndParam(epoch, nbatch, eval_metric, locals()))
+            seen = nbatch + 1
         _tell(score_end_callback, BatchEndParam(epoch, seen, eval_metric, locals()))
         found: list[tuple[str, float]] = eval_metric.get_name_value()
         return found
@@ -256,17 +257,18 @@ class BaseModule:
         sparse_row_id_fn: Any,
     ) -> None:
         eval_metric.reset()
-        for number, batch in enumerate(train_data):
+        # variables have MXNet's names: callbacks look them up
+        for nbatch, data_batch in enumerate(train_data):
             if monitor is not None:
                 monitor.tic()
             # a bucket may have to be bound first
-            self.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
-            self.forward_backward(batch)
+            self.prepare(data_batch, sparse_row_id_fn=sparse_row_id_fn)
+            self.forward_backward(data_batch)
             self.update()
-            self._score_batch(eval_metric, batch)
+            self._score_batch(eval_metric, data_batch)
             if monitor is not None:
                 monitor.toc_print()
-            _tell(batch_end_callback, BatchEndParam(epoch, number, eval_metric, locals()))
+            _tell(batch_end_callback, BatchEndParam(epoch, nbatch, eval_metric, locals()))
 
     # -- parameters
 

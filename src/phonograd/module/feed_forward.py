@@ -130,6 +130,7 @@ class FeedForward:
             known = self.symbol.list_inputs()
             arguments = {name: array for name, array in (arguments or {}).items() if name in known}
             states = {name: array for name, array in (states or {}).items() if name in known}
+        batches.reset()
         module.fit(
             batches,
             eval_data=eval_data,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,12 @@ def _stack(items: list[NDArray]) -> NDArray:
 
 def _stacked_like(pattern: Any, columns: list[NDArray]) -> Any:
     """Return stacked columns nested as one step's output was."""
-    remaining = iter(columns)
+    return _nested(pattern, iter(columns))
 
-    def rebuild(part: Any) -> Any:
-        return next(remaining) if isinstance(part, NDArray) else [rebuild(item) for item in part]
 
-    return rebuild(pattern)
+def _nested(pattern: Any, columns: Iterator[NDArray]) -> Any:
+    # a function that calls itself from inside of another one would keep the arrays until garbage is collected
+    return next(columns) if isinstance(pattern, NDArray) else [_nested(part, columns) for part in pattern]
 
 
 def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "foreach") -> tuple[Any, Any]:

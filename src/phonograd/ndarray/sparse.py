@@ -82,6 +82,8 @@ class BaseSparseNDArray(NDArray):
             whole = read(self)
             record = compress(whole, self._stype)
             self._record, self._whole = record, whole
+        elif isinstance(LOCAL.trace, Capturing):
+            LOCAL.trace.note_read()
         return record
 
     def _unrecorded(self) -> SparseRecord | None:
@@ -145,10 +147,10 @@ class BaseSparseNDArray(NDArray):
 
     def copyto(self, other: Any) -> Any:
         """Write the values into another array, or return a copy on another context."""
+        if not isinstance(other, Context):
+            return super().copyto(other)
         record = self._unrecorded()
-        if record is not None and isinstance(other, Context):
-            return stored(record, other)
-        return super().copyto(other)
+        return labelled(super().copyto(other), self._stype) if record is None else stored(record, other)
 
     def as_in_context(self, context: Context) -> NDArray:
         """Return the array itself if it lives there, else a copy."""
@@ -168,7 +170,7 @@ class BaseSparseNDArray(NDArray):
 
     def detach(self) -> NDArray:
         """Return an array with the same value that is not recorded."""
-        record = self._current()
+        record = None if isinstance(LOCAL.trace, Capturing) else self._current()
         return labelled(super().detach(), self._stype) if record is None else stored(record, self.context)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
@@ -387,6 +389,12 @@ def labelled(array: NDArray, stype: str) -> NDArray:
         made = _class_of(stype)()
         if (stype == "csr") > (array.ndim == 2):
             raise MXNetError(f"only arrays of two axes can be csr, not {format_shape(array.shape)}")
+    trace = LOCAL.trace
+    if isinstance(trace, Capturing):
+        # a repetition takes the value that the array has then, not the one it has now
+        made._node, made._trace = enter(array, trace), trace
+        trace.adopt(made)
+        return made
     if array._buffer is None and array._node is None:
         read(array)
     if array._variable is not None:

@@ -326,14 +326,15 @@ def _product(matrices: list[Any]) -> Any:
                 (best[start, cut][0] + best[cut, stop][0] + sizes[start] * sizes[cut] * sizes[stop], cut)
                 for cut in range(start + 1, stop)
             )
+    return _multiplied(matrices, best, 0, len(matrices))
 
-    def multiply(start: int, stop: int) -> Any:
-        if stop - start == 1:
-            return matrices[start]
-        cut = best[start, stop][1]
-        return _called("dot", multiply(start, cut), multiply(cut, stop))
 
-    return multiply(0, len(matrices))
+def _multiplied(matrices: list[Any], best: dict[tuple[int, int], tuple[float, int]], start: int, stop: int) -> Any:
+    # a function that calls itself from inside of another one would keep the matrices until garbage is collected
+    if stop - start == 1:
+        return matrices[start]
+    cut = best[start, stop][1]
+    return _called("dot", _multiplied(matrices, best, start, cut), _multiplied(matrices, best, cut, stop))
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import MXNetError
 from ..ndarray.namespaces import Namespace, hint, public_names
-from ..operator import REGISTRY
+from ..operator import REGISTRY, Operator
 from . import control, files, loops, random
 from .build import function_of, var
 from .calls import known_operator
@@ -83,12 +83,17 @@ def load(fname: str | os.PathLike[str]) -> Symbol:
     return load_json(text)
 
 
+def _declared(prefix: str, name: str) -> Operator | None:
+    """Return the operator a name has in a namespace, or None."""
+    whole = name if prefix == "_" else prefix + name
+    known = whole in REGISTRY and known_operator(whole) is not None and (prefix or not name.startswith("_"))
+    return REGISTRY[whole] if known else None
+
+
 def lookup(prefix: str, name: str) -> Callable[..., Any] | None:
     """Return the function a name has in a namespace, or None."""
-    whole = name if prefix == "_" else prefix + name
-    if whole in REGISTRY and known_operator(whole) is not None and (prefix or not name.startswith("_")):
-        return function_of(REGISTRY[whole], name)
-    return None
+    declared = _declared(prefix, name)
+    return None if declared is None else function_of(declared, name)
 
 
 class SymbolNamespace(Namespace):
@@ -102,7 +107,7 @@ class SymbolNamespace(Namespace):
         return function
 
     def __dir__(self) -> list[str]:
-        names = [name for name in public_names(self._prefix) if lookup(self._prefix, name) is not None]
+        names = [name for name in public_names(self._prefix) if _declared(self._prefix, name) is not None]
         return sorted({*self.__dict__, *names})
 
 

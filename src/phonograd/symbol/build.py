@@ -134,6 +134,9 @@ def build(
     call = call_of(operator, attributes, subgraphs, len(given))
     heads: list[Head] = []
     if len(given) > len(call.argument_names):
+        # None in the place of an input that there is not with these parameters
+        given = [head for head in given if head is not None]
+    if len(given) > len(call.argument_names):
         expected = ", ".join(call.argument_names)
         raise MXNetError(f"Operator {operator} expects the inputs {expected}, but got {len(given)} by position")
     rest = {key: single_head(symbol, name) for key, symbol in (named or {}).items()}
@@ -205,9 +208,11 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
     parameters = {parameter.name: parameter for parameter in _visible(declared)}
     positional = list(parameters) if declared.variadic else [*inputs, *parameters]
     file_name = name_in_files(declared)
+    depends = declared.interface.arguments is not None
 
     def function(*args: Any, name: str | None = None, attr: Mapping[str, str] | None = None, **kwargs: Any) -> Symbol:
         sources: Sequence[Any] = args
+        by_name: dict[str, Any] = {}
         if not declared.variadic:
             if len(args) > len(positional):
                 raise TypeError(f"{hint}() takes {len(positional)} positional arguments but {len(args)} were given")
@@ -215,11 +220,15 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
             for key in given:
                 if key in kwargs:
                     raise TypeError(f"{hint}() got multiple values for argument {key!r}")
+            if depends:
+                # parameters say which inputs there are, so one that is named need not be where the signature has it
+                by_name = {i: _symbol(i, kwargs.pop(i)) for i in inputs if kwargs.get(i) is not None}
             kwargs = {**given, **kwargs}
             sources = [_symbol(i, kwargs.pop(i, None)) for i in inputs]
             while sources and sources[-1] is None:
                 sources.pop()
         named = {key: kwargs.pop(key) for key, value in list(kwargs.items()) if isinstance(value, Symbol)}
+        named.update(by_name)
         for source in args if declared.variadic else ():
             if not isinstance(source, Symbol):
                 raise AssertionError(f"Positional arguments must be Symbol instances, but got {source}")

@@ -19,6 +19,7 @@ from ..errors import MXNetError, format_shape, nearest
 from ..interface import Interface, Partial, alike, is_known
 from ..ndarray.handle import counter_leaf, enter, make
 from ..ndarray.numbers import with_data
+from ..ndarray.watching import LISTENERS, watched
 from ..node import Node
 from ..operator import ABSENT, REGISTRY, Operator
 from ..operators.structural import leaf, moved
@@ -184,6 +185,10 @@ def _parameters(declared: Operator, attributes: Mapping[str, str]) -> dict[str, 
     }
 
 
+def _named(declared: Operator, attributes: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(declared.parameter_names, attributes, strict=True))
+
+
 class OperatorCall(Call):
     """A call of an operator of the registry."""
 
@@ -260,6 +265,22 @@ class OperatorCall(Call):
 
     def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
         """Return the nodes of the outputs, and the new values of inputs that change."""
+        return self._watched(inputs, environment) if LISTENERS else self._evaluate(inputs, environment)
+
+    def _watched(self, inputs: list[Node], environment: Environment) -> Outcome:
+        """Return what a call does that observers of operators are told of, as of one that arrays are given to."""
+        outcomes: list[Outcome] = []
+
+        def call() -> list[Any]:
+            outcomes.append(self._evaluate(inputs, environment))
+            return [make(node, environment.trace) for node in outcomes[0][0]]
+
+        nodes = self._placed(inputs, lambda: ABSENT)
+        arrays = [None if node is None else make(node, environment.trace) for node in nodes if node is not ABSENT]
+        watched(self.declared, arrays, _named, self.attributes[environment.training], call, ())
+        return outcomes[0]
+
+    def _evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
         declared = self.declared
         attributes = self.attributes[environment.training]
         nodes = self._placed(inputs, environment.counter)

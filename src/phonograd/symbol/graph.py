@@ -30,7 +30,7 @@ from .arithmetic import Arithmetic
 from .calls import Environment, Spec
 from .entry import Entry, Head, copied, entries_of, hidden_key, substituted
 from .inference import Inferred, infer
-from .running import Monitor, run
+from .running import Closed, Monitor, run
 
 __all__ = ["Group", "Symbol"]
 
@@ -46,11 +46,12 @@ class Symbol(Arithmetic):
     ([(2, 5), (3, 5), (3,)], [(2, 3)], [])
     """
 
-    __slots__ = ("__weakref__", "_heads", "_order")
+    __slots__ = ("__weakref__", "_closed", "_heads", "_order")
 
     def __init__(self, heads: Sequence[Head]) -> None:
         self._heads = list(heads)
         self._order: list[Entry] | None = None
+        self._closed: Closed = {}
 
     # -- what it consists of
 
@@ -330,7 +331,7 @@ class Symbol(Arithmetic):
         entries = self._entries()
         careful = any([not entry.is_argument and entry.call.looks_at_values for entry in entries])
         environment = Environment(context, is_training(), careful)
-        outputs, changed = run(self._heads, entries, nodes, environment, monitor, monitor_inputs)
+        outputs, changed = run(self._heads, entries, nodes, environment, self._closed, monitor, monitor_inputs)
         trace = LOCAL.trace
         # as everywhere: what is computed from an array of mx.np is one
         kind = next((c for c in [array._result_class for array in arrays.values()] if c is not NDArray), NDArray)

@@ -17,7 +17,7 @@ from ..operators.structural import full
 from .calls import Call, Environment, Outcome, Spec, at_most, numbered, special
 from .entry import Head, entries_of
 from .inference import infer
-from .running import run
+from .running import Closed, run
 
 __all__ = ["BranchCall", "ForeachCall", "WhileCall"]
 
@@ -59,6 +59,7 @@ class _Graph:
     def __init__(self, heads: list[Head]) -> None:
         self.heads = heads
         self.entries = entries = entries_of(heads)
+        self._closed: Closed = {}
         self.names = list(dict.fromkeys([entry.name for entry in entries if entry.is_argument]))
         self.auxiliary = {
             entry.inputs[position][0].name
@@ -74,7 +75,8 @@ class _Graph:
 
     def run(self, inputs: list[Node], environment: Environment) -> tuple[list[Node], dict[int, Node]]:
         """Return the outputs, and the new values of inputs that change, by position."""
-        outputs, changed = run(self.heads, self.entries, dict(zip(self.names, inputs, strict=True)), environment)
+        arguments = dict(zip(self.names, inputs, strict=True))
+        outputs, changed = run(self.heads, self.entries, arguments, environment, self._closed)
         return outputs, {self.names.index(name): node for name, node in changed.items()}
 
     def infer(self, inputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:

@@ -7,13 +7,18 @@ from typing import Any
 
 from ..errors import MXNetError
 from ..node import Node
-from .calls import Environment
+from .calls import Call, Environment
 from .entry import Entry, Head
 from .inference import infer
 
-__all__ = ["run"]
+__all__ = ["Closed", "run"]
 
 Monitor = Callable[[str, Node], None]
+#: calls that leave the shape of their output open, closed: by the names, shapes and dtypes of the arguments
+Closed = dict[Any, dict[Entry, Call]]
+
+#: the batches of training, of validation and the last of each, and as many again
+_KNOWN_SHAPES = 8
 
 
 def run(
@@ -21,20 +26,20 @@ def run(
     entries: Sequence[Entry],
     arguments: Mapping[str, Node],
     environment: Environment,
+    known: Closed,
     monitor: Monitor | None = None,
     monitor_inputs: bool = False,
 ) -> tuple[list[Node], dict[str, Node]]:
     """Return the nodes of the outputs, and the new values of arguments that calls have changed, by name.
 
-    ``entries`` are those of the graph, inputs before what uses them. ``monitor`` is told the name and the node of every
-    output of every entry, and if asked for, of every input before.
+    ``entries`` are those of the graph, inputs before what uses them, and ``known`` is what earlier runs of it have left
+    there. ``monitor`` is told the name and the node of every output of every entry, and if asked for, of every input
+    before.
     """
     kept = {name: environment.keep(node) for name, node in arguments.items()}
     found: dict[Entry, list[Any]] = {}
     changed: dict[str, Any] = {}
-    inferred = None
-    if any([not entry.is_argument and entry.call.is_open for entry in entries]):
-        inferred = infer(heads, {name: (node.shape, node.dtype) for name, node in arguments.items()})
+    closed = _closed(heads, entries, arguments, known)
 
     def value(head: Head) -> Any:
         entry, index = head
@@ -52,10 +57,7 @@ def run(
         if monitor is not None and monitor_inputs:
             _show_inputs(entry, inputs, monitor)
         try:
-            call = entry.call
-            if call.is_open and inferred is not None:
-                call = call.with_shape(inferred.of((entry, 0))[0])
-            outputs, changes = call.evaluate(inputs, environment)
+            outputs, changes = closed.get(entry, entry.call).evaluate(inputs, environment)
         except MXNetError as error:
             if str(error).startswith("Error in operator"):
                 raise
@@ -71,6 +73,25 @@ def run(
     # an argument that is an output is what it was given as
     results = [environment.node(kept[head[0].name] if head[0].is_argument else value(head)) for head in heads]
     return results, {name: environment.node(node) for name, node in changed.items()}
+
+
+def _closed(
+    heads: Sequence[Head], entries: Sequence[Entry], arguments: Mapping[str, Node], known: Closed
+) -> dict[Entry, Call]:
+    """Return the calls that take the place of those whose shape follows from where their output is used."""
+    calls = [entry for entry in entries if not entry.is_argument and entry.call.is_open]
+    if not calls:
+        return {}
+    given = {name: (node.shape, node.dtype) for name, node in arguments.items()}
+    key = tuple(given.items())
+    found = known.get(key)
+    if found is None:
+        inferred = infer(heads, given)
+        found = {entry: entry.call.with_shape(inferred.of((entry, 0))[0]) for entry in calls}
+        if len(known) >= _KNOWN_SHAPES:
+            known.clear()
+        known[key] = found
+    return found
 
 
 def _show_inputs(entry: Entry, inputs: Sequence[Node], monitor: Monitor) -> None:

@@ -95,9 +95,17 @@ def summary_of(
 def _parameters(symbol: Symbol, given: Mapping[str, Any]) -> dict[Entry, int]:
     """Return the sizes of arguments that are learned: neither given, nor a label, nor an auxiliary or first state."""
     shapes = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**given)[0]))
+    entries = symbol._entries()
+    labels = {
+        source
+        for entry in entries
+        if not entry.is_argument
+        for (source, _), name in zip(entry.inputs, entry.call.argument_names)
+        if name == "label"
+    }
     found = {}
-    for entry in symbol._entries():
-        other = entry.name.endswith(("label", "_state", "_state_cell"))
+    for entry in entries:
+        other = entry in labels or entry.name.endswith(("label", "_state", "_state_cell"))
         if entry.is_argument and entry.name in shapes and entry.name not in given and not other:
             shape = shapes[entry.name]
             found[entry] = math.prod(shape) if shape else 0

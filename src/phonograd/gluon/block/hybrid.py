@@ -15,9 +15,10 @@ from ... import ndarray
 from ...compilation import Compiled
 from ...context import Context, current_context
 from ...ndarray.array import NDArray
+from ...ndarray.handle import enter, make_result
 from ...ndarray.params import save as save_arrays
 from ...symbol import Symbol
-from ...trace import LOCAL, Capturing
+from ...trace import LOCAL, Capturing, ready_trace
 from ...util import is_np_array
 from ..parameter import DeferredInitializationError, ParameterDict
 from ..parameter.parameter import replacements, symbols
@@ -162,7 +163,7 @@ class HybridBlock(Block):
             return self._computed(context, x, *args)
         # layers that somebody wants to see are called
         if self._keeps_arrays or isinstance(LOCAL.trace, Capturing) or _LISTENERS:
-            result = self._called(context, x, *args)
+            result = (self._called if _CALLS.are_nested else self._result)(context, x, *args)
         elif len(contexts) > 1:
             raise ValueError(
                 "Find multiple contexts in the input, After hybridized, the HybridBlock only supports one input "
@@ -226,6 +227,10 @@ class HybridBlock(Block):
         finally:
             _CALLS.are_nested = before
 
+    def _result(self, context: Context, *args: Any) -> Any:
+        """Return the outputs for arrays as a graph has them: none shares memory with an argument it is a view of."""
+        return _parted(self._called(context, *args))
+
     def _call(self, context: Context, *args: Any, **params: Any) -> Any:
         """Return the outputs for arrays, with all parameters at hand and the context set."""
         return self.hybrid_forward(ndarray, *args, **params)
@@ -235,10 +240,10 @@ class HybridBlock(Block):
         if self._compiled is None or self._compiled_for != replacements():
             self._outline = outlined(args)
             if any([parameter._deferred_init is not None for parameter in self.collect_params().values()]):
-                return self._called(context, *args)
+                return self._result(context, *args)
             if any([child._has_checkpoints() for child in self._children.values()]):
-                return self._called(context, *args)
-            self._compiled, self._compiled_for = Compiled(self._called), replacements()
+                return self._result(context, *args)
+            self._compiled, self._compiled_for = Compiled(self._result), replacements()
             # what warnings and profiles call it
             self._compiled.__dict__["__qualname__"] = self._name
         return self._compiled(context, *args)
@@ -283,7 +288,8 @@ class HybridBlock(Block):
     def _infer(self, method: str, attribute: str, args: tuple[Any, ...]) -> None:
         inputs, output = self._get_graph(outlined(args))
         given = [getattr(array, attribute) for array in flattened(args)]
-        known = {variable.name: value for variable, value in zip(inputs, given)}
+        used = output.list_inputs()
+        known = {variable.name: value for variable, value in zip(inputs, given) if variable.name in used}
         arguments, _, states = getattr(output, method)(**known)
         if arguments is None:
             raise ValueError(f"the {attribute}s of {', '.join(output.list_arguments())} do not follow from {known}")
@@ -298,14 +304,21 @@ class HybridBlock(Block):
     def infer_shape(self, *args: Any) -> None:
         """Find the shapes of all parameters from those of inputs."""
         own = getattr(self.hybrid_forward, "__module__", "").startswith(_PACKAGE)
-        if own and self._infer_quickly(*args):
+        if own and self._inferred_quickly(args):
             return
         try:
             self._infer("infer_shape", "shape", args)
         except (AttributeError, TypeError):
             # it is not written for symbols, so that what it is derived from is all there is to go by
-            if own or not self._infer_quickly(*args):
+            if own or not self._inferred_quickly(args):
                 raise
+
+    def _inferred_quickly(self, args: tuple[Any, ...]) -> bool:
+        try:
+            return self._infer_quickly(*args)
+        except (AttributeError, TypeError):
+            # these are not the arguments of the block, and the graph tells what is wrong with them
+            return False
 
     def _infer_quickly(self, *args: Any) -> bool:
         """Return whether the shapes of all parameters could be found without a graph of what is computed.
@@ -337,15 +350,16 @@ class HybridBlock(Block):
             )
         _, output = self._get_graph(self._outline)
         output.save(f"{path}-symbol.json")
-        arguments, states = set(output.list_arguments()), set(output.list_auxiliary_states())
+        states = set(output.list_auxiliary_states())
+        params = dict(self.collect_params().items())
         arrays = {}
-        for name, parameter in self.collect_params().items():
-            if name in arguments:
-                arrays[f"arg:{name}"] = parameter._reduce()
-            elif name in states:
-                arrays[f"aux:{name}"] = parameter._reduce()
-            else:
-                warnings.warn(f'Parameter "{name}" is not found in the graph. ', stacklevel=2)
+        # in the order of the graph, as in files of MXNet
+        for name in output.list_inputs():
+            parameter = params.pop(name, None)
+            if parameter is not None:
+                arrays[f"{'aux' if name in states else 'arg'}:{name}"] = parameter._reduce()
+        for name in params:
+            warnings.warn(f'Parameter "{name}" is not found in the graph. ', stacklevel=2)
         save_arrays(f"{path}-{epoch:04d}.params", arrays)
 
     def _description(self) -> dict[str, Any]:
@@ -363,3 +377,13 @@ def _gather(values: Any, contexts: dict[Context, None]) -> bool:
         elif isinstance(value, (list, tuple)):
             has_symbol |= _gather(value, contexts)
     return has_symbol
+
+
+def _parted(value: Any) -> Any:
+    """Return arrays of their own in the place of views, in any depth."""
+    if isinstance(value, NDArray):
+        if value._root is None:
+            return value
+        trace = ready_trace()
+        return make_result(enter(value, trace), trace, type(value))
+    return type(value)([_parted(part) for part in value]) if type(value) in (list, tuple) else value

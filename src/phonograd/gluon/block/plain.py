@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ... import initializer
+from ...files import write_atomically
 from ...ndarray.params import load
 from ...ndarray.params import save as save_arrays
 from ...observers import LISTENING, MODULE, begin
@@ -164,17 +165,9 @@ class Block:
 
     def _warn_about_containers(self) -> None:
         children = set(self._children.values())
-
-        def has_stray(value: Any) -> bool:
-            if isinstance(value, Block):
-                return value not in children
-            if isinstance(value, dict):
-                return any([has_stray(part) for part in value.values()])
-            return isinstance(value, (list, tuple)) and any([has_stray(part) for part in value])
-
         for key, value in vars(self).items():
             is_container = isinstance(value, (list, tuple, dict)) and not key.startswith("__") and key != "_children"
-            if is_container and has_stray(value):
+            if is_container and _has_stray(value, children):
                 warnings.warn(
                     f'"{type(self).__name__}.{key}" is an unregistered container with Blocks. Note that Blocks '
                     "inside the list, tuple or dict will not be registered automatically. Make sure to register "
@@ -322,8 +315,7 @@ class Block:
         """Write the tree of blocks to ``<prefix>-model.json`` and the parameters to ``<prefix>-model.params``."""
         model: dict[str, Any] = {}
         self._describe(model, iter(range(1 << 30)))
-        with open(prefix + "-model.json", "w", encoding="utf-8") as file:
-            json.dump(model, file)
+        write_atomically(prefix + "-model.json", [json.dumps(model).encode("utf-8")])
         self.save_parameters(prefix + "-model.params")
 
     def _describe(self, structure: dict[str, Any], numbers: Any) -> None:
@@ -402,3 +394,12 @@ class Block:
         from .summary import summarize
 
         print(summarize(self, inputs, timed))  # noqa: T201 - what it is for
+
+
+def _has_stray(value: Any, children: set[Block]) -> bool:
+    """Return whether there are blocks in nested containers that are no children."""
+    if isinstance(value, Block):
+        return value not in children
+    if isinstance(value, dict):
+        return any([_has_stray(part, children) for part in value.values()])
+    return isinstance(value, (list, tuple)) and any([_has_stray(part, children) for part in value])

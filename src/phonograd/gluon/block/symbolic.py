@@ -4,14 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...context import Context
+from ...dtypes import FROM_CODE
+from ...errors import MXNetError
 from ...symbol import Symbol
 from ..parameter import ParameterDict
 from ..parameter.parameter import symbols
+from ..text import brief_list
 from .hybrid import HybridBlock
 from .nesting import flattened, flattened_with_format, outlined, regrouped
 
 __all__ = ["SymbolBlock"]
+
+#: operators whose parameters and states are float32 for data of float16
+_NORMALIZATIONS = frozenset(
+    {
+        "BatchNorm",
+        "BatchNorm_v1",
+        "CuDNNBatchNorm",
+        "_contrib_BatchNormWithReLU",
+        "_contrib_SyncBatchNorm",
+        "_npx_batch_norm",
+    }
+)
 
 
 class SymbolBlock(HybridBlock):
@@ -42,13 +59,12 @@ class SymbolBlock(HybridBlock):
         given, self._form = flattened_with_format(outputs, "output")
         self._inputs = [str(variable.name) for variable in variables]
         self._output: Any = given[0] if len(given) == 1 else symbols().Group(given)
-        types = self._output.attr_dict()
+        types = _types_of(self._output, variables)
         states = set(self._output.list_auxiliary_states())
         for name in [*self._output.list_arguments(), *self._output.list_auxiliary_states()]:
             if name not in self._inputs:
-                dtype = _dtype_of(types.get(name, {}).get("__dtype__"))
                 kind = "null" if name in states else "write"
-                self.params.get(name, grad_req=kind, allow_deferred_init=True, dtype=dtype)
+                self.params.get(name, grad_req=kind, allow_deferred_init=True, dtype=types[name])
         start = _common(list(self._params.keys()))
         self._reg_params = {name[start:]: parameter for name, parameter in self._params.items()}
 
@@ -92,24 +108,59 @@ class SymbolBlock(HybridBlock):
         self._output_outline = outlined(regrouped(list(self._output), self._form))
         return [symbols().var(name) for name in self._inputs], self._output
 
+    def _named(self, args: tuple[Any, ...]) -> dict[str, Any]:
+        """Return what a call is given by the names of inputs."""
+        given = flattened(args)
+        if len(given) != len(self._inputs):
+            raise ValueError(
+                f"The argument structure of HybridBlock does not match: it has {len(self._inputs)} inputs "
+                f"({brief_list(self._inputs)}), but {len(given)} arrays or symbols were given"
+            )
+        return dict(zip(self._inputs, given))
+
     def _call(self, context: Context, *args: Any, **params: Any) -> Any:
-        given = dict(zip(self._inputs, flattened(args), strict=True))
+        given = self._named(args)
         found = {parameter.name: parameter.data(context) for parameter in self._reg_params.values()}
         return regrouped(self._output.eval(context, **given, **found), self._form)
 
     def _composed(self, *args: Any) -> Any:
-        given: dict[str, Symbol] = dict(zip(self._inputs, flattened(args), strict=True))
+        used = self._output.list_inputs()
+        given = {name: symbol for name, symbol in self._named(args).items() if name in used}
         return regrouped(list(self._output(**given)), self._form)
+
+    def cast(self, dtype: Any) -> None:
+        """Convert all parameters to another dtype; for float16 those of batch normalisation stay float32."""
+        super().cast(dtype)
+        if np.dtype(dtype) != np.float16:
+            return
+        for entry in self._output._entries():
+            if not entry.is_argument and entry.operator in _NORMALIZATIONS:
+                for source, _ in entry.inputs[1:]:
+                    if source.name in self.params:
+                        self.params[source.name].cast("float32")
 
     def reset_ctx(self, ctx: Any) -> None:
         """Move all parameters to other contexts."""
         self.collect_params().reset_ctx(ctx)
 
 
+def _types_of(output: Symbol, inputs: list[Symbol]) -> dict[str, Any]:
+    """Return the dtypes of all arguments and states by name: as they follow from inputs, as stated, or float32."""
+    stated = {name: _dtype_of(attributes.get("__dtype__")) for name, attributes in output.attr_dict().items()}
+    names = [*output.list_arguments(), *output.list_auxiliary_states()]
+    declared = {variable.name: variable.infer_type_partial()[0][0] for variable in inputs}
+    given = {name: dtype for name, dtype in declared.items() if dtype is not None and name in names}
+    try:
+        arguments, _, states = output.infer_type_partial(**given)
+    except MXNetError:
+        # inputs of these types cannot be computed with, which a call will tell
+        arguments, states = [], []
+    inferred = dict(zip(names, [*arguments, *states], strict=False))
+    return {name: inferred.get(name) or stated.get(name, _dtype_of(None)) for name in names}
+
+
 def _dtype_of(code: str | None) -> Any:
     """Return the dtype that a number in a symbol file stands for; float32 if there is none."""
-    from ...dtypes import FROM_CODE
-
     return FROM_CODE.get(int(code or 0), FROM_CODE[0]).type
 
 

@@ -10,8 +10,8 @@ from ..utils import check_sha1, download
 
 __all__ = ["default_root", "get_model_file", "purge", "short_hash"]
 
-#: the SHA-1 hashes of the files that MXNet 1.9.1 publishes
-_SHA1 = {
+#: the SHA-1 hashes of the files that MXNet 1.9.1 publishes; scripts add those of files of their own
+_model_sha1 = {
     "alexnet": "44335d1f0046b328243b32a26a4fbd62d9057b45",
     "densenet121": "f27dbf2dbd5ce9a80b102d89c7483342cd33cb31",
     "densenet161": "b6c8a95717e3e761bd88d145f4d0a214aaa515dc",
@@ -57,9 +57,9 @@ def default_root() -> str:
 
 def short_hash(name: str) -> str:
     """Return the part of a file's hash that stands in its name."""
-    if name not in _SHA1:
+    if name not in _model_sha1:
         raise ValueError(f"Pretrained model for {name} is not available.")
-    return _SHA1[name][:8]
+    return _model_sha1[name][:8]
 
 
 def get_model_file(name: str, root: str | None = None) -> str:
@@ -79,7 +79,7 @@ def get_model_file(name: str, root: str | None = None) -> str:
     own = os.path.join(root, name + ".params")
     for found in (path, own):
         if os.path.exists(found):
-            if found == path and not check_sha1(path, _SHA1[name]):
+            if found == path and not check_sha1(path, _model_sha1[name]):
                 warnings.warn(f"{path} is not the file that MXNet publishes: its SHA-1 hash is another", stacklevel=2)
             return found
     repository = os.environ.get("MXNET_GLUON_REPO", _REPOSITORY).rstrip("/")
@@ -97,7 +97,7 @@ def get_model_file(name: str, root: str | None = None) -> str:
             content.extractall(root)
     finally:
         os.remove(archive)
-    if not os.path.exists(path) or not check_sha1(path, _SHA1[name]):
+    if not os.path.exists(path) or not check_sha1(path, _model_sha1[name]):
         raise ValueError(f"Downloaded file has different hash. Please try again: {path} from {url}")
     return path
 

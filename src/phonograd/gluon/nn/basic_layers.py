@@ -223,7 +223,7 @@ class Embedding(HybridBlock):
     weight_initializer
         How the matrix begins.
     sparse_grad
-        Changes nothing here: gradients are dense.
+        Whether the gradient is a row_sparse array, with the rows of the numbers that were asked for.
     """
 
     def __init__(

@@ -22,7 +22,6 @@ from .pooling_layers import (
     MaxPool1D,
     MaxPool2D,
     MaxPool3D,
-    checked_layout,
 )
 from .pooling_layers import _Pooling as _Pooling  # some scripts derive classes of their own from it
 
@@ -47,6 +46,15 @@ __all__ = [
     "MaxPool3D",
     "ReflectionPad2D",
 ]
+
+
+def _checked_layout(layout: str | None, choices: tuple[str, ...]) -> str:
+    """Return the layout that is meant: the first one if none is given. It must be one of the choices, if there are."""
+    if layout is None:
+        return choices[0]
+    listed = " and ".join([repr(name) for name in choices])
+    assert not choices or layout in choices, f"Only supports {listed} layout for now"
+    return layout
 
 
 def _extents(value: Any, count: int, name: str) -> tuple[int, ...]:
@@ -88,7 +96,7 @@ class _Conv(HybridBlock):
         params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
-        layout = checked_layout(layout, self._layouts)
+        layout = _checked_layout(layout, self._layouts)
         count = len(layout) - 2
         with self.name_scope():
             self._channels = channels

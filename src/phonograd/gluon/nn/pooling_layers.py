@@ -23,15 +23,6 @@ __all__ = [
 ]
 
 
-def checked_layout(layout: str | None, choices: tuple[str, ...]) -> str:
-    """Return the layout that is meant: the first one if none is given. It must be one of the choices, if there are."""
-    if layout is None:
-        return choices[0]
-    listed = " and ".join([repr(name) for name in choices])
-    assert not choices or layout in choices, f"Only supports {listed} layout for now"
-    return layout
-
-
 class _Pooling(HybridBlock):
     """What all pooling layers have in common; the layout says how many axes a window has."""
 
@@ -51,8 +42,11 @@ class _Pooling(HybridBlock):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        layout = checked_layout(layout, self._layouts)
+        layout = layout or self._layouts[0]
         count = len(layout) - 2
+        assert not self._layouts or layout in self._layouts, (
+            f"Only {' and '.join(self._layouts)} layouts are valid for {len(self._layouts[0]) - 2}D Pooling"
+        )
         window = (pool_size,) * count if isinstance(pool_size, numeric_types) else tuple(pool_size)
         assert len(window) == count, f"pool_size must be a number or a list of {count} ints"
         steps = window if strides is None else strides
@@ -115,7 +109,7 @@ class _Max(_Pooling):
 class MaxPool1D(_Max):
     """The largest value of each window along one axis."""
 
-    _layouts = ("NCW",)
+    _layouts = ("NCW", "NWC")
 
 
 class MaxPool2D(_Max):
@@ -163,7 +157,7 @@ class _Average(_Pooling):
 class AvgPool1D(_Average):
     """The mean value of each window along one axis."""
 
-    _layouts = ("NCW",)
+    _layouts = ("NCW", "NWC")
 
     def __init__(
         self,
@@ -203,7 +197,7 @@ class GlobalMaxPool1D(_Global):
     """The largest value of each channel, of inputs (batch, channels, width)."""
 
     _of_all = "max"
-    _layouts = ("NCW",)
+    _layouts = ("NCW", "NWC")
 
 
 class GlobalMaxPool2D(_Global):
@@ -224,7 +218,7 @@ class GlobalAvgPool1D(_Global):
     """The mean value of each channel, of inputs (batch, channels, width)."""
 
     _of_all = "avg"
-    _layouts = ("NCW",)
+    _layouts = ("NCW", "NWC")
 
 
 class GlobalAvgPool2D(_Global):

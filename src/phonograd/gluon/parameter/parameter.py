@@ -403,6 +403,8 @@ class Parameter:
     def cast(self, dtype: Any) -> None:
         """Convert it, and its gradient, to another dtype."""
         self._dtype = dtype
+        # its symbol says what dtype it has
+        self._var = None
         if self._data is None:
             return
         with autograd.pause():
