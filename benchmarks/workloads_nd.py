@@ -448,7 +448,7 @@ def trees(mx, leaves=20, words=100, hidden=64):
     """LSTM cells along another random tree of 20 words in each step, 64 units, and backward"""
     nd, autograd = mx.nd, mx.autograd
     table, weight, bias = _parameters(mx, [(words, hidden), (2 * hidden, 4 * hidden), (4 * hidden,)])
-    draw = random.Random(0)
+    draw = random.Random()  # no plan that an earlier process has made fits
 
     def state(tree):
         if isinstance(tree, int):

@@ -366,7 +366,7 @@ def slices_recorded(torch, steps=50, size=1000):
 
 def trees(torch, leaves=20, words=100, hidden=64):
     table, weight, bias = parameters = _parameters([(words, hidden), (2 * hidden, 4 * hidden), (4 * hidden,)])
-    draw = random.Random(0)
+    draw = random.Random()
 
     def state(tree):
         if isinstance(tree, int):

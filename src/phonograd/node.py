@@ -12,10 +12,9 @@ A node of an operator with several outputs has no value of its own; ``_item`` no
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .context import CPU, Context
@@ -43,15 +42,20 @@ class _Source(threading.local):
 _source = _Source()
 
 
-@contextlib.contextmanager
-def attributed_to(node: Node) -> Iterator[None]:
+class attributed_to:  # noqa: N801 - used like a function
     """Let the nodes made inside this scope be the gradient of another node, and have its source line."""
-    previous = _source.line, _source.node
-    _source.line, _source.node = node.origin, node
-    try:
-        yield
-    finally:
-        _source.line, _source.node = previous
+
+    __slots__ = ("_node", "_previous")
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def __enter__(self) -> None:
+        self._previous = _source.line, _source.node
+        _source.line, _source.node = self._node.origin, self._node
+
+    def __exit__(self, *error: object) -> None:
+        _source.line, _source.node = self._previous
 
 
 class Node:

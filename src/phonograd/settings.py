@@ -56,7 +56,7 @@ class Settings:
     """Interned expressions to keep before the least recently used ones are dropped."""
     plan_limit: int = 2_000
     """Plans to keep before the least recently used ones are dropped."""
-    novel_nodes: int = 16_000
+    novel_nodes: int = 8_000
     """Expressions in plans of late, hardly any of which was used again, before graphs that were never seen are computed
     operator by operator, and planned when they are seen again; 0 plans everything."""
     num_threads: int = _cores()

@@ -50,16 +50,8 @@ class _Piece(NamedTuple):
     results: tuple[int, ...]
 
 
-class _Step(NamedTuple):
-    """A piece, the slots of the arrays that it reads and makes, the first node, and slots nobody reads afterwards."""
-
-    run: Callable[[list[Any]], Sequence[Any]]
-    results: tuple[int, ...]
-    sources: tuple[int, ...]
-    slots: tuple[int, ...]
-    node: Node
-    done: list[int]
-
+#: what runs a piece, its results, the slots that it reads and fills, those nobody reads afterwards, and the first node
+_Step = tuple[Callable[[list[Any]], Sequence[Any]], tuple[int, ...], list[int], list[int], list[int], Node]
 
 _pieces: dict[Any, _Piece] = {}
 
@@ -95,23 +87,25 @@ class PiecewiseProgram:
         pieces, moved = _divided(computed, asked)
         slots = {node: slot for slot, node in enumerate(self.inputs)}
         self._steps: list[_Step] = []
-        last_use: dict[int, _Step] = {}
+        last_use: dict[int, list[int]] = {}
         for nodes in pieces:
             node = nodes[0]
             piece, read = _moving(node, slots, node in asked) if node in moved else _piece(nodes, slots)
-            sources = tuple([slots[read[number]] for number in piece.sources])
-            for made in nodes:
-                slots[made] = len(slots)
-            step = _Step(piece.run, piece.results, sources, tuple([slots[made] for made in nodes]), node, [])
-            last_use.update(dict.fromkeys(sources, step))
-            self._steps.append(step)
+            sources = [slots[read[number]] for number in piece.sources]
+            first = len(slots)
+            for place, made in enumerate(nodes, first):
+                slots[made] = place
+            done: list[int] = []
+            for source in sources:
+                last_use[source] = done
+            self._steps.append((piece.run, piece.results, sources, list(range(first, len(slots))), done, node))
         kept = [node for nodes in pieces for node in nodes if node in asked or (keep_all and not moved.get(node))]
         #: (node, slot) of every value to hand back
         self.kept = [(node, slots[node]) for node in kept]
         keep = {slot for _, slot in self.kept}
-        for slot, step in last_use.items():
+        for slot, done in last_use.items():
             if slot not in keep:
-                step.done.append(slot)
+                done.append(slot)
         self._width = len(slots)
 
     def run(self, inputs: list[Any], spent: Container[int] = ()) -> list[Array]:
@@ -119,7 +113,7 @@ class PiecewiseProgram:
         values: list[Any] = inputs + [None] * (self._width - len(inputs))
         # who remembers that this was computed need not remember how
         steps, self._steps = self._steps, []
-        for run, results, sources, slots, node, done in steps:
+        for run, results, sources, slots, done, node in steps:
             try:
                 found = run([values[source] for source in sources])
             except Exception as error:
