@@ -30,6 +30,7 @@ from phonograd import autograd, gluon, nd, profiler
 from phonograd.curves import Curves, shows_bars
 from phonograd.files import obstacle, write_atomically
 from phonograd.gluon import nn
+from phonograd.native import jit
 from phonograd.ndarray import NDArray
 from phonograd.profiler.report import html_report
 from phonograd.terminal import columns, is_terminal
@@ -128,11 +129,13 @@ def train(digits: Digits, epochs: int, *, seed: int = 0) -> Training:
         total = nd.zeros((1,))
         for batch in range(batches):
             if epoch == epochs - 1 and batch == batches - 2 * PROFILED_STEPS:
-                # layers are then called one by one: what has to be compiled for that is no part of the profile
+                # layers are then called one by one: what has to be compiled for that is no part of the profile, and
+                # what was compiled quickly is compiled in full
                 warming.start()
             elif epoch == epochs - 1 and batch == batches - PROFILED_STEPS:
                 nd.waitall()
                 warming.stop()
+                jit.finish()
                 recording.start()
             chosen = order[batch * BATCH : (batch + 1) * BATCH]
             with autograd.record():
