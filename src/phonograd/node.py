@@ -24,7 +24,7 @@ from .errors import format_shape, user_line
 if TYPE_CHECKING:
     from .operator import Operator
 
-__all__ = ["Node", "ancestors", "statistics"]
+__all__ = ["Node", "ancestors", "attributed_to", "of_one_call", "statistics"]
 
 Shape = tuple[int, ...]
 
@@ -56,6 +56,21 @@ class attributed_to:  # noqa: N801 - used like a function
 
     def __exit__(self, *error: object) -> None:
         _source.line, _source.node = self._previous
+
+
+class of_one_call:  # noqa: N801 - used like a function
+    """Let the nodes made inside this scope have one source line, which is looked for once."""
+
+    __slots__ = ("_looked",)
+
+    def __enter__(self) -> None:
+        self._looked = _source.line is None
+        if self._looked:
+            _source.line = user_line()
+
+    def __exit__(self, *error: object) -> None:
+        if self._looked:
+            _source.line = None
 
 
 class Node:

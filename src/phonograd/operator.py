@@ -45,7 +45,7 @@ import numpy as np
 from .dtypes import DType
 from .errors import MXNetError, format_shape, nearest
 from .interface import Interface
-from .node import Node, Shape, statistics
+from .node import Node, Shape, of_one_call, statistics
 from .parameters import REQUIRED, Parameter
 
 if TYPE_CHECKING:
@@ -262,7 +262,8 @@ class Operator:
         return self.infer_rule(*inputs, **self.accepted(self.infer_rule, attributes))
 
     def _expand(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Node | Nodes:
-        result = self.function(*inputs, **dict(zip(self.parameter_names, attributes, strict=True)))
+        with of_one_call():
+            result = self.function(*inputs, **dict(zip(self.parameter_names, attributes, strict=True)))
         call = (self, tuple([node for node in inputs if node is not None]), attributes)
         if isinstance(result, Node):
             return _label(result, call, 0)

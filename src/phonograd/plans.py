@@ -6,6 +6,7 @@ on the way. When there are too many plans or nodes, the least recently used ones
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
@@ -172,11 +173,11 @@ def _pieces_for(sources: list[Node], known: Container[Node]) -> Callable[..., An
 
     if not jit.available():
         return None
-    from .native.piecewise import MOST_BYTES_PER_NODE, PiecewiseProgram
+    from .native.piecewise import MOST_NUMBERS_PER_NODE, PiecewiseProgram
 
     ordered = order([node for node in sources if node not in known], known.__contains__)
     size = len(ordered[1])
-    if size < _MANY_NODES or sum([n.size * n.dtype.itemsize for n in ordered[1]]) > MOST_BYTES_PER_NODE * size:
+    if size < _MANY_NODES or sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size:
         return None
     return lambda wanted, known, keep_all: PiecewiseProgram(wanted, known.__contains__, keep_all, ordered)
 

@@ -108,7 +108,7 @@ def test_it_can_be_switched_off() -> None:
 def test_large_arrays_are_planned() -> None:
     for number in range(430, 430 + PLANNED):
         chain(PLENTY + number).asnumpy()
-    x = nd.ones((piecewise.MOST_BYTES_PER_NODE,))
+    x = nd.ones((2 * piecewise.MOST_NUMBERS_PER_NODE,))
     for _ in range(PLENTY):
         x = x + 1
     assert not by_pieces(x)

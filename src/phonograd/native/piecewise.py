@@ -14,7 +14,7 @@ NumPy does it, which computes nothing.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,13 +28,13 @@ from .collection import not_collecting
 from .expansion import lowering_of
 from .recall import program_for
 
-__all__ = ["MOST_BYTES_PER_NODE", "PiecewiseProgram"]
+__all__ = ["MOST_NUMBERS_PER_NODE", "PiecewiseProgram"]
 
 #: pieces that are remembered: operators on arrays of certain shapes
 MOST_PIECES = 4096
-#: memory that an operator may write, on average, for which planning takes longer than writing and reading it again: 200
-#: us at some GB/s
-MOST_BYTES_PER_NODE = 1 << 18
+#: numbers that a node may have, on average, for which planning takes longer than writing them and reading them again:
+#: 25 us or more at some GB/s
+MOST_NUMBERS_PER_NODE = 1 << 15
 #: how many locations one above the other are part of a piece
 DEEPEST = 6
 
@@ -142,15 +142,14 @@ def _divided(computed: Sequence[Node], asked: Container[Node]) -> tuple[list[lis
     moved: dict[Node, bool] = {}
     by_whole: dict[Node, list[Node]] = {}
     for node in computed:
-        depth = max([depths.get(resolve(source), 0) for source in node.inputs], default=0)
         if node.outputs is not None or node.operator is _ABSENT:
-            depths[node] = depth
+            depths[node] = _depth(node, depths)
             continue
         lowering = lowering_of(node)
         if isinstance(lowering, (Location, Constant)):
             if node.inputs and node.operator is not _ITEM and node.size < resolve(node.inputs[0]).size:
                 moved[node] = True
-            elif depth < DEEPEST:
+            elif (depth := _depth(node, depths)) < DEEPEST:
                 depths[node] = depth + 1
                 if node not in asked:
                     continue
@@ -163,6 +162,11 @@ def _divided(computed: Sequence[Node], asked: Container[Node]) -> tuple[list[lis
         if node.operator is _ITEM and node not in depths:
             by_whole[node.inputs[0]] = pieces[-1]
     return pieces, moved
+
+
+def _depth(node: Node, depths: Mapping[Node, int]) -> int:
+    """Return how many locations one above the other there are below a node."""
+    return max([depths.get(resolve(source), 0) for source in node.inputs], default=0)
 
 
 def _moving(node: Node, arrays: Container[Node], apart: bool) -> tuple[_Piece, list[Node]]:
@@ -186,13 +190,7 @@ def _moving(node: Node, arrays: Container[Node], apart: bool) -> tuple[_Piece, l
 def _piece(nodes: Sequence[Node], arrays: Container[Node]) -> tuple[_Piece, list[Node]]:
     """Return the piece that computes some nodes, and the nodes whose values it reads."""
     read: dict[Node, int] = {}
-
-    def described(node: Node) -> Any:
-        if node in arrays and node not in nodes:
-            return read.setdefault(node, len(read)), node.shape, node.kind
-        return node.operator, node.attributes, tuple([described(resolve(source)) for source in node.inputs])
-
-    key = tuple([described(node) for node in nodes])
+    key = tuple([_described(node, arrays, read) for node in nodes])
     found = _pieces.get(key)
     if found is None:
         found = _planned(nodes, read)
@@ -200,6 +198,19 @@ def _piece(nodes: Sequence[Node], arrays: Container[Node]) -> tuple[_Piece, list
             _pieces.clear()
         _pieces[key] = found
     return found, list(read)
+
+
+def _described(node: Node, arrays: Container[Node], read: dict[Node, int]) -> Any:
+    """Return what a piece for a node depends on, and note the nodes whose values it reads."""
+    sources: list[Any] = []
+    for source in node.inputs:
+        while source.operator.is_view:
+            source = source.inputs[0]
+        if source in arrays:
+            sources.append((read.setdefault(source, len(read)), source.shape, source.kind))
+        else:
+            sources.append(_described(source, arrays, read))
+    return node.operator, node.attributes, *sources
 
 
 def _planned(nodes: Sequence[Node], read: dict[Node, int]) -> _Piece:
