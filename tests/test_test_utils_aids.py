@@ -86,7 +86,8 @@ def test_matrices_have_the_properties_they_are_named_after():
     matrices = test_utils.new_matrix_with_real_eigvals_nd((2, 3, 6, 6))
     values = np.linalg.eigvals(matrices)
     assert matrices.shape == (2, 3, 6, 6)
-    assert np.isrealobj(values)
+    # NumPy 2.5 returns complex numbers in any case
+    np.testing.assert_allclose(np.imag(values), 0)
     assert 0 < abs(values).max() < 10
     symmetric = test_utils.new_sym_matrix_with_real_eigvals_nd((2, 4, 4))
     np.testing.assert_allclose(symmetric, symmetric.swapaxes(-1, -2), atol=1e-12)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -92,7 +91,7 @@ class DataLoader:
         self._prefetch = max(0, int(prefetch)) if prefetch is not None else 2 * self._num_workers
         self._batchify_fn = default_batchify_fn if batchify_fn is None else batchify_fn
         self._auto_reload = auto_reload
-        self._passes = itertools.count()
+        self._passes = 0
         self._crew: Crew | None = None
         self._ending: Any = None
         self._iter: Iterator[Any] | None = None
@@ -117,7 +116,8 @@ class DataLoader:
 
     def refresh(self) -> None:
         """Let workers begin with the next pass, whose batches the next ``iter`` of the loader returns."""
-        self._iter = _Pass(self, next(self._passes)) if self._num_workers else self._made_here()
+        self._iter = _Pass(self, self._passes) if self._num_workers else self._made_here()
+        self._passes += 1
 
     def clean(self) -> None:
         """Forget what workers prepared for the next pass."""
