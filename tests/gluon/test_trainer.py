@@ -11,6 +11,7 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, gluon, nd
 from phonograd.gluon import nn
+from phonograd.gluon.parameter import DeferredInitializationError
 
 
 def dense(ctx: Any = None) -> Any:
@@ -74,6 +75,31 @@ def test_gradients_can_be_changed_between() -> None:
     other = gluon.Trainer(dense(contexts).collect_params(), "sgd")
     with pytest.raises(AssertionError, match="when parameters are updated on kvstore is not supported"):
         other.update(1)
+
+
+@pytest.mark.parametrize("kvstore", [None, "device"])
+def test_parameters_without_a_shape(kvstore: str | None) -> None:
+    net = nn.Dense(1, prefix="dense_")
+    net.initialize(mx.init.One())
+    trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore=kvstore)
+    for ignore in (False, True):
+        for call in (trainer.step, trainer.update):
+            with pytest.raises(DeferredInitializationError, match="Parameter 'dense_weight' has not been initialized"):
+                call(1, ignore_stale_grad=ignore)
+    with pytest.raises(DeferredInitializationError, match="Actual initialization happens during the first forward"):
+        trainer.allreduce_grads()
+    backward(net)
+    trainer.step(1)
+    assert net.weight.data().asnumpy() == pytest.approx(np.array([[0.99, 0.98]]))
+
+
+def test_frozen_parameters_need_no_shape() -> None:
+    net, unused = dense(), nn.Dense(1, prefix="unused_")
+    unused.initialize()
+    unused.collect_params().setattr("grad_req", "null")
+    trainer = gluon.Trainer({**net.collect_params(), **unused.collect_params()}, "sgd")
+    backward(net)
+    trainer.step(1)
 
 
 def test_stale_gradients() -> None:

@@ -115,12 +115,13 @@ class Trainer:
     def _init_params(self) -> None:
         """Put parameters into the store that have not been, as far as they are initialised."""
         later: list[Parameter] = []
+        wanted = set(map(id, self._params_to_init))
         for number, parameter in enumerate(self._params):
-            if self._kvstore is None or parameter not in self._params_to_init:
+            if id(parameter) not in wanted:
                 continue
             if parameter._deferred_init is not None:
                 later.append(parameter)
-            else:
+            elif self._kvstore is not None:
                 arrays = parameter._check_and_get(parameter._data, list)
                 self._kvstore.broadcast(number, arrays[0], arrays)
         self._params_to_init = later
@@ -172,6 +173,7 @@ class Trainer:
         """
         self._optimizer.rescale_grad = self._scale / batch_size
         self._prepare()
+        self._check_initialized()
         self._allreduce_grads()
         self._update(ignore_stale_grad)
 
@@ -179,14 +181,22 @@ class Trainer:
         """Add up the gradients of all contexts, without making an update."""
         self._prepare()
         self._check_separate("allreduce_grads()")
+        self._check_initialized()
         self._allreduce_grads()
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Make one update by gradients that :meth:`allreduce_grads` has added up."""
         self._prepare()
         self._check_separate("update()")
+        self._check_initialized()
         self._optimizer.rescale_grad = self._scale / batch_size
         self._update(ignore_stale_grad)
+
+    def _check_initialized(self) -> None:
+        """Raise an error that names a parameter whose shape no forward pass has told yet, if there is one."""
+        for parameter in self._params_to_init:
+            if parameter.grad_req != "null":
+                parameter._check_and_get(parameter._data, list)
 
     def _check_separate(self, method: str) -> None:
         assert not self._update_on_kvstore, (
