@@ -276,6 +276,7 @@ def _multiply_tiles(height: int) -> Routine:
     e.declare("declare void @llvm.x86.tileloadd64(i8, ptr, i64)")
     e.declare("declare void @llvm.x86.tilestored64(i8, ptr, i64)")
     e.declare("declare void @llvm.x86.tdpbf16ps(i8, i8, i8)")
+    e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     sums = [(row, column) for row in range(height) for column in range(2)]
     places = [e.at("%sums", str(row * TILE_LINES * SIDE + column * _LANES)) for row, column in sums]
 
@@ -306,10 +307,18 @@ def _multiply_tiles(height: int) -> Routine:
                 e.line(f"call void @llvm.x86.tileloadd64(i8 {found}, ptr {at}, i64 64)")
             return found
 
+        # what the next block reads of the second operand comes from the second cache, so it is asked for meanwhile
+        lines = [(start, TILE_WORDS + word) for start in starts[1] for word in range(0, TILE_WORDS, _LANES)]
+        share = len(lines) // (len(_PARTS) * len(sums))
         for first, second in _PARTS:
             for total, (row, column) in enumerate(sums):
                 factors = f"i8 {register(0, row, first)}, i8 {register(1, column, second)}"
                 e.line(f"call void @llvm.x86.tdpbf16ps(i8 {total}, {factors})")
+                for start, word in lines[:share]:
+                    e.line(
+                        f"call void @llvm.prefetch.p0(ptr {e.at(start, e.plus(place, str(word)))}, i32 0, i32 3, i32 1)"
+                    )
+                del lines[:share]
 
     e.each("0", "%blocks", block)
     e.when("%stops", lambda: all_sums("tilestored64", f"i64 {4 * SIDE}"))
