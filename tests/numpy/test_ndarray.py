@@ -373,6 +373,7 @@ def test_unknown_names() -> None:
 
 
 def test_calls_become_machine_code() -> None:
+    pytest.importorskip("llvmlite")
     native_call = pytest.importorskip("phonograd.ndarray.native_call")
     if not native_call.possible():
         pytest.skip("calls are Python functions here")

@@ -17,6 +17,8 @@ KILO = 1024
 
 @pytest.fixture(params=["reference", "native"])
 def executor(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "native":
+        pytest.importorskip("llvmlite")
     with settings.override(executor=request.param):
         yield request.param
 
@@ -52,6 +54,8 @@ class Training:
 def test_every_category_of_a_training_step(executor: str) -> None:
     training = Training()
     training.step()
+    # what other tests have left would be given back meanwhile
+    gc.collect()
     with profile(profile_memory=True) as prof:
         training.step(look=True)
         training.step()

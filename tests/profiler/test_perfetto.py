@@ -123,8 +123,9 @@ def test_flows_counters_and_facts() -> None:
     assert flows == sorted(number for event in events for number in event.get(48, []))
     assert len(flows) == 2 + 2
     counters = [event for event in events if event[9] == [4]]
-    # a few bytes may be of something that was asked for before, and what other tests hold has counters of its own
-    assert any(4096 <= event[30][0] < 4096 + 64 for event in counters)
+    # other tests hold memory, too, and a few bytes may be of something that was asked for before
+    values = {event[30][0] for event in counters}
+    assert any(4096 <= after - before < 4096 + 64 for after in values for before in values)
     assert len([event for event in events if event[9] == [3]]) == 1
     notes = [decoded(note) for event in events for note in event.get(4, [])]
     assert {note[10][0]: note[9][0] for note in notes}[b"error"] == b"\"KeyError: 'k'\""
