@@ -125,25 +125,28 @@ class Novelty:
     """
 
     def __init__(self) -> None:
-        self._latest: deque[tuple[Step, int]] = deque()
+        # never changed, only replaced: threads plan at the same time
+        self._latest: tuple[tuple[Step, int], ...] = ()
 
     def prevails(self) -> bool:
         """Return whether hardly any of the latest plans has been used again."""
-        total = sum([size for _, size in self._latest])
-        again = sum([size for step, size in self._latest if step.used > step.made])
-        return len(self._latest) >= _FEW_PLANS and 0 < settings.current().novel_nodes <= total and 4 * again <= total
+        latest = self._latest
+        total = sum([size for _, size in latest])
+        again = sum([size for step, size in latest if step.used > step.made])
+        return len(latest) >= _FEW_PLANS and 0 < settings.current().novel_nodes <= total and 4 * again <= total
 
     def note(self, step: Step, size: int) -> None:
         """Remember a plan for some number of nodes; small ones cost little."""
         if size >= _MANY_NODES:
-            self._latest.append((step, size))
-            total = sum([size for _, size in self._latest])
-            while len(self._latest) > _FEW_PLANS and total - self._latest[0][1] >= settings.current().novel_nodes:
-                total -= self._latest.popleft()[1]
+            latest = (*self._latest, (step, size))
+            total = sum([size for _, size in latest])
+            while len(latest) > _FEW_PLANS and total - latest[0][1] >= settings.current().novel_nodes:
+                total, latest = total - latest[0][1], latest[1:]
+            self._latest = latest
 
     def clear(self) -> None:
         """Forget all plans, as if the process had just begun."""
-        self._latest.clear()
+        self._latest = ()
 
 
 NOVELTY = Novelty()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -199,6 +201,33 @@ def test_memory_does_not_grow() -> None:
             turn(number)
         gc.collect()
         assert len(gc.get_objects()) < 1.3 * before
+
+
+def test_threads_note_plans_at_the_same_time() -> None:
+    class Seen:
+        used, made = 1, 0
+
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            for number in range(3000):
+                NOVELTY.note(Seen(), 64 + number % 50)  # type: ignore[arg-type]
+                NOVELTY.prevails()
+        except Exception as error:
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert errors == []
 
 
 def test_pieces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
