@@ -30,7 +30,7 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/python -m phonograd.demo --show
+	$(BIN)/python -m phonograd.cli.demo --show
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"

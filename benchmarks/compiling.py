@@ -25,11 +25,11 @@ DEFAULT = ("mlp", "lstm", "lenet", "convbn", "deep-convnet")
 def answer(name: str, way: str) -> None:
     """Print the times of a workload whose kernels are compiled in some way, as one line of JSON."""
     import phonograd as mx
-    from phonograd.native import codes, jit
+    from phonograd.core.run import kernel_cache, objects
 
-    spent, emit = 0.0, codes.Codes._emit
+    spent, emit = 0.0, objects.Codes._emit
 
-    def timed(self: codes.Codes, text: str, quick: bool) -> bytes:
+    def timed(self: objects.Codes, text: str, quick: bool) -> bytes:
         nonlocal spent
         start = time.thread_time()
         try:
@@ -37,11 +37,11 @@ def answer(name: str, way: str) -> None:
         finally:
             spent += time.thread_time() - start
 
-    codes.Codes._emit = timed  # type: ignore[method-assign]
+    objects.Codes._emit = timed  # type: ignore[method-assign]
     if way == "quickly":
-        codes.divided = lambda text: None
+        objects.divided = lambda text: None
     # later iterations run what the first one compiled
-    jit.improve = lambda some: None
+    kernel_cache.improve = lambda some: None
     mx.settings.update(executor="native", cache_directory="", num_threads=1)
     with mx.settings.override(executor="reference"):
         step = WORKLOADS[name](mx)

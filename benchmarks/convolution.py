@@ -64,11 +64,11 @@ def ours(case: str, which: str, threads: int, winograd: bool) -> Callable[[], No
     """Return a call of our kernels."""
     import numpy as np
 
-    from phonograd import settings
-    from phonograd.kernels.convolution import Convolution
-    from phonograd.native import jit
-    from phonograd.native.driver import Row
-    from phonograd.native.machine import host
+    from phonograd.core.base import settings
+    from phonograd.core.kernels.conv import Convolution
+    from phonograd.core.run import kernel_cache
+    from phonograd.core.run.driver import Row
+    from phonograd.core.run.host import host
 
     data, weight, stride, pad, groups = CASES[case]
     generator, float32 = np.random.default_rng(0), np.dtype("float32")
@@ -92,7 +92,7 @@ def ours(case: str, which: str, threads: int, winograd: bool) -> Callable[[], No
     for launch in plan.launches:
         if launch.structure not in _kernels:
             name = f"timed{len(_kernels)}"
-            _kernels[launch.structure] = jit.compile_text(launch.structure.write(name), name)
+            _kernels[launch.structure] = kernel_cache.compile_text(launch.structure.write(name), name)
         launches.append((_kernels[launch.structure], launch.table(places), launch.extent, launch.chunk))
     row, values = Row(launches, len(arrays)), tuple(arrays.values())
 
@@ -110,7 +110,7 @@ def reference(case: str, which: str, threads: int, winograd: bool) -> Callable[[
     """Return a call of NumPy's reference."""
     import numpy as np
 
-    from phonograd.operators import convolution
+    from phonograd.core.ops.nn import convolution
 
     data, weight, stride, pad, groups = CASES[case]
     generator = np.random.default_rng(0)

@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from phonograd import settings
-from phonograd.gradient import differentiate
-from phonograd.native.program import NativeProgram
-from phonograd.node import Node
-from phonograd.operator import REGISTRY
-from phonograd.operators.structural import leaf, variable
-from phonograd.reference import Program, resolve
+from phonograd.core.base import settings
+from phonograd.core.derive.gradient import differentiate
+from phonograd.core.graph.node import Node
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.ops.math.structural import leaf, variable
+from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.run.reference import Program, resolve
 
 SECONDS = 0.5
 

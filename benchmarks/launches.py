@@ -18,11 +18,11 @@ import numpy as np
 
 import phonograd
 from benchmarks.workloads_nd import WORKLOADS
-from phonograd import settings
-from phonograd.kernels.gemm import Gemm
-from phonograd.kernels.matrix_unit import MatrixUnit
-from phonograd.kernels.structure import Structure
-from phonograd.native import driver, jit, running
+from phonograd.core.base import settings
+from phonograd.core.kernels.matmul.amx import MatrixUnit
+from phonograd.core.kernels.matmul.gemm import Gemm
+from phonograd.core.kernels.structure import Structure
+from phonograd.core.run import driver, kernel_cache, program
 
 #: writes the processor's clock to the address that its table holds
 CLOCK = """
@@ -40,17 +40,17 @@ class TimedRow:
     """A row of launches with a look at the clock after each."""
 
     rows: list[TimedRow] = []
-    clock: jit.Kernel | None = None
+    clock: kernel_cache.Kernel | None = None
 
     def __init__(
         self,
-        launches: list[tuple[jit.Kernel, list[int], int, int]],
+        launches: list[tuple[kernel_cache.Kernel, list[int], int, int]],
         arrays: int,
         regions: list[int] | None = None,
         flag: int = -1,
     ) -> None:
         if TimedRow.clock is None:
-            TimedRow.clock = jit.compile_text(CLOCK, "clock")
+            TimedRow.clock = kernel_cache.compile_text(CLOCK, "clock")
         self.launches = launches
         self.clocks = np.zeros(len(launches) + 1, np.int64)
         row = [(TimedRow.clock, [self.clocks.ctypes.data], 1, 1)]
@@ -125,11 +125,11 @@ def main() -> None:
     # plans that are found on disk do not say what their kernels are
     settings.update(executor="native", num_threads=arguments.threads, cache_directory="")
     step = WORKLOADS[arguments.workload](phonograd)
-    original = running.Row
-    running.Row = TimedRow  # type: ignore[misc, assignment]
+    original = program.Row
+    program.Row = TimedRow  # type: ignore[misc, assignment]
     for _ in range(5):
         step()
-    jit.finish()
+    kernel_cache.finish()
     steps = []
     for row in TimedRow.rows:
         row.found, row.seconds = [], []
@@ -138,13 +138,13 @@ def main() -> None:
         start = time.perf_counter()
         step()
         steps.append(time.perf_counter() - start)
-    running.Row = original  # type: ignore[misc]
+    program.Row = original  # type: ignore[misc]
     report(float(np.median(steps)), min(steps), ticks_per_second())
 
 
 def report(median: float, best: float, rate: float) -> None:
     """Print what was measured."""
-    structures = {id(kernel): structure for structure, kernel in jit._started()._kernels.items()}
+    structures = {id(kernel): structure for structure, kernel in kernel_cache._started()._kernels.items()}
     total: dict[tuple[str, int, int], list[float]] = {}
     rows = [row for row in TimedRow.rows if len(row.found) > 1]
     for row in rows:

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from phonograd import autograd, nd, settings
-from phonograd.native import jit
+from phonograd import autograd, nd
+from phonograd.core.base import settings
+from phonograd.core.run import kernel_cache
 
 COLUMNS, COUNTS = 1000, (50, 100, 200, 400)
 
@@ -74,7 +75,7 @@ def microseconds(loop: Callable[[Any, Any, int], Any], count: int) -> float:
 
     for _ in range(4):
         step()
-    jit.finish()
+    kernel_cache.finish()
     best = float("inf")
     for _ in range(10):
         start = time.thread_time()

@@ -12,14 +12,14 @@ from functools import partial
 
 import numpy as np
 
-from phonograd import settings
-from phonograd.native import jit, team
-from phonograd.native.driver import Row
-from phonograd.native.program import NativeProgram
-from phonograd.node import Node
-from phonograd.operator import REGISTRY
-from phonograd.operators.primitives import matmul, swap_last
-from phonograd.operators.structural import leaf
+from phonograd.core.base import settings
+from phonograd.core.graph.node import Node
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.ops.math.primitives import matmul, swap_last
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.run import kernel_cache, thread_pool
+from phonograd.core.run.driver import Row
 
 SECONDS = 1.5
 
@@ -81,11 +81,11 @@ def unshared(case: Case) -> Case:
     """Return a case that runs on the calling thread only, while the team stays as it is."""
 
     def run() -> object:
-        address, team.CELL[0] = int(team.CELL[0]), 0
+        address, thread_pool.CELL[0] = int(thread_pool.CELL[0]), 0
         try:
             return case()
         finally:
-            team.CELL[0] = address
+            thread_pool.CELL[0] = address
 
     return run
 
@@ -105,8 +105,8 @@ def program(targets: list[Node], bindings: dict[Node, np.ndarray]) -> Case:
 
 def regions() -> None:
     """Measure empty launches, the price of sharing one, and waking up workers that sleep."""
-    nothing = jit.compile_text(NOTHING, "nothing")
-    wait = jit.compile_text(WAIT, "wait")
+    nothing = kernel_cache.compile_text(NOTHING, "nothing")
+    wait = kernel_cache.compile_text(WAIT, "wait")
     data = (np.zeros(1),)
     launches = 1000
     cases: dict[str, Case] = {}

@@ -1,4 +1,4 @@
-"""Print the polynomial coefficients that ``phonograd.kernels.mathematics`` uses, and the error of each fit.
+"""Print the polynomial coefficients that ``phonograd.core.lower.vector_math`` uses, and the error of each fit.
 
     python -m benchmarks.polynomials
 

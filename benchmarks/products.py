@@ -27,15 +27,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from phonograd.kernels import gemm
-from phonograd.kernels.gemm import Gemm
-from phonograd.kernels.launch import Launch
-from phonograd.kernels.machine import Machine
-from phonograd.kernels.pattern import Pattern
-from phonograd.native import jit
-from phonograd.native.driver import Row
-from phonograd.native.machine import host
-from phonograd.native.products import plan_product
+from phonograd.core.kernels.launch import Launch
+from phonograd.core.kernels.matmul import gemm
+from phonograd.core.kernels.matmul.gemm import Gemm
+from phonograd.core.kernels.target import Machine
+from phonograd.core.lower.pattern import Pattern
+from phonograd.core.plan.products import plan_product
+from phonograd.core.run import kernel_cache
+from phonograd.core.run.driver import Row
+from phonograd.core.run.host import host
 
 #: turns of every shape, and how long each library has in one
 TURNS, SECONDS = 5, 0.1
@@ -136,7 +136,7 @@ def product_of(lhs: Array, rhs: Array, out: Array, machine: Machine) -> Case:
         arrays[name] = aligned(packed.size // 4)
         launches.append((packed.launch, {"rhs": operand, "out": name}))
     launches += [(launch, {name: name for name in arrays}) for launch in how.plan.launches]
-    kernels = jit.kernels({launch.structure: 1 << 30 for launch, _ in launches})
+    kernels = kernel_cache.kernels({launch.structure: 1 << 30 for launch, _ in launches})
     numbers = {name: number for number, name in enumerate(arrays)}
     row = []
     for launch, names in launches:
@@ -201,7 +201,7 @@ def peak_text(machine: Machine) -> str:
 def peak(machine: Machine) -> tuple[Case, float]:
     """Return the case of the peak, and its operations."""
     rounds, sums = 20_000, 24 if machine.registers >= 32 else 12
-    kernel = jit.compile_text(peak_text(machine), "peak")
+    kernel = kernel_cache.compile_text(peak_text(machine), "peak")
     row = Row([(kernel, [0], rounds, rounds)], 1)
     return partial(row.run, (np.zeros(16, np.float32),)), 2.0 * rounds * sums * machine.vector_bytes / 4
 
@@ -298,7 +298,7 @@ def main() -> None:
     parser.add_argument("--errors", action="store_true", help="errors instead of speeds")
     parser.add_argument("--narrow", action="store_true", help="vectors of 32 bytes, 16 registers")
     parser.add_argument(
-        "--set", nargs="*", default=[], metavar="NAME=NUMBER", help="constants of phonograd.kernels.gemm"
+        "--set", nargs="*", default=[], metavar="NAME=NUMBER", help="constants of phonograd.core.kernels.matmul.gemm"
     )
     arguments = parser.parse_args()
     for setting in arguments.set:

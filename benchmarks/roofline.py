@@ -53,7 +53,7 @@ def _bytes(nodes: Iterable[Any]) -> int:
 
 def work_of(program: Any) -> Work:
     """Return what one run of a native program does."""
-    from phonograd.costs import flops_of
+    from phonograd.core.derive.costs import flops_of
 
     computed = {node for part in program.parts for node in part.nodes}
     return Work(
@@ -65,7 +65,7 @@ def work_of(program: Any) -> Work:
 
 def work_of_step(step: Callable[[], None]) -> Work:
     """Return what one call of a function does, by the native programs that it runs."""
-    from phonograd.native.running import Running
+    from phonograd.core.run.program import Running
 
     seen: list[Any] = []
     run = Running.run

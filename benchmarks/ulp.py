@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from phonograd import settings
-from phonograd.dtypes import FLOAT32, FLOAT64, DType
-from phonograd.native.program import NativeProgram
-from phonograd.operator import REGISTRY
-from phonograd.operators import special_functions
-from phonograd.operators.structural import leaf
+from phonograd.core.base import settings
+from phonograd.core.base.dtypes import FLOAT32, FLOAT64, DType
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.ops.math import special_functions
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan.native_program import NativeProgram
 
 Array = np.ndarray[Any, Any]
 

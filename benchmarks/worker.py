@@ -48,8 +48,8 @@ class Library:
             step = self.steps[name] = self.workloads[name](self.module)
             for _ in range(WARM_UPS):
                 step()
-            if self.is_ours and "phonograd.native.jit" in sys.modules:
-                sys.modules["phonograd.native.jit"].finish()
+            if self.is_ours and "phonograd.core.run.kernel_cache" in sys.modules:
+                sys.modules["phonograd.core.run.kernel_cache"].finish()
         return self.steps[name]
 
     def time(self, name):

@@ -1,4 +1,4 @@
-"""Write src/phonograd/kernels/mathematics/coefficients.py: the polynomials that kernels evaluate.
+"""Write src/phonograd/core/lower/vector_math/coefficients.py: the polynomials that kernels evaluate.
 
 Each is the polynomial of its degree whose largest error (weighted, so that it is relative to the result) is smallest,
 found by Remez' exchange in 120 digits. Coefficients are rounded to the format one after the other, the lowest first,
@@ -300,7 +300,7 @@ def write() -> None:
             lines += [f"    # error {error:.4f}", f"    {kind.__name__.upper()}: ("]
             lines += [f"        {coefficient!r}," for coefficient in found] + ["    ),"]
         lines += ["}"]
-    path = ROOT / "src/phonograd/kernels/mathematics/coefficients.py"
+    path = ROOT / "src/phonograd/core/lower/vector_math/coefficients.py"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

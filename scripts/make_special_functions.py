@@ -1,6 +1,6 @@
-"""Write src/phonograd/operators/special_coefficients.py and tests/data/special_functions.npz.
+"""Write src/phonograd/core/ops/math/special_coefficients.py and tests/data/special_functions.npz.
 
-The first holds the polynomials that :mod:`phonograd.operators.special_functions` evaluates: interpolation at Chebyshev
+The first holds the polynomials that :mod:`phonograd.core.ops.math.special_functions` evaluates: interpolation at Chebyshev
 nodes, computed in 60 digits and rounded once. The second holds values of the functions for the tests.
 
 Needs mpmath (which the library does not)::
@@ -134,7 +134,7 @@ def write_coefficients() -> None:
     ]
     for name, values in sorted(coefficients().items()):
         lines += ["", f"{name} = (", *[f"    {value!r}," for value in values], ")"]
-    path = ROOT / "src/phonograd/operators/special_coefficients.py"
+    path = ROOT / "src/phonograd/core/ops/math/special_coefficients.py"
     path.write_text("\n".join(lines) + "\n")
 
 

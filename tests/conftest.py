@@ -5,7 +5,7 @@ import os
 import pytest
 from hypothesis import settings
 
-from phonograd.plans import NOVELTY
+from phonograd.core.plan.cache import NOVELTY
 
 # The first use of a graph compiles it, so single examples vary too much in time for a deadline.
 settings.register_profile("local", deadline=None)

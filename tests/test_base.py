@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phonograd import base, libinfo
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 
 @pytest.fixture

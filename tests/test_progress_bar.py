@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import progress_bar, terminal
+from phonograd import progress_bar
+from phonograd.core.base import terminal
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from phonograd import util
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 
 @pytest.fixture(autouse=True)
@@ -201,15 +201,15 @@ def test_environment_variables(monkeypatch):
 
 
 def test_gpus(tmp_path):
-    from phonograd import context
+    from phonograd.core.base import devices
 
     assert util.get_gpu_count() == 0
     with pytest.raises(MXNetError, match="only supported for MXNet built with CUDA support"):
         util.get_gpu_memory(0)
     with pytest.raises(ValueError, match="Expecting a gpu context"):
-        util.get_cuda_compute_capability(context.cpu())
+        util.get_cuda_compute_capability(devices.cpu())
     with pytest.raises(MXNetError, match="no CUDA device"):
-        util.get_cuda_compute_capability(context.gpu())
+        util.get_cuda_compute_capability(devices.gpu())
 
 
 def test_directories_and_module_names(tmp_path):

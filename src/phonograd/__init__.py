@@ -21,12 +21,12 @@ from typing import Any
 
 from . import autograd, context, ndarray, settings
 from . import ndarray as nd
-from . import operators as _operators
 from ._version import __version__
-from .context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
-from .custom import Custom as _Custom
-from .errors import MXNetError
+from .core import ops as _operators
+from .core.base.devices import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
+from .core.base.errors import MXNetError
 from .ndarray import NDArray, waitall
+from .operator import Custom as _Custom
 
 # Modules that a program may never need are loaded when they are first used.
 _MODULES = {
@@ -39,7 +39,6 @@ _MODULES = {
         "contrib",
         "curves",
         "debug",
-        "demo",
         "engine",
         "executor",
         "explain",
@@ -75,6 +74,7 @@ _MODULES = {
         "visualization",
     )
 } | {
+    "demo": "cli.demo",
     "img": "image",
     "init": "initializer",
     "kv": "kvstore",
@@ -89,7 +89,7 @@ _MODULES = {
 }
 _NAMES = {
     "AttrScope": "attribute",
-    "compile": "compilation",
+    "compile": "core.capture.compiled",
     "install_as_mxnet": "compat",
     "is_np_array": "util",
     "is_np_shape": "util",
@@ -128,7 +128,7 @@ def __getattr__(name: str) -> Any:
     elif name in _NAMES:
         value = getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
     else:
-        from .errors import nearest
+        from .core.base.errors import nearest
 
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{nearest(name, __dir__())}")
     globals()[name] = value

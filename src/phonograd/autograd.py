@@ -12,10 +12,11 @@
 [ 3. 12. 27.]
 <NDArray 3 @cpu(0)>
 
-Recording leaves nothing behind but marks on expressions (:mod:`phonograd.node`); the gradient of an expression is an
-expression (:mod:`phonograd.gradient`). What this layer adds is the connection to arrays: which arrays are variables
-(:mod:`phonograd.variable`), and how a backward pass continues through earlier traces and :class:`Function` objects
-(:mod:`phonograd.sweep`). This module is its public face: scopes, ``backward`` and ``grad``.
+Recording leaves nothing behind but marks on expressions (:mod:`phonograd.core.graph.node`); the gradient of an
+expression is an expression (:mod:`phonograd.core.derive.gradient`). What this layer adds is the connection to arrays:
+which arrays are variables (:mod:`phonograd.core.backward.variable`), and how a backward pass continues through earlier
+traces and :class:`Function` objects (:mod:`phonograd.core.backward.backward`). This module is its public face: scopes,
+``backward`` and ``grad``.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .anomaly import detection
-from .function import Function, register_hook
+from .core.backward.backward import backward_pass, grad_pass
+from .core.backward.function import Function, register_hook
+from .core.backward.variable import attach as attach
+from .core.backward.variable import mark
+from .core.events import Range, RecordScope, add_global_callback, remove_callback
+from .core.observe.anomaly import detection
+from .core.trace.flags import FLAGS, RECORDING, TRAINING, is_recording, is_training, set_flag
+from .core.trace.trace import LOCAL
 from .ndarray.array import NDArray
-from .observers import Range, RecordScope, add_global_callback, remove_callback
-from .state import FLAGS, RECORDING, TRAINING, is_recording, is_training, set_flag
-from .sweep import backward_pass, grad_pass
-from .trace import LOCAL
-from .variable import attach as attach
-from .variable import mark
 
 if TYPE_CHECKING:
     from .symbol import Symbol
@@ -68,9 +69,9 @@ Callee = TypeVar("Callee", bound=Callable[..., Any])
 
 
 def get_symbol(x: NDArray) -> Symbol:
-    """Return the recorded computation of an array as a Symbol; see :mod:`phonograd.record_reader`."""
+    """Return the recorded computation of an array as a Symbol; see :mod:`phonograd.symbol.tape_to_symbol`."""
     # symbols are loaded when they are first used
-    from .record_reader import get_symbol as read_record
+    from .symbol.tape_to_symbol import get_symbol as read_record
 
     return read_record(x)
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import libinfo
-from .errors import MXNetError
+from .core.base.errors import MXNetError
 
 __all__ = [
     "InternalError",

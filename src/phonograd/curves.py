@@ -18,8 +18,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from .files import write_atomically
-from .terminal import can_write, columns, end_line, is_terminal, lines_ended, moves_cursor
+from .core.base.files import write_atomically
+from .core.base.terminal import (
+    can_write,
+    columns,
+    end_line,
+    is_terminal,
+    lines_ended,
+    moves_cursor,
+)
 
 __all__ = ["Curves", "shows_bars", "sparkline"]
 

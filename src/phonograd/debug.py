@@ -23,8 +23,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from . import settings
 from .autograd import detect_anomaly, set_detect_anomaly
+from .core.base import settings
 from .explain import plan as explain
 from .explain import plans
 

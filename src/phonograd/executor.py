@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from . import autograd
-from .context import Context, as_context
-from .errors import MXNetError, nearest
-from .interface import is_known
+from .core.array.handle import enter, make, rebind
+from .core.base.devices import Context, as_context
+from .core.base.errors import MXNetError, nearest
+from .core.graph.interface import is_known
+from .core.graph.node import Node
+from .core.ops.math.structural import detach
+from .core.trace.trace import LOCAL
 from .ndarray.array import NDArray
 from .ndarray.creation import zeros
-from .ndarray.handle import enter, make, rebind
-from .node import Node
-from .operators.structural import detach
 from .symbol.graph import Symbol
-from .trace import LOCAL
 
 __all__ = ["Executor", "bound_to_new_arrays"]
 

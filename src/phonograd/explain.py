@@ -28,14 +28,14 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from . import settings
-from .errors import format_shape
+from .core.base import settings
+from .core.base.errors import format_shape
+from .core.graph.node import Node
+from .core.graph.node import statistics as node_statistics
+from .core.ops.math.structural import LEAF, VARIABLE
+from .core.plan.cache import OBSERVERS, PLANS, Stage, Step, build
+from .core.run.reference import Program, resolve
 from .ndarray.array import NDArray
-from .node import Node
-from .node import statistics as node_statistics
-from .operators.structural import LEAF, VARIABLE
-from .plans import OBSERVERS, PLANS, Stage, Step, build
-from .reference import Program, resolve
 
 __all__ = ["KernelReport", "PlanLog", "PlanReport", "ValueReport", "announce", "plan", "plans", "statistics"]
 
@@ -230,7 +230,7 @@ def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0, 
 
 def _stored(program: Any) -> tuple[ValueReport, ...]:
     """Return the values that go through memory, those of one kind as one, the largest first."""
-    from .native.boundaries import boundaries
+    from .core.plan.report import boundaries
 
     passed_on = boundaries(program.parts, [node for node, _ in program.kept])
     found = Counter([(node.operator.name, node.shape, reason) for node, reason in passed_on])
@@ -342,7 +342,7 @@ def announce(on: bool = True) -> None:
 
 
 def _kernel_counts() -> tuple[int, int, float]:
-    jit = sys.modules.get("phonograd.native.jit")
+    jit = sys.modules.get("phonograd.core.run.kernel_cache")
     if jit is None:
         return 0, 0, 0.0
     return jit.statistics.kernels_compiled, jit.statistics.kernels_loaded, jit.statistics.seconds
@@ -453,7 +453,7 @@ def statistics() -> dict[str, float]:
     ====================  ==========================================================================================
     """
     counts: dict[str, float] = dict(node_statistics.snapshot())
-    jit, memory = sys.modules.get("phonograd.native.jit"), sys.modules.get("phonograd.native.memory")
+    jit, memory = sys.modules.get("phonograd.core.run.kernel_cache"), sys.modules.get("phonograd.core.run.memory_pool")
     if jit is not None and memory is not None:
         counts.update(jit.statistics.snapshot())
         pool = memory.pool

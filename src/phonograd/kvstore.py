@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import autograd, optimizer
-from .errors import MXNetError
-from .files import write_atomically
+from .core.base.errors import MXNetError
+from .core.base.files import write_atomically
 from .ndarray.array import NDArray
 from .ndarray.sparse import RowSparseNDArray
 

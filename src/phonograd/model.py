@@ -6,7 +6,7 @@ import logging
 from typing import Any, NamedTuple
 
 from . import ndarray, symbol
-from .errors import MXNetError
+from .core.base.errors import MXNetError
 
 __all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint"]
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .errors import nearest
+from .core.base.errors import nearest
+from .core.events import DisableRecordFunctionGuard, Range
 from .ndarray import NDArray, array
-from .observers import DisableRecordFunctionGuard, Range
 from .profiler.continuation import end_on, kind_of_future
 from .profiler.handles import ArgumentTypeError, RecordFunctionHandle, begun, text
 

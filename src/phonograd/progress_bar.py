@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TextIO, TypeVar
 
-from .terminal import columns, end_line, is_terminal
+from .core.base.terminal import columns, end_line, is_terminal
 
 __all__ = ["progress"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .core.trace.rng import seed
 from .ndarray.random import (
     exponential,
     gamma,
@@ -15,7 +16,6 @@ from .ndarray.random import (
     shuffle,
     uniform,
 )
-from .streams import seed
 
 __all__ = [
     "exponential",

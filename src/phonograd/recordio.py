@@ -23,8 +23,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
-from .errors import MissingFile, MXNetError
-from .files import AtomicFile, write_atomically
+from .core.base.errors import MissingFile, MXNetError
+from .core.base.files import AtomicFile, write_atomically
 
 __all__ = ["IRHeader", "MXIndexedRecordIO", "MXRecordIO", "pack", "pack_img", "record_offsets", "unpack", "unpack_img"]
 

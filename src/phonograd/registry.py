@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .errors import nearest
+from .core.base.errors import nearest
 
 __all__ = ["get_alias_func", "get_create_func", "get_register_func", "get_registry"]
 

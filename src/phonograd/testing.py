@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from . import autograd
+from .core.backward.backward import grads_or_zeros
 from .ndarray import NDArray, array
-from .sweep import grads_or_zeros
 
 __all__ = ["check_gradients"]
 

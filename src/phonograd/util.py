@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
-from .errors import MXNetError
+from .core.base.errors import MXNetError
 
 __all__ = [
     "get_cuda_compute_capability",

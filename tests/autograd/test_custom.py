@@ -5,7 +5,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 from .arrays import NOT_RECORDED, close, flags, values, variable
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phonograd import autograd, nd
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 from .arrays import close, flags, values, variable
 from .functions import Exponential, Product, Several, Square

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phonograd import autograd, nd
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 from phonograd.testing import check_gradients
 
 from .arrays import NO_VARIABLES, close, values, variable

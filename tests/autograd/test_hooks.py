@@ -3,7 +3,7 @@
 import pytest
 
 from phonograd import autograd, nd
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 from .arrays import flags, values, variable
 

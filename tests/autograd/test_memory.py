@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from phonograd import autograd, nd
-from phonograd.native import jit
-from phonograd.node import statistics
-from phonograd.trace import LOCAL
+from phonograd.core.graph.node import statistics
+from phonograd.core.run import kernel_cache
+from phonograd.core.trace.trace import LOCAL
 
 from .arrays import close, values, variable
 
@@ -23,7 +23,7 @@ MEGABYTE = 1 << 20
 def without_collection():
     """Switch the garbage collector off: what must be freed must be freed by itself."""
     # a compiler at work allocates memory too
-    jit.finish()
+    kernel_cache.finish()
     gc.collect()
     gc.disable()
     try:
@@ -291,7 +291,7 @@ def test_ten_thousand_iterations_make_nothing_new():
 
 
 def test_graphs_that_never_repeat_stay_within_the_limits():
-    from phonograd import settings
+    from phonograd.core.base import settings
 
     x = variable([1.0])
     with settings.override(node_limit=3000, plan_limit=60):
@@ -300,7 +300,7 @@ def test_graphs_that_never_repeat_stay_within_the_limits():
                 y = nd.reshape(nd.tile(x * 1, reps=step), shape=(1, step)) * 2
             y.backward()
             assert values(x.grad) == [2 * step]
-        from phonograd.operator import REGISTRY
+        from phonograd.core.graph.operator import REGISTRY
 
         nodes = sum(len(declared.table) for declared in set(REGISTRY.values()))
         assert nodes < 3000 + 2 * 400

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from phonograd import autograd, nd
-from phonograd.trace import LOCAL
+from phonograd.core.trace.trace import LOCAL
 
 SIZE = 6
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from phonograd import autograd, nd
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 from .arrays import NOT_RECORDED, close, flags, values, variable
 
@@ -271,7 +271,7 @@ def test_threads_with_records_of_their_own():
 
 
 def test_nodes_are_forgotten_while_other_threads_work():
-    from phonograd import settings
+    from phonograd.core.base import settings
 
     def work(number):
         x = variable([float(number)])

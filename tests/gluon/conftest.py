@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from phonograd import settings
+from phonograd.core.base import settings
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ def test_outputs_that_are_inputs() -> None:
 
 def test_memory_is_saved() -> None:
     pytest.importorskip("llvmlite")
-    from phonograd.native.memory import pool
+    from phonograd.core.run.memory_pool import pool
 
     peaks = []
     for checkpointed in (False, True):

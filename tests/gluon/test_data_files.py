@@ -18,7 +18,7 @@ from phonograd.image.resizing import resize
 
 pytest.importorskip("PIL")
 
-FOLDER = Path(__file__).resolve().parent.parent / "data" / "records"
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "records"
 MAGIC = bytes.fromhex("0a23d7ce")
 RECORDS = [b"", b"abc", MAGIC, b"wxyz" + MAGIC + b"abcd", b"x" + MAGIC, MAGIC * 2, bytes(range(256))]
 LABELLED = mx.recordio.pack(mx.recordio.IRHeader(0, [1, 2.5], 3, 4), b"body")

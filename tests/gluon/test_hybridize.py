@@ -242,7 +242,7 @@ def test_hooks_are_announced() -> None:
 
 
 def test_training_makes_no_new_plans() -> None:
-    from phonograd.node import statistics
+    from phonograd.core.graph.node import statistics
 
     net = network()
     net.initialize()

@@ -10,7 +10,7 @@ import pytest
 import phonograd as mx
 from phonograd.gluon.data.vision import transforms
 
-FOLDER = Path(__file__).resolve().parent.parent / "data" / "records"
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "records"
 PIXELS = np.random.RandomState(0).randint(0, 256, (8, 9, 3)).astype(np.uint8)
 
 #: transformations, the operators that they are, and whether they are random

@@ -17,7 +17,7 @@ import pytest
 import phonograd as mx
 from phonograd import gluon
 from phonograd.gluon import data, nn
-from phonograd.gluon.data import crews
+from phonograd.gluon.data import workers
 from phonograd.gluon.data.vision import transforms
 
 kinds = pytest.mark.parametrize("thread_pool", [True, False], ids=["threads", "processes"])
@@ -101,7 +101,7 @@ def test_workers_that_wait_are_not_killed(monkeypatch):
     first, second = (data.DataLoader([1, 2, 3], 2, num_workers=2) for _ in range(2))
     killed = []
     # on a busy machine it takes a while
-    monkeypatch.setattr(crews, "_SECONDS_TO_END", 60.0)
+    monkeypatch.setattr(workers, "_SECONDS_TO_END", 60.0)
     monkeypatch.setattr(multiprocessing.process.BaseProcess, "kill", lambda process: killed.append(process))
     for loader in (first, second):
         list(loader)

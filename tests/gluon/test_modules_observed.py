@@ -8,8 +8,8 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd
+from phonograd.core.events import LISTENING, MODULE
 from phonograd.gluon import nn
-from phonograd.observers import LISTENING, MODULE
 
 
 def network() -> Any:

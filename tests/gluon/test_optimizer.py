@@ -10,7 +10,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd
-from phonograd.node import statistics
+from phonograd.core.graph.node import statistics
 
 from . import programs
 

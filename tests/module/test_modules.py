@@ -7,7 +7,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import nd, sym
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 from . import programs
 

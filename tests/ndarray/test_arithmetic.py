@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, nd, settings
-from phonograd.node import statistics
+from phonograd import autograd, nd
+from phonograd.core.base import settings
+from phonograd.core.graph.node import statistics
 
 X = [[0.5, -1.0, 2.0], [3.0, 0.0, -0.25]]
 

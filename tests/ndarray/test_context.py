@@ -8,7 +8,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import nd
-from phonograd.context import Context
+from phonograd.core.base.devices import Context
 
 
 def test_facts():

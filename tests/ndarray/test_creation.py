@@ -5,8 +5,8 @@ import pytest
 
 import phonograd as mx
 from phonograd import nd
-from phonograd.errors import MXNetError
-from phonograd.node import statistics
+from phonograd.core.base.errors import MXNetError
+from phonograd.core.graph.node import statistics
 
 
 def test_array_copies_its_source():

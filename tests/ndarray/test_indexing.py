@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phonograd import autograd, nd
-from phonograd.errors import MXNetError
-from phonograd.node import statistics
+from phonograd.core.base.errors import MXNetError
+from phonograd.core.graph.node import statistics
 
-from .test_keys import advanced_keys, basic_keys
+from ..core.array.test_keys import advanced_keys, basic_keys
 
 
 def counted(shape: tuple[int, ...]) -> Any:

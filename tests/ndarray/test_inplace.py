@@ -7,7 +7,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 OPERATORS = {
     "+=": operator.iadd,

@@ -9,8 +9,8 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd
-from phonograd.errors import MXNetError
-from phonograd.operator import REGISTRY
+from phonograd.core.base.errors import MXNetError
+from phonograd.core.graph.operator import REGISTRY
 
 METHODS = sorted(name for name, declared in REGISTRY.items() if declared.method and not name.startswith("_"))
 

@@ -10,7 +10,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import nd
-from phonograd.operator import REGISTRY
+from phonograd.core.graph.operator import REGISTRY
 
 SURFACE = json.loads((Path(__file__).parent / "data" / "surface.json").read_text(encoding="utf-8"))
 SPACES = {"nd": nd, "contrib": nd.contrib, "linalg": nd.linalg, "random": nd.random}

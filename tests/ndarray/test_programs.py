@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from phonograd import plans
+from phonograd.core.plan import cache
 
 from . import programs
 
@@ -45,7 +45,7 @@ def test_short_programs(shapes: list[tuple[int, ...]], program: list[programs.St
 @example([(3,), (3,)], OVERWRITTEN)
 @given(VARIABLES, st.lists(programs.STEPS, min_size=4, max_size=30))
 def test_programs_that_are_computed_by_pieces(shapes: list[tuple[int, ...]], program: list[programs.Step]) -> None:
-    with mock.patch.object(plans.NOVELTY, "prevails", return_value=True), mock.patch.object(plans, "_MANY_NODES", 1):
+    with mock.patch.object(cache.NOVELTY, "prevails", return_value=True), mock.patch.object(cache, "_MANY_NODES", 1):
         programs.run(shapes, program)
 
 

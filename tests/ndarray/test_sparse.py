@@ -11,7 +11,7 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, nd
 from phonograd.base import NotSupportedForSparseNDArray
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 from phonograd.ndarray.sparse import BaseSparseNDArray, CSRNDArray, RowSparseNDArray
 
 MATRIX = np.array([[0, 1, 0], [2, 0, 0], [0, 0, 0], [0, 0, 3]], np.float32)

@@ -309,7 +309,7 @@ def test_another_thread_computes_what_was_recorded_here() -> None:
 
 
 def test_a_loop_makes_nothing_twice() -> None:
-    from phonograd.node import statistics
+    from phonograd.core.graph.node import statistics
 
     w, x = np.array([0.5, -0.5, 0.25]), np.array([1.0, 2.0, 3.0])
     w.attach_grad()
@@ -374,7 +374,7 @@ def test_unknown_names() -> None:
 
 def test_calls_become_machine_code() -> None:
     pytest.importorskip("llvmlite")
-    native_call = pytest.importorskip("phonograd.ndarray.native_call")
+    native_call = pytest.importorskip("phonograd.core.array.fastcall.native_call")
     if not native_call.possible():
         pytest.skip("calls are Python functions here")
     a, b = np.array([1, 2, 3]), np.array([3, 2, 1])

@@ -10,7 +10,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, np, npx
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 #: what mx.npx of MXNet 1.9.1 offers, without what its modules import
 OFFERED = [

@@ -11,7 +11,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, np, npx
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 COUNT = 40_000
 EULER = 0.5772156649015329

@@ -4,17 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from phonograd import holdings, observers
+from phonograd.core import events
+from phonograd.core.observe import allocations
 from phonograd.profiler import collecting
 
 
 @pytest.fixture(autouse=True)
 def nobody_listens() -> Iterator[None]:
-    assert not any(observers.LISTENING)
+    assert not any(events.LISTENING)
     yield
-    left = [listening for listening in observers.LISTENING if listening]
-    observers.clear_callbacks()
-    observers.set_sampling_seed(None)
+    left = [listening for listening in events.LISTENING if listening]
+    events.clear_callbacks()
+    events.set_sampling_seed(None)
     assert not left, "the test left an observer"
 
 
@@ -22,15 +23,15 @@ def nobody_listens() -> Iterator[None]:
 def nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays that other tests keep are not found when a profile of memory begins, nor seen to go."""
     monkeypatch.setattr(collecting, "inventory", list)
-    monkeypatch.setattr(holdings, "_held", {})
+    monkeypatch.setattr(allocations, "_held", {})
 
 
 @pytest.fixture
 def lines() -> Iterator[list[str]]:
     """What an observer of everything has seen so far, one line for each start and end."""
     written: list[str] = []
-    handle = observers.add_global_callback(
+    handle = events.add_global_callback(
         lambda fn: written.append(f"start {fn.name}"), lambda fn, context: written.append(f"end {fn.name}")
     )
     yield written
-    observers.remove_callback(handle)
+    events.remove_callback(handle)

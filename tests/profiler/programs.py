@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from phonograd.observers import (
+from phonograd.core.events import (
     BACKWARD_FUNCTION,
     COMPILATION,
     EVALUATION,

@@ -5,7 +5,7 @@ import threading
 
 import phonograd as mx
 from phonograd import nd
-from phonograd.observers import KERNEL
+from phonograd.core.events import KERNEL
 from phonograd.profiler import profile, record_function
 from phonograd.profiler.arguments import served_scopes
 

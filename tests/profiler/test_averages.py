@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from phonograd.observers import Range
+from phonograd.core.events import Range
 from phonograd.profiler import AverageList, EventList
 from phonograd.profiler.averages import key_averages
 from phonograd.profiler.events import build

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from phonograd import observers
-from phonograd.observers import KERNEL, allocated, record, released
+from phonograd.core import events as observers
+from phonograd.core.events import KERNEL, allocated, record, released
 from phonograd.profiler import profile, record_function, schedule, validate_trace
 
 from .programs import spin, training_step

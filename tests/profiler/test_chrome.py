@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phonograd.observers import Range
+from phonograd.core.events import Range
 from phonograd.profiler import profile, record_function, validate_trace
 from phonograd.profiler.chrome import write_chrome_trace
 from phonograd.profiler.events import build

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import phonograd as mx
-from phonograd import observers, profiler
+from phonograd import profiler
+from phonograd.core import events as observers
 from phonograd.profiler import profile, record_function, validate_trace
 from phonograd.profiler.control import _process
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from phonograd.observers import (
+from phonograd.core.events import (
     BACKWARD_FUNCTION,
     EVALUATION,
     FUNCTION,

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, nd, observers
-from phonograd.observers import BACKWARD_FUNCTION, EVALUATION, FUNCTION, KERNEL
+from phonograd import autograd, nd
+from phonograd.core import events as observers
+from phonograd.core.events import BACKWARD_FUNCTION, EVALUATION, FUNCTION, KERNEL
 from phonograd.profiler import load, profile, record_function, schedule, validate_trace
 
 SIZES = (48, 32, 16)

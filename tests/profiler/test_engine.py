@@ -7,8 +7,18 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, nd, observers, profiler, settings
-from phonograd.observers import BACKWARD_FUNCTION, COMPILATION, EVALUATION, FUNCTION, KERNEL, MEMORY, RecordScope
+from phonograd import autograd, nd, profiler
+from phonograd.core import events
+from phonograd.core.base import settings
+from phonograd.core.events import (
+    BACKWARD_FUNCTION,
+    COMPILATION,
+    EVALUATION,
+    FUNCTION,
+    KERNEL,
+    MEMORY,
+    RecordScope,
+)
 
 EXECUTORS = ["reference", "native"]
 
@@ -29,13 +39,13 @@ class Seen:
         self._scopes, self._needs = scopes, needs
 
     def __enter__(self):
-        self._handle = observers.add_thread_local_callback(
+        self._handle = events.add_thread_local_callback(
             self._start, self._end, scopes=[RecordScope(scope) for scope in self._scopes], **self._needs
         )
         return self
 
     def __exit__(self, *exception):
-        observers.remove_callback(self._handle)
+        events.remove_callback(self._handle)
 
     def _start(self, entry):
         if self._needs.get("needs_inputs"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from phonograd.observers import Range
+from phonograd.core.events import Range
 from phonograd.profiler import profile, record_function, schedule, trace_handler, validate_trace
 from phonograd.profiler.events import EventList, build
 from phonograd.profiler.folded import folded_stacks

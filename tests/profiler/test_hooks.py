@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phonograd import observers
-from phonograd.observers import (
+from phonograd.core import events
+from phonograd.core.events import (
     BACKWARD_FUNCTION,
     EVALUATION,
     FUNCTION,
@@ -46,25 +46,23 @@ def test_hooks_do_nothing_while_nobody_listens() -> None:
     training_step()
     with begin(FUNCTION, "add") as entry:
         assert not entry.active
-        assert observers.current_range() is None
+        assert events.current_range() is None
     record("kernel", KERNEL, 5, 1)  # not even checked
     allocated(5)
 
 
 def test_operator_has_inputs_and_parameters_on_demand() -> None:
     seen: list[Any] = []
-    handle = observers.add_global_callback(lambda fn: seen.append((fn.name, fn.inputs, fn.parameters)))
+    handle = events.add_global_callback(lambda fn: seen.append((fn.name, fn.inputs, fn.parameters)))
     array = np.zeros((2, 3))
     with begin(FUNCTION, "sum", (array,), parameters={"axis": 1}):
         pass
-    observers.remove_callback(handle)
+    events.remove_callback(handle)
     assert seen == [("sum", (), None)]
-    handle = observers.add_global_callback(
-        lambda fn: seen.append((fn.name, fn.inputs, fn.parameters)), needs_inputs=True
-    )
+    handle = events.add_global_callback(lambda fn: seen.append((fn.name, fn.inputs, fn.parameters)), needs_inputs=True)
     with begin(FUNCTION, "sum", (array,), parameters={"axis": 1}):
         pass
-    observers.remove_callback(handle)
+    events.remove_callback(handle)
     assert seen[1:] == [("sum", (array,), {"axis": 1})]
 
 
@@ -99,7 +97,7 @@ def test_recorded_interval_is_inside_the_current_range() -> None:
         while time.perf_counter_ns() < end:
             pass
         record("k", KERNEL, start, end, operators=("exp", "mul"), flops=3.0, moved_bytes=4.0, launches=2)
-        assert observers.current_range().name == "evaluation"  # type: ignore[union-attr]
+        assert events.current_range().name == "evaluation"  # type: ignore[union-attr]
     outer, evaluation, kernel = prof.events()
     assert kernel.parent is evaluation
     assert evaluation.parent is outer
@@ -122,12 +120,12 @@ def test_intervals_may_be_reported_late() -> None:
 
 def test_recorded_interval_reaches_observers_with_both_callbacks() -> None:
     seen: list[Any] = []
-    handle = observers.add_global_callback(
+    handle = events.add_global_callback(
         lambda fn: fn.name, lambda fn, context: seen.append((context, fn.start_ns, fn.closing_ns)), scopes={KERNEL}
     )
     record("k", KERNEL, 3, 7)
     record("not seen", EVALUATION, 3, 7)
-    observers.remove_callback(handle)
+    events.remove_callback(handle)
     assert seen == [("k", 3, 7)]
 
 

@@ -5,7 +5,7 @@ import io
 import json
 from pathlib import Path
 
-from phonograd.observers import allocated, released
+from phonograd.core.events import allocated, released
 from phonograd.profiler import profile, record_function
 
 from .programs import training_step

@@ -4,7 +4,15 @@ import gc
 import time
 
 from phonograd import autograd, nd
-from phonograd.observers import COMPILATION, EVALUATION, FUNCTION, KERNEL, allocated, begin, record
+from phonograd.core.events import (
+    COMPILATION,
+    EVALUATION,
+    FUNCTION,
+    KERNEL,
+    allocated,
+    begin,
+    record,
+)
 from phonograd.profiler import profile, record_function, schedule
 from phonograd.profiler.overhead import Overhead, without_overhead
 

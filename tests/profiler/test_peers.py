@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import phonograd as mx
-from phonograd import observers, profiler
-from phonograd.costs import of_call
+from phonograd import profiler
+from phonograd.core import events as observers
+from phonograd.core.derive.costs import of_call
+from phonograd.core.events import BACKWARD_FUNCTION, FUNCTION, MODULE, allocated, begin, released
 from phonograd.futures import Future
-from phonograd.observers import BACKWARD_FUNCTION, FUNCTION, MODULE, allocated, begin, released
 from phonograd.profiler import profile, record_function, validate_trace
 
 from .programs import spin, training_step

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, observers
+from phonograd import autograd
+from phonograd.core import events as observers
 from phonograd.futures import Future
 from phonograd.profiler import profile, record_function, validate_trace
 

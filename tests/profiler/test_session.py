@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import observers
-from phonograd.observers import Range, RecordScope
+from phonograd.core import events
+from phonograd.core.events import Range, RecordScope
 from phonograd.profiler import ProfilerAction, profile, record_function, schedule
 
 
@@ -159,7 +159,7 @@ def test_results_while_it_runs() -> None:
 def test_disabled() -> None:
     with profile(enabled=False) as prof:
         scope("a")
-        assert not any(observers.LISTENING)
+        assert not any(events.LISTENING)
     assert list(prof.events()) == []
     assert prof.table() == ""
 
@@ -175,7 +175,7 @@ def test_exception_in_the_body_and_in_the_handler() -> None:
 
     with pytest.raises(OSError, match="disk full"), profile(on_trace_ready=fail):
         pass
-    assert not any(observers.LISTENING)
+    assert not any(events.LISTENING)
 
 
 def test_unknown_option() -> None:
@@ -197,14 +197,14 @@ def test_pause_and_resume() -> None:
     assert names(prof) == ["a", "c"]
     prof.pause()
     prof.resume()
-    assert not any(observers.LISTENING)
+    assert not any(events.LISTENING)
 
 
 def test_clearing_callbacks_does_not_end_a_profile() -> None:
     with profile() as prof:
-        observers.clear_callbacks()
+        events.clear_callbacks()
         scope("a")
-        assert observers.has_callbacks()
+        assert events.has_callbacks()
     assert names(prof) == ["a"]
 
 

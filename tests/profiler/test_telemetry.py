@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from phonograd.observers import BACKWARD_FUNCTION, FUNCTION, begin
+from phonograd.core.events import BACKWARD_FUNCTION, FUNCTION, begin
 from phonograd.profiler import profile, record_function
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import nd, sym, test_utils
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 X, Y = sym.var("x"), sym.var("y")
 

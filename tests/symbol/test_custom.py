@@ -5,7 +5,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd, sym
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 
 class Scale(mx.operator.CustomOp):

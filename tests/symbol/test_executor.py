@@ -5,8 +5,8 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd, sym
-from phonograd.errors import MXNetError
-from phonograd.symbol import running
+from phonograd.core.base.errors import MXNetError
+from phonograd.symbol import graph_to_nodes
 
 X = sym.var("x")
 
@@ -243,7 +243,7 @@ def test_gradients_of_gradients():
 
 def test_a_loop_makes_no_new_nodes():
     """Repeating forward and backward finds everything that was made the first time."""
-    from phonograd.node import statistics
+    from phonograd.core.graph.node import statistics
 
     net = sym.SoftmaxOutput(sym.FullyConnected(sym.tanh(X), num_hidden=3, name="fc"), name="softmax")
     executor = net.simple_bind(mx.cpu(), x=(2, 4))
@@ -258,8 +258,8 @@ def test_a_loop_makes_no_new_nodes():
 
 def test_shapes_that_follow_from_use_are_found_once(monkeypatch):
     runs = []
-    infer = running.infer
-    monkeypatch.setattr(running, "infer", lambda *arguments: runs.append(0) or infer(*arguments))
+    infer = graph_to_nodes.infer
+    monkeypatch.setattr(graph_to_nodes, "infer", lambda *arguments: runs.append(0) or infer(*arguments))
     net = X + sym.zeros((0, 3), name="state")
     for rows in (2, 4, 2):
         for _ in range(3):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import phonograd as mx
 from phonograd import nd, sym
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 from . import networks, older
 from .calls import RECORDED

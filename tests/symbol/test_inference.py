@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phonograd import sym
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 DATA = sym.var("data")
 

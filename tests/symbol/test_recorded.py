@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd.operator import REGISTRY
+from phonograd.core.graph.operator import REGISTRY
 
 from . import calls, networks, programs, write
 from .calls import RECORDED, Call

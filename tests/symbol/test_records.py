@@ -5,11 +5,11 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, nd, sym
-from phonograd.errors import MXNetError
-from phonograd.ndarray.call import function_of
-from phonograd.operator import REGISTRY
+from phonograd.core.array.call import function_of
+from phonograd.core.base.errors import MXNetError
+from phonograd.core.graph.operator import REGISTRY
 
-from ..operators.test_registry import SAMPLES
+from ..core.ops.test_registry import SAMPLES
 
 NAMES = sorted({sample.name for sample in SAMPLES if not REGISTRY[sample.name].random})
 

@@ -5,7 +5,7 @@ import pytest
 import phonograd as mx
 from phonograd import nd, sym
 from phonograd.base import NotImplementedForSymbol
-from phonograd.errors import MXNetError
+from phonograd.core.base.errors import MXNetError
 
 X, B = sym.var("x"), sym.var("b")
 DATA = nd.array([0.1, 0.5, 0.6, 2, 1.0])

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from phonograd.visualization.layout import _Layers, arrange
+from phonograd.visualization.graph_layout import _Layers, arrange
 
 
 def random_graph(count: int, seed: int) -> list[tuple[int, int]]:

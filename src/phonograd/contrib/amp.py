@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from ..errors import MXNetError
+from ..core.base.errors import MXNetError
 from ..gluon import Trainer
 from ..optimizer import Optimizer
 

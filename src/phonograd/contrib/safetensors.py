@@ -24,9 +24,9 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 import numpy as np
 
 from .. import ndarray as nd
-from ..dtypes import CODES
-from ..errors import MXNetError
-from ..files import write_atomically
+from ..core.base.dtypes import CODES
+from ..core.base.errors import MXNetError
+from ..core.base.files import write_atomically
 from ..ndarray import NDArray
 
 __all__ = ["load", "metadata", "save"]

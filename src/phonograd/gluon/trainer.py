@@ -6,8 +6,8 @@ from typing import Any
 
 from .. import kvstore as stores
 from .. import optimizer as optimizers
-from ..context import Context
-from ..files import write_atomically
+from ..core.base.devices import Context
+from ..core.base.files import write_atomically
 from .parameter import Parameter, ParameterDict
 
 __all__ = ["Trainer"]

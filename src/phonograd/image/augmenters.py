@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import as_dtype
-from ..errors import MXNetError
+from ..core.base.dtypes import as_dtype
+from ..core.base.errors import MXNetError
+from ..core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS, LUMA
 from ..ndarray.array import NDArray
-from ..operators.image_colors import EIGENVALUES, EIGENVECTORS, LUMA
 from . import functions
 from .functions import Image, pixels_of, returned
 

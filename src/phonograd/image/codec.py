@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingFile, MXNetError
+from ..core.base.errors import MissingFile, MXNetError
 
 __all__ = ["decode", "encode", "read"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
+from ..core.base.errors import MXNetError
 from .detection_augmenters import (
     CreateDetAugmenter,
     CreateMultiRandCropAugmenter,

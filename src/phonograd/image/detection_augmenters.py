@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..operators.image_colors import EIGENVALUES, EIGENVECTORS
+from ..core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS
 from .augmenters import (
     Augmenter,
     CastAug,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
+from ..core.base.errors import MXNetError
 
 __all__ = ["read_list"]
 

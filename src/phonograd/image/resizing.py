@@ -1,6 +1,6 @@
 """Images of another size: what the operator ``nd.image.resize`` computes, at once and on NumPy arrays.
 
-:mod:`phonograd.operators.image_resampling` says how.
+:mod:`phonograd.core.ops.vision.image_resampling` says how.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
-from ..operators.image_resampling import (
+from ..core.base.errors import MXNetError
+from ..core.ops.vision.image_resampling import (
     AREA,
     CUBIC,
     FIXED_POINT,

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..context import CPU
+from ..core.array.handle import read
+from ..core.base.devices import CPU
 from ..ndarray.array import NDArray, concrete
 from ..ndarray.creation import array
-from ..ndarray.handle import read
 from ..ndarray.sparse import CSRNDArray
 from .iteration import DataBatch, DataDesc, DataIter
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingFile, MXNetError
+from ..core.base.errors import MissingFile, MXNetError
 
 __all__ = ["read_idx"]
 

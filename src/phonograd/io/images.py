@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from .. import recordio
-from ..dtypes import as_dtype
-from ..errors import MXNetError, nearest
+from ..core.base.dtypes import as_dtype
+from ..core.base.errors import MXNetError, nearest
+from ..core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS
 from ..image import augmenters, codec, functions
 from ..image.lists import read_list
 from ..image.resizing import resize
-from ..operators.image_colors import EIGENVALUES, EIGENVECTORS
 from .rounds import RoundIter, Values, check_part
 
 __all__ = ["ImageDetRecordIter", "ImageRecordInt8Iter", "ImageRecordIter", "ImageRecordUInt8Iter"]

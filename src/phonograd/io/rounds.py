@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..context import CPU
+from ..core.base.devices import CPU
 from ..ndarray.array import NDArray, concrete
 from .iteration import DataBatch, DataDesc, DataIter
 

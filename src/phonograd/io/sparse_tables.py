@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..context import CPU
-from ..dtypes import DType, as_dtype
-from ..errors import MXNetError
+from ..core.base.devices import CPU
+from ..core.base.dtypes import DType, as_dtype
+from ..core.base.errors import MXNetError
 from ..ndarray.array import NDArray, concrete
 from ..ndarray.sparse import csr_matrix
 from .rounds import RoundIter, Values, part_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import as_dtype
-from ..errors import MXNetError
+from ..core.base.dtypes import as_dtype
+from ..core.base.errors import MXNetError
 from .idx import read_idx
 from .rounds import RoundIter, Values, check_part
 

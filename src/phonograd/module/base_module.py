@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .. import metric, ndarray
-from ..errors import MXNetError
+from ..core.base.errors import MXNetError
 from ..initializer import Uniform
 from ..io import DataBatch, NDArrayIter
 from ..model import BatchEndParam

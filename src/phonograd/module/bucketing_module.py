@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import ndarray
-from ..errors import MXNetError
+from ..core.base.errors import MXNetError
 from ..io import DataBatch
 from ..model import load_params
 from ..ndarray import NDArray

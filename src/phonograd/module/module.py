@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import ndarray
-from ..context import Context, cpu
-from ..errors import MXNetError, nearest
+from ..core.base.devices import Context, cpu
+from ..core.base.errors import MXNetError, nearest
+from ..core.base.files import write_atomically
 from ..executor import Executor, bound_to_new_arrays
-from ..files import write_atomically
 from ..initializer import InitDesc
 from ..io import DataBatch, DataDesc
 from ..model import load_checkpoint, save_checkpoint

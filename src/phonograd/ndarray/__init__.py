@@ -7,11 +7,11 @@ import sys
 import warnings
 from typing import Any
 
-from ..context import Context, cpu, cpu_pinned, current_context, gpu
-from ..dtypes import CODES
-from ..plans import WHEN_REPEATING
-from ..trace import waitall
-from . import control, decoupled, graphs, random, sparse
+from ..core.base.devices import Context, cpu, cpu_pinned, current_context, gpu
+from ..core.base.dtypes import CODES
+from ..core.plan.cache import WHEN_REPEATING
+from ..core.trace.trace import waitall
+from . import adamw, control, graphs, random, sparse
 from .array import NDArray
 from .creation import arange, array, concatenate, empty, eye, from_numpy, full, linspace, moveaxis, ones, zeros
 from .functions import histogram, matmul, onehot_encode, reset_arrays, split_v2
@@ -25,18 +25,18 @@ contrib = Namespace(
     "phonograd.ndarray.contrib",
     "_contrib_",
     "Operators that MXNet had under nd.contrib, loops and branches.",
-    adamw_update=decoupled.adamw_update,
+    adamw_update=adamw.adamw_update,
     boolean_mask=control.boolean_mask,
     cond=control.cond,
     dgl_adjacency=graphs.dgl_adjacency,
     dgl_subgraph=graphs.dgl_subgraph,
     edge_id=graphs.edge_id,
     foreach=control.foreach,
-    mp_adamw_update=decoupled.mp_adamw_update,
-    multi_adamw_update=decoupled.multi_adamw_update,
-    multi_lamb_update=decoupled.multi_lamb_update,
-    multi_mp_adamw_update=decoupled.multi_mp_adamw_update,
-    multi_mp_lamb_update=decoupled.multi_mp_lamb_update,
+    mp_adamw_update=adamw.mp_adamw_update,
+    multi_adamw_update=adamw.multi_adamw_update,
+    multi_lamb_update=adamw.multi_lamb_update,
+    multi_mp_adamw_update=adamw.multi_mp_adamw_update,
+    multi_mp_lamb_update=adamw.multi_mp_lamb_update,
     rand_zipfian=random.rand_zipfian,
     while_loop=control.while_loop,
 )
@@ -54,7 +54,7 @@ def _numpy_namespaces() -> list[Any]:
 
 
 def _install_native_calls() -> None:
-    from .native_install import install
+    from ..core.array.fastcall.native_install import install
 
     try:
         install(NDArray, (sys.modules[__name__], contrib, image, linalg, op, _internal, *_numpy_namespaces()))

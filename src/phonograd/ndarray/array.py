@@ -1,7 +1,8 @@
 """NDArray: MXNet's mutable array. Operators on it are recorded lazily; printing and conversion compute.
 
-The mechanics (nodes, views, in-place writes) are in :mod:`.handle`, indexing in :mod:`.indexing`, conversion to and
-from other libraries in :mod:`.protocols`; methods that are operators (``x.exp()``) come from the registry on first use.
+The mechanics (nodes, views, in-place writes) are in :mod:`..core.array.handle`, indexing in
+:mod:`..core.array.indexing`, conversion to and from other libraries in :mod:`.protocols`; methods that are operators
+(``x.exp()``) come from the registry on first use.
 """
 
 from __future__ import annotations
@@ -14,23 +15,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..context import Context, as_context
-from ..dtypes import DType, as_dtype
-from ..errors import MXNetError
-from ..holdings import hold
-from ..observers import LISTENING, MEMORY
-from ..operator import REGISTRY, WHEN_DECLARED, Operator
-from ..operators.primitives import cast
-from ..operators.structural import detach, moved
-from ..shapes import infer_reshape
-from ..trace import LOCAL, ready_trace
-from . import indexing, protocols
-from .call import function_of, method_of, write
-from .handle import Handle, computed, enter, make_concrete, make_result, make_view, read, rebind, settled
-from .one_element import as_number
-from .operands import binary, finish, inplace
-from .values import values_of
-from .watching import LISTENERS, Deed, watched
+from ..core.array import indexing
+from ..core.array.binary import binary, finish, inplace
+from ..core.array.call import function_of, method_of, write
+from ..core.array.handle import (
+    Handle,
+    computed,
+    enter,
+    make_concrete,
+    make_result,
+    make_view,
+    read,
+    rebind,
+    settled,
+)
+from ..core.array.numpy_scalar import as_number
+from ..core.array.observed import LISTENERS, Deed, watched
+from ..core.array.values import values_of
+from ..core.base.devices import Context, as_context
+from ..core.base.dtypes import DType, as_dtype
+from ..core.base.errors import MXNetError
+from ..core.events import LISTENING, MEMORY
+from ..core.graph.operator import REGISTRY, WHEN_DECLARED, Operator
+from ..core.graph.shapes import infer_reshape
+from ..core.observe.allocations import hold
+from ..core.ops.math.primitives import cast
+from ..core.ops.math.structural import detach, moved
+from ..core.trace.trace import LOCAL, ready_trace
+from . import protocols
 
 __all__ = ["NDArray"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
-from ..operator import REGISTRY
-from ..shapes import real_axis
+from ..core.array.call import function_of
+from ..core.array.handle import read
+from ..core.base.errors import MXNetError
+from ..core.graph.operator import REGISTRY
+from ..core.graph.shapes import real_axis
 from .array import NDArray
-from .call import function_of
 from .creation import zeros
-from .handle import read
 
 __all__ = ["boolean_mask", "cond", "foreach", "while_loop"]
 

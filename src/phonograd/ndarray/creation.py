@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from ..context import CPU, Context, as_context
-from ..dtypes import DType, as_dtype
-from ..errors import MXNetError, nearest
-from ..node import Shape
-from ..operator import REGISTRY
-from ..operators.structural import full as _full
-from ..parameters import REQUIRED, Parameter
-from ..trace import ready_trace
+from ..core.array.binary import Numbers
+from ..core.array.call import function_of, invoke, write
+from ..core.array.handle import computed, make_result
+from ..core.array.observed import LISTENERS, Deed, watched
+from ..core.array.values import values_of
+from ..core.base.devices import CPU, Context, as_context
+from ..core.base.dtypes import DType, as_dtype
+from ..core.base.errors import MXNetError, nearest
+from ..core.graph.node import Shape
+from ..core.graph.operator import REGISTRY
+from ..core.graph.parameters import REQUIRED, Parameter
+from ..core.ops.math.structural import full as _full
+from ..core.trace.trace import ready_trace
 from .array import NDArray, concrete
-from .call import function_of, invoke, write
-from .handle import computed, make_result
-from .operands import Numbers
-from .values import values_of
-from .watching import LISTENERS, Deed, watched
 
 __all__ = [
     "arange",

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..operator import REGISTRY, Operator
+from ..core.array.binary import Numbers, binary
+from ..core.array.call import function_of
+from ..core.array.handle import read
+from ..core.graph.operator import REGISTRY, Operator
 from .array import NDArray, concrete
-from .call import function_of
 from .creation import array
-from .handle import read
-from .operands import Numbers, binary
 
 __all__ = ["histogram", "matmul", "onehot_encode", "reset_arrays", "split_v2", "with_scalars"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
-from ..operator import Array
+from ..core.array.handle import read
+from ..core.base.errors import MXNetError
+from ..core.graph.operator import Array
 from .array import NDArray, concrete
-from .handle import read
 from .sparse import CSRNDArray, stored
 from .sparse_records import SparseRecord
 

@@ -10,9 +10,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import nearest
-from ..operator import REGISTRY
-from .call import function_of
+from ..core.array.call import function_of
+from ..core.base.errors import nearest
+from ..core.graph.operator import REGISTRY
 from .functions import with_scalars
 
 __all__ = ["Namespace", "hint", "lookup", "public_names"]

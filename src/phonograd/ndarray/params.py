@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from ..context import Context
-from ..dtypes import CODES, FROM_CODE, DType
-from ..errors import MXNetError, format_shape
-from ..files import write_atomically
+from ..core.base.devices import Context
+from ..core.base.dtypes import CODES, FROM_CODE, DType
+from ..core.base.errors import MXNetError, format_shape
+from ..core.base.files import write_atomically
 from ..util import is_np_shape, np_shape_state
 from .sparse_records import SparseRecord
 
@@ -466,7 +466,7 @@ def load_frombuffer(buf: bytes | bytearray | memoryview | str) -> list[NDArray] 
 
 
 def _as_ndarrays(records: list[Array | SparseRecord], names: list[str]) -> list[NDArray] | dict[str, NDArray]:
-    from ..context import cpu
+    from ..core.base.devices import cpu
     from . import array
     from .sparse import stored
 

@@ -5,7 +5,7 @@ recorded; a NumPy function that has no such operator computes on NumPy values an
 of an array is read-only.
 
 DLPack shares memory both ways: what either library writes in place, the other one sees
-(:class:`~phonograd.ndarray.handle.SharedMemory`).
+(:class:`~phonograd.core.array.handle.SharedMemory`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import as_dtype
-from ..operator import REGISTRY, Operator
-from ..trace import LOCAL
-from .call import function_of, invoke, write
-from .handle import Handle, SharedMemory, computed, make_concrete, make_result, read, share
-from .operands import Numbers, operate
-from .watching import LISTENERS, watched
+from ..core.array.binary import Numbers, operate
+from ..core.array.call import function_of, invoke, write
+from ..core.array.handle import (
+    Handle,
+    SharedMemory,
+    computed,
+    make_concrete,
+    make_result,
+    read,
+    share,
+)
+from ..core.array.observed import LISTENERS, watched
+from ..core.base.dtypes import as_dtype
+from ..core.graph.operator import REGISTRY, Operator
+from ..core.trace.trace import LOCAL
 
 __all__: list[str] = []
 

@@ -1,6 +1,6 @@
 """nd.random: numbers drawn from distributions. Parameters are numbers, or arrays (then one draw per element or more).
 
-All numbers come from one counter-based stream (:mod:`phonograd.streams`): the same seed gives the same numbers,
+All numbers come from one counter-based stream (:mod:`phonograd.core.trace.rng`): the same seed gives the same numbers,
 whatever else the program computes.
 """
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..context import Context, as_context
-from ..errors import MXNetError, nearest
-from ..operator import REGISTRY
+from ..core.array.binary import Numbers
+from ..core.array.call import NULL, function_of
+from ..core.base.devices import Context, as_context
+from ..core.base.errors import MXNetError, nearest
+from ..core.graph.operator import REGISTRY
 from .array import NDArray
-from .call import NULL, function_of
-from .operands import Numbers
 
 __all__ = [
     "exponential",

@@ -20,20 +20,20 @@ from typing import Any
 import numpy as np
 
 from ..base import NotSupportedForSparseNDArray
-from ..context import Context, as_context
-from ..dtypes import FLOAT32, DType, as_dtype
-from ..errors import MXNetError, format_shape, nearest
-from ..node import Shape
-from ..operator import Array
-from ..trace import LOCAL, Capturing, ready_trace
+from ..core.array.handle import Handle, enter, read
+from ..core.array.values import values_of
+from ..core.base.devices import Context, as_context
+from ..core.base.dtypes import FLOAT32, DType, as_dtype
+from ..core.base.errors import MXNetError, format_shape, nearest
+from ..core.graph.node import Shape
+from ..core.graph.operator import Array
+from ..core.trace.trace import LOCAL, Capturing, ready_trace
 from .array import NDArray, concrete
 from .creation import _SHAPE
 from .creation import array as dense_array
-from .handle import Handle, enter, read
 from .namespaces import lookup, public_names
 from .params import pack_record, unpack_record
 from .sparse_records import SparseRecord, compress
-from .values import values_of
 
 __all__ = [
     "BaseSparseNDArray",

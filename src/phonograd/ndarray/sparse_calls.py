@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import MXNetError, format_shape
-from ..operator import REGISTRY, Operator
-from ..state import is_recording
-from ..trace import LOCAL, Capturing
+from ..core.array.call import _returned, function_of
+from ..core.array.handle import Handle, apply, read
+from ..core.base.errors import MXNetError, format_shape
+from ..core.graph.operator import REGISTRY, Operator
+from ..core.trace.flags import is_recording
+from ..core.trace.trace import LOCAL, Capturing
 from .array import NDArray, concrete
-from .call import _returned, function_of
-from .handle import Handle, apply, read
 from .sparse import BaseSparseNDArray, CSRNDArray, labelled, stored, touched_rows
 from .sparse_records import SparseRecord, compress
 

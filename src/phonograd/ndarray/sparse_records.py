@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError, format_shape
-from ..operator import Array
+from ..core.base.errors import MXNetError, format_shape
+from ..core.graph.operator import Array
 
 __all__ = ["SparseRecord", "compress"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..errors import nearest
+from ..core.base.errors import nearest
 from . import (
     arithmetic,
     creation,

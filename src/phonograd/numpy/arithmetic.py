@@ -11,25 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT64, INT64
-from ..errors import MXNetError
-from ..node import Node
-from ..operator import REGISTRY, Operator, single
-from ..operators.comparison import equal as same
-from ..operators.comparison import greater as above
-from ..operators.comparison import lesser as below
-from ..operators.comparison import logical_and as both
-from ..operators.comparison import not_equal as differ
-from ..operators.elementary import floor as whole
-from ..operators.elementary import trunc
-from ..operators.pairs import arctan2 as angle
-from ..operators.pairs import bitwise_and as and_
-from ..operators.pairs import bitwise_or as or_
-from ..operators.pairs import bitwise_xor as xor_
-from ..operators.pairs import copysign as signed
-from ..operators.pairs import gcd as divisor
-from ..operators.pairs import lcm as multiple
-from ..operators.primitives import cast, select
+from ..core.base.dtypes import BOOL, FLOAT64, INT64
+from ..core.base.errors import MXNetError
+from ..core.graph.node import Node
+from ..core.graph.operator import REGISTRY, Operator, single
+from ..core.ops.math.comparison import equal as same
+from ..core.ops.math.comparison import greater as above
+from ..core.ops.math.comparison import lesser as below
+from ..core.ops.math.comparison import logical_and as both
+from ..core.ops.math.comparison import not_equal as differ
+from ..core.ops.math.elementary import floor as whole
+from ..core.ops.math.elementary import trunc
+from ..core.ops.math.pairs import arctan2 as angle
+from ..core.ops.math.pairs import bitwise_and as and_
+from ..core.ops.math.pairs import bitwise_or as or_
+from ..core.ops.math.pairs import bitwise_xor as xor_
+from ..core.ops.math.pairs import copysign as signed
+from ..core.ops.math.pairs import gcd as divisor
+from ..core.ops.math.pairs import lcm as multiple
+from ..core.ops.math.primitives import cast, select
 from .declaration import Expression
 from .elementwise import ufunc
 from .promotion import as_float, promoted

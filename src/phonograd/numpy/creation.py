@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..context import Context, as_context
-from ..dtypes import CODES, INT64, DType, as_dtype
-from ..errors import MXNetError
+from ..core.array.binary import Numbers
+from ..core.array.handle import as_class, enter, make_result
+from ..core.array.values import values_of
+from ..core.base.devices import Context, as_context
+from ..core.base.dtypes import CODES, INT64, DType, as_dtype
+from ..core.base.errors import MXNetError
+from ..core.ops.math.broadcasting import broadcast
+from ..core.ops.math.primitives import cast
+from ..core.trace.trace import ready_trace
 from ..ndarray import creation as nd_creation
 from ..ndarray.array import NDArray, concrete
-from ..ndarray.handle import as_class, enter, make_result
-from ..ndarray.operands import Numbers
-from ..ndarray.values import values_of
-from ..operators.broadcasting import broadcast
-from ..operators.primitives import cast
-from ..trace import ready_trace
 from .declaration import public
 from .multiarray import ndarray
 

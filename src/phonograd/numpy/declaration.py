@@ -9,7 +9,7 @@ An :class:`Expression` is written like an operator, on nodes, with NumPy's rules
 
 It leaves nothing of its own in the record: gradients and kernels are those of the operators. Its function is generated
 like that of an operator, so a call made before is one look-up. Arrays computed from arrays of mx.np are arrays of
-mx.np; that is decided where results are made (:mod:`phonograd.ndarray.call`).
+mx.np; that is decided where results are made (:mod:`phonograd.core.array.call`).
 
 Functions that are no expressions (their arguments are lists of arrays, or their results depend on values) are entered
 with :func:`public`.
@@ -21,12 +21,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..ndarray.call import function_of, method_of, write
-from ..ndarray.handle import Handle, computed, make_result
-from ..ndarray.operands import binary, operate, use_class
-from ..node import Node, forgetters
-from ..operator import Operator
-from ..trace import LOCAL
+from ..core.array.binary import binary, operate, use_class
+from ..core.array.call import function_of, method_of, write
+from ..core.array.handle import Handle, computed, make_result
+from ..core.graph.node import Node, forgetters
+from ..core.graph.operator import Operator
+from ..core.trace.trace import LOCAL
 
 __all__ = ["FUNCTIONS", "Expression", "expression", "function", "method", "public"]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..ndarray.handle import Handle, read
-from ..node import Node
-from ..operator import REGISTRY, single
-from ..operators.comparison import greater_equal
-from ..operators.creation import position_along
-from ..operators.primitives import reshape_to, select
+from ..core.array.handle import Handle, read
+from ..core.graph.node import Node
+from ..core.graph.operator import REGISTRY, single
+from ..core.ops.math.comparison import greater_equal
+from ..core.ops.math.primitives import reshape_to, select
+from ..core.ops.shape.creation import position_along
 from .creation import from_values
 from .declaration import expression, public
 from .products import diagonal_of

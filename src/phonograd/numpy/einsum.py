@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
-from ..node import Node, Shape
-from ..operators.primitives import permute, reshape_to
-from ..operators.reduction import sum_axes
+from ..core.base.errors import MXNetError
+from ..core.graph.node import Node, Shape
+from ..core.ops.math.primitives import permute, reshape_to
+from ..core.ops.reduce.reduction import sum_axes
 from .declaration import expression, public
 from .joining import arrays_of
 from .products import diagonal_of, multiplied

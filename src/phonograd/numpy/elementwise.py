@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, INT64
-from ..ndarray.operands import Numbers
-from ..node import Node
-from ..operator import REGISTRY, Operator, single
-from ..operators.comparison import equal, greater, lesser, logical_and, logical_or, not_equal
-from ..operators.examination import isfinite as finite
-from ..operators.examination import isinf as infinite
-from ..operators.examination import isnan as not_a_number
-from ..operators.pairs import bitwise_not, copysign
-from ..operators.primitives import cast, select
-from ..operators.structural import constant, full
+from ..core.array.binary import Numbers
+from ..core.base.dtypes import BOOL, INT64
+from ..core.graph.node import Node
+from ..core.graph.operator import REGISTRY, Operator, single
+from ..core.ops.math.comparison import equal, greater, lesser, logical_and, logical_or, not_equal
+from ..core.ops.math.examination import isfinite as finite
+from ..core.ops.math.examination import isinf as infinite
+from ..core.ops.math.examination import isnan as not_a_number
+from ..core.ops.math.pairs import bitwise_not, copysign
+from ..core.ops.math.primitives import cast, select
+from ..core.ops.math.structural import constant, full
 from .declaration import Expression, expression
 from .promotion import as_float
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import as_dtype
+from ..core.array.handle import read
+from ..core.base.dtypes import as_dtype
 from ..ndarray.array import NDArray
-from ..ndarray.handle import read
 from .declaration import public
 from .promotion import common
 

@@ -1,9 +1,9 @@
 """Reading and writing parts of arrays of mx.np: ``x[key]`` and ``x[key] = value``.
 
-Keys are those of NDArray (:mod:`phonograd.ndarray.keys`) with NumPy's meaning where that differs: a key that names one
-element gives an array without axes, an index array without axes selects as a number does, and masks select where they
-are true. How many elements a mask selects depends on its values, so it is computed when it is used; to write a number
-(or what fits every selected row) where a mask is true, it need not be.
+Keys are those of NDArray (:mod:`phonograd.core.array.keys`) with NumPy's meaning where that differs: a key that names
+one element gives an array without axes, an index array without axes selects as a number does, and masks select where
+they are true. How many elements a mask selects depends on its values, so it is computed when it is used; to write a
+number (or what fits every selected row) where a mask is true, it need not be.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..dtypes import BOOL
-from ..ndarray.handle import Handle, computed, enter, make_view, read, rebind, settled
-from ..ndarray.indexing import get as get_part
-from ..ndarray.indexing import set_ as set_part
-from ..ndarray.operands import Numbers
-from ..ndarray.watching import LISTENERS, Deed, watched
-from ..node import Shape
-from ..operators.primitives import cast, reshape_to, select
-from ..trace import ready_trace
+from ..core.array.binary import Numbers
+from ..core.array.handle import Handle, computed, enter, make_view, read, rebind, settled
+from ..core.array.indexing import get as get_part
+from ..core.array.indexing import set_ as set_part
+from ..core.array.observed import LISTENERS, Deed, watched
+from ..core.base.dtypes import BOOL
+from ..core.graph.node import Shape
+from ..core.ops.math.primitives import cast, reshape_to, select
+from ..core.trace.trace import ready_trace
 
 __all__ = ["get", "set_"]
 
@@ -51,7 +51,7 @@ def _place(numbers: Sequence[int], shape: Shape) -> int:
 
 
 class _Understood(NamedTuple):
-    """A key of the kind that :mod:`phonograd.ndarray.keys` knows."""
+    """A key of the kind that :mod:`phonograd.core.array.keys` knows."""
 
     key: Any
     shape: Shape | None

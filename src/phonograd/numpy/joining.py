@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
+from ..core.base.errors import MXNetError
+from ..core.graph.node import Node, Shape
+from ..core.ops.math.primitives import reshape_to
+from ..core.ops.shape.shape import concatenate as joined
+from ..core.ops.shape.shape import split_at, stack_nodes
 from ..ndarray.array import NDArray
-from ..node import Node, Shape
-from ..operators.primitives import reshape_to
-from ..operators.shape import concatenate as joined
-from ..operators.shape import split_at, stack_nodes
 from .creation import array
 from .declaration import expression, public
 from .promotion import promoted

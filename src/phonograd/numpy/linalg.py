@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError, nearest
+from ..core.array.call import function_of
+from ..core.array.handle import read
+from ..core.base.errors import MXNetError, nearest
+from ..core.graph.operator import REGISTRY
+from ..core.graph.shapes import real_axis
 from ..ndarray.array import NDArray
-from ..ndarray.call import function_of
-from ..ndarray.handle import read
-from ..operator import REGISTRY
-from ..shapes import real_axis
 from .creation import array, new
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ndarray.call import FASTER, OTHER_CLASSES
+from ..core.array.call import FASTER, OTHER_CLASSES
 from .declaration import FUNCTIONS, method
 from .elementwise import OPERATORS
 from .multiarray import ndarray

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..context import CPU
-from ..dtypes import BOOL, FLOAT32
+from ..core.array.binary import binary, inplace, use_class
+from ..core.array.handle import make_view, read
+from ..core.base.devices import CPU
+from ..core.base.dtypes import BOOL, FLOAT32
 from ..ndarray.array import NDArray
-from ..ndarray.handle import make_view, read
-from ..ndarray.operands import binary, inplace, use_class
 from . import arithmetic, indexing, protocols
 from .declaration import Expression
 

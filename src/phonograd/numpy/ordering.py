@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import INT64
+from ..core.array.handle import read
+from ..core.base.dtypes import INT64
+from ..core.graph.node import Node, Shape
+from ..core.graph.operator import REGISTRY, single
+from ..core.graph.parameters import Axis, Floats
+from ..core.ops.math.primitives import permute, reshape_to
+from ..core.ops.shape.arrangement import slice_along
 from ..ndarray.array import NDArray
-from ..ndarray.handle import read
-from ..node import Node, Shape
-from ..operator import REGISTRY, single
-from ..operators.arrangement import slice_along
-from ..operators.primitives import permute, reshape_to
-from ..parameters import Axis, Floats
 from .creation import from_values
 from .declaration import expression, public
 from .joining import concatenate

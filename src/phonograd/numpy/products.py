@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import FLOAT64, INT64
-from ..errors import MXNetError
-from ..node import Node, Shape
-from ..operator import REGISTRY, single
-from ..operators.broadcasting import broadcast
-from ..operators.primitives import cast, permute, reshape_to
-from ..operators.primitives import matmul as product_of_matrices
-from ..operators.reduction import sum_axes
-from ..operators.shape import concatenate, split_at
+from ..core.base.dtypes import FLOAT64, INT64
+from ..core.base.errors import MXNetError
+from ..core.graph.node import Node, Shape
+from ..core.graph.operator import REGISTRY, single
+from ..core.ops.math.broadcasting import broadcast
+from ..core.ops.math.primitives import cast, permute, reshape_to
+from ..core.ops.math.primitives import matmul as product_of_matrices
+from ..core.ops.reduce.reduction import sum_axes
+from ..core.ops.shape.shape import concatenate, split_at
 from .arithmetic import multiply
 from .declaration import expression, public
 from .promotion import promoted

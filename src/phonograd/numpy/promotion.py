@@ -10,9 +10,9 @@ import functools
 
 import numpy as np
 
-from ..dtypes import CODES, FLOAT32, INT32, DType
-from ..node import Node
-from ..operators.primitives import cast
+from ..core.base.dtypes import CODES, FLOAT32, INT32, DType
+from ..core.graph.node import Node
+from ..core.ops.math.primitives import cast
 
 __all__ = ["as_float", "common", "promoted"]
 

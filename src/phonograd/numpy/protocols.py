@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ndarray.handle import Handle
-from ..ndarray.operands import Numbers
+from ..core.array.binary import Numbers
+from ..core.array.handle import Handle
 from ..ndarray.protocols import array
 from .declaration import FUNCTIONS
 from .declaration import function as answer

@@ -1,8 +1,8 @@
 """np.random: arrays of random numbers, with NumPy's names and arguments.
 
-All numbers come from the one stream of :mod:`phonograd.streams`, seeded by ``npx.random.seed``. Parameters are numbers
-or arrays that broadcast; where they are arrays, gradients pass to them through the numbers drawn, except to the shape
-of gamma distributions.
+All numbers come from the one stream of :mod:`phonograd.core.trace.rng`, seeded by ``npx.random.seed``. Parameters are
+numbers or arrays that broadcast; where they are arrays, gradients pass to them through the numbers drawn, except to the
+shape of gamma distributions.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ..context import Context, as_context
-from ..dtypes import FLOAT32
-from ..errors import nearest
+from ..core.array.binary import Numbers
+from ..core.array.call import function_of
+from ..core.array.handle import as_class
+from ..core.base.devices import Context, as_context
+from ..core.base.dtypes import FLOAT32
+from ..core.base.errors import nearest
+from ..core.graph.operator import REGISTRY
+from ..core.trace.rng import seed
 from ..ndarray.array import NDArray
-from ..ndarray.call import function_of
-from ..ndarray.handle import as_class
-from ..ndarray.operands import Numbers
-from ..operator import REGISTRY
-from ..streams import seed
 from .creation import array
 from .multiarray import ndarray
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, FLOAT32, INT64, DType
-from ..errors import MXNetError
-from ..node import Node, Shape
-from ..operator import REGISTRY, single
-from ..operators.comparison import not_equal
-from ..operators.elementary import sqrt
-from ..operators.primitives import cast, reshape_to, select
-from ..operators.reduction import max_axes, min_axes, prod_axes, sum_axes
-from ..parameters import Axis
+from ..core.base.dtypes import BOOL, FLOAT32, INT64, DType
+from ..core.base.errors import MXNetError
+from ..core.graph.node import Node, Shape
+from ..core.graph.operator import REGISTRY, single
+from ..core.graph.parameters import Axis
+from ..core.ops.math.comparison import not_equal
+from ..core.ops.math.elementary import sqrt
+from ..core.ops.math.primitives import cast, reshape_to, select
+from ..core.ops.reduce.reduction import max_axes, min_axes, prod_axes, sum_axes
 from .declaration import expression
 from .promotion import as_float
 

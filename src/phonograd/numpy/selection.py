@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BOOL, INT64
+from ..core.array.handle import read
+from ..core.base.dtypes import BOOL, INT64
+from ..core.graph.node import Node, Shape
+from ..core.graph.operator import REGISTRY, single
+from ..core.ops.math.broadcasting import broadcast
+from ..core.ops.math.comparison import equal, lesser_equal, logical_and, logical_or, not_equal
+from ..core.ops.math.elementary import abs_
+from ..core.ops.math.examination import isfinite
+from ..core.ops.math.primitives import cast, reshape_to, scatter_add
+from ..core.ops.math.primitives import select as chosen
+from ..core.ops.math.structural import full
+from ..core.ops.shape.shape import split_at
+from ..core.ops.vision.points import positions, take_along
 from ..ndarray.array import NDArray
-from ..ndarray.handle import read
-from ..node import Node, Shape
-from ..operator import REGISTRY, single
-from ..operators.broadcasting import broadcast
-from ..operators.comparison import equal, lesser_equal, logical_and, logical_or, not_equal
-from ..operators.elementary import abs_
-from ..operators.examination import isfinite
-from ..operators.points import positions, take_along
-from ..operators.primitives import cast, reshape_to, scatter_add
-from ..operators.primitives import select as chosen
-from ..operators.shape import split_at
-from ..operators.structural import full
 from .creation import array, from_values, number
 from .declaration import FUNCTIONS, expression, public
 from .joining import arrays_of, concatenate

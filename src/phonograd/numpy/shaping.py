@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
+from ..core.array.call import function_of
+from ..core.array.handle import Handle
+from ..core.base.errors import MXNetError
+from ..core.graph.node import Node, Shape
+from ..core.graph.operator import REGISTRY, Operator, single
+from ..core.graph.parameters import Axis
+from ..core.ops.math.broadcasting import broadcast
+from ..core.ops.math.primitives import permute, reshape_to
+from ..core.ops.math.structural import full
+from ..core.ops.reduce.reduction import max_axes, mean_axes, min_axes
+from ..core.ops.shape.arrangement import slice_along
+from ..core.ops.shape.shape import concatenate as joined
+from ..core.ops.shape.shape import split_at
 from ..ndarray.array import NDArray
-from ..ndarray.call import function_of
-from ..ndarray.handle import Handle
-from ..node import Node, Shape
-from ..operator import REGISTRY, Operator, single
-from ..operators.arrangement import slice_along
-from ..operators.broadcasting import broadcast
-from ..operators.primitives import permute, reshape_to
-from ..operators.reduction import max_axes, mean_axes, min_axes
-from ..operators.shape import concatenate as joined
-from ..operators.shape import split_at
-from ..operators.structural import full
-from ..parameters import Axis
 from .declaration import expression, public
 from .multiarray import ndarray
 

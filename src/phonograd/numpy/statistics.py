@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from ..core.array.handle import read
+from ..core.graph.node import Node
+from ..core.graph.operator import single
+from ..core.graph.parameters import Axis
+from ..core.ops.math.broadcasting import broadcast
+from ..core.ops.math.elementary import sqrt
+from ..core.ops.math.primitives import matmul as product_of_matrices
+from ..core.ops.math.primitives import permute, reshape_to
+from ..core.ops.math.structural import full
+from ..core.ops.reduce.reduction import sum_axes
+from ..core.ops.shape.arrangement import slice_along
+from ..core.ops.shape.shape import concatenate as joined
 from ..ndarray.array import NDArray
-from ..ndarray.handle import read
-from ..node import Node
-from ..operator import single
-from ..operators.arrangement import slice_along
-from ..operators.broadcasting import broadcast
-from ..operators.elementary import sqrt
-from ..operators.primitives import matmul as product_of_matrices
-from ..operators.primitives import permute, reshape_to
-from ..operators.reduction import sum_axes
-from ..operators.shape import concatenate as joined
-from ..operators.structural import full
-from ..parameters import Axis
 from .creation import array, from_values
 from .declaration import FUNCTIONS, expression, public
 from .joining import concatenate

@@ -13,13 +13,13 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
-from ..errors import nearest
-from ..ndarray.call import function_of
+from ..core.array.call import function_of
+from ..core.base.devices import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
+from ..core.base.errors import nearest
+from ..core.graph.operator import REGISTRY
+from ..core.trace.rng import seed
+from ..core.trace.trace import waitall
 from ..numpy.multiarray import ndarray as _ndarray
-from ..operator import REGISTRY
-from ..streams import seed
-from ..trace import waitall
 from ..util import get_cuda_compute_capability, is_np_array, is_np_shape, reset_np, set_np
 
 __all__ = [

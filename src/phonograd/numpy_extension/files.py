@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.array.handle import read
 from ..ndarray import params
 from ..ndarray.array import NDArray
-from ..ndarray.handle import read
 from ..numpy.multiarray import as_nd, as_np
 from ..util import np_shape
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError, format_shape
+from ..core.array.call import function_of
+from ..core.array.handle import read
+from ..core.base.errors import MXNetError, format_shape
+from ..core.graph.node import Node, Shape
+from ..core.graph.operator import REGISTRY
+from ..core.ops.math.primitives import cast, reshape_to, select
+from ..core.ops.nn.softmax import log_softmax as _log_softmax
+from ..core.ops.nn.softmax import softmax as _softmax
 from ..ndarray.array import NDArray
-from ..ndarray.call import function_of
-from ..ndarray.handle import read
-from ..node import Node, Shape
 from ..numpy.creation import new
 from ..numpy.declaration import Expression
-from ..operator import REGISTRY
-from ..operators.primitives import cast, reshape_to, select
-from ..operators.softmax import log_softmax as _log_softmax
-from ..operators.softmax import softmax as _softmax
 from .reshaping import resolve
 
 __all__ = [

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..context import Context
-from ..errors import nearest
+from ..core.array.call import function_of
+from ..core.base.devices import Context
+from ..core.base.errors import nearest
+from ..core.graph.operator import REGISTRY
+from ..core.trace.rng import seed
 from ..ndarray.array import NDArray
-from ..ndarray.call import function_of
 from ..numpy.random import drawn, normal, uniform
-from ..operator import REGISTRY
-from ..streams import seed
 
 __all__ = ["bernoulli", "normal_n", "seed", "uniform_n"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..errors import MXNetError, format_shape
+from ..core.base.errors import MXNetError, format_shape
 
 __all__ = ["resolve"]
 

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from .. import ndarray
+from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
-from ..operators import update_rules as rules
 from .optimizer import Optimizer, Step, assign, assign_all, register, zeros_like
 
 __all__ = ["FTML", "AdaDelta", "AdaGrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSProp"]

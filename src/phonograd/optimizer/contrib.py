@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .. import ndarray
+from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
 from ..ndarray.creation import zeros
-from ..operators import update_rules as rules
 from .optimizer import Optimizer, Step, assign_all, register
 
 __all__ = ["GroupAdaGrad"]

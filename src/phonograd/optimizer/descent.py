@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from .. import ndarray
+from ..core.ops.update import update_rules as rules
 from ..ndarray import random
 from ..ndarray.array import NDArray
-from ..operators import update_rules as rules
 from .optimizer import Optimizer, Step, assign, assign_all, register, zeros_like
 
 __all__ = ["DCASGD", "NAG", "SGD", "SGLD", "Signum", "ccSGD"]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray
+from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
-from ..operators import update_rules as rules
 from .descent import _Momentum, descend
 from .optimizer import Optimizer, Step, assign, assign_all, register, zeros_like
 

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from .. import ndarray
-from ..errors import nearest
+from ..core.array.call import write
+from ..core.array.handle import enter, settled
+from ..core.base.errors import nearest
+from ..core.ops.update.update_rules import decayed, limited, prepared, rescaled
+from ..core.trace.trace import ready_trace
 from ..ndarray.array import NDArray
-from ..ndarray.call import write
 from ..ndarray.creation import zeros
-from ..ndarray.handle import enter, settled
 from ..ndarray.sparse import labelled, touched_rows
-from ..operators.update_rules import decayed, limited, prepared, rescaled
-from ..trace import ready_trace
 
 __all__ = ["Optimizer", "Step", "Test", "assign", "assign_all", "create", "register", "zeros_like"]
 
@@ -54,7 +54,7 @@ def assign(target: NDArray, value: NDArray) -> None:
 
 
 def assign_all(targets: Sequence[NDArray], values: Sequence[NDArray]) -> None:
-    """Give arrays other values: a weight and its states what a rule of :mod:`..operators.update_rules` returns."""
+    """Assign the results of an update rule (:mod:`..core.ops.update.update_rules`) to a weight and its states."""
     for target, value in zip(targets, values, strict=True):
         assign(target, value)
 

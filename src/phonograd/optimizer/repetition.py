@@ -1,8 +1,9 @@
 """Updates of many weights that are repeated without running the optimiser's code again.
 
 A trainer updates the same weights by the same gradients in every step; only a few numbers change. The second time this
-is noticed, the updates of all weights are captured as one function of these numbers (:mod:`phonograd.compilation`);
-afterwards a step is one call. The numbers are arrays without axes: what is computed is the same to the last bit.
+is noticed, the updates of all weights are captured as one function of these numbers
+(:mod:`phonograd.core.capture.compiled`); afterwards a step is one call. The numbers are arrays without axes: what is
+computed is the same to the last bit.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..compilation import Compiled
-from ..context import CPU
+from ..core.array.handle import make_concrete
+from ..core.base.devices import CPU
+from ..core.capture.compiled import Compiled
+from ..core.trace.trace import LOCAL, Capturing
 from ..ndarray.array import NDArray
-from ..ndarray.handle import make_concrete
-from ..trace import LOCAL, Capturing
 from .optimizer import Optimizer
 
 __all__ = ["Repetition"]

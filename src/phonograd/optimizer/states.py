@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import lr_scheduler
-from ..context import Context
+from ..core.base.devices import Context
 from ..ndarray.array import NDArray
 from .optimizer import Optimizer
 
@@ -82,7 +82,7 @@ class _Reader(pickle.Unpickler):
         """Return what a reference stands for."""
         if name == "NDArray" and module.startswith(("mxnet.ndarray", "phonograd.ndarray")):
             return NDArray
-        if (module, name) in (("mxnet.context", "Context"), ("phonograd.context", "Context")):
+        if (module, name) in (("mxnet.context", "Context"), ("phonograd.core.base.devices", "Context")):
             return Context
         found: Any = None
         if module.startswith(("mxnet.optimizer", "phonograd.optimizer")):

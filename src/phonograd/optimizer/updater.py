@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import autograd
 from ..base import py_str
-from ..context import Context
-from ..holdings import OPTIMIZERS
+from ..core.base.devices import Context
+from ..core.observe.allocations import OPTIMIZERS
 from ..ndarray.array import NDArray
 from . import states as state_files
 from .optimizer import Optimizer

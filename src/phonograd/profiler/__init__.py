@@ -7,12 +7,12 @@
 >>> print(prof.key_averages().table(sort_by="self_cpu_time_total"))  # doctest: +SKIP
 
 Observers of one's own are added with :func:`add_global_callback` and its siblings. What is observed, and how, is in
-:mod:`phonograd.observers`; this package makes scopes, tables and traces of it.
+:mod:`phonograd.core.events`; this package makes scopes, tables and traces of it.
 """
 
 from __future__ import annotations
 
-from ..observers import (
+from ..core.events import (
     DisableRecordFunctionGuard,
     Range,
     RecordFunctionGuard,

@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Collection
 
-from ..observers import Observer, Range, add_collector, current_thread_id, remove_collector
+from ..core.events import Observer, Range, add_collector, current_thread_id, remove_collector
 from .averages import Average, AverageList
 
 __all__ = ["Aggregate", "Aggregation"]

@@ -10,8 +10,8 @@ import json
 import math
 from typing import Any
 
-from ..observers import USER_SCOPE, Range
-from ..observers.facts import Facts
+from ..core.events import USER_SCOPE, Range
+from ..core.events.facts import Facts
 from .events import FunctionEvent
 
 __all__ = ["ArgumentTexts", "as_json", "described", "plain", "served_scopes"]

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from ..errors import nearest
-from ..observers import USER_SCOPE
+from ..core.base.errors import nearest
+from ..core.events import USER_SCOPE
 from .event import FunctionEvent, WithoutDevice, costs_of
 from .tables import bytes_text, count_text, cut, fitted, html_table, markdown_table, printable, text_table, time_text
 

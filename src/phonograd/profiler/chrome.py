@@ -14,7 +14,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from ..observers import RecordScope, default_node_id
+from ..core.events import RecordScope, default_node_id
 from .arguments import ArgumentTexts, as_json
 from .events import EventList, FunctionEvent, Slice
 from .memory import MemoryTimeline

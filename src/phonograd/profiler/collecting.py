@@ -12,9 +12,8 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from ..errors import _PACKAGE_DIRECTORY
-from ..holdings import Piece
-from ..observers import (
+from ..core.base.errors import _PACKAGE_DIRECTORY
+from ..core.events import (
     MEMORY,
     MODULE,
     Alone,
@@ -25,6 +24,7 @@ from ..observers import (
     current_thread_id,
     remove_collector,
 )
+from ..core.observe.allocations import Piece
 from .events import EventList, Slice, build
 from .memory import inventory
 

@@ -13,9 +13,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..core.events import Surroundings
+from ..core.trace.flags import FLAGS, flags_set_to
 from ..futures import Future
-from ..observers import Surroundings
-from ..state import FLAGS, flags_set_to
 
 __all__ = ["Captured", "end_on", "kind_of_future"]
 

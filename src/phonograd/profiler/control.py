@@ -28,8 +28,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from ..errors import MXNetError, nearest
-from ..observers import RecordScope
+from ..core.base.errors import MXNetError, nearest
+from ..core.events import RecordScope
 from .chrome import write_chrome_trace
 from .collecting import Recording, joined
 from .events import EventList, FunctionEvent

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..observers import BACKWARD_FUNCTION, FUNCTION, KERNEL, MODULE, USER_SCOPE, Range
+from ..core.events import BACKWARD_FUNCTION, FUNCTION, KERNEL, MODULE, USER_SCOPE, Range
 
 if TYPE_CHECKING:
     from .event import FunctionEvent

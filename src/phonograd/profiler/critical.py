@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import bisect
 
+from .breakdowns import View
 from .events import EventList, FunctionEvent, owned
-from .views import View
 
 __all__ = ["critical_path"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..costs import Cost, of_call
-from ..observers import FUNCTION, Range, RecordScope, default_node_id
+from ..core.derive.costs import Cost, of_call
+from ..core.events import FUNCTION, Range, RecordScope, default_node_id
 from .credit import NO_CREDIT, Credit
 from .tables import time_text
 
@@ -103,7 +103,7 @@ class FunctionEvent(WithoutDevice):
 
     @property
     def scope(self) -> int:
-        """The :class:`~phonograd.observers.RecordScope`, as a number."""
+        """The :class:`~phonograd.core.events.RecordScope`, as a number."""
         return self.range.scope
 
     @property

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
-from ..holdings import Piece
-from ..observers import BACKWARD_FUNCTION, KERNEL, MEMORY, Range
+from ..core.events import BACKWARD_FUNCTION, KERNEL, MEMORY, Range
+from ..core.observe.allocations import Piece
 from .credit import credit_backward, credit_kernels, credit_memory, link
 from .event import CHILDLESS, FunctionEvent
 from .tables import write_text

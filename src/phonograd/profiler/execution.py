@@ -22,8 +22,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..ndarray.handle import Handle
-from ..observers import MEMORY, Range, RecordScope, add_global_callback, current_thread_id, remove_callback
+from ..core.array.handle import Handle
+from ..core.events import (
+    MEMORY,
+    Range,
+    RecordScope,
+    add_global_callback,
+    current_thread_id,
+    remove_callback,
+)
 from .arguments import as_json
 from .event import strides_of
 from .tables import write_bytes

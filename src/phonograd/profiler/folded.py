@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import nearest
+from ..core.base.errors import nearest
 from .events import EventList, FunctionEvent
 
 __all__ = ["METRICS", "folded_stacks"]

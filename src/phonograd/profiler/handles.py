@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import MXNetError
-from ..observers import USER_SCOPE, Range
+from ..core.base.errors import MXNetError
+from ..core.events import USER_SCOPE, Range
 
 __all__ = ["ArgumentTypeError", "RecordFunctionHandle", "begun", "text"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from ..observers import COMPILATION, EVALUATION, FUNCTION, KERNEL
+from ..core.events import COMPILATION, EVALUATION, FUNCTION, KERNEL
 from .events import EventList, FunctionEvent
 from .memory import MemoryTimeline
 from .tables import bytes_text, time_text

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..holdings import Piece, pieces, roles_of
-from ..ndarray.handle import Handle
-from ..observers import CATEGORIES, Range
+from ..core.array.handle import Handle
+from ..core.events import CATEGORIES, Range
+from ..core.observe.allocations import Piece, pieces, roles_of
 from .events import EventList
 from .tables import bytes_text, printable, text_table
 

@@ -10,8 +10,8 @@ import numbers
 from types import TracebackType
 from typing import Any
 
-from ..errors import MXNetError, nearest
-from ..observers import LISTENING, USER_SCOPE, Range
+from ..core.base.errors import MXNetError, nearest
+from ..core.events import LISTENING, USER_SCOPE, Range
 from .handles import text
 
 __all__ = ["Counter", "Domain", "Event", "Frame", "Marker", "Task"]

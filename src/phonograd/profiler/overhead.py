@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from ..observers import USER_SCOPE, Range
+from ..core.events import USER_SCOPE, Range
 from .collecting import Recording, observed_scopes
 from .events import EventList, FunctionEvent
 

@@ -7,7 +7,7 @@ import threading
 from time import perf_counter_ns
 from typing import Any
 
-from ..observers import LISTENING, USER_SCOPE, record
+from ..core.events import LISTENING, USER_SCOPE, record
 
 __all__ = ["unwatch", "watch"]
 

@@ -10,7 +10,7 @@ import os
 import struct
 from collections.abc import Iterator
 
-from ..observers.facts import Facts
+from ..core.events.facts import Facts
 from .arguments import as_json, described
 from .chrome import lanes_of
 from .events import EventList, FunctionEvent

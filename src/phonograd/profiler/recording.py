@@ -1,7 +1,7 @@
 """record_function: a named scope in the user's program, as a ``with`` block or around a function.
 
 A scope that nobody observes makes two tests. What is known of a running scope stands in its :class:`Range
-<phonograd.observers.Range>`, one for each entry: the same object may be entered again while it is open, by the same
+<phonograd.core.events.Range>`, one for each entry: the same object may be entered again while it is open, by the same
 thread or by others.
 """
 
@@ -15,9 +15,9 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
-from ..observers import LISTENING, USER_SCOPE, Range, current_thread_id
-from ..observers.range import CURRENT, OVER, started
-from ..observers.registry import LOCAL
+from ..core.events import LISTENING, USER_SCOPE, Range, current_thread_id
+from ..core.events.range import CURRENT, OVER, started
+from ..core.events.registry import LOCAL
 from .continuation import end_on, kind_of_future
 from .handles import RecordFunctionHandle, begun, text
 

@@ -11,15 +11,15 @@ import html
 from pathlib import Path
 from typing import Any
 
-from ..observers import RecordScope
-from ..observers.facts import Facts
+from ..core.events import RecordScope
+from ..core.events.facts import Facts
 from .arguments import as_json, described
 from .averages import key_averages
+from .breakdowns import View, by_scope, by_step
 from .chrome import lanes_of
 from .events import EventList, FunctionEvent, without_collection
 from .hints import find_hints
 from .memory import MemoryTimeline
-from .views import View, by_scope, by_step
 
 __all__ = ["html_report"]
 

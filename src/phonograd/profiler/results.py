@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..files import write_atomically
+from ..core.base.files import write_atomically
 from .averages import Average, AverageList, key_averages, total_average
+from .breakdowns import View, by_module, by_scope, by_step
 from .chrome import checked_metadata, write_chrome_trace
 from .critical import critical_path
 from .difference import Difference, compare
@@ -23,7 +24,6 @@ from .saving import save_events
 from .speedscope import speedscope_json
 from .tables import write_text
 from .telemetry import export_spans
-from .views import View, by_module, by_scope, by_step
 
 __all__ = ["LoadedProfile", "Results"]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..holdings import Piece
-from ..observers import Range
-from ..observers.facts import Facts, Segment
+from ..core.events import Range
+from ..core.events.facts import Facts, Segment
+from ..core.observe.allocations import Piece
 from .arguments import as_json
 from .events import EventList, build
 from .tables import write_bytes

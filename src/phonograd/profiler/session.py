@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..observers import USER_SCOPE, Range
+from ..core.events import USER_SCOPE, Range
 from . import pauses
 from .activities import ProfilerActivity, check_activities
 from .aggregation import Aggregation

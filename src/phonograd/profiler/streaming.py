@@ -15,7 +15,14 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from ..observers import Observer, Range, RecordScope, add_collector, current_thread_id, remove_collector
+from ..core.events import (
+    Observer,
+    Range,
+    RecordScope,
+    add_collector,
+    current_thread_id,
+    remove_collector,
+)
 from .arguments import plain, served_scopes
 
 __all__ = ["Stream"]

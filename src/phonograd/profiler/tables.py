@@ -7,7 +7,7 @@ import html
 import os
 from collections.abc import Collection, Sequence
 
-from ..files import write_atomically
+from ..core.base.files import write_atomically
 
 __all__ = [
     "bytes_text",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..observers import RecordScope
+from ..core.events import RecordScope
 from .events import EventList, FunctionEvent
 
 __all__ = ["export_spans"]
@@ -75,7 +75,7 @@ def _attributes(event: FunctionEvent) -> dict[str, Any]:
         "phonograd.self_ns": event.self_ns,
     }
     if event.operators:
-        found["phonograd.operators"] = list(event.operators)
+        found["phonograd.core.ops"] = list(event.operators)
     if event.credit.kernel_ns:
         found["phonograd.kernel_ns"] = event.credit.kernel_ns
     for key, value in event.attributes.items():

@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import MXNetError
+from ..core.base.errors import MXNetError
+from ..core.graph.operator import REGISTRY, Operator
 from ..ndarray.namespaces import Namespace, hint, public_names
-from ..operator import REGISTRY, Operator
 from . import control, files, loops, random
 from .build import function_of, var
 from .calls import known_operator

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..attribute import AttrScope
-from ..errors import MXNetError, nearest
+from ..core.array.call import NULL as NOT_GIVEN
+from ..core.base.errors import MXNetError, nearest
+from ..core.graph.operator import Operator
+from ..core.graph.parameters import REQUIRED, Parameter
 from ..name import NameManager
-from ..ndarray.call import NULL as NOT_GIVEN
-from ..operator import Operator
-from ..parameters import REQUIRED, Parameter
 from .calls import call_of, name_in_files
 from .entry import NULL, Entry, Head, hidden_key, text_of
 from .graph import Symbol
@@ -103,7 +103,7 @@ def var(
 
 
 def _code_of(dtype: Any) -> int:
-    from ..dtypes import CODES, as_dtype
+    from ..core.base.dtypes import CODES, as_dtype
 
     return CODES[as_dtype(dtype)]
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..context import Context
-from ..dtypes import DType
-from ..errors import MXNetError, format_shape, nearest
-from ..interface import Interface, Partial, alike, is_known
-from ..ndarray.handle import counter_leaf, enter, make
-from ..ndarray.numbers import with_data
-from ..ndarray.watching import LISTENERS, watched
-from ..node import Node
-from ..operator import ABSENT, REGISTRY, Operator
-from ..operators.structural import leaf, moved
-from ..state import FLAGS, RECORDING
-from ..trace import LOCAL, Trace
+from ..core.array.handle import counter_leaf, enter, make
+from ..core.array.numbers import with_data
+from ..core.array.observed import LISTENERS, watched
+from ..core.base.devices import Context
+from ..core.base.dtypes import DType
+from ..core.base.errors import MXNetError, format_shape, nearest
+from ..core.graph.interface import Interface, Partial, alike, is_known
+from ..core.graph.node import Node
+from ..core.graph.operator import ABSENT, REGISTRY, Operator
+from ..core.ops.math.structural import leaf, moved
+from ..core.trace.flags import FLAGS, RECORDING
+from ..core.trace.trace import LOCAL, Trace
 
 if TYPE_CHECKING:
     from .entry import Head

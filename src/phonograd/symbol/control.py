@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..attribute import AttrScope
-from ..operator import REGISTRY
+from ..core.graph.operator import REGISTRY
 from .build import build, function_of, single_head, var
 from .entry import NULL, Entry, Head, entries_of, text_of
 from .graph import Group, Symbol

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import custom
-from ..errors import MXNetError
-from ..interface import Partial, is_known
+from .. import operator
+from ..core.array.handle import enter, make
+from ..core.base.errors import MXNetError
+from ..core.graph.interface import Partial, is_known
+from ..core.graph.node import Node
 from ..ndarray.array import NDArray
-from ..ndarray.handle import enter, make
-from ..node import Node
 from .build import build
 from .calls import Call, Environment, Outcome, Spec, special
 from .entry import Head, text_of
@@ -37,7 +37,7 @@ class CustomCall(Call):
             raise MXNetError("Required parameter op_type of string is not presented, in operator Custom")
         self.op_type = attributes["op_type"]
         self.parameters = _parameters(attributes)
-        make_prop: Callable[..., custom.CustomOpProp] = custom.registered_class(self.op_type)
+        make_prop: Callable[..., operator.CustomOpProp] = operator.registered_class(self.op_type)
         self.prop = make_prop(**self.parameters)
         arguments, states = list(self.prop.list_arguments()), list(self.prop.list_auxiliary_states())
         self.argument_names = (*arguments, *states)
@@ -49,7 +49,7 @@ class CustomCall(Call):
     def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
         """Return the nodes of what the operator computes; it runs now."""
         arrays = [make(node, environment.trace) for node in inputs]
-        result = custom.Custom(*arrays, op_type=self.op_type, **self.parameters)
+        result = operator.Custom(*arrays, op_type=self.op_type, **self.parameters)
         outputs: list[NDArray] = [result] if isinstance(result, NDArray) else result
         changed = {place: enter(arrays[place], environment.trace) for place in self.auxiliary}
         return tuple([enter(output, environment.trace) for output in outputs]), changed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MXNetError
+from ..core.base.errors import MXNetError
 
 if TYPE_CHECKING:
     from .calls import Call

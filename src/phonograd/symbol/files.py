@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from ..errors import MXNetError
+from ..core.base.errors import MXNetError
 from .calls import Call, call_of, current_name, special
 from .entry import HIDDEN, NULL, Entry, Head, copied, entries_of, hidden_key
 

@@ -14,23 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from ..context import Context
-from ..dtypes import as_dtype
-from ..errors import MXNetError, nearest
-from ..files import write_atomically
-from ..interface import is_known
+from ..core.array.handle import enter, make, rebind, settled
+from ..core.base.devices import Context
+from ..core.base.dtypes import as_dtype
+from ..core.base.errors import MXNetError, nearest
+from ..core.base.files import write_atomically
+from ..core.graph.interface import is_known
+from ..core.graph.node import Node
+from ..core.ops.math.structural import detach
+from ..core.trace.flags import is_training
+from ..core.trace.trace import LOCAL, ready_trace
 from ..ndarray.array import NDArray
-from ..ndarray.handle import enter, make, rebind, settled
-from ..node import Node
-from ..operators.structural import detach
-from ..state import is_training
-from ..trace import LOCAL, ready_trace
 from . import files
 from .arithmetic import Arithmetic
 from .calls import Environment, Spec
 from .entry import Entry, Head, copied, entries_of, hidden_key, substituted
+from .graph_to_nodes import Closed, Monitor, run
 from .inference import Inferred, infer
-from .running import Closed, Monitor, run
 
 __all__ = ["Group", "Symbol"]
 

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..dtypes import CODES, DType, as_dtype
-from ..errors import MXNetError
-from ..interface import merge
+from ..core.base.dtypes import CODES, DType, as_dtype
+from ..core.base.errors import MXNetError
+from ..core.graph.interface import merge
 from .calls import Spec
 from .entry import Entry, Head, entries_of
 

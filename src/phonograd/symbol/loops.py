@@ -10,14 +10,14 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import MXNetError
-from ..node import Node
-from ..operator import REGISTRY
-from ..operators.structural import full
+from ..core.base.errors import MXNetError
+from ..core.graph.node import Node
+from ..core.graph.operator import REGISTRY
+from ..core.ops.math.structural import full
 from .calls import Call, Environment, Outcome, Spec, at_most, numbered, special
 from .entry import Head, entries_of
+from .graph_to_nodes import Closed, run
 from .inference import infer
-from .running import Closed, run
 
 __all__ = ["BranchCall", "ForeachCall", "WhileCall"]
 

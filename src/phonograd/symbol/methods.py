@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..base import NotImplementedForSymbol
-from ..errors import MXNetError
+from ..core.base.errors import MXNetError
+from ..core.graph.operator import REGISTRY
 from ..ndarray.array import NDArray
-from ..operator import REGISTRY
 from .build import function_of
 from .graph import Symbol
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..operator import REGISTRY, Operator
+from ..core.graph.operator import REGISTRY, Operator
 
 __all__ = ["name_of", "operator_of"]
 

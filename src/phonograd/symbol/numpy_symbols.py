@@ -11,11 +11,11 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..errors import nearest
+from ..core.base.errors import nearest
+from ..core.graph.operator import REGISTRY, Operator
 from ..numpy.declaration import FUNCTIONS
 from ..numpy_extension import OPERATORS
 from ..numpy_extension.functions import EXPRESSIONS
-from ..operator import REGISTRY, Operator
 from . import creation
 from .build import build, function_of
 from .graph import Symbol

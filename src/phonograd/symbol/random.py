@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import nearest
-from ..ndarray.call import NULL as NOT_GIVEN
-from ..operator import REGISTRY
+from ..core.array.call import NULL as NOT_GIVEN
+from ..core.base.errors import nearest
+from ..core.graph.operator import REGISTRY
 from .build import build, function_of
 from .entry import text_of
 from .graph import Symbol

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MXNetError
+from ..core.array.handle import enter, make
+from ..core.base.errors import MXNetError
+from ..core.graph.node import Node
 from ..ndarray import control, functions
-from ..ndarray.handle import enter, make
-from ..node import Node
 from .build import build
 from .calls import Call, Environment, Outcome, Spec, special
 from .entry import Head, text_of

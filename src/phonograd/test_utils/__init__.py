@@ -27,7 +27,7 @@ import numpy.testing as npt
 from numpy import random as rnd
 
 from ..compat import the_module
-from ..context import Context, current_context
+from ..core.base.devices import Context, current_context
 from ..ndarray import array
 from ..runtime import Features
 from ..symbol import Symbol

@@ -7,8 +7,8 @@ import os
 import zipfile
 from typing import NoReturn
 
-from ..errors import MXNetError
-from ..files import write_atomically
+from ..core.base.errors import MXNetError
+from ..core.base.files import write_atomically
 from .surroundings import download
 
 __all__ = ["download_model", "get_bz2_data", "get_cifar10", "get_mnist_pkl", "get_mnist_ubyte", "get_zip_data"]

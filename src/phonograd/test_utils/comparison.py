@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..dtypes import DType
+from ..core.base.dtypes import DType
 from ..ndarray import NDArray
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import settings
-from ..context import Context
+from ..core.base import settings
+from ..core.base.devices import Context
 from ..executor import Executor
 from ..ndarray import NDArray, array
 from ..symbol import Symbol

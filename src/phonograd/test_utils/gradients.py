@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..context import Context
-from ..errors import MXNetError
+from ..core.base.devices import Context
+from ..core.base.errors import MXNetError
 from ..ndarray import NDArray, array
 from .comparison import Tolerance, assert_almost_equal, default_numeric_eps
 from .surroundings import default_context

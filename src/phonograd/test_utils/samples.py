@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from ..context import Context
-from ..errors import MXNetError
+from ..core.base.devices import Context
+from ..core.base.errors import MXNetError
 from ..ndarray import NDArray, array
 
 __all__ = [

@@ -17,9 +17,9 @@ from urllib.parse import urlparse
 import numpy as np
 
 from ..base import data_dir
-from ..context import Context, current_context
-from ..errors import MXNetError
-from ..files import write_atomically
+from ..core.base.devices import Context, current_context
+from ..core.base.errors import MXNetError
+from ..core.base.files import write_atomically
 from ..io import MNISTIter
 
 __all__ = [
@@ -320,7 +320,7 @@ def _mnist_paths(function: str) -> dict[str, str]:
     raise MXNetError(
         f"{function} does not download anything: put the files "
         + ", ".join(_MNIST_FILES.values())
-        + " into ./data or ~/.mxnet/datasets/mnist. For a data set that comes with the library, see phonograd.demo."
+        + " into ./data or ~/.mxnet/datasets/mnist. For a data set that comes with the library, see phonograd.cli.demo."
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..context import Context
+from ..core.base.devices import Context
 from ..ndarray import waitall
 from ..symbol import Symbol
 from .surroundings import default_context

@@ -1,7 +1,8 @@
 """Computation: what was recorded, as a list of steps: forward, backward, and which of them share a kernel.
 
-A record may consist of several traces and of users' Functions, like the sweep through it (:mod:`phonograd.sweep`). Each
-piece is planned as an evaluation of its results and gradients would be, so the steps are those that are really run.
+A record may consist of several traces and of users' Functions, like the sweep through it
+(:mod:`phonograd.core.backward.backward`). Each piece is planned as an evaluation of its results and gradients would be,
+so the steps are those that are really run.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import MXNetError, format_shape
-from ..gradient import NOTHING, HeadGrads, differentiate
+from ..core.backward.backward import FunctionCall, FunctionOutput, place_in_record
+from ..core.backward.variable import Variable
+from ..core.base.errors import MXNetError, format_shape
+from ..core.derive.gradient import NOTHING, HeadGrads, differentiate
+from ..core.graph.node import Node, ancestors
+from ..core.graph.operator import ABSENT, item_operator
+from ..core.ops.math.structural import LEAF, VARIABLE, constant_value, leaf
+from ..core.plan.cache import build
+from ..core.run.reference import order, resolve
+from ..core.trace.trace import Origin, Trace
 from ..ndarray.array import NDArray
-from ..node import Node, ancestors
-from ..operator import ABSENT, item_operator
-from ..operators.structural import LEAF, VARIABLE, constant_value, leaf
-from ..plans import build
-from ..reference import order, resolve
-from ..sweep import FunctionCall, FunctionOutput, place_in_record
-from ..trace import Origin, Trace
-from ..variable import Variable
 
 __all__ = ["Computation", "Step", "computation_of"]
 

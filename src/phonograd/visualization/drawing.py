@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from .graph_layout import Place, Point, Route, arrange
 from .labels import Label, Sheet
-from .layout import Place, Point, Route, arrange
 from .text import room
 
 __all__ = ["Box", "Curve", "Drawing", "Edge", "Figure", "Group", "Label", "Outline", "draw"]

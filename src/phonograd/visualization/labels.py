@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 
-from .layout import Place, Point, Route
+from .graph_layout import Place, Point, Route
 from .text import room
 
 __all__ = ["SMALL_LETTERS", "Label", "Sheet", "control_points"]

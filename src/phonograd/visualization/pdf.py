@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 
 from .drawing import LETTERS, Curve, Drawing, Figure, Outline, arrow_head
+from .graph_layout import Point
 from .labels import SMALL_LETTERS, control_points
-from .layout import Point
 from .text import width
 
 __all__ = ["pdf_of"]

@@ -12,8 +12,8 @@ import tempfile
 import webbrowser
 from collections.abc import Mapping, Sequence
 
-from ..errors import nearest
-from ..files import write_atomically
+from ..core.base.errors import nearest
+from ..core.base.files import write_atomically
 from .dot import dot_of
 from .drawing import Box, Drawing, Edge, Group, draw
 from .pdf import pdf_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import MXNetError
+from ...core.base.errors import MXNetError
 
 __all__ = ["export_model", "get_model_metadata", "get_operator_support", "import_model", "import_to_gluon"]
 
@@ -133,7 +133,7 @@ def import_model(model_file: str | os.PathLike[str]) -> tuple[Any, dict[str, Any
 def import_to_gluon(model_file: str | os.PathLike[str], ctx: Any = None) -> Any:
     """Return a Gluon block that computes an ONNX file, with its parameters in a context."""
     from ... import symbol
-    from ...context import cpu
+    from ...core.base.devices import cpu
     from ...gluon import SymbolBlock
 
     whole, arguments, states = import_model(model_file)

@@ -14,10 +14,10 @@ import numpy as np
 
 from ... import ndarray as nd
 from ..._version import __version__
-from ...errors import MXNetError, nearest
-from ...files import write_atomically
+from ...core.base.errors import MXNetError, nearest
+from ...core.base.files import write_atomically
+from ...core.graph.operator import REGISTRY
 from ...ndarray import NDArray
-from ...operator import REGISTRY
 from ...symbol import Entry, Symbol
 from ...symbol import load as load_symbol
 from . import mappings

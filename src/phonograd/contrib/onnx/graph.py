@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import MXNetError, nearest
-from ...operator import REGISTRY
+from ...core.base.errors import MXNetError, nearest
+from ...core.graph.operator import REGISTRY
 
 __all__ = ["MAPPINGS", "Call", "Graph", "Mapping", "maps"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import ndarray as nd
 from ... import symbol as sym
-from ...errors import MXNetError
+from ...core.base.errors import MXNetError
 from ...ndarray import NDArray
 from ...symbol import Symbol
 from .graph import Array

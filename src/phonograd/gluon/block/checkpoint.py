@@ -10,19 +10,19 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ...function import as_recorded, record_call, sources_of
+from ...core.array.handle import enter, make, make_concrete, rebind
+from ...core.backward.backward import grads_where_reached
+from ...core.backward.function import as_recorded, record_call, sources_of
+from ...core.backward.variable import Variable
+from ...core.ops.math.structural import detach, full, variable
+from ...core.trace.flags import FLAGS, RECORDING, flags_set_to, is_recording
+from ...core.trace.rng import keeping_counters, repeating_counters
+from ...core.trace.trace import LOCAL, Capturing
 from ...ndarray.array import NDArray
-from ...ndarray.handle import enter, make, make_concrete, rebind
-from ...operators.structural import detach, full, variable
-from ...state import FLAGS, RECORDING, flags_set_to, is_recording
-from ...streams import keeping_counters, repeating_counters
-from ...sweep import grads_where_reached
-from ...trace import LOCAL, Capturing
-from ...variable import Variable
 from .nesting import filled, flattened, outlined
 
 if TYPE_CHECKING:
-    from ...operator import Array
+    from ...core.graph.operator import Array
     from .plain import Block
 
 __all__ = ["run_checkpointed"]

@@ -2,7 +2,7 @@
 
 ``hybrid_forward(F, x, ..., **params)`` is called with ``F`` the namespace of arrays, or that of symbols if the inputs
 are symbols (to export a network, or to find the shapes of parameters). After :meth:`HybridBlock.hybridize` a call is
-captured once per structure of its inputs and then repeated (:mod:`phonograd.compilation`).
+captured once per structure of its inputs and then repeated (:mod:`phonograd.core.capture.compiled`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import warnings
 from typing import Any
 
 from ... import ndarray
-from ...compilation import Compiled
-from ...context import Context, current_context
+from ...core.array.handle import enter, make_result
+from ...core.base.devices import Context, current_context
+from ...core.capture.compiled import Compiled
+from ...core.trace.trace import LOCAL, Capturing, ready_trace
 from ...ndarray.array import NDArray
-from ...ndarray.handle import enter, make_result
 from ...ndarray.params import save as save_arrays
 from ...symbol import Symbol
-from ...trace import LOCAL, Capturing, ready_trace
 from ...util import is_np_array
 from ..parameter import DeferredInitializationError, ParameterDict
 from ..parameter.parameter import replacements, symbols

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ...context import Context
+from ...core.array.handle import make
+from ...core.base.devices import Context
+from ...core.graph.node import Node
+from ...core.ops.math.structural import detach
+from ...core.trace.trace import LOCAL
 from ...ndarray.array import NDArray
-from ...ndarray.handle import make
-from ...node import Node
-from ...operators.structural import detach
 from ...symbol import Symbol
-from ...trace import LOCAL
 from .nesting import filled, flattened, outlined
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ... import initializer
-from ...files import write_atomically
+from ...core.base.files import write_atomically
+from ...core.events import LISTENING, MODULE, begin
 from ...ndarray.params import load
 from ...ndarray.params import save as save_arrays
-from ...observers import LISTENING, MODULE, begin
 from ..parameter import Parameter, ParameterDict
 from ..text import brief_list, indented
 from .checkpoint import run_checkpointed

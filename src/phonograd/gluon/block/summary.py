@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...core.events import FUNCTION, MODULE, Range, current_range
 from ...ndarray.array import NDArray
-from ...observers import FUNCTION, MODULE, Range, current_range
 from ...profiler.events import EventList, FunctionEvent
 from ...profiler.session import profile
 from ...profiler.tables import bytes_text, count_text

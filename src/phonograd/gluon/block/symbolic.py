@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...context import Context
-from ...dtypes import FROM_CODE
-from ...errors import MXNetError
+from ...core.base.devices import Context
+from ...core.base.dtypes import FROM_CODE
+from ...core.base.errors import MXNetError
 from ...symbol import Symbol
 from ..parameter import ParameterDict
 from ..parameter.parameter import symbols

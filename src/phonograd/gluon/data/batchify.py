@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ...context import CPU, Context
-from ...dtypes import as_dtype
+from ...core.array.handle import as_class, read
+from ...core.array.semantics import of_chosen_kind
+from ...core.base.devices import CPU, Context
+from ...core.base.dtypes import as_dtype
 from ...ndarray.array import NDArray, concrete
-from ...ndarray.handle import as_class, read
-from ...ndarray.semantics import of_chosen_kind
 from ...ndarray.sparse import BaseSparseNDArray
 
 __all__ = [

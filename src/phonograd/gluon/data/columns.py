@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from ... import autograd
-from ...context import CPU
+from ...core.array.handle import known, make_concrete, read
+from ...core.array.observed import LISTENERS
+from ...core.base.devices import CPU
+from ...core.trace.trace import LOCAL, Capturing
 from ...ndarray.array import NDArray
-from ...ndarray.handle import known, make_concrete, read
 from ...ndarray.sparse import BaseSparseNDArray
-from ...ndarray.watching import LISTENERS
-from ...trace import LOCAL, Capturing
 from .batchify import array_of, default_batchify_fn
 
 __all__ = ["Columns", "Steps", "batch_of", "gathered", "is_array", "rows_of"]

@@ -11,8 +11,8 @@ import numpy as np
 
 from .batchify import default_batchify_fn
 from .columns import batch_of
-from .crews import Crew, ProcessCrew, ThreadCrew, WorkerTimeout
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
+from .workers import Crew, ProcessCrew, ThreadCrew, WorkerTimeout
 
 __all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
 

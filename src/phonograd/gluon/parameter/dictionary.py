@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import initializer
-from ...context import Context
+from ...core.base.devices import Context
 from ...ndarray.array import NDArray
 from ...ndarray.params import load, save
 from ..text import brief_list, indented

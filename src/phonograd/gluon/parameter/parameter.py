@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import autograd, initializer
-from ...context import Context, cpu, current_context
-from ...errors import MXNetError
+from ...core.array.handle import as_class
+from ...core.array.semantics import of_chosen_kind
+from ...core.base.devices import Context, cpu, current_context
+from ...core.base.errors import MXNetError
 from ...ndarray.array import NDArray
 from ...ndarray.creation import array, zeros
-from ...ndarray.handle import as_class
-from ...ndarray.semantics import of_chosen_kind
 from ...symbol import Symbol
 from ...util import is_np_shape
 

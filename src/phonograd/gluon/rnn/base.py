@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ... import ndarray
-from ...ndarray.semantics import of_chosen_kind
+from ...core.array.semantics import of_chosen_kind
 from ..block import Block, HybridBlock
 from ..nn import LeakyReLU
 from ..parameter import ParameterDict, tensor_types

@@ -8,9 +8,9 @@ from collections import Counter
 
 import numpy as np
 
-from ....context import CPU
 from ....contrib.text.vocab import Vocabulary
-from ....files import write_atomically
+from ....core.base.devices import CPU
+from ....core.base.files import write_atomically
 from ....ndarray.array import NDArray, concrete
 from ...data.dataset import Dataset
 from ...data.vision.datasets import fetched, in_place

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .... import metric as metrics_module
-from ....context import Context, cpu
+from ....core.base.devices import Context, cpu
 from ....metric import EvalMetric
 from ...block import Block
 from ...loss import Loss, SoftmaxCrossEntropyLoss

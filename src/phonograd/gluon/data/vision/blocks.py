@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from .... import autograd
-from ....context import CPU
+from ....core.array.handle import as_class
+from ....core.base.devices import CPU
+from ....core.trace.trace import LOCAL, Capturing
 from ....image.functions import pixels_of
 from ....ndarray.array import NDArray, concrete
-from ....ndarray.handle import as_class
-from ....trace import LOCAL, Capturing
 from ...block import HybridBlock
 
 __all__ = ["Arithmetic", "OfPixels", "Values", "divided", "is_plain"]

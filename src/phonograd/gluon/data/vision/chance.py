@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 
-from ....streams import next_counter
+from ....core.trace.rng import next_counter
 
 __all__ = ["integer", "normal", "shuffled", "uniform"]
 

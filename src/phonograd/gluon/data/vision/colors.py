@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....operators.image_colors import EIGENVALUES, EIGENVECTORS, LUMA
+from ....core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS, LUMA
 
 __all__ = ["brightened", "contrasted", "lit", "saturated", "turned_hue"]
 

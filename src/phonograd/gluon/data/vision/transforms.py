@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from .... import image
-from ....dtypes import as_dtype
-from ....errors import MXNetError, format_shape
+from ....core.base.dtypes import as_dtype
+from ....core.base.errors import MXNetError, format_shape
 from ....image.functions import pixels_of, returned
 from ....image.resizing import resize
 from ....ndarray.array import NDArray

@@ -1,0 +1,1 @@
+"""The command line: run or profile a script written for MXNet, and the demo."""

@@ -1,0 +1,1 @@
+"""Array layer: handles over nodes and buffers, operator calls, views and indexing."""

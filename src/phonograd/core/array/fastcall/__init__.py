@@ -1,0 +1,1 @@
+"""Operator calls as machine code against CPython's C API."""

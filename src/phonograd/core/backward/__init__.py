@@ -1,0 +1,1 @@
+"""Backward layer: variables, the reverse pass over arrays, and user-defined functions."""

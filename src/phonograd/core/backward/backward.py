@@ -1,0 +1,392 @@
+"""The backward pass over arrays: the sweep through traces and Functions.
+
+Within one trace the reverse pass is a remembered derivation on nodes (:mod:`phonograd.core.derive.gradient`). It stops
+at gradient targets; this module decides what each target is. A :class:`~phonograd.core.backward.variable.Variable`
+takes the gradient into its buffer; an :class:`~phonograd.core.trace.trace.Origin` hands it on to the trace where the
+array was recorded; the output of a :class:`~phonograd.core.backward.function.Function` collects it until the user's
+``backward`` can be called, which then hands gradients on to the Function's inputs. Later traces come before earlier
+ones, later Functions before earlier ones.
+
+A pass changes nothing before it has succeeded: then buffers are written, and the record is cleared.
+"""
+
+from __future__ import annotations
+
+import heapq
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ...ndarray.array import NDArray, use_backward
+from ..array.handle import as_class, enter, make, make_concrete, read, rebind
+from ..base.devices import Context
+from ..base.dtypes import DType
+from ..base.errors import MXNetError, format_shape
+from ..base.settings import active
+from ..derive.gradient import NOTHING, Gradient, Nothing, differentiate
+from ..graph.node import Node, Shape
+from ..graph.operator import Array
+from ..ops.math.structural import detach, full, recorded, variable
+from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
+from ..trace.trace import HANDOVER, LOCAL, Origin, Target, Trace
+from .variable import Variable
+
+__all__ = [
+    "FunctionCall",
+    "FunctionOutput",
+    "backward_pass",
+    "grad_pass",
+    "grads_or_zeros",
+    "grads_where_reached",
+    "place_in_record",
+]
+
+_NOT_RECORDED = (
+    "Cannot differentiate node because it is not in a computational graph. You need to set is_recording to true or use "
+    "autograd.record() to save computational graphs for backward. If you want to differentiate the same graph twice, "
+    "you need to pass retain_graph=True to backward."
+)
+_NO_VARIABLES = "There are no inputs in computation graph that require gradients."
+
+
+#: nodes of traces that are recorded gradients: what they are made of, no user has written
+gradient_nodes: weakref.WeakKeyDictionary[Trace, set[Node]] = weakref.WeakKeyDictionary()
+
+
+class FunctionOutput(Target):
+    """One output of a recorded Function call."""
+
+    __slots__ = ("call", "index")
+
+    def __init__(self, call: FunctionCall, index: int) -> None:
+        self.call = call
+        self.index = index
+
+
+class FunctionCall:
+    """A recorded call of a user's Function: its inputs as nodes, and how to ask it for their gradients."""
+
+    __slots__ = ("_trace", "attributes", "backward", "inputs", "name", "number", "outputs")
+
+    def __init__(
+        self,
+        name: str | None,
+        trace: Trace,
+        inputs: list[tuple[Trace, Node]],
+        backward: Callable[[list[NDArray]], list[NDArray]],
+    ) -> None:
+        self.name = name
+        """The class of the Function, or None for a call that only lets hooks look at a gradient."""
+        self.attributes: dict[str, str] | None = None
+        """The attributes of a custom operator as they stand in symbols; a Function has none."""
+        self.number = len(trace.targets)
+        self.outputs: list[tuple[Shape, DType, Context, type[NDArray]]] = []
+        self.backward = backward
+        # a call is found through its trace, so it need not keep that alive, and both go without a garbage collection
+        self._trace = weakref.ref(trace)
+        self.inputs = [(None if home is trace else home, node) for home, node in inputs]
+
+    @property
+    def trace(self) -> Trace:
+        """The trace in which the call was recorded."""
+        trace = self._trace()
+        assert trace is not None, "a Function call was found through its trace"
+        return trace
+
+    def sources(self) -> list[tuple[Trace, Node]]:
+        """Return the inputs, each with the trace it was recorded in."""
+        return [(home or self.trace, node) for home, node in self.inputs]
+
+
+Waiting = NDArray | Nothing | None
+
+
+class _Sweep:
+    """One backward pass: gradients waiting at nodes of traces and at outputs of Functions."""
+
+    def __init__(self, create_graph: bool) -> None:
+        self.create_graph = create_graph
+        self.waiting: dict[Trace, list[tuple[Node, Waiting]]] = {}
+        self.order: list[int] = []
+        self.traces: dict[int, Trace] = {}
+        self.calls: dict[Trace, list[tuple[int, FunctionCall]]] = {}
+        self.outputs: dict[FunctionCall, dict[int, list[NDArray]]] = {}
+        self.found: dict[Variable, list[NDArray]] = {}
+        self.visited: dict[Trace, list[frozenset[Node]]] = {}
+
+    def start(self, trace: Trace, node: Node, grad: Waiting) -> None:
+        """Let a gradient (an array, None for ones, or NOTHING) wait at a node."""
+        self._open(trace)
+        self.waiting.setdefault(trace, []).append((node, grad))
+
+    def _open(self, trace: Trace) -> None:
+        if trace.number not in self.traces:
+            self.traces[trace.number] = trace
+            heapq.heappush(self.order, -trace.number)
+
+    def run(self) -> None:
+        """Sweep until nothing waits: the latest trace first, in it all nodes before the latest Function."""
+        while self.order:
+            trace = self.traces[-self.order[0]]
+            if self.waiting.get(trace):
+                self._sweep_trace(trace)
+            elif self.calls.get(trace):
+                _, call = heapq.heappop(self.calls[trace])
+                self._sweep_call(call)
+            else:
+                heapq.heappop(self.order)
+                del self.traces[trace.number]
+
+    def _sweep_trace(self, trace: Trace) -> None:
+        waiting = self.waiting.pop(trace)
+        heads = tuple([node for node, _ in waiting])
+        grads = [grad for _, grad in waiting]
+        result, arrays = (self._here if trace is LOCAL.trace else self._elsewhere)(trace, heads, grads)
+        if active.watched:
+            trace.attributed().derived(result)
+        self.visited.setdefault(trace, []).append(result.visited)
+        for node, array in zip(result.targets, arrays, strict=True):
+            self._deliver(trace.targets[node.attributes[0]], array)
+
+    def _here(
+        self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
+    ) -> tuple[Gradient, list[NDArray | None]]:
+        """Differentiate in this thread's current trace, where the gradients are pending like any other result."""
+        nodes = [enter(grad, trace) if isinstance(grad, NDArray) else grad for grad in grads]
+        if not self.create_graph:
+            nodes = [detach(node) if isinstance(node, Node) else node for node in nodes]
+        result = differentiate(heads, tuple(nodes))
+        return result, [None if n is None else make(self._final(n), trace) for n in result.targets.values()]
+
+    def _elsewhere(
+        self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
+    ) -> tuple[Gradient, list[NDArray | None]]:
+        """Differentiate in a trace that has ended or is another thread's; the gradients are computed at once."""
+        # before the lock is taken, because this may compute in the current trace
+        values = {id(grad): read(grad) for grad in grads if isinstance(grad, NDArray)}
+        with trace.lock:
+            nodes: list[Node | Nothing | None] = []
+            lent: dict[Node, Array] = {}
+            for grad in grads:
+                if not isinstance(grad, NDArray):
+                    nodes.append(grad)
+                    continue
+                value = values[id(grad)]
+                if self.create_graph:
+                    nodes.append(_linked(grad, trace.lend(value, grad.context), trace))
+                else:
+                    node = trace.lend(value, grad.context, len(lent))
+                    lent[node] = value
+                    nodes.append(node)
+            result = differentiate(heads, tuple(nodes))
+            found = [None if n is None else self._final(n) for n in result.targets.values()]
+            wanted = tuple([node for node in found if node is not None])
+            computed = iter(trace.evaluate(wanted, None if self.create_graph else lent))
+        return result, [None if n is None else self._computed(n, trace, next(computed)) for n in found]
+
+    def _final(self, grad: Node) -> Node:
+        return recorded(grad) if self.create_graph else detach(grad)
+
+    def _computed(self, node: Node, trace: Trace, value: Array) -> NDArray:
+        if not self.create_graph:
+            return make_concrete(value, node.context)  # type: ignore[no-any-return]
+        array: NDArray = make(node, trace)
+        array._buffer = value
+        return array
+
+    def _deliver(self, target: Target, grad: NDArray | None) -> None:
+        if isinstance(target, Variable):
+            found = self.found.setdefault(target, [])
+            if grad is not None:
+                found.append(grad)
+        elif isinstance(target, Origin):
+            self.start(target.trace, target.node, NOTHING if grad is None else grad)
+        elif isinstance(target, FunctionOutput):
+            call = target.call
+            if call not in self.outputs:
+                self.outputs[call] = {}
+                self._open(call.trace)
+                heapq.heappush(self.calls.setdefault(call.trace, []), (-call.number, call))
+            if grad is not None:
+                self.outputs[call].setdefault(target.index, []).append(grad)
+        else:
+            target.refuse()
+
+    def _sweep_call(self, call: FunctionCall) -> None:
+        arrived = self.outputs.pop(call)
+        out_grads = []
+        for index, (shape, dtype, context, array_class) in enumerate(call.outputs):
+            given = arrived.get(index)
+            grad = _total(given) if given else make(full(shape, 0, dtype, context), LOCAL.trace)
+            out_grads.append(as_class(grad, array_class))
+        for (trace, node), grad in zip(call.sources(), call.backward(out_grads), strict=True):
+            if node.marked:
+                self.start(trace, node, grad)
+
+    # -- results
+
+    def gradient(self, owner: Variable) -> NDArray:
+        """Return the whole gradient of a variable that was reached, after its hooks."""
+        grads = self.found[owner]
+        total = _total(grads) if grads else owner.nothing()
+        return owner.hooks.apply(as_class(total, owner.grad._result_class))
+
+    def clear(self) -> None:
+        """Take what was swept out of the record."""
+        for trace, parts in self.visited.items():
+            trace.clear(parts[0] if len(parts) == 1 else frozenset().union(*parts))
+
+
+def _linked(array: NDArray, node: Node, trace: Trace) -> Node:
+    """Return the node of an array's value in another trace, as a target that leads back to the array."""
+    home, origin = array._trace, array._node
+    if home is not None and origin is not None and origin.marked:
+        return variable(node, trace.slot(home.target_of(origin)))
+    return node if array._variable is None else variable(node, trace.slot(array._variable))
+
+
+def place_in_record(array: NDArray) -> tuple[Trace, Node]:
+    """Return the trace in which an array was recorded and its node there; an unmarked one if it was not."""
+    with HANDOVER:
+        trace, node = array._trace, array._node
+    if trace is None or node is None or not node.marked:
+        trace = LOCAL.trace
+        node = enter(array, trace)
+    return trace, node
+
+
+def _total(arrays: list[NDArray]) -> NDArray:
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return total
+
+
+def _flags(recording: bool, training: bool) -> flags_set_to:
+    return flags_set_to((RECORDING if recording else 0) | (TRAINING if training else 0))
+
+
+def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph: bool) -> _Sweep:
+    sweep = _Sweep(create_graph)
+    for position, (head, grad) in enumerate(zip(heads, head_grads, strict=True)):
+        trace, node = place_in_record(head)
+        if not node.marked:
+            raise MXNetError(f"{_NOT_RECORDED} (head {position}, shape {format_shape(head.shape)})")
+        if grad is not None and (grad.shape, grad._dtype) != (node.shape, node.dtype):
+            raise MXNetError(
+                f"head gradient {position} has shape {format_shape(grad.shape)} and dtype {grad._dtype}, but its head "
+                f"has shape {format_shape(node.shape)} and dtype {node.dtype}; they must be equal"
+            )
+        sweep.start(trace, node, grad)
+    return sweep
+
+
+def backward_pass(heads: list[NDArray], head_grads: list[NDArray | None], retain_graph: bool, train_mode: bool) -> None:
+    """Run a backward pass and put the gradients into the buffers of the variables reached."""
+    with _flags(False, train_mode):
+        sweep = _begin(heads, head_grads, create_graph=False)
+        sweep.run()
+        reached = [owner for owner in sweep.found if owner.request != "null"]
+        if not reached:
+            raise MXNetError(_NO_VARIABLES)
+        for owner, grad in [(owner, sweep.gradient(owner)) for owner in reached]:
+            owner.take(grad)
+        if not retain_graph:
+            sweep.clear()
+
+
+def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
+    """Run a backward pass that stays in the current trace and only writes gradients; return whether it is one.
+
+    What :class:`_Sweep` would do, without looking for what is not there. No code of the user runs in it.
+    """
+    trace, node = LOCAL.trace, head._node
+    if head._trace is not trace or node is None or not node.marked or type(trace) is not Trace:
+        return False
+    result = differentiate((node,), (None,))
+    if not result.plain or active.watched:
+        return False
+    owners = []
+    for slot, _ in result.plain:
+        owner = trace.targets[slot]
+        if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions:
+            return False
+        before = owner.grad._node
+        if owner.grad._rare is not None or (before is not None and before.marked):
+            return False
+        owners.append(owner)
+    for owner, (_, grad) in zip(owners, result.plain, strict=True):
+        rebind(owner.grad, grad, trace)
+        owner.fresh = 1
+    if not retain_graph:
+        trace.clear(result.visited)
+    return True
+
+
+use_backward(_write_at_once)
+
+
+def grad_pass(
+    heads: list[NDArray],
+    variables: list[Any],
+    head_grads: list[NDArray | None],
+    retain_graph: bool,
+    create_graph: bool,
+    train_mode: bool,
+) -> list[NDArray]:
+    """Run a backward pass and return the gradients of some variables as new arrays."""
+    with _flags(create_graph, train_mode):
+        sweep = _begin(heads, head_grads, create_graph)
+        for position, array in enumerate(variables, 1):
+            owner = array._variable if isinstance(array, NDArray) else None
+            if owner is None or owner.request == "null":
+                raise MXNetError(
+                    f"Cannot differentiate with respect to the {position}-th variable because it does not require "
+                    "gradient."
+                )
+        sweep.run()
+        for position, array in enumerate(variables, 1):
+            if array._variable not in sweep.found:
+                raise MXNetError(
+                    f"Cannot differentiate with respect to the {position}-th variable because it is unreachable from "
+                    "the outputs."
+                )
+        grads = {owner: sweep.gradient(owner) for owner in dict.fromkeys([array._variable for array in variables])}
+        results = [_result(grads[array._variable], create_graph, array._result_class) for array in variables]
+        if not retain_graph:
+            sweep.clear()
+        return results
+
+
+def _result(grad: NDArray, create_graph: bool, array_class: type[NDArray]) -> NDArray:
+    """Return a gradient as an array of its own, in the current trace."""
+    trace = LOCAL.trace
+    node = enter(grad, trace)
+    if create_graph:
+        gradient_nodes.setdefault(trace, set()).add(recorded(node))
+    result: NDArray = make(trace.distinct(recorded(node)) if create_graph else detach(node), trace, array_class)
+    return result
+
+
+def grads_or_zeros(head: NDArray, variables: list[NDArray]) -> list[NDArray]:
+    """Return recorded gradients of one head, zeros for variables it does not depend on."""
+    with _flags(True, True):
+        sweep = _begin([head], [None], create_graph=True)
+        sweep.run()
+        owners = [array._variable for array in variables]
+        return [sweep.gradient(owner) if owner in sweep.found else owner.nothing() for owner in owners]
+
+
+def grads_where_reached(
+    heads: list[NDArray], head_grads: list[NDArray], owners: list[Variable | None], create_graph: bool
+) -> list[NDArray | None]:
+    """Return the gradients of variables before their hooks; None for those that the heads do not depend on."""
+    found = [(head, grad) for head, grad in zip(heads, head_grads, strict=True) if place_in_record(head)[1].marked]
+    with flags_set_to((FLAGS.get() | RECORDING) if create_graph else FLAGS.get() & ~RECORDING):
+        sweep = _begin([head for head, _ in found], [grad for _, grad in found], create_graph)
+        sweep.run()
+        grads = [None if owner is None or not sweep.found.get(owner) else sweep.found[owner] for owner in owners]
+        totals = [None if parts is None else _result(_total(parts), create_graph, NDArray) for parts in grads]
+        if not create_graph:
+            sweep.clear()
+    return totals

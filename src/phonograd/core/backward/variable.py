@@ -1,0 +1,167 @@
+"""Variables: arrays marked for gradients, the buffers their gradients go to, and hooks that see gradients on their way.
+
+A :class:`Variable` is what an array with ``attach_grad`` refers to; the backward pass
+(:mod:`phonograd.core.backward.backward`) hands it the gradient of each call that reaches it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ...ndarray.array import NDArray
+from ...ndarray.sparse import labelled
+from ..array.handle import enter, make, rebind
+from ..base.errors import MXNetError, format_shape
+from ..ops.math.arithmetic import add
+from ..ops.math.structural import detach, full, variable
+from ..trace.trace import LOCAL, Capturing, Target
+
+__all__ = ["Hook", "Hooks", "Variable", "attach", "mark"]
+
+_numbers = itertools.count()
+_REQUESTS = ("write", "add", "null")
+
+
+class Hooks:
+    """The hooks of one array, in the order in which they were registered."""
+
+    __slots__ = ("__weakref__", "functions")
+
+    def __init__(self) -> None:
+        self.functions: dict[Hook, Callable[[NDArray], NDArray | None]] = {}
+
+    def add(self, function: Callable[[NDArray], NDArray | None]) -> Hook:
+        """Return the handle of one more hook."""
+        if not callable(function):
+            raise TypeError(f"a hook must be a function of one gradient, not {function!r}")
+        hook = Hook(self)
+        self.functions[hook] = function
+        return hook
+
+    def apply(self, grad: NDArray) -> NDArray:
+        """Return a gradient after all hooks: each sees it, changed by those before, and may return another one."""
+        shape, dtype = grad.shape, grad._dtype
+        for function in tuple(self.functions.values()):
+            changed = function(grad)
+            if changed is None:
+                continue
+            if not isinstance(changed, NDArray):
+                raise TypeError(f"a gradient hook must return an NDArray or None, not {type(changed)}")
+            if (changed.shape, changed._dtype) != (shape, dtype):
+                raise MXNetError(
+                    f"a gradient hook returned {changed._dtype}{format_shape(changed.shape)} for a gradient of "
+                    f"{dtype}{format_shape(shape)}; shape and dtype must be kept"
+                )
+            grad = changed
+        return grad
+
+
+class Hook:
+    """The handle of a registered hook. ``remove()`` ends it; so does leaving a ``with`` block."""
+
+    __slots__ = ("_hooks",)
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = weakref.ref(hooks)
+
+    def remove(self) -> None:
+        """Stop calling the function; removing a hook twice does nothing."""
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.functions.pop(self, None)
+
+    def __enter__(self) -> Hook:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+
+class Variable(Target):
+    """An array's gradient buffer and what to do with a new gradient."""
+
+    __slots__ = ("__weakref__", "fresh", "grad", "hooks", "number", "request")
+
+    continues = False
+
+    def __init__(self, grad: NDArray, request: str) -> None:
+        self.grad = grad
+        self.request = request
+        self.fresh = 0
+        self.number = next(_numbers)
+        self.hooks = Hooks()
+
+    def take(self, grad: NDArray) -> None:
+        """Write or add a gradient into the buffer."""
+        trace = LOCAL.trace
+        node = enter(grad, trace)
+        if self.request == "add":
+            node = add(enter(self.grad, trace), node)
+        rebind(self.grad, detach(node), trace)
+        self._refresh()
+        if isinstance(trace, Capturing):
+            trace.repeat(self._refresh)
+
+    def _refresh(self) -> None:
+        self.fresh = 1
+
+    def nothing(self) -> NDArray:
+        """Return the gradient where nothing flows: zeros."""
+        grad = self.grad
+        zeros: NDArray = make(full(grad.shape, 0, grad._dtype, grad.context), LOCAL.trace, grad._result_class)
+        return zeros
+
+
+def _check_request(request: Any) -> None:
+    if request not in _REQUESTS:
+        raise KeyError(request)
+
+
+def _make_variable(array: NDArray, owner: Variable) -> None:
+    """Make an array name a variable; whatever was recorded behind it is cut off."""
+    if isinstance(LOCAL.trace, Capturing):
+        LOCAL.trace.refuse("it marks an array for gradients")
+    array._variable = owner
+    node, trace = array._node, array._trace
+    if node is None or trace is None:
+        return
+    if trace is LOCAL.trace:
+        array._node = variable(detach(node), trace.slot(owner))
+        return
+    if array._buffer is None:
+        array._buffer = trace.value(node)
+    array._settle()
+
+
+def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) -> None:
+    """Make an array a variable with a new gradient buffer of zeros."""
+    _check_request(grad_req)
+    zeros = make(full(array.shape, 0, array._dtype, array.context), LOCAL.trace, array._result_class)
+    if stype not in (None, "default") or (stype is None and type(array) is not array._result_class):
+        zeros = labelled(zeros, stype or array.stype)
+    _make_variable(array, Variable(zeros, grad_req))
+
+
+def mark(variables: list[Any], gradients: list[Any], requests: list[Any]) -> None:
+    """Make arrays variables with given gradient buffers; all are checked before any is marked."""
+    if not len(variables) == len(gradients) == len(requests):
+        raise ValueError(
+            f"mark_variables needs as many gradients and grad_reqs as variables, got {len(variables)} variables, "
+            f"{len(gradients)} gradients and {len(requests)} grad_reqs"
+        )
+    for array, grad, request in zip(variables, gradients, requests, strict=True):
+        if not isinstance(array, NDArray) or not isinstance(grad, NDArray):
+            raise TypeError(f"variables and gradients must be NDArrays, not {type(array)} and {type(grad)}")
+        if array is grad:
+            raise ValueError("an array cannot be its own gradient buffer")
+        if (grad.shape, grad._dtype) != (array.shape, array._dtype):
+            raise ValueError(
+                f"the gradient buffer of a {array._dtype}{format_shape(array.shape)} variable must have its shape and "
+                f"dtype, not {grad._dtype}{format_shape(grad.shape)}"
+            )
+        _check_request(request)
+    for array, grad, request in zip(variables, gradients, requests, strict=True):
+        _make_variable(array, Variable(grad, request))

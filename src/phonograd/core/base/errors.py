@@ -1,0 +1,81 @@
+"""The exceptions of the library and the finder of the user's source line.
+
+::
+
+    RuntimeError
+      MXNetError              every failed check (the name old scripts catch)
+        MissingFile           a file that is not there; a FileNotFoundError, too
+    RuntimeWarning
+      NoCompilerWarning       kernels cannot be compiled, so NumPy evaluates everything
+
+Errors that Python has a better name for (``ValueError``, ``TypeError``, ``IndexError``,
+``AssertionError``) are raised under that name, exactly where MXNet did so.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from typing import Any
+
+__all__ = ["MXNetError", "MissingFile", "NoCompilerWarning", "format_shape", "nearest", "user_line"]
+
+_PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+
+#: whether a code object belongs to this package
+_ours: dict[types.CodeType, bool] = {}
+_MOST_CODES = 10_000
+
+
+class MXNetError(RuntimeError):
+    """A check of the library failed; the text says which one and what to do."""
+
+
+class MissingFile(FileNotFoundError, MXNetError):
+    """A file, or the directory that it shall be in, is not there."""
+
+
+class NoCompilerWarning(RuntimeWarning):
+    """Kernels cannot be compiled here, so NumPy evaluates everything. Warned once, when a value is first asked for."""
+
+
+def format_shape(shape: tuple[int, ...] | None) -> str:
+    """Return a shape as MXNet prints it in messages.
+
+    >>> format_shape((2, 3))
+    '[2,3]'
+    """
+    if shape is None:
+        return "None"
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+def user_line() -> tuple[str, int] | None:
+    """Return (file, line) of the innermost caller outside this package, or None."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        ours = _ours.get(code)
+        if ours is None:
+            name = code.co_filename
+            if len(_ours) > _MOST_CODES:
+                _ours.clear()
+            ours = _ours[code] = name.startswith((_PACKAGE_DIRECTORY, "<phonograd"))
+        if not ours:
+            return code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def nearest(name: str, candidates: list[str]) -> str:
+    """Return a hint `` (did you mean 'x'?)`` for a misspelt name, or an empty string.
+
+    >>> nearest("keepdim", ["axis", "keepdims"])
+    " (did you mean 'keepdims'?)"
+    """
+    import difflib
+
+    found = difflib.get_close_matches(name, candidates, n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""

@@ -1,0 +1,177 @@
+"""Settings: one frozen record of everything that can be tuned, read from PHONOGRAD_* variables once.
+
+>>> from phonograd.core.base import settings
+>>> with settings.override(executor="reference"):
+...     settings.current().executor
+'reference'
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .errors import nearest
+
+__all__ = ["Settings", "current", "override", "update", "watch"]
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cache_directory() -> str:
+    """Return where this platform has programs keep what can be made again, or '' where that is not known."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA", "")
+    elif sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(base, "phonograd") if os.path.isabs(base) else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that can be tuned; each field is read from ``PHONOGRAD_<FIELD>``."""
+
+    executor: str = "auto"
+    """'reference' has NumPy evaluate everything; 'native' and 'auto' compile fused kernels for the operators that have
+    a lowering. Where there is no compiler (llvmlite) they say so once, when a value is first asked for, and NumPy does.
+    """
+    naive: bool = False
+    """Evaluate every operator as it is called (also ``MXNET_ENGINE_TYPE=NaiveEngine``): slower, for debugging."""
+    explain: bool = False
+    """Print every plan to standard error when it is made: what it does, why it is made, what is compiled for it."""
+    pending_limit: int = 20_000
+    """New expressions a thread may have pending outside of recording before they are evaluated."""
+    node_limit: int = 400_000
+    """Interned expressions to keep before the least recently used ones are dropped."""
+    plan_limit: int = 2_000
+    """Plans to keep before the least recently used ones are dropped."""
+    novel_nodes: int = 8_000
+    """Expressions in plans of late, hardly any of which was used again, before graphs that were never seen are computed
+    operator by operator, and planned when they are seen again; 0 plans everything."""
+    num_threads: int = _cores()
+    """Threads that share the work of a kernel, the calling one included; the default is the cores of this process."""
+    quick_kernels: bool = True
+    """Compile kernels quickly first, and those that are used again in full, by another thread; else in full at once."""
+    native_calls: bool = True
+    """Let operator calls and launches run as machine code where that is possible; else Python functions do the same."""
+    winograd: int = 8
+    """The largest tiles of Winograd's algorithm in convolutions of float32 with small kernels: 8 is fastest, 6 and 4
+    have smaller rounding errors, and 0 never uses it (see docs/numerics.md). Existing plans stay as they are."""
+    matrix_unit: bool = True
+    """Compute larger products of float32 on the matrix unit of processors that have one, by parts of bfloat16: faster,
+    and with smaller rounding errors (see docs/numerics.md). Existing plans stay as they are."""
+    cache_directory: str = _cache_directory()
+    """Where plans and kernels are kept between runs; '' keeps none. The default is the platform's place for caches."""
+    cache_bytes: int = 256 << 20
+    """Size of that directory before the least recently used files are dropped."""
+    spare_bytes: int = 1 << 30
+    """Memory of arrays that are gone to keep for new ones; more than that is returned to the system."""
+
+
+def _from_environment() -> Settings:
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(Settings):
+        text = os.environ.get("PHONOGRAD_" + field.name.upper())
+        if text is None:
+            continue
+        kind: type[Any] = type(field.default)
+        try:
+            values[field.name] = text.lower() in ("1", "true", "yes", "on") if kind is bool else kind(text)
+        except ValueError as error:
+            raise ValueError(f"PHONOGRAD_{field.name.upper()}={text!r} is not a valid {kind.__name__}") from error
+    if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
+        values.setdefault("naive", True)
+    return _checked(Settings(**values))
+
+
+def _checked(settings: Settings) -> Settings:
+    if settings.executor not in ("reference", "native", "auto"):
+        raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
+    if settings.winograd not in (0, 4, 6, 8):
+        raise ValueError(f"winograd must be 0, 4, 6 or 8, not {settings.winograd!r}")
+    return settings
+
+
+_current = _from_environment()
+
+
+class _Active:
+    """What every operator call looks at, where a look costs least."""
+
+    __slots__ = ("attentive", "executor", "naive", "node_limit", "plan_limit", "watched")
+
+    def __init__(self) -> None:
+        self.watched = False
+        self.update(_current)
+
+    def update(self, settings: Settings) -> None:
+        """Take over what the settings say."""
+        self.naive = settings.naive
+        self.executor = settings.executor
+        self.node_limit = settings.node_limit
+        self.plan_limit = settings.plan_limit
+        self._attend()
+
+    def watch(self, watched: bool) -> None:
+        """Take over whether anybody observes operators."""
+        self.watched = watched
+        self._attend()
+
+    def _attend(self) -> None:
+        #: whether calls must not take the shortest way, because something follows each of them
+        self.attentive = self.naive or self.watched
+
+
+active = _Active()
+
+_watchers: list[Callable[[], None]] = []
+
+
+def watch(callback: Callable[[], None]) -> None:
+    """Have a function called after every change of settings."""
+    _watchers.append(callback)
+
+
+def _install(settings: Settings) -> None:
+    global _current
+    _current = settings
+    active.update(settings)
+    for callback in _watchers:
+        callback()
+
+
+def current() -> Settings:
+    """Return the settings in force."""
+    return _current
+
+
+def update(**changes: Any) -> Settings:
+    """Change settings for the whole process and return the previous ones."""
+    names = [field.name for field in dataclasses.fields(Settings)]
+    for name in changes:
+        if name not in names:
+            raise TypeError(f"there is no setting {name!r}{nearest(name, names)}; settings are {', '.join(names)}")
+    previous = _current
+    _install(_checked(dataclasses.replace(_current, **changes)))
+    return previous
+
+
+@contextmanager
+def override(**changes: Any) -> Iterator[Settings]:
+    """Change settings inside a ``with`` block."""
+    previous = update(**changes)
+    try:
+        yield _current
+    finally:
+        _install(previous)

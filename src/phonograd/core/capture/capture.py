@@ -1,0 +1,404 @@
+"""Capture: run a function once and keep what it does to arrays as a template that can be repeated without calling it.
+
+While it is captured, a function works in a trace of its own (:class:`Capture`). Nodes of that trace are made of
+*places* for what comes from outside: arguments, other arrays that the function refers to, numbers, constants and
+positions in the random stream. Writing to an array from outside is noted. Afterwards everything is done for real, by
+putting actual nodes into the places (:class:`Template`): the same way for the first call and for all later ones.
+
+A value that the function looks at on the way is computed for real at once, so it sees what it would have seen. Its
+later calls may see something else and do something else, so such a function is not repeated: it is called.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from ..array.handle import Handle, SharedMemory, counter_leaf, enter, make, views_of
+from ..backward.variable import Variable
+from ..base.devices import Context
+from ..base.dtypes import UINT32, DType, convert_scalar
+from ..base.errors import user_line
+from ..graph.node import Node, attributed_to
+from ..graph.operator import ABSENT, REGISTRY, Array
+from ..ops.math.structural import (
+    AGAIN,
+    DETACH,
+    LEAF,
+    VARIABLE,
+    again,
+    detach,
+    leaf,
+    moved,
+    variable,
+)
+from ..trace.trace import Capturing, Target, Trace
+
+__all__ = ["Capture", "Filled", "Place", "Refusal", "Template"]
+
+_ITEM, _COMPOSITE, _COPYTO = REGISTRY["_item"], REGISTRY["_composite"], REGISTRY["_copyto"]
+
+
+class Refusal(BaseException):
+    """A function does something that cannot be captured. No exception that a function might handle."""
+
+
+class Place(NamedTuple):
+    """Where something from outside enters: the node that stands for it, and how to find what is there."""
+
+    node: Node
+    find: Callable[[Trace], Node]
+    """Returns the actual node in a trace."""
+    argument: int | None = None
+    """The number of an argument."""
+    handle: Handle | None = None
+    """Another array from outside."""
+    data: Array | None = None
+    """The value of a constant or number."""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it is the next place in the random stream."""
+        return self.argument is None and self.handle is None and self.data is None
+
+
+class _Outside(Target):
+    """Where gradients leave a function: what they continue through was recorded outside."""
+
+    __slots__ = ()
+
+    def refuse(self) -> NoReturn:
+        """Give up: a backward pass that goes on outside cannot be repeated as part of the function."""
+        raise Refusal("it differentiates what was recorded outside of it")
+
+
+class Capture(Capturing):
+    """The trace of a function while it is captured.
+
+    Parameters
+    ----------
+    outer
+        The trace in which the function is called.
+    """
+
+    __slots__ = ("_actual", "_variables", "actions", "begins_record", "outer", "outside", "places", "reason", "writes")
+
+    def __init__(self, outer: Trace) -> None:
+        super().__init__()
+        self.outer = outer
+        #: everything that comes from outside, in order
+        self.places: list[Place] = []
+        #: arrays from outside that the function refers to: the array and the node that stands for its value
+        self.outside: dict[int, tuple[Handle, Node]] = {}
+        #: arrays from outside that are changed, with the nodes of their new values
+        self.writes: dict[int, tuple[Handle, Node]] = {}
+        #: what else is to be done after each repetition
+        self.actions: list[Callable[[], None]] = []
+        #: whether the outermost ``record()`` is entered, which computes what is pending
+        self.begins_record = False
+        #: why the function must be called each time, if it must
+        self.reason: str | None = None
+        self._actual: dict[Node, Node] = {}
+        self._variables: set[Target] = set()
+
+    # -- what comes from outside
+
+    def _place(self, place: Place) -> Node:
+        self.places.append(place)
+        return place.node
+
+    def _stand_in(self, actual: Node, owner: Variable | None) -> Node:
+        """Return a new leaf like a node, marked if that is: gradients that arrive there leave the function."""
+        node = leaf(len(self.places), actual.shape, actual.dtype, actual.context)
+        if not actual.marked:
+            return node
+        if owner is not None and actual.operator is VARIABLE:
+            self._variables.add(owner)
+            return variable(node, self.slot(owner))
+        return variable(node, self.slot(_Outside()))
+
+    def argument(self, number: int, handle: Handle) -> Any:
+        """Return an array that stands for an argument of the function."""
+        actual = enter(handle, self.outer)
+        node = self._stand_in(actual, handle._variable)
+        self._actual[node] = actual
+        proxy = make(self._place(Place(node, _no_argument, argument=number)), self, handle._result_class)
+        if handle._variable is not None:
+            proxy._variable = handle._variable
+        if handle._readonly:
+            proxy._readonly = True
+        return proxy
+
+    def enter(self, handle: Handle) -> Node:
+        """Return the node that stands for the value of an array from outside."""
+        written = self.writes.get(id(handle))
+        if written is not None:
+            node = written[1]
+            if handle._variable is not None and not node.marked:
+                node = variable(node, self.slot(handle._variable))
+            return node
+        found = self.outside.get(id(handle))
+        if found is None:
+            actual = enter(handle, self.outer)
+            node = self._stand_in(actual, handle._variable)
+            self._actual[node] = actual
+            place = Place(node, lambda trace: enter(handle, trace), handle=handle)
+            found = self.outside[id(handle)] = handle, self._place(place)
+        return found[1]
+
+    def bind(self, data: Array, context: Context) -> Node:
+        """Return the node of a constant: memory that the function has made and that never changes."""
+        found = self.bound.get(id(data))
+        if found is None or found.context != context:
+            node = leaf(len(self.places), data.shape, data.dtype, context)
+            self.leaves.append(data)
+            found = self._place(Place(node, lambda trace: trace.bind(data, context), data=data))
+            self.bound[id(data)] = found
+        return found
+
+    def bind_scalar(self, value: Any, dtype: DType, kind: int, context: Context) -> Node:
+        """Return the node of a number."""
+        key = (value, kind) if value else (repr(value), kind)
+        found = self.scalars.get(key)
+        if found is None or found.context != context:
+            node = leaf(len(self.places), (), dtype, context)
+            find = functools.partial(_bind_scalar, value, dtype, kind, context)
+            found = self.scalars[key] = self._place(Place(node, find, data=convert_scalar(value, dtype)))
+        return found
+
+    def counter(self) -> Node:
+        """Return the node of the next place in the random stream."""
+        return self._place(Place(leaf(len(self.places), (4,), UINT32), counter_leaf))
+
+    def slot(self, target: Target) -> int:
+        """Return the number of a gradient target: a variable from outside, or where an array was recorded."""
+        if not isinstance(target, (_Outside, Variable)):
+            self.refuse("it calls an autograd.Function, a custom operator, or registers a hook")
+        return super().slot(target)
+
+    def clear(self, visited: frozenset[Node]) -> None:
+        """Take nodes out of the record; arrays from outside that were changed may be among them."""
+        super().clear(visited)
+        for key, (handle, node) in list(self.writes.items()):
+            if node.marked and self._is_swept(node, visited):
+                plain = detach(node)
+                if handle._variable is not None:
+                    plain = variable(plain, self.slot(handle._variable))
+                self.writes[key] = handle, plain
+
+    # -- what is done to it
+
+    def write(self, handle: Handle, node: Node) -> None:
+        """Note that an array from outside is changed."""
+        self.check_write(handle)
+        self.writes[id(handle)] = handle, moved(node, handle.context)
+
+    def check_write(self, handle: Handle) -> None:
+        """Refuse to change arrays where other arrays change with them."""
+        alive = views_of(handle)
+        if handle._root is not None or alive:
+            self.refuse("it changes an array that shares memory with another one")
+        if type(handle._buffer) is SharedMemory:
+            self.refuse("it changes an array whose memory is shared with another library")
+        if handle._node is not None and handle._node.marked and handle._variable is None:
+            self.refuse("it changes a recorded array")
+
+    def repeat(self, action: Callable[[], None]) -> None:
+        """Have something done after each repetition."""
+        self.actions.append(action)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Give up: the function will be called."""
+        raise Refusal(reason)
+
+    # -- looking at values
+
+    def note_read(self) -> None:
+        """Note that the function looks at a value."""
+        if self.reason is None:
+            line = user_line()
+            self.reason = "it looks at the value of an array" + (f" ({line[0]}:{line[1]})" if line else "")
+
+    def flush(self, end: bool = False) -> None:
+        """Do nothing: values are computed when they are looked at, and this trace ends with its function."""
+        if end:
+            self.begins_record = True
+
+    def value(self, node: Node) -> Array:
+        """Return the value of one node."""
+        return self.evaluate((node,))[0]
+
+    def evaluate(self, nodes: tuple[Node, ...], lent: Any = None, last: bool = False, step: Any = None) -> list[Array]:
+        """Return the values of nodes, computed in the trace outside."""
+        if lent:
+            self.refuse("it differentiates what another thread has recorded")
+        self.note_read()
+        filled = Template(self, nodes).fill(self.actual(), self.outer, recorded=False)
+        return self.outer.evaluate(tuple(filled.nodes))
+
+    def actual(self) -> list[Node]:
+        """Return what is in the places in this call."""
+        for place in self.places:
+            if place.node not in self._actual:
+                self._actual[place.node] = place.find(self.outer)
+        return [self._actual[place.node] for place in self.places]
+
+
+def _no_argument(trace: Trace) -> NoReturn:
+    raise AssertionError("arguments are given by each call")
+
+
+def _bind_scalar(value: Any, dtype: DType, kind: int, context: Context, trace: Trace) -> Node:
+    return trace.bind_scalar(value, dtype, kind, context)
+
+
+class Filled(NamedTuple):
+    """A template with actual nodes in its places."""
+
+    nodes: list[Node]
+    """What has become of the nodes that were asked for."""
+    made: dict[Node, int]
+    """How often each recorded call was made."""
+    siblings: dict[Node, tuple[Node, ...]]
+    """The outputs of recorded calls that have several."""
+    repeats: bool
+    """Whether a call had been recorded before: the next time it is yet another one."""
+
+
+class Template:
+    """How some nodes of a capture follow from what comes from outside.
+
+    Parameters
+    ----------
+    capture
+        The trace of the nodes.
+    nodes
+        The nodes that are asked for.
+    """
+
+    def __init__(self, capture: Capture, nodes: Iterable[Node]) -> None:
+        self.places = list(capture.places)
+        self.nodes = list(nodes)
+        self._targets = capture.targets
+        self._made = {node for node in capture.made if node.operator is not VARIABLE}
+        self._siblings = dict(capture.siblings)
+        #: the nodes that depend on a place, each after its inputs
+        self.steps = self._steps()
+
+    def _steps(self) -> list[Node]:
+        moving = {place.node for place in self.places}
+        moving.update([node.inputs[0] for node in moving if node.operator is VARIABLE])
+        steps = []
+        for node in _below(self.nodes, moving):
+            if any([source in moving for source in _sources(node)]):
+                moving.add(node)
+                steps.append(node)
+        return steps
+
+    def target_of(self, node: Node) -> Target:
+        """Return the gradient target that a marked place stands for."""
+        slot: int = node.attributes[0]
+        return self._targets[slot]
+
+    def fill(self, actual: Sequence[Node], trace: Trace, recorded: bool = True) -> Filled:
+        """Return the nodes with actual nodes in the places.
+
+        With ``recorded``, calls that were recorded are records of their own, as if they had been made in the trace.
+        """
+        values: dict[Node, Any] = {}
+        for place, node in zip(self.places, actual, strict=True):
+            values[place.node] = node
+            if place.node.operator is VARIABLE:
+                values[place.node.inputs[0]] = detach(node)
+        made: dict[Node, int] = {}
+        repeats = False
+        for step in self.steps:
+            node = self._rebuilt(step, values, trace)
+            if recorded and (step in self._made or step.operator is AGAIN):
+                count = made.get(node)
+                if count is None:
+                    first = 1 if node.operator is VARIABLE else 0
+                    count = trace.made.get(node, first)
+                    repeats = repeats or count > first
+                made[node] = count + 1
+                node = again(node, count)
+            values[step] = node
+        trace.made.update(made)
+        siblings = self._related(values) if recorded else {}
+        trace.siblings.update(siblings)
+        return Filled([values.get(node, node) for node in self.nodes], made, siblings, repeats)
+
+    def _rebuilt(self, step: Node, values: dict[Node, Any], trace: Trace) -> Any:
+        """Return a step made of other nodes; several outputs are a tuple."""
+        operator = step.operator
+        inputs = tuple([values.get(source, source) for source in step.inputs])
+        if operator is _ITEM:
+            return inputs[0][step.attributes[0]]
+        if operator is AGAIN:
+            return _once(inputs[0])
+        if operator is DETACH:
+            return detach(inputs[0])
+        if operator is VARIABLE:
+            return variable(inputs[0], trace.slot(self._targets[step.attributes[0]]))
+        if operator is _COPYTO:
+            return moved(inputs[0], step.attributes[0])
+        if operator is _COMPOSITE:
+            return self._labelled(step, inputs[0], values)
+        given = tuple([None if node.operator is _ABSENT else node for node in inputs])
+        found = operator.table.get((given, step.attributes))
+        if found is None:
+            with attributed_to(step):
+                found = operator.apply(given, step.attributes)
+        return found
+
+    def _labelled(self, step: Node, data: Node, values: dict[Node, Any]) -> Node:
+        """Return the result of a composite operator with the call that made it."""
+        (declared, sources, attributes), index = step.attributes
+        if declared.numbers:
+            attributes = _replaced(attributes, values)
+        call = declared, tuple([values.get(source, source) for source in sources]), attributes
+        node: Node = _COMPOSITE.apply((data,), (call, index))
+        node.call = call
+        return node
+
+    def _related(self, values: dict[Node, Any]) -> dict[Node, tuple[Node, ...]]:
+        related: dict[Node, tuple[Node, ...]] = {}
+        for node, together in self._siblings.items():
+            if node in values:
+                related[_once(values[node])] = tuple([_once(values.get(other, other)) for other in together])
+        return related
+
+
+_ABSENT = ABSENT.operator
+
+
+def _replaced(attributes: tuple[Any, ...], values: dict[Node, Any]) -> tuple[Any, ...]:
+    """Return attributes in which the nodes of numbers that are data are other nodes."""
+    found = [values.get(part, part) if isinstance(part, Node) else part for part in attributes]
+    return tuple([_replaced(part, values) if isinstance(part, tuple) else part for part in found])
+
+
+def _once(node: Node) -> Node:
+    """Return the node of a call that was made several times, as it was the first time."""
+    return node.inputs[0] if node.operator is AGAIN else node
+
+
+def _sources(node: Node) -> tuple[Node, ...]:
+    """Return everything that a node is made of: its inputs, and those of the composite operator it is the result of."""
+    return (*node.inputs, *node.attributes[0][1]) if node.operator is _COMPOSITE else node.inputs
+
+
+def _below(nodes: Iterable[Node], ends: set[Node]) -> list[Node]:
+    """Return nodes and everything they are made of, oldest first, without looking below some nodes."""
+    found: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node in found or node in ends:
+            continue
+        found.add(node)
+        stack.extend(_sources(node))
+    if any([node.operator is LEAF for node in found]):
+        raise AssertionError("a captured function has reached a leaf that is not its own")
+    return sorted(found, key=lambda node: node.serial)

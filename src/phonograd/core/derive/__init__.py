@@ -1,0 +1,1 @@
+"""Derivation layer: gradients and costs, which follow from operator declarations."""

@@ -1,0 +1,140 @@
+"""Costs: how many arithmetic operations an expression takes and how many bytes it reads and writes.
+
+Every operator says in its declaration what it costs (``cost``): operations for each element of the result, or a
+function of the node that returns all of them. Composite operators cost what the operators inside cost. What only moves,
+places or converts elements costs nothing; a comparison counts as one operation, a function like ``exp`` as the number
+that its polynomial takes.
+
+>>> from phonograd.core.derive.costs import of_call
+>>> of_call("dot", [((128, 64), "float32"), ((64, 32), "float32")])
+Cost(flops=524288.0, moved_bytes=57344)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..graph.node import Node, ancestors
+from ..graph.operator import ABSENT, REGISTRY, Operator, item_operator
+from ..lower.lowering import (
+    Constant,
+    Coordinate,
+    Gather,
+    Location,
+    Mosaic,
+    Pieces,
+    Reduction,
+    Scatter,
+    alternatives,
+)
+from ..ops.math.structural import LEAF, leaf
+
+__all__ = ["Cost", "flops_of", "of_call", "of_nodes"]
+
+_MOVES = (Constant, Coordinate, Gather, Location, Mosaic, Pieces)
+#: operators without arithmetic that no lowering shows as such
+_STRUCTURAL = (LEAF, ABSENT.operator, item_operator())
+#: those that choose, place or convert elements, or write down where elements are
+_PLACING = frozenset(
+    [
+        *("_assign_step", "_cast", "_coordinates", "_contrib_arange_like", "_ctc_paths", "_embed", "_eye", "_is_last"),
+        *("_last_place", "_linalg_extracttrian", "_linalg_makediag", "_linalg_maketrian", "_mask_positions"),
+        *("_onehot_encode", "_positions", "_put_axis", "_select", "_triangle", "_within_length", "batch_take"),
+        *("one_hot", "ones_like", "shape_array", "size_array", "slice_like", "zeros_like"),
+    ]
+)
+
+
+class Cost(NamedTuple):
+    """What computing something takes."""
+
+    flops: float
+    moved_bytes: int
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte."""
+        return self.flops / self.moved_bytes if self.moved_bytes else 0.0
+
+
+def flops_of(node: Node) -> float:
+    """Return the arithmetic operations of one node, without its inputs."""
+    declared = node.operator
+    if declared.is_view or declared in _STRUCTURAL or declared.name in _PLACING:
+        return 0.0
+    cost = declared.cost
+    if callable(cost):
+        return float(cost(node))
+    kinds = alternatives(declared.lowering)
+    if kinds and all([isinstance(kind, _MOVES) for kind in kinds]):
+        return 0.0
+    size = node.size if node.outputs is None else sum([_count(shape) for shape, _ in node.outputs])
+    if any([isinstance(kind, Reduction | Scatter) for kind in kinds]):
+        size = max([size, *[source.size for source in node.inputs]])
+    return float(cost) * size
+
+
+def _count(shape: Sequence[int]) -> int:
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+def _bytes(node: Node) -> int:
+    return node.size * node.dtype.itemsize
+
+
+def of_nodes(nodes: Iterable[Node], inputs: Iterable[Node] = (), outputs: Iterable[Node] = ()) -> Cost:
+    """Return what computing some nodes takes, as one kernel that reads ``inputs`` and writes ``outputs``.
+
+    Integers among other numbers are positions, and working those out is no arithmetic.
+    """
+    inputs = tuple(inputs)
+    if any(map(_is_floating, inputs)):
+        nodes = [node for node in nodes if _is_floating(node) or any(map(_is_floating, node.inputs))]
+    flops = sum([flops_of(node) for node in nodes])
+    return Cost(flops, sum([_bytes(node) for node in (*inputs, *outputs)]))
+
+
+def _is_floating(node: Node) -> bool:
+    dtypes = [node.dtype] if node.outputs is None else [dtype for _, dtype in node.outputs]
+    return any([dtype.kind == "f" for dtype in dtypes])
+
+
+def of_call(
+    name: str, inputs: Sequence[Sequence[Any] | None], parameters: Mapping[str, Any] | None = None
+) -> Cost | None:
+    """Return what one call of an operator takes, from the shapes and dtypes of its inputs; None if it is unknown.
+
+    An input that was left out is None. The bytes are those of inputs and results: what lies between is not memory.
+    """
+    declared = REGISTRY.get(name)
+    if declared is None:
+        return None
+    try:
+        specs = tuple([None if known is None else (tuple(known[0]), str(known[1])) for known in inputs])
+        given = tuple(sorted((parameters or {}).items()))
+        return _of_call(declared, specs, given)
+    except (TypeError, ValueError, ArithmeticError, RuntimeError, AssertionError, AttributeError, LookupError):
+        # shapes that do not fit are the caller's error and reported there; here they only have no cost
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _of_call(
+    declared: Operator, specs: tuple[tuple[tuple[int, ...], str] | None, ...], parameters: tuple[tuple[str, Any], ...]
+) -> Cost:
+    inputs = [None if known is None else leaf(index, known[0], np.dtype(known[1])) for index, known in enumerate(specs)]
+    sources = [node for node in inputs if node is not None]
+    if declared.random:
+        missing = len(declared.input_names) - 1 - len(inputs)
+        inputs += [*[None] * missing, leaf(len(inputs) + missing, (2,), np.dtype(np.uint64))]
+    found = declared.apply(tuple(inputs), declared.attributes_of(dict(parameters)))
+    results: tuple[Node, ...] = found if isinstance(found, tuple) else (found,)
+    inside = ancestors(results, lambda node: node not in sources)
+    return of_nodes(inside, sources, results)

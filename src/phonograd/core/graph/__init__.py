@@ -1,0 +1,1 @@
+"""Graph layer: interned expression nodes, operator declarations and their parameters, and shape arithmetic."""

@@ -1,0 +1,419 @@
+"""Operator: the one declaration of an operation, and the registry of all of them.
+
+A declaration is a NumPy function with MXNet's signature. Positional arguments are input arrays (a default of None makes
+one optional, ``*data`` takes any number), keyword-only arguments are parameters with their types and defaults (see
+:mod:`phonograd.core.graph.parameters`), the docstring is the documentation and the body is the reference: the living
+definition of what the operator computes. Shape rule, gradient and kernel lowering stand beside it::
+
+    @operator(aliases=("SwapAxis",))
+    def swapaxes(data: Array, *, dim1: int = 0, dim2: int = 0) -> Array:
+        '''Return the array with two axes exchanged.'''
+        return np.swapaxes(data, dim1, dim2)
+
+
+    @swapaxes.infer
+    def _(data: Node, *, dim1: int, dim2: int) -> Spec: ...
+
+
+    @swapaxes.gradient
+    def _(out_grad: Node, out: Node, data: Node, *, dim1: int, dim2: int) -> Node:
+        return swapaxes(out_grad, dim1=dim1, dim2=dim2)
+
+The lowering (``lowering=`` beside the aliases) says how kernels compute the operator; see
+:mod:`phonograd.core.lower.lowering`. Where there is none, NumPy evaluates the reference between two kernels.
+
+A gradient rule takes the gradient of the output, the output, the inputs, and those parameters it names; it returns one
+node per input (or one node for one input), None meaning zero. It uses operators only, so every order of derivative
+exists. For an operator with several outputs the first two arguments are tuples (a missing output gradient is None).
+
+A *composite* operator's body works on nodes instead of arrays: it is written with other operators, and shape rule,
+gradient and evaluation follow from them.
+
+Two names have a meaning of their own: an input called ``counter`` makes the operator random (the library passes the
+position in the random stream), and a parameter called ``training`` receives the training flag. Neither is visible to
+users.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base.dtypes import DType
+from ..base.errors import MXNetError, format_shape, nearest
+from .interface import Interface
+from .node import Node, Shape, of_one_call, statistics
+from .parameters import REQUIRED, Parameter
+
+if TYPE_CHECKING:
+    from ..lower.lowering import Lowering
+
+__all__ = [
+    "REGISTRY",
+    "WHEN_DECLARED",
+    "Array",
+    "Operator",
+    "Spec",
+    "composite",
+    "declare",
+    "nothing",
+    "operator",
+    "single",
+]
+
+Array = np.ndarray[Any, Any]
+Spec = tuple[Shape, DType]
+Nodes = tuple[Node, ...]
+
+#: every operator by each of its names
+REGISTRY: dict[str, Operator] = {}
+#: called with the name and the declaration of every operator that is declared from now on
+WHEN_DECLARED: list[Callable[[str, Operator], None]] = []
+
+
+class Operator:
+    """The declaration of an operation; calling it with nodes returns the node (or nodes) of its result."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        aliases: tuple[str, ...] = (),
+        infer: Callable[..., Any] | None = None,
+        gradient: Callable[..., Any] | None = None,
+        composite: bool = False,
+        visible: Callable[..., int] | int | None = None,
+        effects: Callable[..., dict[int, Node]] | None = None,
+        method: bool = False,
+        numpy: Any = None,
+        cost: float | Callable[[Node], float] = 1.0,
+        marks: bool | None = None,
+        is_view: bool = False,
+        with_scalars: str | None = None,
+        direct: Callable[..., Any] | None = None,
+        lowering: Lowering | None = None,
+        interface: Interface | None = None,
+    ) -> None:
+        self.name = name or function.__name__
+        self.aliases = aliases
+        self.function = function
+        self.composite = composite
+        self.infer_rule = infer
+        self.gradient_rule = gradient
+        #: how kernels compute it; None leaves it to NumPy
+        self.lowering = lowering
+        self.effects = effects
+        self.method = method
+        self.numpy = numpy
+        self.cost = cost
+        self.marks = marks
+        self.is_view = is_view
+        #: a NumPy function that equals the reference for the dtypes it takes, without the cost of another call
+        self.direct = direct
+        self.visible = visible
+        #: how it appears in symbols
+        self.interface = interface or Interface()
+        #: name of the function of two operands, either of which may be a number (``nd.add`` for ``broadcast_add``)
+        self.with_scalars = with_scalars
+        #: what the function of an operator returns for numbers alone; None refuses them
+        self.on_numbers: Callable[..., Any] | None = None
+        #: what an array becomes beside a number, which takes its dtype; None leaves all but truth values as they are
+        self.beside_numbers: Callable[[Node], Node] | None = None
+        #: what is asked about keywords that are no parameters: it returns whether they mean nothing, or raises
+        self.tolerates: Callable[[str, Any], bool] | None = None
+        self.__doc__ = inspect.cleandoc(function.__doc__ or "")
+        self._read_signature(function)
+        self._accepted: dict[Callable[..., Any], tuple[str, ...] | None] = {}
+        #: nodes by (inputs, attributes): where equal expressions become one object
+        self.table: dict[Any, Node | Nodes] = {}
+        #: results by the arguments exactly as users passed them: one look-up per repeated call
+        self.calls: dict[Any, Any] = {}
+        self.several: dict[Any, Any] = {}
+        #: attributes by parameters as users passed them
+        self.arguments: dict[Any, tuple[Any, ...]] = {}
+        #: what calls change in their arguments, by (inputs, attributes)
+        self.consequences: dict[Any, Any] = {}
+
+    def _read_signature(self, function: Callable[..., Any]) -> None:
+        names: list[str] = []
+        parameters: list[Parameter] = []
+        self.variadic = False
+        self.required_inputs = 0
+        for argument in inspect.signature(function).parameters.values():
+            if argument.kind is argument.VAR_POSITIONAL:
+                self.variadic = True
+                names.append(argument.name)
+            elif argument.kind is argument.KEYWORD_ONLY:
+                default = REQUIRED if argument.default is argument.empty else argument.default
+                parameters.append(Parameter(argument.name, str(argument.annotation), default))
+            else:
+                names.append(argument.name)
+                if argument.default is argument.empty:
+                    self.required_inputs += 1
+        self.input_names = tuple(names)
+        self.parameters = tuple(parameters)
+        self.parameter_names = tuple(parameter.name for parameter in parameters)
+        self.random = "counter" in self.input_names
+        self.training = "training" in self.parameter_names
+        #: which of the parameters are data, each with its kind
+        self.numbers = tuple((place, p.kind) for place, p in enumerate(parameters) if p.is_data)
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}>"
+
+    def __reduce__(self) -> Any:
+        return REGISTRY.__getitem__, (self.name,)
+
+    # -- the parts of a declaration, as decorators
+
+    def infer(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the shape and dtype rule: ``(inputs..., parameters...) -> (shape, dtype)`` or a list of them."""
+        self.infer_rule = rule
+        return rule
+
+    def gradient(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Declare the gradient rule."""
+        self.gradient_rule = rule
+        return rule
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients pass through (a zero gradient counts)."""
+        return self.composite or self.gradient_rule is not None
+
+    # -- making nodes
+
+    def __call__(self, *inputs: Any, **parameters: Any) -> Any:
+        """Return the node of the result, or a tuple of nodes for several outputs.
+
+        Where the operator takes numbers beside arrays (``add(x, 1)``), a number becomes a constant of the other
+        operand's dtype.
+        """
+        if self.with_scalars is not None:
+            inputs = _promote(inputs)
+        return self.apply(inputs, self.attributes_of(parameters))
+
+    def attributes_of(self, given: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the attributes of a call: every parameter in order, converted, with defaults filled in."""
+        attributes = []
+        used = 0
+        for parameter in self.parameters:
+            if parameter.name in given:
+                used += 1
+                attributes.append(parameter.accept(given[parameter.name], self.name))
+            elif parameter.default is REQUIRED:
+                raise MXNetError(
+                    f"Required parameter {parameter.name} of {parameter.description} is not presented, "
+                    f'in operator {self.name}(name="")'
+                )
+            else:
+                attributes.append(parameter.default)
+        if used != len(given):
+            self.reject_unknown(given)
+        return tuple(attributes)
+
+    def reject_unknown(self, given: Iterable[str]) -> None:
+        """Raise for the first name in ``given`` that is no parameter."""
+        for name in given:
+            if name not in self.parameter_names:
+                raise MXNetError(
+                    f"Cannot find argument '{name}', Possible Arguments: {', '.join(self.parameter_names)}, "
+                    f'in operator {self.name}(name=""){nearest(name, list(self.parameter_names))}'
+                )
+
+    def apply(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
+        """Return the interned result for input nodes and attributes in canonical form."""
+        if not self.variadic and len(inputs) != len(self.input_names):
+            inputs = self._complete(inputs)
+        key = (inputs, attributes)
+        found = self.table.get(key)
+        if found is None:
+            found = self.table.setdefault(key, self._make(inputs, attributes))
+        return found
+
+    def _complete(self, inputs: tuple[Node | None, ...]) -> tuple[Node | None, ...]:
+        count, most = len(inputs), len(self.input_names)
+        if count < self.required_inputs or count > most:
+            expected = self.required_inputs if count < self.required_inputs else most
+            raise MXNetError(f"Operator {self.name} expects {expected} inputs, but got {count} instead.")
+        return inputs + (None,) * (most - count)
+
+    def _make(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Node | Nodes:
+        if self.composite:
+            return self._expand(inputs, attributes)
+        spec = self._infer(inputs, attributes)
+        sources = tuple([ABSENT() if node is None else node for node in inputs])
+        if isinstance(spec, list):
+            whole = Node(self, sources, attributes, (), spec[0][1], outputs=tuple(spec))
+            statistics.nodes += 1 + len(spec)
+            return tuple([_make_item(whole, index) for index in range(len(spec))])
+        statistics.nodes += 1
+        return Node(self, sources, attributes, spec[0], spec[1])
+
+    def _infer(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Any:
+        if self.infer_rule is None:
+            first = inputs[0]
+            assert first is not None, f"operator {self.name} needs a shape rule"
+            return first.shape, first.dtype
+        return self.infer_rule(*inputs, **self.accepted(self.infer_rule, attributes))
+
+    def _expand(self, inputs: tuple[Node | None, ...], attributes: tuple[Any, ...]) -> Node | Nodes:
+        with of_one_call():
+            result = self.function(*inputs, **dict(zip(self.parameter_names, attributes, strict=True)))
+        call = (self, tuple([node for node in inputs if node is not None]), attributes)
+        if isinstance(result, Node):
+            return _label(result, call, 0)
+        return tuple([_label(node, call, index) for index, node in enumerate(result)])
+
+    def accepted(self, rule: Callable[..., Any], attributes: tuple[Any, ...]) -> dict[str, Any]:
+        """Return those of the attributes that a rule names among its keyword arguments."""
+        if rule not in self._accepted:
+            arguments = inspect.signature(rule).parameters.values()
+            if any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
+                self._accepted[rule] = None
+            else:
+                self._accepted[rule] = tuple(a.name for a in arguments if a.kind is a.KEYWORD_ONLY)
+        names = self._accepted[rule]
+        if names == ():
+            return {}
+        named = zip(self.parameter_names, attributes, strict=True)
+        return {name: value for name, value in named if names is None or name in names}
+
+    # -- using nodes
+
+    def differentiate(self, node: Node, out_grad: Any) -> tuple[Node | None, ...]:
+        """Return the gradient with respect to each input of a node of this operator.
+
+        ``out_grad`` is the gradient of the output, or for several outputs a tuple with None where there is none.
+        """
+        rule = self.gradient_rule
+        if rule is None:
+            raise MXNetError(
+                f"Operator {self.name} is non-differentiable because it didn't register FGradient attribute."
+            )
+        statistics.gradient_rules += 1
+        inputs = [None if source.operator is ABSENT.operator else source for source in node.inputs]
+        out = node if node.outputs is None else tuple([_make_item(node, i) for i in range(len(node.outputs))])
+        found = rule(out_grad, out, *inputs, **self.accepted(rule, node.attributes))
+        grads: tuple[Node | None, ...] = found if isinstance(found, tuple) else (found,)
+        if len(grads) != len(inputs):
+            if found is not None:
+                raise AssertionError(f"gradient of {self.name}: {len(grads)} gradients for {len(inputs)} inputs")
+            grads = (None,) * len(inputs)
+        for source, grad in zip(inputs, grads, strict=True):
+            if grad is not None and source is not None and (grad.shape, grad.dtype) != (source.shape, source.dtype):
+                raise AssertionError(
+                    f"gradient of {self.name}: {grad.dtype}{format_shape(grad.shape)} for an input "
+                    f"{source.dtype}{format_shape(source.shape)}"
+                )
+        return grads
+
+    def reference(self, attributes: tuple[Any, ...]) -> Callable[..., Any]:
+        """Return the NumPy function of this operator with its attributes bound."""
+        if not attributes:
+            return self.direct or self.function
+        function, parameters = self.function, dict(zip(self.parameter_names, attributes, strict=True))
+        return lambda *arrays: function(*arrays, **parameters)
+
+
+def _promote(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    if all([isinstance(value, Node) for value in inputs]):
+        return inputs
+    dtype = next(value.dtype for value in inputs if isinstance(value, Node))
+    return tuple([v if isinstance(v, Node) else Node.arithmetic["constant"](v, dtype) for v in inputs])
+
+
+def nothing(*arguments: Any) -> None:
+    """Return None: the gradient rule of operators whose gradient is zero everywhere."""
+
+
+def operator(**facts: Any) -> Callable[[Callable[..., Any]], Operator]:
+    """Declare an operator whose body computes on NumPy arrays; see the module for an example."""
+
+    def decorate(function: Callable[..., Any]) -> Operator:
+        return declare(Operator(function, **facts))
+
+    return decorate
+
+
+def composite(**facts: Any) -> Callable[[Callable[..., Any]], Operator]:
+    """Declare an operator whose body is written with other operators, on nodes."""
+
+    def decorate(function: Callable[..., Any]) -> Operator:
+        return declare(Operator(function, composite=True, **facts))
+
+    return decorate
+
+
+def declare(declared: Operator) -> Operator:
+    """Put an operator into the registry under all its names."""
+    for name in (declared.name, *declared.aliases):
+        if name in REGISTRY:
+            raise ValueError(f"two operators are called {name!r}")
+        REGISTRY[name] = declared
+        for callback in WHEN_DECLARED:
+            callback(name, declared)
+    return declared
+
+
+def single(nodes: Any) -> Node:
+    """Return the only node of a result (for callers that know there is one)."""
+    assert isinstance(nodes, Node)
+    return nodes
+
+
+# -- the three structural operators that declarations themselves need
+
+
+def _absent() -> None:
+    """Stand for an optional input that was not given."""
+
+
+def _item(whole: Any, *, index: int) -> Any:
+    """Return one output of an operator that has several."""
+    return whole[index]
+
+
+def _composite(data: Any, *, label: Any, index: int) -> Any:
+    """Return the value of a composite operator; remembers which call it was."""
+    return data
+
+
+_ABSENT = declare(Operator(_absent, infer=lambda: ((), np.dtype("float32")), gradient=nothing))
+_ITEM = declare(Operator(_item))
+_COMPOSITE = declare(Operator(_composite, gradient=lambda out_grad, out, data: out_grad, is_view=True))
+
+
+class _Absent:
+    operator = _ABSENT
+
+    def __call__(self) -> Node:
+        return single(_ABSENT.apply((), ()))
+
+
+ABSENT = _Absent()
+
+
+def _make_item(whole: Node, index: int) -> Node:
+    key = ((whole,), (index,))
+    found = _ITEM.table.get(key)
+    if found is None:
+        assert whole.outputs is not None
+        shape, dtype = whole.outputs[index]
+        found = _ITEM.table.setdefault(key, Node(_ITEM, (whole,), (index,), shape, dtype))
+    return single(found)
+
+
+def _label(node: Node, call: tuple[Operator, Nodes, tuple[Any, ...]], index: int) -> Node:
+    labelled: Node = _COMPOSITE(node, label=call, index=index)
+    labelled.call = call
+    return labelled
+
+
+def item_operator() -> Operator:
+    """Return the operator that selects one output; the gradient pass and the planner treat it themselves."""
+    return _ITEM

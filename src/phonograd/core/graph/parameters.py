@@ -1,0 +1,240 @@
+"""Parameters of operators: what an annotation in a declaration means, and conversion of what the user passes.
+
+A declaration annotates its keyword-only arguments with one of these words; the argument then accepts what MXNet accepts
+(also strings such as ``"(3, 3)"``, the form they have in symbol files) and reaches the operator in one hashable form.
+
+=====================  =====================================================================
+``int``                an integer (also ``True``, NumPy integers, ``"3"``)
+``float``              a number, as a Python float
+``bool``               a truth value (also 0, 1, ``"True"``)
+``str``                a string
+``Shape``              a tuple of integers; one integer stands for a tuple of one
+``Floats``             a tuple of numbers
+``Axis``               None, an integer, or a tuple of integers
+``DType``              a NumPy dtype that arrays can have
+``Literal["a", "b"]``  one of the strings
+``Number``             like ``float``, but data: where arrays are called, it is a node of their dtype
+``Numbers``            like ``Floats``, each of them a ``Number``
+``Count``              an integer that is data: where arrays are called, it is a node of float64
+``Counts``             like ``Shape``, each of them a ``Count``
+=====================  =====================================================================
+
+``X | None`` accepts None besides. A ``Number`` may be another one in every call (a learning rate) and the plan stays.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator as _operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..base.dtypes import as_dtype
+from ..base.errors import MXNetError
+
+__all__ = ["REQUIRED", "Axis", "Count", "Counts", "Floats", "Number", "Numbers", "OptionalInts", "Parameter"]
+
+Axis = int | tuple[int, ...] | None
+Floats = tuple[float, ...]
+OptionalInts = tuple[int | None, ...]
+# numbers, or the nodes they have become
+Number = Any
+Numbers = tuple[Any, ...]
+Count = Any
+Counts = tuple[Any, ...]
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "required"
+
+
+#: the default of a parameter that has none
+REQUIRED: Any = _Required()
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        # the last two for text that is nested very deep
+        raise ValueError(text) from None
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, str):
+        value = _literal(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return _operator.index(value)
+
+
+class _NegativeZero(float):
+    """-0.0 as an attribute: it equals 0.0 as a number, but an expression with the one is not that with the other."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _NegativeZero
+
+    def __hash__(self) -> int:
+        return hash(_NegativeZero)
+
+
+_NEGATIVE_ZERO = _NegativeZero(-0.0)
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, (str, int, float, np.number, np.bool_)):
+        raise TypeError(value)
+    number = float(value)
+    return number if number or math.copysign(1.0, number) > 0 else _NEGATIVE_ZERO
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, str):
+        if value.lower() in ("true", "1"):
+            return True
+        if value.lower() in ("false", "0"):
+            return False
+        raise ValueError(value)
+    if isinstance(value, (bool, int, np.bool_, np.integer)):
+        return bool(value)
+    raise TypeError(value)
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str):
+        value = _literal(value)
+    if isinstance(value, (int, np.integer)):
+        return (int(value),)
+    return tuple([_integer(extent) for extent in value])
+
+
+def _optional_integers(value: Any) -> tuple[int | None, ...]:
+    if isinstance(value, str):
+        value = _literal(value)
+    if isinstance(value, (int, np.integer)) or value is None:
+        value = (value,)
+    return tuple([None if item is None else _integer(item) for item in value])
+
+
+def _floats(value: Any) -> tuple[float, ...]:
+    if isinstance(value, str):
+        value = _literal(value)
+    if isinstance(value, (int, float, np.number)):
+        return (_number(value),)
+    return tuple([_number(item) for item in value])
+
+
+def _axis(value: Any) -> int | tuple[int, ...] | None:
+    if isinstance(value, str):
+        value = _literal(value)
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return tuple([_integer(item) for item in value])
+    return _integer(value)
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "int": _integer,
+    "float": _number,
+    "bool": _truth,
+    "str": _string,
+    "Shape": _shape,
+    "OptionalInts": _optional_integers,
+    "Floats": _floats,
+    "Axis": _axis,
+    "DType": as_dtype,
+    "Number": _number,
+    "Numbers": _floats,
+    "Count": _integer,
+    "Counts": _shape,
+    "Any": lambda value: value,
+}
+
+_DESCRIPTIONS = {
+    "int": "int",
+    "float": "float",
+    "bool": "boolean",
+    "str": "string",
+    "Shape": "Shape(tuple)",
+    "OptionalInts": "Shape(tuple)",
+    "Floats": "tuple of <float>",
+    "Axis": "Shape or None",
+    "DType": "dtype",
+    "Number": "float",
+    "Numbers": "tuple of <float>",
+    "Count": "int",
+    "Counts": "Shape(tuple)",
+    "Any": "value",
+}
+
+#: parameters that are data
+_DATA = ("Number", "Numbers", "Count", "Counts")
+
+
+class Parameter:
+    """One parameter of an operator: name, what it accepts and its default."""
+
+    __slots__ = ("choices", "convert", "default", "description", "kind", "name", "optional")
+
+    def __init__(self, name: str, annotation: str, default: Any) -> None:
+        self.name = name
+        self.default = default
+        text = annotation.strip()
+        self.optional = text.endswith("| None") or text == "Axis"
+        if text.endswith("| None"):
+            text = text[: -len("| None")].strip()
+        #: the annotation without ``| None``
+        self.kind = text
+        self.choices: tuple[str, ...] = ()
+        if text.startswith("Literal["):
+            self.choices = tuple(_literal(f"({text[len('Literal[') : -1]},)"))
+            self.convert: Callable[[Any], Any] = self._choose
+            self.description = "{" + ", ".join(repr(choice) for choice in sorted(self.choices)) + "}"
+        elif text in _CONVERTERS:
+            self.convert = _CONVERTERS[text]
+            self.description = _DESCRIPTIONS[text]
+        else:
+            raise TypeError(f"parameter {name}: annotation {annotation!r} is none of {', '.join(_CONVERTERS)}")
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the parameter is a number, or several, that calls with arrays take as data."""
+        return self.kind in _DATA
+
+    def _choose(self, value: Any) -> str:
+        if value not in self.choices:
+            raise ValueError(value)
+        return str(value)
+
+    def accept(self, value: Any, operator_name: str) -> Any:
+        """Return the canonical form of a value, or raise MXNetError naming the operator and the parameter."""
+        if value is None and (self.optional or self.default is None):
+            return None
+        if isinstance(value, str) and value == "None" and self.optional:
+            return None
+        try:
+            return self.convert(value)
+        except (TypeError, ValueError, KeyError):
+            pass
+        if self.choices:
+            raise MXNetError(
+                f"Invalid Input: '{value}', valid values are: {self.description}, "
+                f'in operator {operator_name}(name="", {self.name}="{value}")'
+            )
+        raise MXNetError(
+            f"Invalid Parameter format for {self.name} expect {self.description} but value='{value}', "
+            f'in operator {operator_name}(name="", {self.name}="{value}")'
+        )

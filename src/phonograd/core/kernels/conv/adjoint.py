@@ -1,0 +1,286 @@
+"""The adjoint of making columns: every element of the data is the sum of the elements of columns that come from it.
+
+For each line of the data, the lines of columns that meet it are added up in registers, tap by tap, each shifted by its
+place in the window. With a stride along x, elements that meet the same taps (a *phase*) are summed up together and
+written to a line of memory first, from which they go to their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...base.dtypes import DType
+from ...graph.node import Shape
+from ...lower.ir.function_builder import Index, Value
+from ..deinterleave import inside, put_line
+from ..launch import Reference, Words
+from ..routine import Routine
+from .geometry import Geometry
+
+__all__ = ["ADJOINT_WORDS", "adjoint_values", "collect", "known_taps", "line_buffer"]
+
+#: words of a table that describe the way back; where taps lie stands in the words without names
+ADJOINT_WORDS = (
+    *("extent_z", "extent_y", "extent_x", "stride_z", "stride_y", "stride_x", "pad_z", "pad_y", "pad_x"),
+    *("kernel_z", "kernel_y", "kernel_x", "span_z", "span_y", "span_x", "phase_x", "adding"),
+)
+
+#: kernels up to this width are known when a routine is written, where the stride along x is 1
+_MOST_TAPS = 8
+
+#: sums that are made side by side
+_CHAINS = 3
+
+#: for each vector of a line a place and a mask
+_Shifted = list[tuple[Index, Value]]
+
+#: vectors of a line that are summed up at once
+_WIDTH = 2
+
+
+def adjoint_values(shape: Geometry, lanes: int, boxes: int) -> dict[str, int | Reference]:
+    """Return the words that describe the way back from columns of some boxes."""
+    values: dict[str, int | Reference] = {"adding": int(boxes > 1), "phase_x": line_buffer(shape, lanes)}
+    # how far an element can lie from the first of a window that it belongs to
+    spans = [(width - 1) * gap for width, gap in zip(shape.kernel, shape.dilate)]
+    named: Sequence[tuple[str, Shape | list[int]]] = (
+        *(("extent", shape.extent), ("stride", shape.stride), ("pad", shape.pad)),
+        *(("kernel", shape.kernel), ("span", spans)),
+    )
+    for name, numbers in named:
+        values.update({f"{name}_{axis}": number for axis, number in zip("zyx", numbers)})
+    return values
+
+
+def line_buffer(shape: Geometry, lanes: int) -> int:
+    """Return how many elements of memory a phase of a line takes."""
+    if shape.stride[2] == 1:
+        return 0
+    return (shape.extent[2] - 1 + shape.pad[2]) // shape.stride[2] + 1 + _WIDTH * lanes
+
+
+class _Collect:
+    """The routine while it is written."""
+
+    def __init__(
+        self, name: str, lanes: int, dtype: DType, words: Words, x_stride: int, x_taps: int, weighted: bool
+    ) -> None:
+        arguments = (
+            "ptr %table, ptr noalias %image, ptr noalias %columns, i64 %columns_line, ptr noalias %buffer, "
+            "i64 %z, i64 %y, i64 %x, i64 %depth, i64 %height, i64 %width"
+        )
+        arguments += ", ptr noalias %weight, i64 %filters" if weighted else ""
+        self.e = e = Routine(name, lanes, dtype, arguments)
+        self.number = {word: words.index(e, word) for word in ADJOINT_WORDS}
+        self.x_stride = x_stride
+        self.x_taps = x_taps
+        self.weighted = weighted
+        self.steps: dict[str, str] = {}
+        place: Index = "0"
+        for axis in "zyx":
+            self.steps[axis] = e.address(words.tail(e), place, "i64")
+            place = e.plus(place, e.times(self.number[f"kernel_{axis}"], "2"))
+        self.adding = e.test("ne", self.number["adding"], "0")
+
+    def write(self) -> Routine:
+        e, number = self.e, self.number
+
+        def plane(z: Index) -> None:
+            z_element, z_phase = e.split(e.plus(z, number["pad_z"]), number["stride_z"])
+
+            def line(y: Index) -> None:
+                y_element, y_phase = e.split(e.plus(y, number["pad_y"]), number["stride_y"])
+                target = e.at("%image", e.times(e.plus(e.times(z, number["extent_y"]), y), number["extent_x"]))
+                places = {"z": (z_element, z_phase), "y": (y_element, y_phase)}
+                if self.x_stride == 1:
+                    self._line(target, places)
+                else:
+                    self._phases(target, places)
+
+            e.each(*self._meeting("y"), line)
+
+        e.each(*self._meeting("z"), plane)
+        return e
+
+    def _meeting(self, axis: str) -> tuple[Index, Index]:
+        """Return the range of the data along an axis that the box meets, or all of it if there is only one box."""
+        e, number = self.e, self.number
+        first = e.minus(e.times(f"%{axis}", number[f"stride_{axis}"]), number[f"pad_{axis}"])
+        count = {"z": "%depth", "y": "%height", "x": "%width"}[axis]
+        reach = e.plus(e.times(e.minus(count, "1"), number[f"stride_{axis}"]), number[f"span_{axis}"])
+        stop = e.plus(e.plus(first, reach), "1")
+        return (
+            e.either(self.adding, e.most(first, "0"), "0"),
+            e.either(self.adding, e.least(stop, number[f"extent_{axis}"]), number[f"extent_{axis}"]),
+        )
+
+    # -- sums over taps
+
+    def _taps(
+        self,
+        axis: str,
+        place: tuple[Index, Index],
+        count: Index,
+        sums: list[Value],
+        body: Callable[[Index, Index, list[Value]], list[Value]],
+    ) -> list[Value]:
+        """Write the loop over taps along an axis whose windows lie in the box: ``body(tap, window, sums)``."""
+        e = self.e
+        element, phase = place
+
+        def tap(index: Index, partial: list[Value]) -> list[Value]:
+            step = e.address(self.steps[axis], e.times(index, "2"), "i64")
+            window = e.minus(e.minus(element, e.load_word(step, "1")), f"%{axis}")
+            meets = e.both(e.test("eq", e.load_word(step, "0"), phase), e.test("ult", window, count))
+            return e.choose(meets, lambda: body(index, window, partial), lambda: partial)
+
+        return e.loop("0", self.number[f"kernel_{axis}"], "1", sums, tap)
+
+    def _sums(self, places: dict[str, tuple[Index, Index]], first: Index, phase: Index, vectors: int) -> list[Value]:
+        """Return the sums of all that meets some vectors of a line; the first element is that of window ``first``."""
+        e, number = self.e, self.number
+        known = [self._shifted(first, str(x), vectors) for x in range(self.x_taps)]
+
+        def z_tap(z: Index, plane: Index, partial: list[Value]) -> list[Value]:
+            def y_tap(y: Index, line: Index, partial: list[Value]) -> list[Value]:
+                row = e.times(e.plus(e.times(z, number["kernel_y"]), y), number["kernel_x"])
+                start = e.times(e.plus(e.times(plane, "%height"), line), "%width")
+                if self.weighted:
+                    return self._filters(start, row, partial, x_taps)
+                lines = e.at("%columns", e.times(row, "%columns_line"), start)
+                return x_taps(partial, lambda x: e.at(lines, e.times(x, "%columns_line")), None)
+
+            return self._taps("y", places["y"], "%height", partial, y_tap)
+
+        def x_taps(
+            partial: list[Value], line: Callable[[Index], str], factor: Callable[[Index], Value] | None
+        ) -> list[Value]:
+            def tap(x: Index, found: list[Value], shifted: _Shifted) -> list[Value]:
+                weight = factor(x) if factor else None
+                terms = [e.get_where(line(x), mask, place) for place, mask in shifted]
+                if weight is None:
+                    return [e.add(value, term) for value, term in zip(found, terms)]
+                return [e.fma(weight, term, value) for value, term in zip(found, terms)]
+
+            if self.x_taps:
+                found = list(partial)
+                for x, shifted in enumerate(known):
+                    chain = slice(x % chains * vectors, (x % chains + 1) * vectors)
+                    found[chain] = tap(str(x), found[chain], shifted)
+                return found
+
+            def one(x: Index, found: list[Value]) -> list[Value]:
+                if self.x_stride == 1:
+                    return tap(x, found, self._shifted(first, x, vectors))
+                meets = e.test("eq", e.load_word(self.steps["x"], e.times(x, "2")), phase)
+                return e.choose(meets, lambda: tap(x, found, self._shifted(first, x, vectors)), lambda: found)
+
+            return e.loop("0", number["kernel_x"], "1", partial, one)
+
+        # a sum waits for the one before it, so there are several
+        chains = min(max(self.x_taps, 1), _CHAINS)
+        sums = self._taps("z", places["z"], "%depth", [e.zeros()] * (vectors * chains), z_tap)
+        for chain in range(1, chains):
+            sums[:vectors] = [e.add(a, b) for a, b in zip(sums, sums[chain * vectors : (chain + 1) * vectors])]
+        return sums[:vectors]
+
+    def _shifted(self, first: Index, x: Index, vectors: int) -> _Shifted:
+        """Return for each vector where it begins in a line of windows, seen by a tap, and what of it is in the line."""
+        e = self.e
+        window = e.minus(first, e.load_word(self.steps["x"], e.plus(e.times(x, "2"), "1")))
+        places = [e.plus(window, str(vector * e.lanes)) for vector in range(vectors)]
+        return [(place, inside(e, place, "%width")) for place in places]
+
+    def _filters(
+        self,
+        start: Index,
+        row: Index,
+        sums: list[Value],
+        body: Callable[[list[Value], Callable[[Index], str], Callable[[Index], Value]], list[Value]],
+    ) -> list[Value]:
+        """Write the loop over filters, whose lines are those of gradients times weights."""
+        e, number = self.e, self.number
+        taps = e.times(e.times(number["kernel_z"], number["kernel_y"]), number["kernel_x"])
+
+        def one(filter_: Index, partial: list[Value]) -> list[Value]:
+            source = e.at("%columns", e.times(filter_, "%columns_line"), start)
+            numbers = e.at("%weight", e.times(filter_, taps), row)
+            return body(partial, lambda x: source, lambda x: e.spread(numbers, x))
+
+        return e.loop("0", "%filters", "1", sums, one)
+
+    def _vectors(self, start: Index, stop: Index, body: Callable[[Index, int], None]) -> None:
+        """Write a loop over a line, two vectors at once, or one where one is enough."""
+        e = self.e
+
+        def some(index: Index) -> None:
+            wide = e.test("sgt", e.minus(stop, index), str(e.lanes))
+            e.when(wide, lambda: body(index, _WIDTH), lambda: body(index, 1))
+
+        e.each(start, stop, some, str(_WIDTH * e.lanes))
+
+    # -- lines of data
+
+    def _line(self, target: str, places: dict[str, tuple[Index, Index]]) -> None:
+        e, number = self.e, self.number
+        start, stop = self._meeting("x")
+
+        def some(index: Index, vectors: int) -> None:
+            first = e.minus(e.plus(index, number["pad_x"]), "%x")
+            for vector, value in enumerate(self._sums(places, first, "0", vectors)):
+                at = e.plus(index, str(vector * e.lanes))
+                self._put(target, at, value, e.below(e.minus(stop, at)))
+
+        self._vectors(start, stop, some)
+
+    def _put(self, target: str, at: Index, value: Value, mask: Value) -> None:
+        """Write a vector of a line, or add it to what other boxes have left there."""
+        e = self.e
+        (total,) = e.choose(self.adding, lambda: [e.add(e.get_where(target, mask, at), value)], lambda: [value])
+        e.store_where(target, at, total, mask)
+
+    def _phases(self, target: str, places: dict[str, tuple[Index, Index]]) -> None:
+        e, number = self.e, self.number
+        pad, width, stride = number["pad_x"], number["extent_x"], number["stride_x"]
+        count = e.plus(e.quotient(e.total(pad, width, "-1"), stride), "1")
+
+        def phase(at: Index) -> None:
+            buffer = e.at("%buffer", e.times(at, number["phase_x"]))
+
+            def some(index: Index, vectors: int) -> None:
+                for vector, value in enumerate(self._sums(places, e.minus(index, "%x"), at, vectors)):
+                    e.store(buffer, e.plus(index, str(vector * e.lanes)), value)
+
+            self._vectors("0", count, some)
+
+        e.each("0", stride, phase)
+        put_line(
+            *(e, self.x_stride, stride, ("%buffer", number["phase_x"]), (pad, width)),
+            lambda place, value, mask: self._put(target, place, value, mask),
+            lambda place, value: self._put_one(e.at(target, place), value),
+        )
+
+    def _put_one(self, place: str, value: str) -> None:
+        """Write an element, or add it to what other boxes have left there."""
+        e = self.e
+        e.when(
+            self.adding,
+            lambda: e.put_one(place, e.add_one(e.get_one(place), value)),
+            lambda: e.put_one(place, value),
+        )
+
+
+def known_taps(shape: Geometry) -> int:
+    """Return the width of a kernel along x if routines are written for it, else 0."""
+    return shape.kernel[2] if shape.stride[2] == 1 and shape.kernel[2] <= _MOST_TAPS else 0
+
+
+def collect(
+    name: str, lanes: int, dtype: DType, words: Words, x_stride: int, x_taps: int, weighted: bool = False
+) -> Routine:
+    """Return the routine that makes one channel of data of the columns of a box, or adds to it.
+
+    ``x_stride`` and ``x_taps`` are the stride and the width of the kernel along x where they are known, else 0. If
+    ``weighted``, the lines of columns are those of gradients times weights: there is one channel, and some filters.
+    """
+    return _Collect(name, lanes, dtype, words, x_stride, x_taps, weighted).write()

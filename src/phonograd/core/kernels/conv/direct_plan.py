@@ -1,0 +1,144 @@
+"""Plans of convolutions with few filters per group."""
+
+from __future__ import annotations
+
+import math
+
+from ...base.dtypes import DType
+from ..deinterleave import known_stride
+from ..launch import Launch, Plan, Reference
+from ..scratch import Scratch
+from ..target import Machine
+from .adjoint import adjoint_values, known_taps, line_buffer
+from .direct import DIRECT, SPREAD, SUMS, TOTALS, Direct, Spread, Sums, Totals
+from .geometry import Frame, Geometry, box_of, evenly, rounded, steps_of
+from .padding import frame_values
+
+__all__ = ["data_grad", "forward", "suits", "weight_grad"]
+
+#: bytes of a frame that should stay in the first-level cache
+_FRAME_BYTES = 1 << 14
+#: items of small kernels that are worth a call
+_CHUNK_ELEMENTS = 1 << 14
+#: taps whose sums are made at once
+_TAPS = 8
+#: parts of the images that have sums of their own
+_PARTS = 16
+
+Values = dict[str, int | Reference]
+
+
+def suits(shape: Geometry) -> bool:
+    """Return whether so few filters see so few channels that products of matrices do not pay."""
+    return shape.filters * shape.channels <= 4
+
+
+def forward(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
+    """Return the plan of a convolution."""
+    taps = [
+        (channel, tap, channel * shape.taps + tap) for channel in range(shape.channels) for tap in range(shape.taps)
+    ]
+    size = shape.channels * shape.taps
+    return _forward(machine, slots, shape, dtype, "data", taps, (shape.filters * size, size))
+
+
+def data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
+    """Return the plan of the adjoint in the data."""
+    borders = [gap * (width - 1) - pad for gap, width, pad in zip(shape.dilate, shape.kernel, shape.pad)]
+    if any([step > 1 for step in shape.stride]) or min(borders) < 0:
+        return _spread(machine, slots, shape, dtype)
+    # with stride 1 it is the convolution of gradients with kernels read backwards
+    other = Geometry(
+        *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
+        *(shape.stride, shape.dilate, tuple(borders), shape.extent),
+    )
+    taps = [
+        (number, tap, number * shape.channels * shape.taps + shape.taps - 1 - tap)
+        for number in range(shape.filters)
+        for tap in range(shape.taps)
+    ]
+    group = shape.filters * shape.channels * shape.taps
+    return _forward(machine, slots, other, dtype, "out_grad", taps, (group, shape.taps))
+
+
+def _forward(
+    machine: Machine,
+    slots: int,
+    shape: Geometry,
+    dtype: DType,
+    operand: str,
+    taps: list[tuple[int, int, int]],
+    strides: tuple[int, int],
+) -> Plan:
+    lanes, size = machine.lanes(dtype), dtype.itemsize
+    values, frame, elements = _frames(shape, lanes, size)
+    scratch = Scratch(slots)
+    values.update(scratch.slots(elements * size), data=Reference(operand))
+    values.update(weight_group=strides[0], weight_filter=strides[1])
+    places = [word for channel, tap, place in taps for word in (channel * frame.channel + frame.taps[tap], place)]
+    items = shape.batch * shape.groups
+    kernel = Direct(dtype, lanes, known_stride(shape.stride[2]))
+    launches = (scratch.clear(), Launch(kernel, DIRECT.fill(values, places), items, _chunk(shape), shape.work))
+    return Plan(launches, scratch.size)
+
+
+def _spread(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
+    lanes, size = machine.lanes(dtype), dtype.itemsize
+    scratch = Scratch(slots)
+    values = _sizes(shape)
+    values.update(adjoint_values(shape, lanes, boxes=1))
+    values.update(scratch.slots((shape.stride[2] * line_buffer(shape, lanes) + lanes) * size))
+    kernel = Spread(dtype, lanes, known_stride(shape.stride[2]), known_taps(shape))
+    items = shape.batch * shape.groups
+    launches = (scratch.clear(), Launch(kernel, SPREAD.fill(values, steps_of(shape)), items, _chunk(shape), shape.work))
+    return Plan(launches, scratch.size)
+
+
+def weight_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
+    """Return the plan of the adjoint in the weights."""
+    lanes, size = machine.lanes(dtype), dtype.itemsize
+    values, frame, elements = _frames(shape, lanes, size)
+    taps = shape.channels * shape.taps
+    count = shape.groups * shape.filters * taps
+    image_block = max(1, -(-shape.batch // _PARTS))
+    parts = max(1, -(-shape.batch // image_block))
+    scratch = Scratch(slots)
+    sums = scratch.reserve(parts * count * lanes * size)
+    values.update(scratch.slots(elements * size), sums=sums, batch=shape.batch, image_block=image_block)
+    places = [
+        word
+        for channel in range(shape.channels)
+        for tap in range(shape.taps)
+        for word in (channel * frame.channel + frame.taps[tap], 0)
+    ]
+    kernel = Sums(dtype, lanes, known_stride(shape.stride[2]), evenly(taps, _TAPS))
+    launches = (
+        scratch.clear(),
+        Launch(kernel, SUMS.fill(values, places), parts * shape.groups, _chunk(shape), shape.work),
+        Launch(Totals(dtype, lanes), TOTALS.fill({"parts": parts, "count": count, "sums": sums}), count, 256),
+    )
+    return Plan(launches, scratch.size)
+
+
+def _chunk(shape: Geometry) -> int:
+    return max(1, _CHUNK_ELEMENTS // max(shape.pixels, shape.windows))
+
+
+def _sizes(shape: Geometry) -> Values:
+    values: Values = {"groups": shape.groups, "channels": shape.channels, "filters": shape.filters, "taps": shape.taps}
+    values.update(pixels=shape.pixels, windows=shape.windows)
+    values.update({f"count_{axis}": count for axis, count in zip("zyx", shape.counts)})
+    return values
+
+
+def _frames(shape: Geometry, lanes: int, size: int) -> tuple[Values, Frame, int]:
+    """Return the words that describe boxes and frames, the frame, and its elements in all channels."""
+    box = box_of(shape.counts, max(lanes, _FRAME_BYTES // (size * shape.channels * math.prod(shape.stride))))
+    frame = Frame.of_box(shape, box, always=True)
+    values = _sizes(shape)
+    grid = [-(-count // side) for count, side in zip(shape.counts, box)]
+    for name, numbers in (("box", box), ("grid", grid)):
+        values.update({f"{name}_{axis}": number for axis, number in zip("zyx", numbers)})
+    values.update(frame_values(shape, frame))
+    # vectors go beyond the last line, by as much as a tap can lie to the right
+    return values, frame, rounded(shape.channels * frame.channel + 2 * lanes, lanes)

@@ -1,0 +1,495 @@
+"""Convolutions as products of matrices: weights times columns, where a column holds the elements of a window.
+
+The matrix of columns is never made as a whole. A kernel makes as much of it as stays in the cache, for a box of windows
+and a block of channels, multiplies, and goes on. Everything that decides the order of sums (boxes, blocks, tiles)
+follows from the shapes, so the result is the same however the range is divided among threads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from ...base.dtypes import DType
+from ...lower.ir.function_builder import Index
+from ..launch import Words
+from ..routine import Routine, module
+from ..scratch import SLOT_WORDS, in_slot
+from .adjoint import ADJOINT_WORDS, collect
+from .microkernels import WIDTH, product
+from .padding import FRAME_WORDS, fill, gather_lines
+
+__all__ = ["BACKWARD", "BOX_WORDS", "FORWARD", "Backward", "Box", "Columns", "Forward", "Walk"]
+
+BOX_WORDS = (
+    *("groups", "channels", "filters", "taps", "pixels", "windows"),
+    *("count_z", "count_y", "count_x", "box_z", "box_y", "box_x", "grid_z", "grid_y", "grid_x"),
+    *("block", "columns_at", "columns_line"),
+)
+
+#: words that describe joined images
+JOINED_WORDS = ("batch", "images", "frame_size", "joined_at")
+
+FORWARD = Words(*BOX_WORDS, *JOINED_WORDS, "tiles", "parts", *FRAME_WORDS, *SLOT_WORDS, "data*", "packed*", "out*")
+BACKWARD = Words(
+    *(*BOX_WORDS, *JOINED_WORDS, "blocks", "tiles", "depth", *ADJOINT_WORDS, *SLOT_WORDS),
+    *("out_grad*", "packed*", "out*"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """What the three kernels have in common: ``plain`` is that of the geometry."""
+
+    dtype: DType
+    lanes: int
+    plain: bool
+    x_stride: int
+    """The stride along x where it is known, else 0."""
+
+
+class Walk:
+    """A kernel while it is written: its table, and the box that it is at."""
+
+    def __init__(self, name: str, kernel: Columns, words: Words) -> None:
+        self.name = name
+        self.kernel = kernel
+        self.words = words
+        self.e = e = Routine(name, kernel.lanes, kernel.dtype)
+        known = BOX_WORDS if words is BACKWARD else (*BOX_WORDS, "plane", "line", "channel")
+        self.number = {word: words.index(e, word) for word in known}
+        if words is FORWARD or words is BACKWARD:
+            self.number.update({word: words.index(e, word) for word in JOINED_WORDS})
+        self.taps = words.tail(e)
+
+    def __getitem__(self, word: str) -> Index:
+        return self.number[word]
+
+    # -- boxes
+
+    def box(self, place: tuple[Index, Index, Index]) -> Box:
+        """Return the box at a place of the grid."""
+        e = self.e
+        first = [e.times(at, self[f"box_{axis}"]) for axis, at in zip("zyx", place)]
+        sizes = [
+            e.least(self[f"box_{axis}"], e.minus(self[f"count_{axis}"], start)) for axis, start in zip("zyx", first)
+        ]
+        return Box(self, first, sizes)
+
+    def each_box(self, body: Callable[[Box], None]) -> None:
+        """Write the loop over all boxes of an image."""
+        e = self.e
+
+        def plane(z: Index) -> None:
+            def line(y: Index) -> None:
+                e.each("0", self["grid_x"], lambda x: body(self.box((z, y, x))))
+
+            e.each("0", self["grid_y"], line)
+
+        e.each("0", self["grid_z"], plane)
+
+    def panels(self, columns: Index, body: Callable[[Index, Index | None], None]) -> None:
+        """Write a loop over columns: ``body(first, None)`` for as many as a product has, or ``body(first, count)``."""
+        e, width = self.e, str(WIDTH * self.kernel.lanes)
+        whole = e.times(e.quotient(columns, width), width)
+        e.each("0", whole, lambda first: body(first, None), width)
+        lanes = str(self.kernel.lanes)
+        e.each(whole, columns, lambda first: body(first, e.least(lanes, e.minus(columns, first))), lanes)
+
+    def product(self, count: Index | None, *arguments: str) -> None:
+        """Write the call of the micro-kernel for whole panels, or for ``count`` columns."""
+        if count is None:
+            self.e.invoke(f"{self.name}_product", *arguments)
+        else:
+            self.e.invoke(f"{self.name}_narrow", *arguments, f"i64 {count}")
+
+    # -- joined images
+
+    def some_images(self, block: Index) -> tuple[Index, Index]:
+        """Return the first image of a block, and how many it has."""
+        e = self.e
+        first = e.times(block, self["images"])
+        return first, e.least(self["images"], e.minus(self["batch"], first))
+
+    def image(self, number: Index, group: Index) -> Index:
+        """Return the number of a group of an image."""
+        return self.e.plus(self.e.times(number, self["groups"]), group)
+
+    def copy_line(self, target: str, source: str) -> None:
+        """Write a copy of the windows of one filter of one image."""
+        e = self.e
+        last, mask = e.tail(self["windows"])
+        e.each("0", last, lambda at: e.store(target, at, e.get(source, at)), str(self.kernel.lanes))
+        e.store_where(target, last, e.get_where(source, mask, last), mask)
+
+    # -- windows of a box
+
+    def fill_frame(self, frame: str, image: str, channels: Index, box: Box) -> None:
+        """Write the frames of some channels."""
+        e = self.e
+        where = [f"i64 {number}" for number in (*box.first, *box.sizes)]
+
+        def channel(c: Index) -> None:
+            target, source = e.at(frame, e.times(c, self["channel"])), e.at(image, e.times(c, self["pixels"]))
+            e.invoke(f"{self.name}_fill", "ptr %table", f"ptr {target}", f"ptr {source}", *where)
+
+        e.each("0", channels, channel)
+
+    def gather(self, columns: str, seen: str, channels: Index, box: Box) -> None:
+        """Write the calls that gather lines, for all taps of some channels."""
+        e = self.e
+        sizes = [f"i64 {number}" for number in (*box.sizes, self["plane"], self["line"])]
+
+        def channel(c: Index) -> None:
+            first = e.times(e.times(c, self["taps"]), self["columns_line"])
+
+            def tap(t: Index) -> None:
+                lines = e.at(columns, first, e.times(t, self["columns_line"]))
+                place = e.at(seen, e.times(c, self["channel"]), e.load_word(self.taps, t))
+                e.invoke(f"{self.name}_gather", f"ptr {lines}", f"ptr {place}", *sizes)
+
+            e.each("0", self["taps"], tap)
+
+        e.each("0", channels, channel)
+
+    def routines(self, *names: str, rows: int = 0) -> list[Routine]:
+        """Return the routines that a kernel calls."""
+        kernel, made = self.kernel, []
+        basic = kernel.lanes, kernel.dtype
+        for name in names:
+            full = f"{self.name}_{name}"
+            if name in ("product", "narrow"):
+                made.append(product(full, *basic, rows, name == "narrow"))
+            elif name == "gather":
+                made.append(gather_lines(full, *basic))
+            else:
+                made.append(fill(full, *basic, self.words, kernel.x_stride))
+        return made
+
+
+class Box:
+    """A box of windows: where it begins, its sizes, and how many windows it has."""
+
+    def __init__(self, walk: Walk, first: list[Index], sizes: list[Index]) -> None:
+        e = walk.e
+        self.first, self.sizes = first, sizes
+        z, y, x = first
+        self.columns = e.times(e.times(sizes[0], sizes[1]), sizes[2])
+        #: the number of the first window
+        self.start = e.plus(e.times(e.plus(e.times(z, walk["count_y"]), y), walk["count_x"]), x)
+        self._walk = walk
+
+    @property
+    def seen(self) -> Index:
+        """Where the first window begins in data that is its own frame."""
+        walk, (z, y, x) = self._walk, self.first
+        return walk.e.total(walk.e.times(z, walk["plane"]), walk.e.times(y, walk["line"]), x)
+
+
+@dataclasses.dataclass(frozen=True)
+class Forward(Columns):
+    """The kernel of a convolution; an item of its range is a box of one group of an image, and a part of the filters.
+
+    ``rows`` filters are a tile. If images are ``joined``, an item is some small images as a whole: their windows follow
+    each other in the lines of columns, and what comes out goes to its places in the end.
+    """
+
+    rows: int
+    joined: bool = False
+
+    def write(self, name: str) -> str:
+        """Return the text of the module."""
+        walk = Walk(name, self, FORWARD)
+        e = walk.e
+        data, packed, out = [FORWARD.pointer(e, operand) for operand in ("data", "packed", "out")]
+        tiles, parts = FORWARD.index(e, "tiles"), FORWARD.index(e, "parts")
+        part_tiles = e.quotient(e.plus(tiles, e.minus(parts, "1")), parts)
+
+        def some_tiles(part: Index) -> tuple[Index, Index]:
+            first_tile = e.times(part, part_tiles)
+            return first_tile, e.least(tiles, e.plus(first_tile, part_tiles))
+
+        def weight_of(group: Index) -> str:
+            return e.at(packed, e.times(group, e.times(tiles, self._depth(walk))))
+
+        def several(index: Index, slot: str) -> None:
+            rest, part = e.split(index, parts)
+            block, group = e.split(rest, walk["groups"])
+            self._several(walk, slot, walk.some_images(block), group, weight_of(group), some_tiles(part))
+
+        def item(index: Index, slot: str) -> None:
+            rest, part = e.split(index, parts)
+            rest, x = e.split(rest, walk["grid_x"])
+            rest, y = e.split(rest, walk["grid_y"])
+            image, z = e.split(rest, walk["grid_z"])
+            box = walk.box((z, y, x))
+            source = e.at(data, e.times(image, e.times(walk["channels"], walk["pixels"])))
+            target = e.at(out, e.times(image, e.times(walk["filters"], walk["windows"])), box.start)
+            _, group = e.split(image, walk["groups"])
+            self._one(walk, box, slot, source, weight_of(group), target, some_tiles(part))
+
+        body = several if self.joined else item
+        in_slot(e, FORWARD, lambda slot: e.each("%lo", "%hi", lambda index: body(index, slot)))
+        called = ["product", "narrow", "gather"]
+        called += [] if self.plain else ["fill"]
+        return module(*walk.routines(*called, rows=self.rows), e)
+
+    def _depth(self, walk: Walk) -> Index:
+        """Return how many numbers a tile of packed weights has."""
+        return walk.e.times(walk.e.times(walk["channels"], walk["taps"]), str(self.rows))
+
+    def _one(
+        self, walk: Walk, box: Box, slot: str, image: str, weight: str, target: str, tiles: tuple[Index, Index]
+    ) -> None:
+        """Write what is done for one box of one image."""
+        e = walk.e
+        if self.plain:
+            seen = e.at(image, box.seen)
+        else:
+            seen = slot
+            walk.fill_frame(slot, image, walk["channels"], box)
+        columns = e.at(slot, walk["columns_at"])
+
+        def make(first: Index, channels: Index) -> tuple[str, Index]:
+            # lines of the data itself, where it is the matrix, lie on too many pages
+            walk.gather(columns, e.at(seen, e.times(first, walk["channel"])), channels, box)
+            return columns, walk["columns_line"]
+
+        self._blocks(walk, make, box.columns, weight, (target, walk["windows"]), tiles)
+
+    def _several(
+        self,
+        walk: Walk,
+        slot: str,
+        images: tuple[Index, Index],
+        group: Index,
+        weight: str,
+        tiles: tuple[Index, Index],
+    ) -> None:
+        """Write what is done for some images at once."""
+        e = walk.e
+        first, count = images
+        box = walk.box(("0", "0", "0"))
+        data, out = FORWARD.pointer(e, "data"), FORWARD.pointer(e, "out")
+        columns, result = e.at(slot, walk["columns_at"]), e.at(slot, walk["joined_at"])
+
+        def source(number: Index) -> str:
+            image = walk.image(e.plus(first, number), group)
+            return e.at(data, e.times(image, e.times(walk["channels"], walk["pixels"])))
+
+        def frame(number: Index) -> str:
+            return e.at(slot, e.times(number, walk["frame_size"]))
+
+        if not self.plain:
+            e.each("0", count, lambda n: walk.fill_frame(frame(n), source(n), walk["channels"], box))
+
+        def make(channel: Index, channels: Index) -> tuple[str, Index]:
+            def one(number: Index) -> None:
+                # up to a vector beyond the windows of an image is overwritten by the next
+                here = e.at(source(number) if self.plain else frame(number), e.times(channel, walk["channel"]))
+                walk.gather(e.at(columns, e.times(number, walk["windows"])), here, channels, box)
+
+            e.each("0", count, one)
+            return columns, walk["columns_line"]
+
+        self._blocks(walk, make, e.times(count, walk["windows"]), weight, (result, walk["columns_line"]), tiles)
+
+        def row(number: Index) -> None:
+            def one(image: Index) -> None:
+                place = e.plus(e.times(walk.image(e.plus(first, image), group), walk["filters"]), number)
+                found = e.at(result, e.times(number, walk["columns_line"]), e.times(image, walk["windows"]))
+                walk.copy_line(e.at(out, e.times(place, walk["windows"])), found)
+
+            e.each("0", count, one)
+
+        rows = [e.times(tile, str(self.rows)) for tile in tiles]
+        e.each(rows[0], e.least(rows[1], walk["filters"]), row)
+
+    def _blocks(
+        self,
+        walk: Walk,
+        make: Callable[[Index, Index], tuple[str, Index]],
+        columns: Index,
+        weight: str,
+        target: tuple[str, Index],
+        tiles: tuple[Index, Index],
+    ) -> None:
+        """Write the loop over blocks of channels: their columns, and the product with the filters of some tiles.
+
+        ``make(first channel, number of channels)`` returns the matrix of columns and the distance of its lines.
+        """
+        e = walk.e
+        result, result_line = target
+
+        def block(first: Index) -> None:
+            channels = e.least(walk["block"], e.minus(walk["channels"], first))
+            matrix, line = make(first, channels)
+            adding = e.assign(f"zext i1 {e.test('sgt', first, '0')} to i64")
+            depth = e.times(channels, walk["taps"])
+            numbers = e.at(weight, e.times(e.times(first, walk["taps"]), str(self.rows)))
+
+            # tile after tile: the result is written along its lines
+            def tile(number: Index) -> None:
+                row = e.times(number, str(self.rows))
+
+                def panel(column: Index, count: Index | None) -> None:
+                    walk.product(
+                        count,
+                        *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, self._depth(walk)))}"),
+                        f"i64 {self.rows}",
+                        *(f"ptr {e.at(matrix, column)}", f"i64 {line}"),
+                        *(f"ptr {e.at(result, e.times(row, result_line), column)}", f"i64 {result_line}"),
+                        *(f"i64 {e.minus(walk['filters'], row)}", f"i64 {adding}"),
+                    )
+
+                walk.panels(columns, panel)
+
+            e.each(*tiles, tile)
+
+        e.each("0", walk["channels"], block, walk["block"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Backward(Columns):
+    """The kernel of the adjoint in the data; an item of its range is a block of channels of one group of an image.
+
+    Weights times gradients are columns, of which the data is then collected. ``rows`` elements of columns are a tile.
+    If images are ``joined``, an item is a block of channels of some small images.
+    """
+
+    rows: int
+    x_taps: int
+    """The width of the kernel along x where it is known, else 0."""
+    joined: bool = False
+
+    def write(self, name: str) -> str:
+        """Return the text of the module."""
+        walk = Walk(name, self, BACKWARD)
+        e = walk.e
+        out_grad, packed, out = [BACKWARD.pointer(e, operand) for operand in ("out_grad", "packed", "out")]
+        walk.number.update({word: BACKWARD.index(e, word) for word in ("blocks", "tiles", "depth")})
+        several_boxes = e.test("ne", BACKWARD.index(e, "adding"), "0")
+
+        def place(block: Index) -> tuple[Index, Index]:
+            """Return the first channel of a block, and how many it has."""
+            first = e.times(block, walk["block"])
+            return first, e.least(walk["block"], e.minus(walk["channels"], first))
+
+        def weight_of(group: Index, block: Index) -> str:
+            tiles = e.times(walk["tiles"], e.times(walk["filters"], str(self.rows)))
+            return e.at(packed, e.times(e.plus(e.times(group, walk["blocks"]), block), tiles))
+
+        def source_of(image: Index) -> str:
+            return e.at(out_grad, e.times(image, e.times(walk["filters"], walk["windows"])))
+
+        def target_of(image: Index, first: Index) -> str:
+            return e.at(out, e.times(e.plus(e.times(image, walk["channels"]), first), walk["pixels"]))
+
+        def several(index: Index, slot: str) -> None:
+            rest, block = e.split(index, walk["blocks"])
+            images, group = e.split(rest, walk["groups"])
+            start, count = walk.some_images(images)
+            gradients, line = e.at(slot, walk["joined_at"]), walk["columns_line"]
+
+            def copy(number: Index) -> None:
+                source = source_of(walk.image(e.plus(start, number), group))
+                into = e.at(gradients, e.times(number, walk["windows"]))
+
+                def filter_(at: Index) -> None:
+                    walk.copy_line(e.at(into, e.times(at, line)), e.at(source, e.times(at, walk["windows"])))
+
+                e.each("0", walk["filters"], filter_)
+
+            e.each("0", count, copy)
+            first, channels = place(block)
+            columns = e.at(slot, walk["columns_at"])
+            total = e.times(count, walk["windows"])
+            elements = e.times(channels, walk["taps"])
+            self._multiply(walk, (gradients, line), (columns, line), weight_of(group, block), total, elements)
+
+            def collect(number: Index) -> None:
+                target = target_of(walk.image(e.plus(start, number), group), first)
+                lines = e.at(columns, e.times(number, walk["windows"]))
+                self._collect(walk, walk.box(("0", "0", "0")), slot, (lines, line), target, channels)
+
+            e.each("0", count, collect)
+
+        def item(index: Index, slot: str) -> None:
+            image, block = e.split(index, walk["blocks"])
+            first, channels = place(block)
+            source, target = source_of(image), target_of(image, first)
+            _, group = e.split(image, walk["groups"])
+            weight = weight_of(group, block)
+            e.when(several_boxes, lambda: e.clear_exactly(target, e.times(channels, walk["pixels"])))
+            walk.each_box(lambda box: self._box(walk, box, slot, source, weight, target, channels))
+
+        body = several if self.joined else item
+        in_slot(e, BACKWARD, lambda slot: e.each("%lo", "%hi", lambda index: body(index, slot)))
+        routines = walk.routines("product", "narrow", rows=self.rows)
+        known = self.x_stride, self.x_taps
+        return module(*routines, collect(f"{name}_collect", self.lanes, self.dtype, BACKWARD, *known), e)
+
+    def _box(self, walk: Walk, box: Box, slot: str, source: str, weight: str, target: str, channels: Index) -> None:
+        """Write what is done for one box: its columns, summed over blocks of filters, and their way to the data."""
+        e = walk.e
+        columns, line = e.at(slot, walk["columns_at"]), walk["columns_line"]
+        elements = e.times(channels, walk["taps"])
+        gradients = e.at(source, box.start), walk["windows"]
+        self._multiply(walk, gradients, (columns, line), weight, box.columns, elements)
+        self._collect(walk, box, slot, (columns, line), target, channels)
+
+    def _multiply(
+        self,
+        walk: Walk,
+        source: tuple[str, Index],
+        target: tuple[str, Index],
+        weight: str,
+        count: Index,
+        elements: Index,
+    ) -> None:
+        """Write the products of weights and gradients, summed over blocks of filters; matrices have lines."""
+        e = walk.e
+        columns, line = target
+        tile_size = e.times(walk["filters"], str(self.rows))
+
+        def block(first: Index) -> None:
+            depth = e.least(walk["depth"], e.minus(walk["filters"], first))
+            adding = e.assign(f"zext i1 {e.test('sgt', first, '0')} to i64")
+            gradients = e.at(source[0], e.times(first, source[1]))
+            numbers = e.at(weight, e.times(first, str(self.rows)))
+
+            # tile after tile: the result is written along its lines
+            def tile(number: Index) -> None:
+                row = e.times(number, str(self.rows))
+
+                def panel(column: Index, some: Index | None) -> None:
+                    walk.product(
+                        some,
+                        *(f"i64 {depth}", f"ptr {e.at(numbers, e.times(number, tile_size))}"),
+                        f"i64 {self.rows}",
+                        *(f"ptr {e.at(gradients, column)}", f"i64 {source[1]}"),
+                        *(f"ptr {e.at(columns, e.times(row, line), column)}", f"i64 {line}"),
+                        *(f"i64 {e.minus(elements, row)}", f"i64 {adding}"),
+                    )
+
+                walk.panels(count, panel)
+
+            e.each("0", walk["tiles"], tile)
+
+        e.each("0", walk["filters"], block, walk["depth"])
+
+    def _collect(
+        self, walk: Walk, box: Box, slot: str, matrix: tuple[str, Index], target: str, channels: Index
+    ) -> None:
+        """Write the way from columns of a box to the data of some channels."""
+        e = walk.e
+        columns, line = matrix
+        where = [f"i64 {number}" for number in (*box.first, *box.sizes)]
+
+        def collect(c: Index) -> None:
+            lines = e.at(columns, e.times(e.times(c, walk["taps"]), line))
+            pointers = e.at(target, e.times(c, walk["pixels"])), lines
+            known = [f"ptr {pointer}" for pointer in pointers]
+            e.invoke(f"{walk.name}_collect", "ptr %table", *known, f"i64 {line}", f"ptr {slot}", *where)
+
+        e.each("0", channels, collect)

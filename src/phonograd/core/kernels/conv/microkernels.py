@@ -1,0 +1,148 @@
+"""Micro-kernels: products of small matrices that stay in registers while they are summed up.
+
+``product``  (rows x 2 vectors) = (depth x rows, one number broadcast) · (depth x 2 vectors)
+
+``dots``     (rows x columns) sums over the lanes of products of vectors, for two operands whose lines run along the
+             direction of the sum
+
+Both run at the speed of the multipliers: with 32 registers 14 rows of two vectors are 28 sums, two vectors of the
+second operand, and one of the first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...base.dtypes import DType
+from ...lower.ir.function_builder import Index, Value
+from ..routine import Routine
+from ..target import Machine
+
+__all__ = ["DotTile", "dot_tile", "dots", "most_rows", "product"]
+
+#: vectors side by side in the result of a product
+WIDTH = 2
+
+
+def most_rows(machine: Machine) -> int:
+    """Return how many rows of a product fit into registers.
+
+    >>> most_rows(Machine(64, 32)), most_rows(Machine(32, 16))
+    (14, 6)
+    """
+    # two registers for the second operand, and one (of 16: two, the compiler needs room) for the first
+    return (machine.registers - (3 if machine.registers >= 32 else 4)) // WIDTH
+
+
+def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Routine:
+    """Return the routine of a product.
+
+    Its arguments are the depth of the sum; the two operands and the result, each with the distance of its lines (the
+    first operand has ``rows`` numbers in a line); how many lines of the result exist; and whether to add to what is
+    there. If ``masked``, the result is one vector wide, of which ``%columns`` lanes exist; the second
+    operand is not read beyond them.
+    """
+    arguments = (
+        "i64 %depth, ptr noalias %first, i64 %first_line, ptr noalias %second, i64 %second_line, "
+        "ptr noalias %result, i64 %result_line, i64 %rows, i64 %add"
+    )
+    e = Routine(name, lanes, dtype, arguments + (", i64 %columns" if masked else ""), inner=not masked)
+    mask = e.below("%columns") if masked else None
+    width = 1 if masked else WIDTH
+
+    def get(pointer: str, vector: int) -> Value:
+        offset = str(vector * lanes)
+        return e.get(pointer, offset) if mask is None else e.get_where(pointer, mask, offset)
+
+    def put(pointer: str, vector: int, value: Value) -> None:
+        offset = str(vector * lanes)
+        if mask is None:
+            e.store(pointer, offset, value)
+        else:
+            e.store_where(pointer, offset, value, mask)
+
+    def step(index: Index, sums: list[Value]) -> list[Value]:
+        line = e.at("%second", e.times(index, "%second_line"))
+        numbers = e.at("%first", e.times(index, "%first_line"))
+        vectors = [get(line, vector) for vector in range(width)]
+        found = []
+        for row in range(rows):
+            number = e.spread(numbers, str(row))
+            found += [e.fma(number, vectors[v], sums[row * width + v]) for v in range(width)]
+        return found
+
+    sums = e.loop("0", "%depth", "1", [e.zeros()] * (rows * width), step)
+
+    def write(adding: bool) -> None:
+        for row in range(rows):
+
+            def line(row: int = row) -> None:
+                target = e.at("%result", e.times(str(row), "%result_line"))
+                for vector in range(width):
+                    value = sums[row * width + vector]
+                    put(target, vector, e.add(get(target, vector), value) if adding else value)
+
+            e.when(e.test("slt", str(row), "%rows"), line)
+
+    e.when(e.test("ne", "%add", "0"), lambda: write(True), lambda: write(False))
+    return e
+
+
+class DotTile(NamedTuple):
+    """How many lines of each operand a micro-kernel of dots takes."""
+
+    rows: int
+    columns: int
+
+    def stored(self, lanes: int) -> int:
+        """Return how many elements the sums of a tile take in memory: whole vectors."""
+        return -(-self.rows * self.columns // lanes) * lanes
+
+
+def dot_tile(machine: Machine) -> DotTile:
+    """Return the tile of sums that fits into registers.
+
+    >>> dot_tile(Machine(64, 32)), dot_tile(Machine(32, 16))
+    (DotTile(rows=5, columns=5), DotTile(rows=3, columns=4))
+    """
+    return DotTile(5, 5) if machine.registers >= 32 else DotTile(3, 4)
+
+
+def dots(name: str, lanes: int, dtype: DType, tile: DotTile) -> Routine:
+    """Return the routine that adds dots of lines of two operands to a tile of sums in memory.
+
+    Lines have ``%width`` elements. Lines that do not exist (``%rows`` and ``%columns`` are how many do) are read as the
+    last one that does; their sums have no meaning.
+    """
+    arguments = (
+        "i64 %width, ptr noalias %first, i64 %first_line, i64 %rows, "
+        "ptr noalias %second, i64 %second_line, i64 %columns, ptr noalias %sums"
+    )
+    e = Routine(name, lanes, dtype, arguments, inner=True)
+
+    def lines(operand: str, count: int, existing: Index) -> list[str]:
+        last = e.minus(existing, "1")
+        return [e.at(operand, e.times(e.least(str(n), last), f"{operand}_line")) for n in range(count)]
+
+    first, second = lines("%first", tile.rows, "%rows"), lines("%second", tile.columns, "%columns")
+    last, mask = e.tail("%width")
+
+    def combine(left: list[Value], right: list[Value], sums: list[Value]) -> list[Value]:
+        found = []
+        for row in range(tile.rows):
+            found += [
+                e.fma(left[row], right[column], sums[row * tile.columns + column]) for column in range(tile.columns)
+            ]
+        return found
+
+    def vector(index: Index, sums: list[Value]) -> list[Value]:
+        return combine([e.get(line, index) for line in first], [e.get(line, index) for line in second], sums)
+
+    sums = e.loop("0", last, str(lanes), [e.zeros()] * (tile.rows * tile.columns), vector)
+    sums = combine(
+        [e.get_where(line, mask, last) for line in first], [e.get_where(line, mask, last) for line in second], sums
+    )
+    for start in range(0, len(sums), lanes):
+        total = e.lane_sums(sums[start : start + lanes])
+        e.store("%sums", str(start), e.add(e.get("%sums", str(start)), total))
+    return e

@@ -1,0 +1,327 @@
+"""Plans: from the shapes of a convolution to the launches that compute it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ...base.dtypes import FLOAT32, FLOAT64, DType
+from ...graph.node import Shape
+from ..deinterleave import known_stride
+from ..launch import Launch, Plan, Reference
+from ..scratch import Scratch
+from ..target import Machine
+from . import channels_last_plan, direct_plan, winograd_plan
+from .adjoint import adjoint_values, known_taps, line_buffer
+from .geometry import Frame, Geometry, box_of, evenly, geometry, rounded, steps_of
+from .im2col import BACKWARD, FORWARD, Backward, Forward
+from .im2col_weight_grad import COMBINE, WEIGHTS, Combine, Weights
+from .microkernels import WIDTH, dot_tile, most_rows
+from .padding import frame_values
+from .weights import Pack
+from .winograd_transforms import Tiling
+
+__all__ = ["Convolution"]
+
+#: steps of a sum that a micro-kernel makes in a row: what it reads meanwhile should stay in the first-level cache
+_DEPTH = 288
+#: bytes of columns that are made before they are used; half of a small second-level cache
+_COLUMN_BYTES = 1 << 18
+#: elements along the lines of dots, whose sums over lanes would otherwise take longer than the products
+_DOT_WIDTH = 1024
+#: lines of columns of which the dots are made before the next are gathered
+_DOT_LINES = 128
+#: channels and filters below which vectors of channels are too empty for Winograd's algorithm
+_LEAST_CHANNELS = 16
+#: tiles of 8 by 8 are for this kernel (transforms of others would take what products save, or have large errors), and
+#: for so many channels and filters at most, for products to be summed up with small errors
+_LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
+#: time of a product of one vector against that of two; share of the lanes below which images are joined; how many
+#: panels of columns they should have then, and how many images at most
+_NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
+#: elements of a line times filters of a part, for which it pays to make columns
+_PART_WORK = 2500
+#: items that a range should have at least, for any number of threads to share
+_ITEMS = 16
+#: elements that are worth a call
+_CHUNK_ELEMENTS = 1 << 10
+#: bytes that the sums of all blocks of images may take
+_SUM_BYTES = 1 << 25
+
+Values = dict[str, int | Reference]
+
+
+class Convolution:
+    """Plans of convolutions and of their adjoints for a machine, run by at most ``slots`` threads at once.
+
+    ``winograd`` is the largest size of the tiles of Winograd's algorithm, which is used in single precision where it
+    saves enough multiplications: 8 (tiles of 4 by 4 outputs of 3 by 3 and of 5 by 5 kernels), 6 (of 2 by 2 outputs of
+    5 by 5, with smaller rounding errors), 4 (of 2 by 2 outputs of 3 by 3, with errors like those of plain sums), or 0
+    for never.
+
+    The operands of a plan are named as the arguments of the primitives in :mod:`phonograd.core.ops.nn.convolution`, and
+    ``out`` and ``scratch``.
+    """
+
+    def __init__(self, machine: Machine, slots: int = 1, winograd: int = 8) -> None:
+        self.machine = machine
+        self.slots = slots
+        self.winograd = winograd
+
+    @staticmethod
+    def suits(data: Shape, weight: Shape, dtype: DType) -> bool:
+        """Return whether there are kernels for a convolution of such arrays; there are for nearly all."""
+        return dtype in (FLOAT32, FLOAT64) and 0 not in data[1:] and 0 not in weight
+
+    # -- the three primitives
+
+    def forward(
+        self, data: Shape, weight: Shape, dtype: DType, *, stride: Shape, dilate: Shape, pad: Shape, groups: int
+    ) -> Plan:
+        """Return the plan of ``_convolution``."""
+        shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
+        if not shape.batch:
+            return Plan(())
+        tiling = self._tiling(shape, dtype)
+        plan = None if tiling is None else winograd_plan.forward(self.machine, self.slots, shape, tiling)
+        if plan is not None:
+            return plan
+        if direct_plan.suits(shape):
+            return direct_plan.forward(self.machine, self.slots, shape, dtype)
+        return self._forward(shape, dtype)
+
+    def data_grad(
+        self,
+        out_grad: Shape,
+        weight: Shape,
+        dtype: DType,
+        *,
+        extent: Shape,
+        stride: Shape,
+        dilate: Shape,
+        pad: Shape,
+        groups: int,
+    ) -> Plan:
+        """Return the plan of ``_convolution_data_grad``."""
+        data = (out_grad[0], weight[1] * groups, *extent)
+        shape = geometry(data, weight[0], weight[2:], stride, dilate, pad, groups)
+        if not shape.batch:
+            return Plan(())
+        tiling = self._tiling(shape, dtype)
+        plan = None if tiling is None else winograd_plan.data_grad(self.machine, self.slots, shape, tiling)
+        if plan is not None:
+            return plan
+        if direct_plan.suits(shape) and shape.channels == 1:
+            return direct_plan.data_grad(self.machine, self.slots, shape, dtype)
+        if shape.pointwise:
+            # the convolution of gradients with transposed weights
+            other = dataclasses.replace(shape, channels=shape.filters, filters=shape.channels)
+            return self._forward(other, dtype, "out_grad", transposed=True)
+        return self._backward(shape, dtype)
+
+    def weight_grad(
+        self,
+        data: Shape,
+        out_grad: Shape,
+        dtype: DType,
+        *,
+        kernel: Shape,
+        stride: Shape,
+        dilate: Shape,
+        pad: Shape,
+        groups: int,
+    ) -> Plan:
+        """Return the plan of ``_convolution_weight_grad``."""
+        shape = geometry(data, out_grad[1], kernel, stride, dilate, pad, groups)
+        tiling = self._tiling(shape, dtype)
+        if tiling is not None and shape.batch:
+            plan = winograd_plan.weight_grad(self.machine, self.slots, shape, tiling)
+            if plan is not None:
+                return plan
+        if direct_plan.suits(shape):
+            return direct_plan.weight_grad(self.machine, self.slots, shape, dtype)
+        if dtype == FLOAT32 and shape.batch and channels_last_plan.suits(self.machine, shape):
+            return channels_last_plan.weight_grad(self.machine, self.slots, shape)
+        return self._weights(shape, dtype)
+
+    def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:
+        """Return the tiles of Winograd's algorithm where it is wanted, possible and faster."""
+        if dtype != FLOAT32 or min(shape.channels, shape.filters) < _LEAST_CHANNELS:
+            return None
+        kernel = shape.kernel[2]
+        large = kernel == _LARGE_KERNEL and max(shape.channels, shape.filters) <= _LARGE_CHANNELS
+        tiling = Tiling(min(self.winograd, 8 if large else 6) - kernel + 1, kernel)
+        # with 2 by 2 kernels there is little to save
+        if tiling.outputs < 2 or tiling.kernel < 3 or not winograd_plan.suits(shape, tiling):
+            return None
+        return tiling
+
+    # -- by products of matrices
+
+    def _forward(self, shape: Geometry, dtype: DType, operand: str = "data", transposed: bool = False) -> Plan:
+        lanes, size = self.machine.lanes(dtype), dtype.itemsize
+        block = _channel_block(shape, _DEPTH)
+        box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
+        joined = _joined_images(shape, box, lanes)
+        images = evenly(shape.batch, max(joined, 1))
+        frame = Frame.of_box(shape, box)
+        rows = evenly(shape.filters, most_rows(self.machine))
+        tiles = -(-shape.filters // rows)
+        boxes = -(-shape.batch // images) * shape.groups * _grid_size(shape, box)
+        # every part makes its columns itself, line by line
+        most = max(shape.filters * shape.counts[2] // _PART_WORK, 2 if boxes == 1 else 1)
+        parts = min(tiles, -(-_ITEMS // boxes), most)
+        depth = shape.channels * shape.taps
+        scratch = Scratch(self.slots)
+        packed = scratch.reserve(shape.groups * tiles * depth * rows * size)
+        framed = 0 if shape.plain else rounded(shape.channels * frame.channel + lanes, lanes)
+        values, elements = _box_values(shape, box, block, lanes, images * framed, images)
+        values.update(frame_values(shape, frame))
+        values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
+        elements += shape.filters * _line(box, lanes, images) if joined else 0
+        values.update(scratch.slots(elements * size), packed=packed, tiles=tiles, parts=parts)
+        values.update(data=Reference(operand))
+        packing = {"blocks": 1, "tiles": tiles, "block_rows": shape.filters, "all_rows": shape.filters, "depth": depth}
+        row_stride, depth_stride = (1, shape.filters) if transposed else (depth, 1)
+        packing.update(group_stride=shape.filters * depth, block_stride=0)
+        packing.update(row_stride=row_stride, depth_stride=depth_stride)
+        kernel = Forward(dtype, lanes, shape.plain, known_stride(shape.stride[2]), rows, joined > 0)
+        launches = (
+            scratch.clear(),
+            Pack(dtype, lanes, rows, consecutive=transposed).launch(shape.groups, packed, packing),
+            Launch(kernel, FORWARD.fill(values, frame.taps), boxes * parts, work=shape.work),
+        )
+        return Plan(launches, scratch.size)
+
+    def _backward(self, shape: Geometry, dtype: DType) -> Plan:
+        lanes, size = self.machine.lanes(dtype), dtype.itemsize
+        block = _channel_block(shape, _DEPTH)
+        # kernels depend on this, and not on the number of images
+        rows = evenly(block * shape.taps, most_rows(self.machine))
+        whole = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
+        joined = _joined_images(shape, whole, lanes)
+        images = evenly(shape.batch, max(joined, 1))
+        items, few = -(-shape.batch // images) * shape.groups, _ITEMS // 2
+        if items * -(-shape.channels // block) < few:
+            block = evenly(block, max(1, block * items // few))
+        blocks = -(-shape.channels // block)
+        lines = block * shape.taps
+        box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (lines * size)), WIDTH * lanes)
+        if joined:
+            box = shape.counts
+        elif box[2] < shape.counts[2] and shape.stride[2] > 1:
+            box = (1, 1, shape.counts[2])
+        tiles = -(-lines // rows)
+        scratch = Scratch(self.slots)
+        packed = scratch.reserve(shape.groups * blocks * tiles * shape.filters * rows * size)
+        buffer = rounded(shape.stride[2] * line_buffer(shape, lanes), lanes)
+        values, elements = _box_values(shape, box, block, lanes, buffer, images)
+        values.update(adjoint_values(shape, lanes, _grid_size(shape, box)))
+        values.update(batch=shape.batch, images=images, frame_size=0, joined_at=elements)
+        elements += shape.filters * _line(box, lanes, images) + lanes if joined else 0
+        values.update(scratch.slots(elements * size), packed=packed, blocks=blocks, tiles=tiles)
+        values.update(depth=evenly(shape.filters, _DEPTH))
+        depth = shape.channels * shape.taps
+        packing = {"blocks": blocks, "tiles": tiles, "block_rows": lines, "all_rows": depth, "depth": shape.filters}
+        packing.update(group_stride=shape.filters * depth, block_stride=lines, row_stride=1, depth_stride=depth)
+        known = shape.plain, known_stride(shape.stride[2])
+        kernel = Backward(dtype, lanes, *known, rows, known_taps(shape), joined > 0)
+        launches = (
+            scratch.clear(),
+            Pack(dtype, lanes, rows, consecutive=True).launch(shape.groups, packed, packing),
+            Launch(kernel, BACKWARD.fill(values, steps_of(shape)), items * blocks, work=shape.work),
+        )
+        return Plan(launches, scratch.size)
+
+    def _weights(self, shape: Geometry, dtype: DType) -> Plan:
+        lanes, size = self.machine.lanes(dtype), dtype.itemsize
+        tile = dot_tile(self.machine)
+        block = _channel_block(shape, _DOT_LINES)
+        blocks = -(-shape.channels // block)
+        block_tiles, filter_tiles = -(-block * shape.taps // tile.columns), -(-shape.filters // tile.rows)
+        sums = shape.groups * blocks * block_tiles * filter_tiles * tile.stored(lanes) * size
+        # lines of small images are joined; how many does not depend on how many there are
+        images = max(1, _DOT_WIDTH // shape.windows)
+        joined = min(images, max(1, shape.batch))
+        image_block = rounded(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
+        image_blocks = max(1, -(-shape.batch // image_block))
+        parts = min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))
+        block_part = -(-blocks // parts) * block
+        parts = -(-shape.channels // block_part)
+        box = box_of(shape.counts, _DOT_WIDTH, lanes)
+        frame = Frame.of_box(shape, box)
+        framed = 0 if shape.plain else rounded(block * frame.channel + lanes, lanes)
+        values, elements = _box_values(shape, box, block, lanes, framed, joined)
+        values.update(frame_values(shape, frame), gradients_at=elements)
+        if images > 1:
+            elements += shape.filters * _line(box, lanes, joined) + 2 * lanes
+        scratch = Scratch(self.slots)
+        place = scratch.reserve(sums * image_blocks)
+        values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, image_block=image_block)
+        values.update(block_tiles=block_tiles, filter_tiles=filter_tiles, group_tiles=blocks * block_tiles)
+        values.update(images=images, block_part=block_part, parts=parts)
+        known = shape.plain, known_stride(shape.stride[2])
+        kernel = Weights(dtype, lanes, *known, shape.pointwise, images > 1, tile)
+        combining: Values = {**values, "parts": image_blocks}
+        items = shape.groups * blocks * block_tiles
+        launches = (
+            scratch.clear(),
+            Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
+            Launch(Combine(dtype, lanes, tile), COMBINE.fill(combining), items, _chunk(shape.filters * image_blocks)),
+        )
+        return Plan(launches, scratch.size)
+
+
+def _chunk(elements: int) -> int:
+    """Return how many items of some elements are worth a call."""
+    return max(1, _CHUNK_ELEMENTS // elements)
+
+
+def _joined_images(shape: Geometry, box: Shape, lanes: int) -> int:
+    """Return how many images should be joined because each has few windows, or 0 for none.
+
+    It does not depend on how many there are.
+    """
+    if box != shape.counts:
+        return 0
+    panels, rest = divmod(shape.windows, WIDTH * lanes)
+    # a narrow product takes more than half of the time of a wide one
+    cost = panels + _NARROW * -(-rest // lanes)
+    if shape.windows >= _JOINED_SHARE * cost * WIDTH * lanes:
+        return 0
+    return min(_JOINED_MOST, -(-_JOINED_PANELS * WIDTH * lanes // shape.windows))
+
+
+def _channel_block(shape: Geometry, lines: int) -> int:
+    """Return how many channels have about so many lines of columns."""
+    return evenly(shape.channels, max(1, lines // shape.taps))
+
+
+def _grid_size(shape: Geometry, box: Shape) -> int:
+    return math.prod(_grid(shape, box))
+
+
+def _grid(shape: Geometry, box: Shape) -> Shape:
+    return tuple([-(-count // size) for count, size in zip(shape.counts, box)])
+
+
+def _line(box: Shape, lanes: int, images: int = 1) -> int:
+    """Return the distance of lines of columns, which have room for a vector beyond their end."""
+    line = rounded(images * math.prod(box) + lanes, WIDTH * lanes)
+    # lines at a multiple of 4096 bytes would share the same few places of the first-level cache
+    return line + (lanes if line % (8 * WIDTH * lanes) == 0 else 0)
+
+
+def _box_values(
+    shape: Geometry, box: Shape, block: int, lanes: int, before: int, images: int = 1
+) -> tuple[Values, int]:
+    """Return the words that describe boxes and their columns, and how many elements of a slot they take.
+
+    ``before`` elements of a slot have other uses.
+    """
+    line = _line(box, lanes, images)
+    values: Values = {"groups": shape.groups, "channels": shape.channels, "filters": shape.filters, "taps": shape.taps}
+    values.update(pixels=shape.pixels, windows=shape.windows, block=block, columns_at=before, columns_line=line)
+    for name, numbers in (("count", shape.counts), ("box", box), ("grid", _grid(shape, box))):
+        values.update({f"{name}_{axis}": number for axis, number in zip("zyx", numbers)})
+    return values, before + block * shape.taps * line + 2 * lanes

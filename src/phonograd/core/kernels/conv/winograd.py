@@ -1,0 +1,374 @@
+"""Convolutions with small square kernels and stride 1 by Winograd's algorithm, in single precision.
+
+Data is turned into pictures with channels in the lanes of vectors, and transformed tile by tile; what remains are
+products of matrices, one for each of the elements of a transformed tile: (tiles x channels) · (channels x filters).
+The adjoint in the data is the same kernel with other weights, or, where there are far fewer tiles of outputs than of
+data, the same products between adjoint transforms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Protocol
+
+from ...base.dtypes import FLOAT32
+from ...lower.ir.function_builder import Index, Value
+from ..launch import Words
+from ..routine import Routine, module
+from ..scratch import SLOT_WORDS, in_slot
+from .microkernels import WIDTH
+from .winograd_channels_last import turn_in, turn_out
+from .winograd_transforms import Tiling, transform_back, transform_gradient, transform_in, transform_out
+
+__all__ = ["FORWARD", "SHAPE_WORDS", "Band", "Forward", "Walk", "mix", "put"]
+
+SHAPE_WORDS = (
+    *("groups", "channels", "filters", "batch", "rows", "columns", "out_rows", "out_columns", "pad_y", "pad_x"),
+    *("tiles_y", "tiles_x", "band", "bands", "images", "data_step", "sums_at", "sums_step", "picture_at"),
+)
+FORWARD = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "weight*", "out*")
+
+
+class Transforming(Protocol):
+    """What a kernel says about itself."""
+
+    @property
+    def lanes(self) -> int:
+        """How many channels a vector holds."""
+
+    @property
+    def tiling(self) -> Tiling:
+        """The tiles."""
+
+
+class Walk:
+    """A kernel while it is written: its table, and routines that transform data and outputs."""
+
+    def __init__(self, name: str, kernel: Transforming, words: Words) -> None:
+        self.name, self.kernel = name, kernel
+        self.e = e = Routine(name, kernel.lanes, FLOAT32)
+        self.number = {word: words.index(e, word) for word in SHAPE_WORDS}
+        tiling, lanes = kernel.tiling, str(kernel.lanes)
+        self.pixels = e.times(self["rows"], self["columns"])
+        self.out_pixels = e.times(self["out_rows"], self["out_columns"])
+        #: sizes of pictures
+        self.width = e.plus(e.times(self["tiles_x"], str(tiling.outputs)), str(tiling.kernel - 1))
+        self.out_width = e.times(self["tiles_x"], str(tiling.outputs))
+        self.line, self.out_line = e.times(self.width, lanes), e.times(self.out_width, lanes)
+
+    def __getitem__(self, word: str) -> Index:
+        return self.number[word]
+
+    def band(self, band: Index) -> tuple[Index, Index, Index]:
+        """Return the first row of tiles of a band, how many rows it has, and how many tiles."""
+        e = self.e
+        first = e.times(band, self["band"])
+        rows = e.least(self["band"], e.minus(self["tiles_y"], first))
+        return first, rows, e.times(rows, self["tiles_x"])
+
+    def transform(self, routine: str, target: _Tiles, source: _Tiles) -> None:
+        """Write the call that transforms a row of tiles."""
+        arguments = []
+        for pointer, line, step in (target, source):
+            arguments += [f"ptr {pointer}", f"i64 {line}", f"i64 {step}"]
+        self.e.invoke(f"{self.name}_{routine}", *arguments, f"i64 {self['tiles_x']}")
+
+    def each_block(self, count: Index, body: Callable[[Index, Index], None]) -> None:
+        """Write the loop over blocks of channels: ``body(first channel, how many there are from it on)``."""
+        e = self.e
+        e.each("0", count, lambda first: body(first, e.minus(count, first)), str(self.kernel.lanes))
+
+    def take_data(self, image: str, band: Band, picture: str, tiles: str, layout: _Layout) -> None:
+        """Write how the tiles of one image are made."""
+        self.each_block(self["channels"], self.data_block(image, band, picture, tiles, layout))
+
+    def data_block(self, image: str, band: Band, picture: str, tiles: str, layout: _Layout) -> _Block:
+        """Return how the tiles of one block of channels of an image are made: its picture, and the transforms."""
+        e, tiling = self.e, self.kernel.tiling
+        first, rows, _ = band
+        m, lanes = str(tiling.outputs), str(self.kernel.lanes)
+        start, border = e.minus(e.times(first, m), self["pad_y"]), str(tiling.kernel - 1)
+        block_line, tile_line = layout
+
+        def block(channel: Index, existing: Index) -> None:
+            source = e.at(image, e.times(channel, self.pixels))
+            target = e.at(tiles, e.times(e.quotient(channel, lanes), block_line))
+
+            def turn(line: Index, count: Index) -> None:
+                e.invoke(
+                    f"{self.name}_turn_in",
+                    *(f"ptr {e.at(picture, e.times(line, self.line))}", f"ptr {source}"),
+                    *(f"i64 {self.pixels}", f"i64 {existing}", f"i64 {self['rows']}", f"i64 {self['columns']}"),
+                    *(f"i64 {e.plus(start, line)}", f"i64 {e.minus('0', self['pad_x'])}"),
+                    *(f"i64 {count}", f"i64 {self.width}"),
+                )
+
+            def row(number: Index) -> None:
+                line = e.times(number, m)
+                turn(e.plus(line, border), m)
+                into = e.at(target, e.times(number, e.times(self["tiles_x"], tile_line)))
+                above = e.at(picture, e.times(line, self.line))
+                self.transform(
+                    "transform_in", (into, self["data_step"], tile_line), (above, self.line, e.times(m, lanes))
+                )
+
+            # a row of tiles is transformed while its lines are in the first-level cache
+            turn("0", border)
+            e.each("0", rows, row)
+
+        return block
+
+    def take_gradients(
+        self, image: str, sizes: _Sizes, band: Band, picture: str, tiles: _Rows, block_line: Index
+    ) -> None:
+        """Write how the tiles of gradients of one image are made; blocks of channels lie ``block_line`` apart."""
+        self.each_block(sizes[0], self.gradient_block(image, sizes, band, picture, tiles, block_line))
+
+    def gradient_block(
+        self, image: str, sizes: _Sizes, band: Band, picture: str, tiles: _Rows, block_line: Index
+    ) -> _Block:
+        """Return how the tiles of gradients of one block of channels of an image are made."""
+        e, m, lanes = self.e, str(self.kernel.tiling.outputs), str(self.kernel.lanes)
+        _, height, width, pixels = sizes
+        first, rows, _ = band
+        target, step, tile_line, row_line = tiles
+
+        def block(channel: Index, existing: Index) -> None:
+            source = e.at(image, e.times(channel, pixels))
+            place = e.at(target, e.times(e.quotient(channel, lanes), block_line))
+
+            def row(number: Index) -> None:
+                line = e.times(e.plus(first, number), m)
+                e.invoke(
+                    f"{self.name}_turn_in",
+                    *(f"ptr {picture}", f"ptr {source}", f"i64 {pixels}"),
+                    *(f"i64 {existing}", f"i64 {height}", f"i64 {width}", f"i64 {line}", "i64 0"),
+                    *(f"i64 {m}", f"i64 {self.out_width}"),
+                )
+                into = e.at(place, e.times(number, row_line))
+                self.transform(
+                    "transform_gradient", (into, step, tile_line), (picture, self.out_line, e.times(m, lanes))
+                )
+
+            e.each("0", rows, row)
+
+        return block
+
+
+#: the first row of tiles of a band, how many rows it has, and how many tiles
+Band = tuple[Index, Index, Index]
+#: writes what is done for a block of channels: the first of them, and how many there are from it on
+_Block = Callable[[Index, Index], None]
+#: channels of an image, its height and width, and the distance of channels
+_Sizes = tuple[Index, Index, Index, Index]
+#: distances of blocks of channels and of tiles
+_Layout = tuple[Index, Index]
+#: an address, and the distances of lines (or of products) and of tiles
+_Tiles = tuple[str, Index, Index]
+#: the same, and the distance of rows of tiles
+_Rows = tuple[str, Index, Index, Index]
+
+
+@dataclasses.dataclass(frozen=True)
+class Forward:
+    """The kernel of a convolution; an item of its range is a band of rows of tiles of some images, and a group.
+
+    ``rows`` tiles are multiplied at once. The ``adjoint`` takes tiles of gradients, and adds up those of data.
+    """
+
+    lanes: int
+    tiling: Tiling
+    rows: int
+    adjoint: bool = False
+
+    def write(self, name: str) -> str:
+        """Return the text of the module."""
+        walk = Walk(name, self, FORWARD)
+        e = walk.e
+        data, weight, out = [FORWARD.pointer(e, operand) for operand in ("data", "weight", "out")]
+        walk.number["tiles"] = FORWARD.index(e, "tiles")
+        lanes = str(self.lanes)
+        block_line = e.times(walk["tiles"], lanes)
+
+        def item(index: Index, slot: str) -> None:
+            rest, band = e.split(index, walk["bands"])
+            some, group = e.split(rest, walk["groups"])
+            place = walk.band(band)
+            tiles = place[2]
+            first = e.times(some, walk["images"])
+            count = e.least(walk["images"], e.minus(walk["batch"], first))
+            picture = e.at(slot, walk["picture_at"])
+
+            def source(number: Index) -> None:
+                at = e.plus(e.times(e.plus(first, number), walk["groups"]), group)
+                image = e.at(data, e.times(at, e.times(walk["channels"], walk.pixels)))
+                target = e.at(slot, e.times(e.times(number, tiles), lanes))
+                if self.adjoint:
+                    sizes = walk["channels"], walk["rows"], walk["columns"], walk.pixels
+                    into = target, walk["data_step"], lanes, e.times(walk["tiles_x"], lanes)
+                    walk.take_gradients(image, sizes, place, picture, into, block_line)
+                else:
+                    walk.take_data(image, place, picture, target, (block_line, lanes))
+
+            e.each("0", count, source)
+            sums = e.at(slot, walk["sums_at"])
+            pairs = e.quotient(e.plus(walk["filters"], str(WIDTH * self.lanes - 1)), str(WIDTH * self.lanes))
+            pair_size = e.times(walk["channels"], str(WIDTH * self.lanes))
+            step = e.times(pairs, pair_size)
+            weights = e.at(weight, e.times(group, e.times(step, str(self.tiling.size**2))))
+
+            def pair(filters: Index) -> None:
+                left = e.minus(walk["filters"], filters)
+                numbers = e.at(weights, e.times(e.quotient(filters, str(WIDTH * self.lanes)), pair_size))
+                wide = e.test("sgt", left, lanes)
+                operands = slot, numbers, step, sums, e.times(count, tiles)
+                e.when(wide, lambda: self._mix(walk, "wide", *operands), lambda: self._mix(walk, "single", *operands))
+
+                def target(number: Index) -> None:
+                    at = e.plus(e.times(e.plus(first, number), walk["groups"]), group)
+                    image = e.at(out, e.times(e.plus(e.times(at, walk["filters"]), filters), walk.out_pixels))
+                    found = e.at(sums, e.times(e.times(number, tiles), lanes))
+                    (self._put_back if self.adjoint else put)(walk, image, place, picture, found, left)
+
+                e.each("0", count, target)
+
+            e.each("0", walk["filters"], pair, str(WIDTH * self.lanes))
+
+        in_slot(e, FORWARD, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        return module(
+            turn_in(f"{name}_turn_in", self.lanes),
+            turn_out(f"{name}_turn_out", self.lanes),
+            *self._transforms(name),
+            mix(f"{name}_wide", self.lanes, self.rows, WIDTH),
+            mix(f"{name}_single", self.lanes, self.rows, 1),
+            e,
+        )
+
+    def _transforms(self, name: str) -> list[Routine]:
+        known = self.lanes, self.tiling
+        if self.adjoint:
+            ways = transform_gradient(f"{name}_transform_gradient", *known), transform_back(f"{name}_back", *known)
+        else:
+            ways = transform_in(f"{name}_transform_in", *known), transform_out(f"{name}_transform_out", *known)
+        return list(ways)
+
+    def _mix(self, walk: Walk, routine: str, data: str, numbers: str, step: Index, sums: str, tiles: Index) -> None:
+        """Write the products of all elements of tiles, for one pair of blocks of filters."""
+        e = walk.e
+        block_line = e.times(walk["tiles"], str(self.lanes))
+
+        def element(number: Index) -> None:
+            source = e.at(data, e.times(number, walk["data_step"]))
+            target = e.at(sums, e.times(number, walk["sums_step"]))
+            factors = e.at(numbers, e.times(number, step))
+
+            def some(tile: Index) -> None:
+                place = e.times(tile, str(self.lanes))
+                e.invoke(
+                    f"{walk.name}_{routine}",
+                    *(f"i64 {walk['channels']}", f"ptr {e.at(source, place)}", f"i64 {block_line}"),
+                    *(f"ptr {factors}", f"ptr {e.at(target, place)}", f"i64 {block_line}"),
+                )
+
+            e.each("0", tiles, some, str(self.rows))
+
+        e.each("0", str(self.tiling.size**2), element)
+
+    def _put_back(self, walk: Walk, image: str, band: Band, picture: str, sums: str, channels: Index) -> None:
+        """Write the way of one pair of blocks of channels from sums to the data of an image."""
+        e, m, lanes = walk.e, str(self.tiling.outputs), str(self.lanes)
+        rows = band[1]
+        height = e.plus(e.times(rows, m), str(self.tiling.kernel - 1))
+        inner = e.at(picture, e.times(e.plus(e.times(walk["pad_y"], walk.width), walk["pad_x"]), lanes))
+
+        def block(number: Index) -> None:
+            found = e.at(sums, e.times(e.quotient(number, lanes), e.times(walk["tiles"], lanes)))
+            e.clear(picture, e.times(height, walk.line))
+
+            def row(number: Index) -> None:
+                tiles = e.at(found, e.times(number, e.times(walk["tiles_x"], lanes)))
+                into = e.at(picture, e.times(e.times(number, m), walk.line))
+                walk.transform("back", (into, walk.line, e.times(m, lanes)), (tiles, walk["sums_step"], lanes))
+
+            e.each("0", rows, row)
+            target = e.at(image, e.times(number, walk.out_pixels))
+            e.invoke(
+                f"{walk.name}_turn_out",
+                *(f"ptr {target}", f"ptr {inner}", f"i64 {walk.out_pixels}", f"i64 {e.minus(channels, number)}"),
+                *(f"i64 {walk['out_columns']}", f"i64 {walk['out_rows']}", f"i64 {walk.width}"),
+            )
+
+        e.each("0", e.least(channels, str(WIDTH * self.lanes)), block, lanes)
+
+
+def put(walk: Walk, image: str, band: Band, picture: str, sums: str, filters: Index) -> None:
+    """Write the way of one pair of blocks of filters from sums to the output of an image."""
+    e, m, lanes = walk.e, str(walk.kernel.tiling.outputs), str(walk.kernel.lanes)
+    first, rows, _ = band
+    start = e.times(first, m)
+    height = e.least(e.times(rows, m), e.minus(walk["out_rows"], start))
+
+    def block(number: Index) -> None:
+        found = e.at(sums, e.times(e.quotient(number, lanes), e.times(walk["tiles"], lanes)))
+        target = e.at(image, e.times(number, walk.out_pixels), e.times(start, walk["out_columns"]))
+        existing = e.minus(filters, number)
+
+        def row(number: Index) -> None:
+            line = e.times(number, m)
+            tiles = e.at(found, e.times(number, e.times(walk["tiles_x"], lanes)))
+            walk.transform(
+                "transform_out", (picture, walk.out_line, e.times(m, lanes)), (tiles, walk["sums_step"], lanes)
+            )
+            e.invoke(
+                f"{walk.name}_turn_out",
+                *(f"ptr {e.at(target, e.times(line, walk['out_columns']))}", f"ptr {picture}"),
+                *(f"i64 {walk.out_pixels}", f"i64 {existing}", f"i64 {walk['out_columns']}"),
+                *(f"i64 {e.least(m, e.minus(height, line))}", f"i64 {walk.out_width}"),
+            )
+
+        e.each("0", rows, row)
+
+    e.each("0", e.least(filters, str(WIDTH * walk.kernel.lanes)), block, lanes)
+
+
+def mix(name: str, lanes: int, rows: int, width: int, adding: bool = False) -> Routine:
+    """Return the routine that multiplies some tiles with the weights of a pair of blocks of filters, or of one.
+
+    Channels lie in blocks of as many as a vector has lanes; in a block, tiles lie next to each other. With ``adding``
+    there is another argument, which says whether to begin with the sums that are there.
+    """
+    arguments = (
+        "i64 %channels, ptr noalias %data, i64 %data_block, ptr noalias %weight, ptr noalias %sums, i64 %sums_block"
+    )
+    e = Routine(name, lanes, FLOAT32, arguments + (", i64 %add" if adding else ""), inner=True)
+    zeros = [e.zeros()] * (rows * width)
+
+    def place(row: int, vector: int) -> Index:
+        return e.plus(e.times(str(vector), "%sums_block"), str(row * lanes))
+
+    def there() -> list[Value]:
+        return [e.get("%sums", place(row, vector)) for row in range(rows) for vector in range(width)]
+
+    def block(first: Index, sums: list[Value]) -> list[Value]:
+        data = e.at("%data", e.times(e.quotient(first, str(lanes)), "%data_block"))
+        weight = e.at("%weight", e.times(first, str(WIDTH * lanes)))
+
+        def channel(index: Index, partial: list[Value]) -> list[Value]:
+            line = e.at(weight, e.times(index, str(WIDTH * lanes)))
+            vectors = [e.get(line, str(vector * lanes)) for vector in range(width)]
+            tiles = e.at(data, index)
+            found = []
+            for row in range(rows):
+                number = e.spread(tiles, str(row * lanes))
+                found += [e.fma(number, vectors[v], partial[row * width + v]) for v in range(width)]
+            return found
+
+        return e.loop("0", e.least(str(lanes), e.minus("%channels", first)), "1", sums, channel)
+
+    start = e.choose(e.test("ne", "%add", "0"), there, lambda: zeros) if adding else zeros
+    sums = e.loop("0", "%channels", str(lanes), start, block)
+    for vector in range(width):
+        for row in range(rows):
+            e.store("%sums", place(row, vector), sums[row * width + vector])
+    return e

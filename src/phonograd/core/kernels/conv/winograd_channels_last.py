@@ -1,0 +1,87 @@
+"""Pictures: images of as many channels as a vector has lanes, the channels of an element next to each other.
+
+``turn_in`` makes a picture of a part of an image, with zeros around it; ``turn_out`` writes a picture to an image.
+Both exchange lanes and elements in registers, a square at a time.
+"""
+
+from __future__ import annotations
+
+from ...base.dtypes import FLOAT32
+from ...lower.ir.function_builder import Index
+from ..routine import Routine
+
+__all__ = ["turn_in", "turn_out"]
+
+
+def turn_in(name: str, lanes: int) -> Routine:
+    """Return the routine that makes a picture of ``%height`` lines of ``%width`` elements.
+
+    Its first element is that of the image at (``%y``, ``%x``), where there are zeros outside of ``%rows`` by
+    ``%columns``. There are ``%channels`` channels, ``%pixels`` apart; lanes beyond them repeat the last one. Up to a
+    vector's worth of elements is written beyond the end of the picture.
+    """
+    arguments = (
+        "ptr noalias %picture, ptr noalias %image, i64 %pixels, i64 %channels, i64 %rows, i64 %columns, "
+        "i64 %y, i64 %x, i64 %height, i64 %width"
+    )
+    e = Routine(name, lanes, FLOAT32, arguments)
+    last = e.minus("%channels", "1")
+    planes = [e.at("%image", e.times(e.least(str(lane), last), "%pixels")) for lane in range(lanes)]
+    left = e.least(e.most(e.minus("0", "%x"), "0"), "%width")
+    # where the data ends in a line of the picture, and what of it is in the line
+    right = e.most(e.least(e.minus("%columns", "%x"), "%width"), left)
+
+    def zeros(line: str, start: Index, stop: Index) -> None:
+        e.each(start, stop, lambda index: e.store(line, e.times(index, str(lanes)), e.zeros()))
+
+    def line(number: Index) -> None:
+        row = e.plus("%y", number)
+        target = e.at("%picture", e.times(e.times(number, "%width"), str(lanes)))
+        source = e.plus(e.times(row, "%columns"), "%x")
+
+        def square(index: Index) -> None:
+            mask = e.below(e.minus(right, index))
+            place = e.plus(source, index)
+            turned = e.transpose([e.get_where(plane, mask, place) for plane in planes])
+            for element, value in enumerate(turned):
+                e.store(target, e.times(e.plus(index, str(element)), str(lanes)), value)
+
+        def inside() -> None:
+            zeros(target, "0", left)
+            e.each(left, right, square, str(lanes))
+            zeros(target, right, "%width")
+
+        e.when(e.test("ult", row, "%rows"), inside, lambda: zeros(target, "0", "%width"))
+
+    e.each("0", "%height", line)
+    return e
+
+
+def turn_out(name: str, lanes: int) -> Routine:
+    """Return the routine that writes ``%height`` lines of ``%columns`` elements of a picture to an image.
+
+    The picture has lines of ``%width`` elements, and the image those of ``%columns``, of which the first is written at
+    the address. There are ``%channels`` channels, ``%pixels`` apart; lanes beyond them are left out.
+    """
+    arguments = (
+        "ptr noalias %image, ptr noalias %picture, i64 %pixels, i64 %channels, i64 %columns, i64 %height, i64 %width"
+    )
+    e = Routine(name, lanes, FLOAT32, arguments)
+    whole = e.test("sge", "%channels", str(lanes))
+
+    def line(number: Index) -> None:
+        source = e.at("%picture", e.times(e.times(number, "%width"), str(lanes)))
+        target = e.at("%image", e.times(number, "%columns"))
+
+        def square(index: Index) -> None:
+            mask = e.below(e.minus("%columns", index))
+            picture = [e.get(source, e.times(e.plus(index, str(element)), str(lanes))) for element in range(lanes)]
+            for lane, value in enumerate(e.transpose(picture)):
+                place = e.plus(e.times(str(lane), "%pixels"), index)
+                exists = e.assign(f"or i1 {whole}, {e.test('slt', str(lane), '%channels')}")
+                e.when(exists, lambda value=value, place=place: e.store_where(target, place, value, mask))  # type: ignore[misc]
+
+        e.each("0", "%columns", square, str(lanes))
+
+    e.each("0", "%height", line)
+    return e

@@ -1,0 +1,365 @@
+"""Plans of convolutions by Winograd's algorithm."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from ...base.dtypes import FLOAT32
+from ...graph.node import Shape
+from ..launch import Launch, Plan, Reference
+from ..scratch import Scratch
+from ..target import Machine
+from .geometry import Geometry, evenly, rounded
+from .microkernels import WIDTH, most_rows
+from .winograd import FORWARD, Forward
+from .winograd_few import BLOCK, FEW, FEW_TILES, Few, FewTiles
+from .winograd_transforms import Tiling
+from .winograd_weight_grad import BLOCKS, PARTS, TILES, TOTAL, Blocks, Parts, Tiles, Total
+from .winograd_weights import TRANSFORM, Transform
+
+__all__ = ["data_grad", "forward", "saves", "suits", "weight_grad"]
+
+#: how many times fewer multiplications make up for the transforms
+_LEAST_SAVING = 2.0
+#: how many times fewer tiles make up for transforms that overlap
+_LEAST_FEWER = 1.4
+#: bytes of transformed weights that a cache holds, and the tiles that take as long as weights it does not hold
+_CACHED_BYTES, _WEIGHT_TILES = 1 << 22, 96
+#: bytes of transformed weights above which they are made in the cache, when they are needed
+_FEW_BYTES = 1 << 21
+#: how many tiles take as long as transforming weights in the cache does, how many times fewer multiplications make up
+#: for all transforms then, how many tiles are multiplied by them, and how many at once
+_TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 14, 1.5, 128, 8
+#: how many tiles take as long as transforming products back does, and the items that blocks of weights should give
+_BACK_TILES, _BLOCK_ITEMS = 12, 32
+#: how many steps of a sum take as long as a call of a product does
+_CALL_STEPS = 32
+_FLOAT = FLOAT32.itemsize
+#: bytes of transformed tiles of data that are made before they are used
+_TILE_BYTES = 1 << 20
+#: tiles of a band of a large image, at least and at most
+_LEAST_TILES, _MOST_TILES = 24, 64
+#: tiles of small images that are transformed together
+_JOINED_TILES = 32
+#: parts of the images that have sums of their own: tiles of a part, for the sums to be worth their memory, how many
+#: parts there are at least and at most, and the bytes of sums at most
+_PART_TILES, _LEAST_PARTS, _MOST_PARTS, _SUM_BYTES = 196, 4, 16, 1 << 25
+
+Values = dict[str, int | Reference]
+
+
+def suits(shape: Geometry, tiling: Tiling) -> bool:
+    """Return whether a convolution can be computed in such tiles."""
+    return (
+        shape.kernel == (1, tiling.kernel, tiling.kernel)
+        and shape.extent[0] == 1
+        and shape.stride == (1, 1, 1)
+        and shape.dilate == (1, 1, 1)
+        and max(shape.pad) < tiling.kernel
+    )
+
+
+def saves(shape: Geometry, outputs: Shape, tiling: Tiling) -> bool:
+    """Return whether tiles of so many outputs save enough multiplications to pay for the transforms.
+
+    Transformed weights that no cache holds cost as much as some tiles more.
+    """
+    tiles = shape.batch * _tiles(outputs, tiling) * _LEAST_SAVING
+    if _transformed(shape, tiling) > _CACHED_BYTES:
+        tiles += _WEIGHT_TILES
+    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
+
+
+def _transformed(shape: Geometry, tiling: Tiling) -> int:
+    """Return how many bytes the transformed weights of a group take."""
+    return shape.channels * shape.filters * tiling.size**2 * _FLOAT
+
+
+def _tiles(outputs: Shape, tiling: Tiling) -> int:
+    """Return how many tiles an image of so many outputs has."""
+    return -(-outputs[1] // tiling.outputs) * -(-outputs[2] // tiling.outputs)
+
+
+def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+    """Return the plan of a convolution, or None where it does not pay."""
+    taps = shape.taps
+    strides = (shape.filters * shape.channels * taps, taps, shape.channels * taps)
+    if _few_images(shape, tiling):
+        return _few(machine, slots, shape, tiling, "data", strides)
+    if not saves(shape, shape.counts, tiling):
+        return None
+    return _forward(machine, slots, shape, shape.counts, tiling, "data", strides)
+
+
+def data_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+    """Return the plan of the adjoint in the data, or None where it does not pay.
+
+    It is a convolution of gradients with kernels read backwards, in tiles of data. Where padding is narrow and images
+    are small there are far fewer tiles of gradients; then it is the adjoint of all that a convolution does.
+    """
+    by_outputs, by_data = _tiles(shape.counts, tiling), _tiles(shape.extent, tiling)
+    # bands of tiles of one image would overlap
+    if by_outputs * _LEAST_FEWER <= by_data and by_outputs <= _LEAST_TILES and saves(shape, shape.counts, tiling):
+        return _adjoint(machine, slots, shape, tiling)
+    _, pad_y, pad_x = shape.pad
+    border = tiling.kernel - 1
+    other = Geometry(
+        *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
+        *(shape.stride, shape.dilate, (0, border - pad_y, border - pad_x), shape.extent),
+    )
+    taps = shape.taps
+    strides = (shape.filters * shape.channels * taps, shape.channels * taps, taps)
+    if _few_images(other, tiling):
+        return _few(machine, slots, other, tiling, "out_grad", strides, flipped=True)
+    if not saves(shape, shape.extent, tiling):
+        return None
+    return _forward(machine, slots, other, other.counts, tiling, "out_grad", strides, flipped=True)
+
+
+def _adjoint(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
+    other = Geometry(
+        *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
+        *(shape.stride, shape.dilate, shape.pad, shape.extent),
+    )
+    taps = shape.taps
+    strides = (shape.filters * shape.channels * taps, shape.channels * taps, taps)
+    return _forward(machine, slots, other, shape.counts, tiling, "out_grad", strides, adjoint=True)
+
+
+def _forward(
+    machine: Machine,
+    slots: int,
+    shape: Geometry,
+    tiled: Shape,
+    tiling: Tiling,
+    operand: str,
+    strides: tuple[int, int, int],
+    flipped: bool = False,
+    adjoint: bool = False,
+) -> Plan:
+    lanes = machine.lanes(FLOAT32)
+    walk = _Units(shape, tiled, tiling, lanes, _JOINED_TILES, _room(shape.channels, tiling, lanes))
+    rows = _tiles_at_once(machine, shape.channels, walk.usual_tiles)
+    tiles = rounded(walk.tiles, rows)
+    channels = rounded(shape.channels, lanes)
+    elements = tiling.size**2
+    scratch = Scratch(slots)
+    pairs = -(-shape.filters // (WIDTH * lanes))
+    packed = scratch.reserve(shape.groups * elements * pairs * shape.channels * WIDTH * lanes * _FLOAT)
+    # a distance of a multiple of 4096 bytes would send all elements of a tile to the same few places of the cache
+    data_step, sums_step = _apart(channels * tiles, lanes), _apart(WIDTH * lanes * tiles, lanes)
+    values = walk.values(data_step, elements * data_step, sums_step, elements * (data_step + sums_step))
+    values.update(scratch.slots((elements * (data_step + sums_step) + walk.picture) * _FLOAT))
+    values.update(tiles=tiles, data=Reference(operand), weight=packed)
+    group, depth, lane = strides
+    packing: Values = {"depth": shape.channels, "filters": shape.filters, "packed": packed}
+    packing.update(depth_stride=depth, filter_stride=lane, group_stride=group)
+    launches = (
+        scratch.clear(),
+        Launch(Transform(lanes, tiling, flipped), TRANSFORM.fill(packing), *_vectors(shape, lanes)),
+        Launch(Forward(lanes, tiling, rows, adjoint), FORWARD.fill(values), walk.units * shape.groups, work=shape.work),
+    )
+    return Plan(launches, scratch.size)
+
+
+def _tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:
+    """Return how many tiles should be multiplied at once for as few as possible to be computed in vain.
+
+    >>> [_tiles_at_once(Machine(64, 32), 64, tiles) for tiles in (49, 64, 56)]
+    [10, 13, 14]
+    """
+    most = most_rows(machine)
+    return min(range(most, most // 2, -1), key=lambda rows: -(-tiles // rows) * (rows * channels + _CALL_STEPS))
+
+
+def _few_images(shape: Geometry, tiling: Tiling) -> int:
+    """Return how many images weights should be transformed for, in the cache, or 0 where that does not pay."""
+    in_image = _tiles(shape.counts, tiling)
+    if in_image > _MOST_FEW or _transformed(shape, tiling) <= _FEW_BYTES:
+        return 0
+    images = evenly(shape.batch, _MOST_FEW // in_image)
+    tiles = (images * in_image + _TRANSFORM_TILES) * _FEW_SAVING
+    return images if tiles * tiling.size**2 <= images * shape.windows * shape.taps else 0
+
+
+def _few(
+    machine: Machine,
+    slots: int,
+    shape: Geometry,
+    tiling: Tiling,
+    operand: str,
+    strides: tuple[int, int, int],
+    flipped: bool = False,
+) -> Plan:
+    lanes = machine.lanes(FLOAT32)
+    # kernels do not depend on the number of tiles, of which few should be computed in vain
+    rows = min(most_rows(machine), _FEW_ROWS)
+    images, elements = _few_images(shape, tiling), tiling.size**2
+    tiles = rounded(images * _tiles(shape.counts, tiling), rows)
+    walk = _Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, 1, _MOST_FEW)
+    channels = rounded(shape.channels, lanes)
+    data_step, sums_step = _apart(channels * tiles, lanes), _apart(WIDTH * lanes * tiles, lanes)
+    scratch = Scratch(slots)
+    products = scratch.reserve(shape.groups * elements * data_step * _FLOAT)
+    weights = elements * BLOCK * lanes * WIDTH * lanes
+    values = walk.values(data_step, weights, sums_step, weights + elements * sums_step)
+    values.update(tiles=tiles, weights_at=0, products=products)
+    values.update(scratch.slots((weights + elements * sums_step + walk.picture) * _FLOAT))
+    group, depth, lane = strides
+    values.update(depth_stride=depth, filter_stride=lane, group_stride=group)
+    pairs = -(-shape.filters // (WIDTH * lanes))
+    launches = [scratch.clear()]
+    for first in range(0, shape.batch, images):
+        count, before = min(images, shape.batch - first), first * shape.groups * _FLOAT
+        values.update(batch=count, data=Reference(operand, before * shape.channels * shape.pixels))
+        values.update(out=Reference("out", before * shape.filters * shape.windows))
+        part = dataclasses.replace(shape, batch=count)
+        launches += [
+            Launch(FewTiles(lanes, tiling), FEW_TILES.fill(values), count * shape.groups),
+            Launch(Few(lanes, tiling, rows, flipped), FEW.fill(values), shape.groups * pairs, work=part.work),
+        ]
+    return Plan(tuple(launches), scratch.size)
+
+
+def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
+    """Return the plan of the adjoint in the weights, or None where it does not pay."""
+    if _many_weights(shape, tiling):
+        return _blocks(machine, slots, shape, tiling)
+    if not saves(shape, shape.counts, tiling):
+        return None
+    lanes, elements = machine.lanes(FLOAT32), tiling.size**2
+    walk = _Units(shape, shape.counts, tiling, lanes, _JOINED_TILES, _room(shape.channels, tiling, lanes))
+    kernel = Parts(lanes, tiling)
+    pairs, blocks = -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
+    lines = shape.groups * pairs * shape.channels * shape.taps
+    sums = lines * WIDTH * lanes * _FLOAT
+    wanted = max(_LEAST_PARTS, -(-walk.units * walk.tiles // _PART_TILES))
+    most = max(1, min(wanted, _MOST_PARTS, _SUM_BYTES // sums))
+    part_units = -(-walk.units // most)
+    parts = -(-walk.units // part_units)
+    scratch = Scratch(slots)
+    # lines are read in squares
+    place = scratch.reserve(parts * sums + lanes * WIDTH * lanes * _FLOAT)
+    data_step, sums_step = _apart(lanes * walk.tiles, lanes), _apart(WIDTH * lanes * walk.tiles, lanes)
+    sums_at = elements * blocks * data_step
+    products_at = sums_at + elements * pairs * sums_step
+    picture_at = products_at + elements * kernel.rows * WIDTH * lanes
+    values = walk.values(data_step, sums_at, sums_step, picture_at)
+    values.update(scratch.slots((picture_at + walk.picture) * _FLOAT), sums=place)
+    values.update(units=walk.units, part_units=part_units, products_at=products_at)
+    total = {**values, "taps": shape.taps, "parts": parts}
+    launches = (
+        scratch.clear(),
+        Launch(kernel, PARTS.fill(values), parts * shape.groups, work=shape.work),
+        Launch(Total(lanes), TOTAL.fill(total), shape.groups * pairs * blocks, max(1, 16 // parts)),
+    )
+    return Plan(launches, scratch.size)
+
+
+def _many_weights(shape: Geometry, tiling: Tiling) -> bool:
+    """Return whether the adjoint in the weights should be computed by blocks of them, and saves enough that way."""
+    if _transformed(shape, tiling) <= _FEW_BYTES:
+        return False
+    tiles = (shape.batch * _tiles(shape.counts, tiling) + _BACK_TILES) * _FEW_SAVING
+    return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
+
+
+def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
+    lanes, elements = machine.lanes(FLOAT32), tiling.size**2
+    kernel = Blocks(lanes, tiling)
+    walk = _Units(shape, shape.counts, tiling, lanes, _MOST_FEW, _MOST_FEW)
+    data_step, sums_step = _apart(lanes * walk.tiles, lanes), _apart(WIDTH * lanes * walk.tiles, lanes)
+    pairs, blocks = shape.groups * -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
+    part_blocks = -(-blocks // min(blocks, -(-_BLOCK_ITEMS // pairs)))
+    parts = -(-blocks // part_blocks)
+    scratch = Scratch(slots)
+    data = scratch.reserve(shape.groups * blocks * elements * data_step * _FLOAT)
+    grad = scratch.reserve(pairs * elements * sums_step * _FLOAT)
+    sums = scratch.reserve(pairs * shape.channels * shape.taps * WIDTH * lanes * _FLOAT if walk.units > 1 else 0)
+    lines_at = elements * kernel.rows * WIDTH * lanes
+    # lines are read in squares
+    room = lines_at + (kernel.channels * shape.taps + lanes) * WIDTH * lanes
+    slot = scratch.slots(max(walk.picture, room) * _FLOAT)
+    values = {**walk.values(data_step, 0, sums_step, 0), **slot, "blocks": blocks, "parts": parts}
+    values.update(part_blocks=part_blocks, lines_at=lines_at, sums=sums)
+    launches = [scratch.clear()]
+    for number, (first, count, band, tiles) in enumerate(walk.each()):
+        before = first * shape.groups * _FLOAT
+        for gradient, vectors, size, place in (
+            (False, blocks, shape.channels * shape.pixels, data),
+            (True, -(-shape.filters // lanes), shape.filters * shape.windows, grad),
+        ):
+            operand = Reference("out_grad" if gradient else "data", before * size)
+            words = TILES.fill({**values, "first_band": band, "data": operand, "tiles": place})
+            launches.append(Launch(Tiles(lanes, tiling, gradient), words, count * shape.groups * vectors))
+        values.update(tiles=tiles, first=int(number == 0), last=int(number == walk.units - 1), data=data, grad=grad)
+        work = dataclasses.replace(shape, batch=count).work
+        launches.append(Launch(kernel, BLOCKS.fill(values), pairs * parts, work=work))
+    return Plan(tuple(launches), scratch.size)
+
+
+def _vectors(shape: Geometry, lanes: int) -> tuple[int, int]:
+    """Return how many vectors of filters there are in all groups, and how many of them are worth a call."""
+    return shape.groups * -(-shape.filters // lanes), max(1, 64 // shape.channels)
+
+
+def _apart(size: int, lanes: int) -> int:
+    """Return a distance of at least a size, an odd number of vectors: elements of a tile lie all over the cache."""
+    return (-(-size // lanes) | 1) * lanes
+
+
+def _room(channels: int, tiling: Tiling, lanes: int) -> int:
+    """Return of how many tiles a band of a large image should be."""
+    room = _TILE_BYTES // (tiling.size**2 * rounded(channels, lanes) * _FLOAT)
+    return min(max(room, _LEAST_TILES), _MOST_TILES)
+
+
+class _Units:
+    """How tiles are divided into units that are transformed together: some images, or a band of one.
+
+    ``joined`` is how many tiles of small images there should be together, and ``most`` of how many tiles of a large one
+    bands are.
+    """
+
+    def __init__(self, shape: Geometry, tiled: Shape, tiling: Tiling, lanes: int, joined: int, most: int) -> None:
+        self._shape = shape
+        m = tiling.outputs
+        self._tiles_y, self._tiles_x = -(-tiled[1] // m), -(-tiled[2] // m)
+        in_image = self._tiles_y * self._tiles_x
+        self._images, self._band = 1, self._tiles_y
+        if in_image > most:
+            self._band = evenly(self._tiles_y, max(1, most // self._tiles_x))
+        else:
+            self._images = evenly(shape.batch, max(1, joined // in_image))
+        self._bands = -(-self._tiles_y // self._band)
+        self.units = -(-shape.batch // self._images) * self._bands
+        self.tiles = self._images * self._band * self._tiles_x
+        #: tiles of a unit where there are images enough: kernels depend on this, and not on the number of images
+        self.usual_tiles = max(1, joined // in_image) * in_image if in_image <= most else self.tiles
+        width, height = self._tiles_x * m + tiling.kernel - 1, self._band * m + tiling.kernel - 1
+        #: elements of a picture, and of a square of lanes that may be written beyond its end
+        self.picture = width * height * lanes + lanes * lanes
+
+    def each(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield the units: the first image, how many there are, the band, and how many tiles it has in all."""
+        for first in range(0, self._shape.batch, self._images):
+            count = min(self._images, self._shape.batch - first)
+            for band in range(self._bands):
+                rows = min(self._band, self._tiles_y - band * self._band)
+                yield first, count, band, count * rows * self._tiles_x
+
+    def values(self, data_step: int, sums_at: int, sums_step: int, picture_at: int) -> Values:
+        """Return the words that kernels have in common."""
+        shape = self._shape
+        found: Values = {
+            "groups": shape.groups,
+            "channels": shape.channels,
+            "filters": shape.filters,
+            "batch": shape.batch,
+        }
+        found.update(rows=shape.extent[1], columns=shape.extent[2], pad_y=shape.pad[1], pad_x=shape.pad[2])
+        found.update(out_rows=shape.counts[1], out_columns=shape.counts[2])
+        found.update(tiles_y=self._tiles_y, tiles_x=self._tiles_x, band=self._band, bands=self._bands)
+        found.update(images=self._images, data_step=data_step, sums_at=sums_at, sums_step=sums_step)
+        return {**found, "picture_at": picture_at}

@@ -1,0 +1,137 @@
+"""Running sums: along an axis, every element is the sum of those up to it, or from it on.
+
+Elements are added one after the other, as NumPy adds them, in the dtype itself. Where other axes are inside the one
+that is summed along, whole lines are added to the line before; otherwise eight sums are formed side by side, because
+each of them waits for its last addition.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ..base.dtypes import DType
+from ..lower.ir.emitter import ROW, Emitter
+from ..lower.ir.function_builder import Index, Value
+from .launch import Launch, Plan, Words
+
+__all__ = ["running_sums"]
+
+#: sums that are formed side by side
+_CHAINS = 8
+#: elements of a line that are added up together: all lines of a block stay in a cache
+_BLOCK = 1024
+#: elements that one thread writes at a time
+_CHUNK_ELEMENTS = 1 << 14
+
+_WORDS = Words("lines", "extent", "inner", "blocks", "data*", "out*")
+
+
+def running_sums(outer: int, extent: int, inner: int, dtype: DType, reverse: bool) -> Plan:
+    """Return how running sums are formed along the middle one of three axes; operands are ``data`` and ``out``."""
+    if outer * extent * inner == 0:
+        return Plan(())
+    blocks = -(-inner // _BLOCK)
+    words = _WORDS.fill({"lines": outer * inner, "extent": extent, "inner": inner, "blocks": blocks})
+    if inner >= _CHAINS:
+        width = min(inner, _BLOCK)
+        chunk = max(1, _CHUNK_ELEMENTS // (extent * width))
+        lanes = ROW // 2 if dtype.itemsize == 8 else ROW
+        return Plan((Launch(_Lines(dtype, reverse, lanes), words, outer * blocks, chunk),))
+    chunk = max(1, _CHUNK_ELEMENTS // (extent * _CHAINS))
+    return Plan((Launch(_Chains(dtype, reverse), words, -(-outer * inner // _CHAINS), chunk),))
+
+
+def _sum(e: Emitter, before: Value, term: Value, dtype: DType) -> Value:
+    return e.rounded(e.add(e.widened(before), e.widened(term)), dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lines:
+    """Lines added to the line before, over a range of blocks of them."""
+
+    dtype: DType
+    reverse: bool
+    lanes: int
+
+    def write(self, name: str) -> str:
+        """Return the text of the module."""
+        e = Emitter(name, self.lanes)
+        extent, inner, blocks = (_WORDS.index(e, word) for word in ("extent", "inner", "blocks"))
+        data, out = _WORDS.pointer(e, "data"), _WORDS.pointer(e, "out")
+        last = e.minus(extent, "1")
+
+        def block(item: Index, _: list[Value]) -> Sequence[Value]:
+            outer = e.assign(f"udiv i64 {item}, {blocks}")
+            begin = e.times(e.minus(item, e.times(outer, blocks)), str(_BLOCK))
+            end = e.least(e.plus(begin, str(_BLOCK)), inner)
+            first = e.times(e.times(outer, extent), inner)
+
+            def line(number: Index, _: list[Value]) -> Sequence[Value]:
+                position = e.minus(last, number) if self.reverse else number
+                start = e.plus(first, e.times(position, inner))
+                before = e.plus(start, inner) if self.reverse else e.minus(start, inner)
+                is_first = e.assign(f"icmp eq i64 {number}, 0")
+
+                def strip(index: Index, _: list[Value]) -> Sequence[Value]:
+                    mask = e.below(e.minus(end, index))
+                    term = e.load_where(data, e.plus(start, index), self.dtype, mask)
+
+                    def added() -> list[Value]:
+                        return [_sum(e, e.load_where(out, e.plus(before, index), self.dtype, mask), term, self.dtype)]
+
+                    total = e.choose(is_first, lambda: [term], added)[0]
+                    e.store_where(out, e.plus(start, index), total, mask)
+                    return ()
+
+                return e.loop(begin, end, str(e.lanes), (), strip)
+
+            return e.loop("0", extent, "1", (), line)
+
+        e.loop("%lo", "%hi", "1", (), block)
+        return e.text()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Chains:
+    """Eight sums at a time, over a range of such groups."""
+
+    dtype: DType
+    reverse: bool
+
+    def write(self, name: str) -> str:
+        """Return the text of the module."""
+        e = Emitter(name, 1)
+        lines, extent, inner = (_WORDS.index(e, word) for word in ("lines", "extent", "inner"))
+        data, out = _WORDS.pointer(e, "data"), _WORDS.pointer(e, "out")
+        final = e.minus(lines, "1")
+        distance = e.minus("0", inner) if self.reverse else inner
+        begin = e.times(e.minus(extent, "1"), inner) if self.reverse else "0"
+
+        def start_of(line: Index) -> Index:
+            outer = e.assign(f"udiv i64 {line}, {inner}")
+            within = e.minus(line, e.times(outer, inner))
+            return e.plus(e.plus(e.times(e.times(outer, extent), inner), within), begin)
+
+        def group(item: Index, _: list[Value]) -> Sequence[Value]:
+            first = e.times(item, str(_CHAINS))
+            # what is left over at the end is computed several times
+            starts = [start_of(e.least(e.plus(first, str(chain)), final)) for chain in range(_CHAINS)]
+            sums = [e.load(data, start, self.dtype) for start in starts]
+            for start, value in zip(starts, sums, strict=True):
+                e.store(out, start, value)
+
+            def step(number: Index, before: list[Value]) -> Sequence[Value]:
+                moved = e.times(number, distance)
+                places = [e.plus(start, moved) for start in starts]
+                terms = [e.load(data, place, self.dtype) for place in places]
+                totals = [_sum(e, value, term, self.dtype) for value, term in zip(before, terms, strict=True)]
+                for place, total in zip(places, totals, strict=True):
+                    e.store(out, place, total)
+                return totals
+
+            e.loop("1", extent, "1", sums, step)
+            return ()
+
+        e.loop("%lo", "%hi", "1", (), group)
+        return e.text()

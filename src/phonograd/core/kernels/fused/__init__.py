@@ -1,0 +1,1 @@
+"""Fused elementwise and reduction kernels, from structure to text."""

@@ -1,0 +1,368 @@
+"""Body: the values of a kernel at one place, read, computed and written vector by vector.
+
+Where the last vector of a line is only partly inside, loads and stores go through a mask on a branch of their own, and
+everything between is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...base.dtypes import INT64, DType
+from ...lower.ir.emitter import Emitter, Index, Value
+from ...lower.lowering import Elementwise, declared
+from ..structure import ANY, SPLAT, STRIDE, UNIT, Load, Step, Structure, Take
+from .schedule import Pass, Schedule
+
+__all__ = ["Body", "Place", "Strip"]
+
+
+class Strip(NamedTuple):
+    """Where a vector stands on the last axis: its first element, how many are left, and whether they fill it."""
+
+    first: Index
+    left: Index
+    full: str
+
+
+class Place(NamedTuple):
+    """Where loops have come to: the offset of every operand, and the position along every axis that was entered."""
+
+    offsets: list[Index]
+    positions: dict[int, Index]
+
+
+class Operand(NamedTuple):
+    """Memory that a kernel reads or writes, as its table describes it."""
+
+    pointer: str
+    start: Index
+    """Where it begins, as the table has it: of meaning where there is no memory."""
+    strides: list[Index]
+    bounds: dict[int, tuple[Index, Index]]
+    index_stride: Index
+
+
+class Body:
+    """The operands of a kernel, and the values that are made of them."""
+
+    def __init__(self, structure: Structure, schedule: Schedule, emitter: Emitter) -> None:
+        self.structure = structure
+        self.schedule = schedule
+        self.emitter = emitter
+        self.last = len(structure.axes) - 1
+        self.extents = [emitter.load_word("%table", str(axis)) for axis in range(len(structure.axes))]
+        self.first_draw = len(structure.loads)
+        self.first_take = self.first_draw + len(structure.draws)
+        self.first_store = self.first_take + len(structure.takes)
+        self.first_partial = self.first_store + len(structure.stores)
+        takes = [n for n in range(len(schedule.rows)) if isinstance(schedule.value(n), Take)]
+        self._take_places = {number: self.first_take + place for place, number in enumerate(takes)}
+        self._read_table()
+
+    def _read_table(self) -> None:
+        """Write the loads of extents, addresses and those strides that are not known from the structure."""
+        structure = self.structure
+        count = len(structure.axes)
+        self.operands: list[Operand] = []
+        word = count
+        accesses: list[str] = [load.access for load in structure.loads] + [UNIT] * len(structure.draws)
+        accesses += [take.access for take in structure.takes] + [store.access for store in structure.stores]
+        # partial results lie one after the other along the axis that is parted, which may be the last
+        accesses += [STRIDE] * (len(structure.folds) if structure.parted else 0)
+        for number, access in enumerate(accesses):
+            load = structure.loads[number] if number < self.first_draw else None
+            self.operands.append(self._operand(number, access, word, load))
+            word += 2 + count + (2 * len(load.bounds) if load else 0)
+            word += self.first_take <= number < self.first_store
+
+    def _operand(self, number: int, access: str, word: int, load: Load | None) -> Operand:
+        e, count = self.emitter, len(self.structure.axes)
+
+        def read(place: int) -> Index:
+            return e.load_word("%table", str(word + place))
+
+        start = read(1)
+        has_memory = load is None or not load.is_place
+        pointer = e.address(e.load_word("%bases", read(0), "ptr"), start, "i8") if has_memory else "null"
+        fixed = {SPLAT: "0", UNIT: "1"}
+        strides = [
+            self._known_stride(number, axis)
+            or (fixed[access] if axis == self.last and access in fixed else read(2 + axis))
+            for axis in range(count)
+        ]
+        bounds: dict[int, tuple[Index, Index]] = {}
+        for place, axis in enumerate(load.bounds if load else ()):
+            bounds[axis] = read(2 + count + 2 * place), read(2 + count + 2 * place + 1)
+        is_take = self.first_take <= number < self.first_store
+        return Operand(pointer, start, strides, bounds, read(2 + count) if is_take else "0")
+
+    def _known_stride(self, number: int, axis: int) -> Index | None:
+        """Return the stride of an operand that has no extent along a reduced axis."""
+        structure = self.structure
+        if structure.axes[axis] == "K":
+            return None
+        if number < self.first_draw:
+            belongs_to_row = structure.loads[number].row
+        elif self.first_take <= number < self.first_store:
+            belongs_to_row = structure.takes[number - self.first_take].row
+        elif self.first_store <= number < self.first_partial:
+            belongs_to_row = structure.stores[number - self.first_store].row
+        else:
+            # partial results lie one after the other along the axis that is parted
+            belongs_to_row = number >= self.first_partial and axis != structure.axes.index("R")
+        return "0" if belongs_to_row else None
+
+    # -- places
+
+    def origin(self) -> Place:
+        """Return the place at which loops begin."""
+        return Place(["0"] * len(self.operands), {})
+
+    def advance(self, place: Place, axis: int, index: Index) -> Place:
+        """Return the place at a position on an axis."""
+        e = self.emitter
+        offsets = [
+            e.plus(offset, e.times(index, operand.strides[axis]))
+            for offset, operand in zip(place.offsets, self.operands, strict=True)
+        ]
+        return Place(offsets, {**place.positions, axis: index})
+
+    def strip(self, index: Index, stop: Index) -> Strip:
+        """Return the vector that begins at a position on the last axis."""
+        e = self.emitter
+        left = e.minus(stop, index)
+        return Strip(index, left, e.assign(f"icmp sge i64 {left}, {e.lanes}"))
+
+    def whole_strip(self, index: Index) -> Strip:
+        """Return a vector that is known to be full."""
+        return Strip(index, str(self.emitter.lanes), "true")
+
+    def _along(self, number: int, place: Place, strip: Strip | None) -> Index:
+        """Return the offset of an operand's first element in a strip."""
+        offset = place.offsets[number]
+        if strip is None:
+            return offset
+        return self.emitter.plus(offset, self.emitter.times(strip.first, self.operands[number].strides[self.last]))
+
+    # -- values
+
+    def row_values(self, level: int, place: Place, strip: Strip | None, known: dict[int, Value]) -> None:
+        """Add the values of a row that become known with a level; without a strip they are the same in all lanes."""
+        wanted = self.schedule.row_values(level)
+        self._read(dict.fromkeys([n for n in wanted if n < self.first_draw]), place, strip, known)
+        for number in wanted:
+            if number not in known:
+                known[number] = self._made(number, place, strip, known)
+
+    def line_values(self, found: Pass, place: Place) -> dict[int, Value]:
+        """Return the values of elements that are the same all along the last axis."""
+        e, loads = self.emitter, self.structure.loads
+        known: dict[int, Value] = {}
+        for number in found.needed:
+            if number < self.first_draw and loads[number].access == SPLAT and not loads[number].bounds:
+                known[number] = self._scalar(number, place.offsets[number], e)
+        return known
+
+    def element_values(self, found: Pass, place: Place, strip: Strip, known: dict[int, Value]) -> dict[int, Value]:
+        """Return all values that a pass needs at a strip, given those of the row, of the line, and the random ones."""
+        values = dict(known)
+        wanted: dict[int, int | None] = {}
+        for number in found.needed:
+            if number in found.reads:
+                wanted[number] = self.first_store + found.reads[number]
+            elif number < self.first_draw and number not in values:
+                wanted[number] = None
+        self._read(wanted, place, strip, values)
+        for number in found.needed:
+            if number not in values:
+                values[number] = self._made(number, place, strip, values)
+        return values
+
+    def _made(self, number: int, place: Place, strip: Strip | None, values: dict[int, Value]) -> Value:
+        step = self.schedule.value(number)
+        if isinstance(step, Take):
+            return self._taken(number, step, place, strip, values[step.at])
+        assert isinstance(step, Step), step
+        lowering = declared(step.operator, Elementwise)
+        return lowering.value(
+            self.emitter, [values[source] for source in step.sources], dict(step.parameters), step.dtype
+        )
+
+    # -- reading
+
+    def _read(self, wanted: dict[int, int | None], place: Place, strip: Strip | None, values: dict[int, Value]) -> None:
+        """Add values that are read from memory: those of their own operands, or from the memory of a store."""
+        e, loads = self.emitter, self.structure.loads
+        units: list[tuple[int, int, DType]] = []
+        mask: Value | None = None
+        for number, store in wanted.items():
+            if store is not None:
+                units.append((number, store, self.structure.dtypes[number]))
+                continue
+            load = loads[number]
+            if strip is None and load.bounds:
+                values[number] = self._bounded_scalar(number, place)
+            elif strip is None or (load.access == SPLAT and not load.bounds):
+                values[number] = self._scalar(number, place.offsets[number], e)
+            elif load.is_place:
+                values[number] = self._places(number, place, strip)
+                if load.bounds:
+                    inside = self._inside(number, place, strip, e.below(strip.left))
+                    values[number] = e.select(inside, values[number], e.constant(0, load.dtype))
+            elif load.access == UNIT and not load.bounds:
+                units.append((number, number, load.dtype))
+            else:
+                mask = mask or e.below(strip.left)
+                values[number] = self._guarded(number, load, place, strip, mask)
+        if units:
+            assert strip is not None
+            found = self._in_strip([(operand, dtype) for _, operand, dtype in units], place, strip)
+            values.update(zip([number for number, _, _ in units], found, strict=True))
+
+    def _scalar(self, number: int, offset: Index, e: Emitter) -> Value:
+        """Return one element of a load in every lane."""
+        operand, load = self.operands[number], self.structure.loads[number]
+        if load.is_place:
+            return self._as(e.splat(e.plus(operand.start, offset), INT64), load.dtype)
+        return e.load_splat(operand.pointer, offset, load.dtype)
+
+    def _bounded_scalar(self, number: int, place: Place) -> Value:
+        """Return one element of a load in every lane, or 0 where none lies in memory."""
+        e, operand, dtype = self.emitter, self.operands[number], self.structure.loads[number].dtype
+        inside = "true"
+        for axis, bounds in operand.bounds.items():
+            inside = e.assign(f"and i1 {inside}, {self._is_between(place.positions[axis], *bounds)}")
+        offset = place.offsets[number]
+        return e.choose(inside, lambda: [self._scalar(number, offset, e)], lambda: [e.constant(0, dtype)])[0]
+
+    def _is_between(self, position: Index, first: Index, end: Index) -> str:
+        e = self.emitter
+        not_before = e.assign(f"icmp sge i64 {position}, {first}")
+        not_after = e.assign(f"icmp slt i64 {position}, {end}")
+        return e.assign(f"and i1 {not_before}, {not_after}")
+
+    def _places(self, number: int, place: Place, strip: Strip) -> Value:
+        """Return the distances of elements from where their memory would begin."""
+        e, operand, load = self.emitter, self.operands[number], self.structure.loads[number]
+        # 32 bits are enough for the difference between lanes wherever they are for the places
+        first = e.splat(e.plus(operand.start, self._along(number, place, strip)), INT64)
+        narrow = self._as(first, load.dtype)
+        if load.access == SPLAT:
+            return narrow
+        steps = e.steps(load.dtype)
+        if load.access == STRIDE:
+            steps = e.multiply(steps, self._as(e.splat(operand.strides[self.last], INT64), load.dtype))
+        return e.add(narrow, steps)
+
+    def _as(self, value: Value, dtype: DType) -> Value:
+        return value if value.dtype == dtype else self.emitter.convert(value, dtype)
+
+    def _guarded(self, number: int, load: Load, place: Place, strip: Strip, mask: Value) -> Value:
+        """Return the elements of a load whose memory may be touched at some positions only."""
+        e, operand = self.emitter, self.operands[number]
+        mask = self._inside(number, place, strip, mask)
+        offset = self._along(number, place, strip)
+        if load.access == UNIT:
+            return e.load_where(operand.pointer, offset, load.dtype, mask)
+        return e.gather(operand.pointer, offset, operand.strides[self.last], load.dtype, mask)
+
+    def _inside(self, number: int, place: Place, strip: Strip, mask: Value) -> Value:
+        """Return a mask without the positions at which nothing of an operand lies in memory."""
+        e, operand = self.emitter, self.operands[number]
+        for axis, (first, end) in operand.bounds.items():
+            if axis == self.last:
+                inside = e.below(e.minus(end, strip.first))
+                before = e.below(e.minus(first, strip.first))
+                inside = e.bits("and", inside, e.bits("xor", before, e.constant(1, before.dtype)))
+            else:
+                inside = e.splat(self._is_between(place.positions[axis], first, end), mask.dtype)
+            mask = e.bits("and", mask, inside)
+        return mask
+
+    def _in_strip(self, wanted: Sequence[tuple[int, DType]], place: Place, strip: Strip) -> list[Value]:
+        """Return consecutive elements of some operands."""
+        e = self.emitter
+        places = [(self.operands[n].pointer, self._along(n, place, strip), dtype) for n, dtype in wanted]
+        return self._whole_or_part(
+            strip,
+            lambda: [e.load(*found) for found in places],
+            lambda mask: [e.load_where(*found, mask) for found in places],
+        )
+
+    def _whole_or_part(
+        self, strip: Strip, whole: Callable[[], list[Value]], part: Callable[[Value], list[Value]]
+    ) -> list[Value]:
+        """Return what is done for a vector, and with a mask for one that is only partly inside."""
+        e = self.emitter
+        return e.choose(strip.full, whole, lambda: part(e.below(strip.left)))
+
+    def _taken(self, number: int, take: Take, place: Place, strip: Strip | None, index: Value) -> Value:
+        """Return the elements of an array at the places that an index names."""
+        e, position = self.emitter, self._take_places[number]
+        operand = self.operands[position]
+        if take.access != ANY or strip is None:
+            first = e.assign(f"extractelement {e.vector_type(index.dtype)} {index.text}, i64 0")
+            moved = e.plus(place.offsets[position], e.times(first, operand.index_stride))
+            if strip is None or take.access == SPLAT:
+                return e.load_splat(operand.pointer, moved, take.dtype)
+            stride = operand.strides[self.last]
+            offset = e.plus(moved, e.times(strip.first, stride))
+            if take.access == STRIDE:
+                return e.gather(operand.pointer, offset, stride, take.dtype, e.below(strip.left))
+            return self._whole_or_part(
+                strip,
+                lambda: [e.load(operand.pointer, offset, take.dtype)],
+                lambda mask: [e.load_where(operand.pointer, offset, take.dtype, mask)],
+            )[0]
+        offsets = e.multiply(index, e.splat(operand.index_stride, INT64))
+        offsets = e.add(offsets, e.splat(self._along(position, place, strip), INT64))
+        offsets = e.add(offsets, e.multiply(e.steps(INT64), e.splat(operand.strides[self.last], INT64)))
+        return e.gather_at(operand.pointer, offsets, take.dtype, e.below(strip.left))
+
+    # -- writing
+
+    def store_elements(self, found: Pass, place: Place, strip: Strip, values: dict[int, Value]) -> None:
+        """Write what a pass stores at a strip."""
+        writes = [(values[self.structure.stores[n].source], n) for n in found.stores]
+        self._write(writes + [(values[value], n) for value, n in found.parks], place, strip)
+
+    def store_row(self, place: Place, strip: Strip | None, values: dict[int, Value]) -> None:
+        """Write the values of a row."""
+        writes = [(values[self.structure.stores[n].source], n) for n in self.schedule.row_stores]
+        if strip is not None:
+            self._write(writes, place, strip)
+            return
+        for value, number in writes:
+            operand = self.first_store + number
+            self.emitter.store_first(self.operands[operand].pointer, place.offsets[operand], value)
+
+    def _write(self, writes: list[tuple[Value, int]], place: Place, strip: Strip) -> None:
+        if not writes:
+            return
+        e = self.emitter
+        places = []
+        for value, number in writes:
+            operand = self.first_store + number
+            found = self.operands[operand]
+            spread = self.structure.stores[number].access != UNIT
+            places.append((found.pointer, self._along(operand, place, strip), value, found.strides[self.last], spread))
+
+        near = [place[:3] for place in places if not place[4]]
+        for pointer, offset, value, stride, spread in places:
+            if spread:
+                e.store_apart(pointer, offset, stride, value, strip.left)
+
+        def whole() -> list[Value]:
+            for pointer, offset, value in near:
+                e.store(pointer, offset, value)
+            return []
+
+        def part(mask: Value) -> list[Value]:
+            for pointer, offset, value in near:
+                e.store_where(pointer, offset, value, mask)
+            return []
+
+        if near:
+            self._whole_or_part(strip, whole, part)

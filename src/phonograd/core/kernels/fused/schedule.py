@@ -1,0 +1,149 @@
+"""Schedule: how often a kernel goes through each row, and what it computes on the way.
+
+A value of elements that needs no result of a row has level 0; the fold of a value of level *n* is known after pass *n*,
+so what is computed from it has level *n* + 1. In pass *n* everything of level *n* is folded and stored, and whatever is
+needed for that is computed, if need be once more: bits are the same each time. Values that are dear to compute are not:
+
+* one that has been stored is read from memory again, where it still is in a cache;
+* another one is *parked* in the memory of a result of the same dtype that will be written in a later pass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...graph.operator import REGISTRY
+from ..structure import UNIT, Fold, Step, Structure, Take
+
+__all__ = ["Pass", "Schedule"]
+
+#: operations per element above which a value is not computed a second time, if that can be avoided
+DEAR = 4.0
+
+
+@dataclasses.dataclass
+class Pass:
+    """One way through a row."""
+
+    folds: list[int] = dataclasses.field(default_factory=list)
+    """Numbers of the values that are folds."""
+    stores: list[int] = dataclasses.field(default_factory=list)
+    """Numbers of the stores of elements."""
+    parks: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    """(value, store in whose memory it is parked)."""
+    reads: dict[int, int] = dataclasses.field(default_factory=dict)
+    """By value: the store in whose memory it lies since an earlier pass."""
+    needed: list[int] = dataclasses.field(default_factory=list)
+    """The values of elements that are computed, in order."""
+
+
+class Schedule:
+    """The passes of a kernel, and the values of its rows.
+
+    Attributes
+    ----------
+    rows
+        For each value, whether it belongs to a row.
+    levels
+        For each value the first pass that can use it, which for values of elements is the one that computes it.
+    passes
+        What is done in each pass.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self._first_step = len(structure.loads) + len(structure.draws)
+        self.rows: list[bool] = [load.row for load in structure.loads] + [False] * len(structure.draws)
+        self.levels: list[int] = [0] * self._first_step
+        for step in structure.steps:
+            self.rows.append(isinstance(step, Fold) or step.row)
+            level = max([self.levels[source] for source in self.sources(len(self.levels))], default=0)
+            self.levels.append(level + isinstance(step, Fold))
+        self.row_stores = [number for number, store in enumerate(structure.stores) if store.row]
+        self.passes = self._passes()
+
+    def value(self, number: int) -> Step | Take | Fold | None:
+        """Return the step that makes a value; None for what is loaded or drawn."""
+        return self.structure.steps[number - self._first_step] if number >= self._first_step else None
+
+    def sources(self, number: int) -> tuple[int, ...]:
+        """Return the values from which a value is made."""
+        step = self.value(number)
+        if step is None:
+            return ()
+        if isinstance(step, Step):
+            return step.sources
+        return (step.at,) if isinstance(step, Take) else (step.source,)
+
+    def row_values(self, level: int) -> list[int]:
+        """Return the values of rows, except results of folds, that become known with a level."""
+        known = [n for n, row in enumerate(self.rows) if row and self.levels[n] == level]
+        return [number for number in known if not isinstance(self.value(number), Fold)]
+
+    def _passes(self) -> list[Pass]:
+        passes = [Pass() for _ in range(max(self.levels, default=0) + 1)]
+        for number in range(len(self.levels)):
+            if isinstance(self.value(number), Fold):
+                passes[self.levels[number] - 1].folds.append(number)
+        for number, store in enumerate(self.structure.stores):
+            if not store.row:
+                passes[self.levels[store.source]].stores.append(number)
+        if not (passes[-1].folds or passes[-1].stores):
+            passes.pop()
+        for found in passes:
+            found.needed = self._closure(found)
+        if len(passes) > 1:
+            self._avoid_repetition(passes)
+        return passes
+
+    def _closure(self, found: Pass) -> list[int]:
+        """Return the values of elements that a pass computes."""
+        stack = [source for fold in found.folds for source in self.sources(fold)]
+        stack += [self.structure.stores[store].source for store in found.stores]
+        stack += [value for value, _ in found.parks]
+        needed: set[int] = set()
+        while stack:
+            number = stack.pop()
+            if number in needed or self.rows[number]:
+                continue
+            needed.add(number)
+            if number not in found.reads:
+                stack += self.sources(number)
+        return sorted(needed)
+
+    def _avoid_repetition(self, passes: list[Pass]) -> None:
+        free = [number for number, store in enumerate(self.structure.stores) if not store.row and store.access == UNIT]
+        for value in reversed(range(self._first_step, len(self.levels))):
+            step = self.value(value)
+            if self.rows[value] or not isinstance(step, Step) or not _is_dear(step):
+                continue
+            users = [number for number, found in enumerate(passes) if value in found.needed]
+            if len(users) < 2:
+                continue
+            place = self._place(value, users, passes, free)
+            if place is None:
+                continue
+            store, parked = place
+            if parked:
+                passes[users[0]].parks.append((value, store))
+                free.remove(store)
+            for user in users[1:]:
+                passes[user].reads[value] = store
+                passes[user].needed = self._closure(passes[user])
+
+    def _place(self, value: int, users: list[int], passes: list[Pass], free: list[int]) -> tuple[int, bool] | None:
+        """Return the store in whose memory a value can be found again, and whether it must be parked there first."""
+        stores = self.structure.stores
+        for number in passes[users[0]].stores:
+            if stores[number].source == value and stores[number].access == UNIT:
+                return number, False
+        for number in free:
+            source = stores[number].source
+            if self.levels[source] >= users[-1] and self.structure.dtypes[source] == self.structure.dtypes[value]:
+                return number, True
+        return None
+
+
+def _is_dear(step: Step) -> bool:
+    cost = REGISTRY[step.operator].cost
+    return callable(cost) or cost > DEAR

@@ -1,0 +1,422 @@
+"""Writer: from the structure of a kernel to its text.
+
+Kept axes are the outer loops, reduced ones the inner loops, and vectors lie along the last axis, whichever it is. For
+every position along the kept axes (sixteen of them at a time, if the last axis is kept) the row is gone through as
+often as the :mod:`~phonograd.core.kernels.fused.schedule` says.
+
+**The order of a sum** (of any fold) depends on the shape of what is summed alone: not on the vectors of the machine, on
+strides, on what else the kernel computes, or on how it is divided. Axes of size one are dropped and neighbouring
+reduced axes are taken as one. Then, along the innermost reduced axis:
+
+* if it is the last axis, element *i* belongs to lane *i* mod 16, and the sixteen lanes are summed apart;
+  otherwise every element of the last axis has a sum of its own;
+* each sum is made of blocks of 64 terms, and of blocks of 64 such blocks, added up in sequence:
+  64 terms, 64 blocks, and then as many as there are. Rounding errors grow with 128 + n / 4096, not with n.
+
+Sums along further reduced axes take the results of the inner one in sequence. A kernel that is parted leaves the
+outermost of these sequences to :mod:`~phonograd.core.kernels.fused.join`. At the very end lanes are added by
+halves: lane *i* and *i* + 8, then *i* and *i* + 4, + 2, + 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...base.dtypes import UINT32
+from ...lower.ir import philox_ir
+from ...lower.ir.emitter import ROW, Emitter, Index, Value
+from ...lower.lowering import Random, Reduction, declared
+from ..structure import KEPT, REDUCED, Fold, Structure
+from .body import Body, Place, Strip
+from .schedule import Pass, Schedule
+
+__all__ = ["BLOCKS", "fold_lanes", "write"]
+
+#: terms of the blocks of a sum, the outer ones first
+BLOCKS = (4096, 64)
+#: elements for which random numbers are drawn at once
+_DRAWN = 4 * ROW
+#: positions on the two axes of a tile: sixteen elements fill a cache line, and 64 lines are a part of the first cache
+_TILE, _TILE_LAST = 16, 64
+
+
+def write(structure: Structure, name: str) -> str:
+    """Return the text of a kernel as a module of its own."""
+    writer = _Writer(structure, name)
+    writer.kernel()
+    return writer.emitter.text()
+
+
+class _Writer:
+    """The state of writing one kernel."""
+
+    def __init__(self, structure: Structure, name: str) -> None:
+        self.structure = structure
+        self.emitter = Emitter(name, structure.lanes)
+        self.schedule = Schedule(structure)
+        self.body = Body(structure, self.schedule, self.emitter)
+        axes = structure.axes
+        self.last = len(axes) - 1
+        self.kept = [axis for axis, kind in enumerate(axes) if kind == KEPT]
+        self.reduced = [axis for axis, kind in enumerate(axes) if kind == REDUCED]
+        #: vectors of a partial result: with the lanes of a row apart, as many as make a row
+        self.parts = ROW // structure.lanes if structure.folds_rows else 1
+        self.scratch: list[str] = []
+        self.counters: list[philox_ir.Counter] = []
+        #: the part that is being computed, if the kernel is parted
+        self.part: Index | None = None
+
+    # -- loops over kept axes
+
+    def kernel(self) -> None:
+        """Write the whole body."""
+        place = self.body.origin()
+        if self.structure.draws:
+            self._drawn(place)
+        elif self.structure.parted:
+            self._parted(place)
+        elif self.structure.tile is not None:
+            apart = self.structure.tile, self.last
+            self._outer([axis for axis in self.kept if axis not in apart], place, self._tiles)
+        else:
+            self._outer([axis for axis in self.kept if axis != self.last], place, self._lines)
+
+    def _parted(self, place: Place) -> None:
+        """Write the loop over parts of the outermost reduced axis."""
+        e, body, axis = self.emitter, self.body, self.reduced[0]
+
+        def part(index: Index, _: list[Value]) -> Sequence[Value]:
+            self.part = index
+            offsets = list(place.offsets)
+            for number in range(body.first_partial, len(offsets)):
+                offsets[number] = e.times(index, body.operands[number].strides[axis])
+            kept = [axis for axis in self.kept if axis != self.last]
+            self._outer(kept, Place(offsets, place.positions), self._lines)
+            return ()
+
+        e.loop("%lo", "%hi", "1", (), part)
+
+    def _range(self, axis: int) -> tuple[Index, Index]:
+        """Return the positions on a kept axis that a call covers."""
+        divided = axis == self.structure.range_axis and self.part is None
+        return ("%lo", "%hi") if divided else ("0", self.body.extents[axis])
+
+    def _outer(self, axes: list[int], place: Place, inside: Callable[[Place], None]) -> None:
+        if not axes:
+            inside(place)
+            return
+
+        def line(index: Index, _: list[Value]) -> Sequence[Value]:
+            self._outer(axes[1:], self.body.advance(place, axes[0], index), inside)
+            return ()
+
+        self.emitter.loop(*self._range(axes[0]), "1", (), line)
+
+    def _lines(self, place: Place) -> None:
+        """Write what is done at all positions of the last axis, if it is kept, or else for one row."""
+        if self.structure.folds_rows:
+            self._row(place, [])
+            return
+        start, stop = self._range(self.last)
+        known = {} if self.reduced else self.body.line_values(self.schedule.passes[0], place)
+        self._strips(place, start, stop, known)
+
+    def _strips(self, place: Place, start: Index, stop: Index, known: dict[int, Value]) -> None:
+        """Write the loop over vectors along the last axis, which is kept."""
+        e, body = self.emitter, self.body
+
+        def vector(index: Index, _: list[Value]) -> Sequence[Value]:
+            if self.reduced:
+                self._row(place, [body.strip(index, stop)])
+            else:
+                self._round(self.schedule.passes[0], place, body.strip(index, stop), known)
+            return ()
+
+        if self.structure.width > 1:
+            start = self._wide_strips(place, start, stop)
+        e.loop(start, stop, str(e.lanes), (), vector)
+
+    def _wide_strips(self, place: Place, start: Index, stop: Index) -> Index:
+        """Write the loop over several vectors together, as long as all are full; return where it ends."""
+        e, step = self.emitter, self.structure.width * self.emitter.lanes
+        bits = step.bit_length() - 1
+        rounds = e.shift_down(e.minus(stop, start), bits)
+        end = e.plus(start, e.times(rounds, str(step)))
+
+        def vectors(index: Index, _: list[Value]) -> Sequence[Value]:
+            starts = [e.plus(index, str(number * e.lanes)) for number in range(self.structure.width)]
+            self._row(place, [self.body.whole_strip(first) for first in starts])
+            return ()
+
+        e.loop(start, end, str(step), (), vectors)
+        return end
+
+    def _tiles(self, place: Place) -> None:
+        """Write loops over small blocks of two axes, so that operands that lie along either stay in a cache."""
+        e, tile = self.emitter, self.structure.tile
+        assert tile is not None
+        (start, stop), (first, end) = self._range(tile), self._range(self.last)
+
+        def rows(row: Index, _: list[Value]) -> Sequence[Value]:
+            row_stop = e.least(e.plus(row, str(_TILE)), stop)
+
+            def columns(column: Index, _: list[Value]) -> Sequence[Value]:
+                column_stop = e.least(e.plus(column, str(_TILE_LAST)), end)
+
+                def line(index: Index, _: list[Value]) -> Sequence[Value]:
+                    inner = self.body.advance(place, tile, index)
+                    self._strips(inner, column, column_stop, self.body.line_values(self.schedule.passes[0], inner))
+                    return ()
+
+                e.loop(row, row_stop, "1", (), line)
+                return ()
+
+            e.loop(first, end, str(_TILE_LAST), (), columns)
+            return ()
+
+        e.loop(start, stop, str(_TILE), (), rows)
+
+    # -- random numbers
+
+    def _drawn(self, place: Place) -> None:
+        """Write the loop of a kernel that draws: groups of 64 elements, whose random values are made first."""
+        e, body = self.emitter, self.body
+        for number, draw in enumerate(self.structure.draws):
+            self.scratch.append(e.scratch(_DRAWN * draw.dtype.itemsize // 8))
+            counter = body.operands[body.first_draw + number].pointer
+            first, second, third, fourth = [e.load_splat(counter, str(word), UINT32) for word in range(4)]
+            self.counters.append((first, second, third, fourth))
+        known = body.line_values(self.schedule.passes[0], place)
+
+        def group(start: Index, _: list[Value]) -> Sequence[Value]:
+            for number in range(len(self.structure.draws)):
+                self._fill(number, start)
+
+            def vector(index: Index, _: list[Value]) -> Sequence[Value]:
+                drawn = {
+                    body.first_draw + number: e.load(self.scratch[number], e.minus(index, start), draw.dtype)
+                    for number, draw in enumerate(self.structure.draws)
+                }
+                self._round(self.schedule.passes[0], place, body.strip(index, "%hi"), {**known, **drawn})
+                return ()
+
+            return e.loop(start, e.least(e.plus(start, str(_DRAWN)), "%hi"), str(e.lanes), (), vector)
+
+        e.loop("%lo", "%hi", str(_DRAWN), (), group)
+
+    def _fill(self, number: int, start: Index) -> None:
+        """Write the random values of 64 elements from ``start`` on to memory of the kernel's own."""
+        e, draw = self.emitter, self.structure.draws[number]
+        convert = declared(draw.operator, Random).convert
+        size = philox_ir.elements_per_group(draw.dtype)
+        for part in range(_DRAWN // size):
+            group = e.plus(e.shift_down(start, size.bit_length() - 1), str(part))
+            for lane in range(0, ROW, e.lanes):
+                rows = philox_ir.words(e, self.counters[number], group, lane)
+                for row, value in enumerate(convert(e, rows, draw.dtype, **dict(draw.parameters))):
+                    e.store(self.scratch[number], str(part * size + row * ROW + lane), value)
+
+    # -- one row
+
+    def _row(self, place: Place, strips: list[Strip]) -> None:
+        """Write everything that is done for a row, or for the rows of some strips, which are gone through together."""
+        body = self.body
+        each: list[Strip | None] = [*strips] or [None]
+        known: list[dict[int, Value]] = [{} for _ in each]
+        for strip, values in zip(each, known):
+            body.row_values(0, place, strip, values)
+        for level, found in enumerate(self.schedule.passes):
+            if not found.folds:
+                self._walk(self.reduced, found, place, strips, known)
+                continue
+            partial = self._combined(self.reduced, found, place, strips, known)
+            if self.part is not None:
+                self._store_partial(found, partial, place, strips)
+                return
+            for strip, values in zip(each, known):
+                for number in found.folds:
+                    vectors, partial = partial[: self.parts], partial[self.parts :]
+                    values[number] = vectors[0] if strip else self._joined(number, vectors)
+                body.row_values(level + 1, place, strip, values)
+        for strip, values in zip(each, known):
+            body.store_row(place, strip, values)
+
+    def _joined(self, number: int, vectors: list[Value]) -> Value:
+        """Return the result of a fold along the last axis in every lane."""
+        e = self.emitter
+        total = fold_lanes(e, self._reduction(number), vectors)
+        first = e.assign(f"extractelement {e.vector_type(total.dtype)} {total.text}, i64 0")
+        return e.splat(first, total.dtype)
+
+    def _round(self, found: Pass, place: Place, strip: Strip, known: dict[int, Value]) -> list[Value]:
+        """Write everything that is done for one vector; return the values to fold, with identities outside."""
+        e = self.emitter
+        values = self.body.element_values(found, place, strip, known)
+        self.body.store_elements(found, place, strip, values)
+        folded = [values[self.schedule.sources(number)[0]] for number in found.folds]
+        if not self.structure.folds_rows:
+            return folded
+
+        def part() -> list[Value]:
+            mask = e.below(strip.left)
+            identities = [e.like(value, self._identity(n, value)) for value, n in zip(folded, found.folds)]
+            return [e.select(mask, value, identity) for value, identity in zip(folded, identities)]
+
+        return e.choose(strip.full, lambda: folded, part) if folded else []
+
+    def _walk(
+        self, axes: list[int], found: Pass, place: Place, strips: list[Strip], known: list[dict[int, Value]]
+    ) -> None:
+        """Write a pass that folds nothing."""
+        e, body = self.emitter, self.body
+        if not axes or (not strips and len(axes) == 1):
+            line = body.line_values(found, place)
+            for strip, values in zip(strips, known):
+                self._round(found, place, strip, {**values, **line})
+            if not strips:
+
+                def vector(index: Index, _: list[Value]) -> Sequence[Value]:
+                    self._round(found, place, body.strip(index, body.extents[self.last]), {**known[0], **line})
+                    return ()
+
+                e.loop("0", body.extents[self.last], str(e.lanes), (), vector)
+            return
+
+        def inner(index: Index, _: list[Value]) -> Sequence[Value]:
+            self._walk(axes[1:], found, body.advance(place, axes[0], index), strips, known)
+            return ()
+
+        e.loop("0", body.extents[axes[0]], "1", (), inner)
+
+    # -- folds
+
+    def _reduction(self, number: int) -> Reduction:
+        step = self.schedule.value(number)
+        assert isinstance(step, Fold), step
+        return declared(step.operator, Reduction)
+
+    def _identity(self, number: int, value: Value) -> float:
+        return self._reduction(number).start(value.dtype)
+
+    def _identities(self, found: Pass, strips: list[Strip]) -> list[Value]:
+        """Return where partial results begin: for each strip, for each fold, for each vector of a row."""
+        e, dtypes = self.emitter, self.structure.dtypes
+        return [
+            e.constant(self._reduction(number).start(dtypes[number]), dtypes[number])
+            for _ in range(len(strips) or 1)
+            for number in found.folds
+            for _ in range(self.parts)
+        ]
+
+    def _join(self, found: Pass, first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
+        """Return two sets of partial results combined."""
+        combines = [self._reduction(number).combine for number in found.folds for _ in range(self.parts)]
+        combines *= len(first) // len(combines)
+        return [combine(self.emitter, a, b) for combine, a, b in zip(combines, first, second, strict=True)]
+
+    def _combined(
+        self, axes: list[int], found: Pass, place: Place, strips: list[Strip], known: list[dict[int, Value]]
+    ) -> list[Value]:
+        """Return the partial results over some reduced axes; without strips, vectors lie along the last one."""
+        e, body, axis = self.emitter, self.body, axes[0]
+        part = self.part if axis == self.reduced[0] else None
+        identities = self._identities(found, strips)
+        if len(axes) > 1:
+
+            def inner(index: Index) -> list[Value]:
+                return self._combined(axes[1:], found, body.advance(place, axis, index), strips, known)
+
+            def turn(index: Index, partial: list[Value]) -> list[Value]:
+                return self._join(found, partial, inner(index))
+
+            return inner(part) if part else e.loop("0", body.extents[axis], "1", identities, turn)
+        terms = body.extents[axis]
+        if not strips:
+            terms = e.shift_down(e.plus(terms, str(ROW - 1)), ROW.bit_length() - 1)
+            known = [{**known[0], **body.line_values(found, place)}]
+
+        def blocks(start: Index, stop: Index, sizes: tuple[int, ...]) -> list[Value]:
+            if not sizes:
+                if not strips:
+                    return self._row_block(start, stop, found, place, known[0])
+                return self._column_block(start, stop, found, place, strips, known)
+
+            def block(first: Index, partial: list[Value]) -> list[Value]:
+                end = e.least(e.plus(first, str(sizes[0])), stop)
+                return self._join(found, partial, blocks(first, end, sizes[1:]))
+
+            return e.loop(start, stop, str(sizes[0]), identities, block)
+
+        if part:
+            start = e.times(part, str(BLOCKS[0]))
+            return blocks(start, e.least(e.plus(start, str(BLOCKS[0])), terms), BLOCKS[1:])
+        return blocks("0", terms, BLOCKS)
+
+    def _column_block(
+        self,
+        start: Index,
+        stop: Index,
+        found: Pass,
+        place: Place,
+        strips: list[Strip],
+        known: list[dict[int, Value]],
+    ) -> list[Value]:
+        """Return a block of terms, one after the other, for each element of some vectors along the last axis."""
+
+        def term(index: Index, partial: list[Value]) -> list[Value]:
+            moved = self.body.advance(place, self.reduced[-1], index)
+            line = self.body.line_values(found, moved)
+            folded: list[Value] = []
+            for strip, values in zip(strips, known, strict=True):
+                folded += self._round(found, moved, strip, {**values, **line})
+            return self._join(found, partial, folded)
+
+        return self.emitter.loop(start, stop, "1", self._identities(found, strips), term)
+
+    def _row_block(self, start: Index, stop: Index, found: Pass, place: Place, known: dict[int, Value]) -> list[Value]:
+        """Return a block of rows along the last axis, the lanes of a row apart.
+
+        A row may take several vectors. Their partial results are passed on in a ring, so that each vector meets its
+        own; a whole number of rows brings the ring back to where it was.
+        """
+        e, parts = self.emitter, self.parts
+
+        def vector(index: Index, partial: list[Value]) -> list[Value]:
+            strip = self.body.strip(e.times(index, str(e.lanes)), self.body.extents[self.last])
+            folded = self._round(found, place, strip, known)
+            passed: list[Value] = []
+            for position, (number, value) in enumerate(zip(found.folds, folded, strict=True)):
+                ring = partial[position * parts : (position + 1) * parts]
+                passed += [*ring[1:], self._reduction(number).combine(e, ring[0], value)]
+            return passed
+
+        first, end = e.times(start, str(parts)), e.times(stop, str(parts))
+        return e.loop(first, end, "1", self._identities(found, []), vector)
+
+    def _store_partial(self, found: Pass, partial: list[Value], place: Place, strips: list[Strip]) -> None:
+        """Write the partial results of a part: all lanes of a row, or those of a strip that are inside."""
+        e, body = self.emitter, self.body
+        values = iter(partial)
+        each: list[Strip | None] = [*strips] or [None]
+        for strip in each:
+            for number in range(body.first_partial, body.first_partial + len(found.folds)):
+                pointer, offset = body.operands[number].pointer, place.offsets[number]
+                if strip is not None:
+                    e.store_where(pointer, e.plus(offset, strip.first), next(values), e.below(strip.left))
+                    continue
+                for vector in range(self.parts):
+                    e.store(pointer, e.plus(offset, str(vector * e.lanes)), next(values))
+
+
+def fold_lanes(e: Emitter, fold: Reduction, vectors: Sequence[Value]) -> Value:
+    """Return the lanes of a row combined by halves, in the first lane."""
+    vectors = list(vectors)
+    while len(vectors) > 1:
+        half = len(vectors) // 2
+        vectors = [fold.combine(e, a, b) for a, b in zip(vectors[:half], vectors[half:])]
+    total = vectors[0]
+    distance = e.lanes // 2
+    while distance:
+        total = fold.combine(e, total, e.fold_lanes(total, distance))
+        distance //= 2
+    return total

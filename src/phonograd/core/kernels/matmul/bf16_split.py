@@ -1,0 +1,306 @@
+"""Splitting: numbers of float32 as sums of three numbers of bfloat16, in tiles as a matrix unit reads them.
+
+A bfloat16 is the upper half of a float32: 8 bits of its 24. The first part of a number is the nearest one (of two, the
+one away from zero), the second one has the next 8 bits of what is left, and the third has the rest: their sum is the
+number, exactly. Infinities and NaN have a part that is NaN.
+
+A matrix unit takes numbers below 2^-126 for zeros, those that it is given and those that it computes. So numbers are
+multiplied by 2^24 before they are split: no part is that small then, not even one of the smallest denormal number, and
+of a product nothing is lost that its last bit would show. Numbers above 2^104 have parts that are not finite.
+
+An operand has *lines* (rows of the first, columns of the second) of *terms*. A tile holds a part of 16 lines of 32
+terms: 1 KB, 16 rows of 16 *pairs* of terms. Term t is paired with t + 16, so that two vectors are put together lane by
+lane. Rows of a tile are lines for the first operand, and pairs for the second. In memory the three parts of a tile
+follow each other, then come further terms of the same lines, then further lines. Zeros stand for lines and terms beyond
+the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from ...base.dtypes import FLOAT32, INT32
+from ...lower.ir.function_builder import Index, Value
+from ..launch import Launch, Reference, Words, aligned
+from ..routine import Routine, module
+from .packing import square_side
+
+__all__ = [
+    "BLOCK_TERMS",
+    "PADDED_COLUMNS",
+    "PART_WORDS",
+    "SCALE",
+    "TILE_LINES",
+    "TILE_WORDS",
+    "TURNED_WORDS",
+    "Split",
+    "Splitting",
+    "Tile",
+    "split_routines",
+    "split_tile",
+    "splitting",
+    "tiles_of",
+]
+
+#: lines and terms of a tile
+TILE_LINES, BLOCK_TERMS = 16, 32
+#: words of 4 bytes of a part, and of the three parts of a tile
+PART_WORDS, TILE_WORDS = 256, 768
+#: what numbers are multiplied by before they are split: the smallest denormal number is a normal one then
+SCALE = 2.0**24
+#: 64-bit words of memory in which a tile is turned
+TURNED_WORDS = TILE_LINES * BLOCK_TERMS // 2
+#: columns are filled up to a multiple of this: products take two tiles of a second operand at once
+PADDED_COLUMNS = 2 * TILE_LINES
+#: tiles and blocks of terms that are split together: what is read of either is some lines of a cache long
+ITEM_TILES, ITEM_BLOCKS = 8, 4
+#: items that are worth handing to another thread
+CHUNK_ITEMS = 1
+
+_LANES = 16
+_HALF = BLOCK_TERMS // 2
+_UPPER = -0x10000
+
+_WORDS = Words(
+    *("lines", "terms", "tiles", "blocks", "tile_groups", "block_groups", "inner", "by_lines"),
+    *("source*", "source_line", "source_term", "source_outer", "source_inner"),
+    *("split*", "split_outer", "split_inner"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Splitting:
+    """The kernel that splits matrices."""
+
+    def write(self, name: str) -> str:
+        """Return the text of the module."""
+        e = Routine(name, _LANES, FLOAT32)
+        turned = e.scratch(TURNED_WORDS)
+
+        def word(of: str) -> Index:
+            return _WORDS.index(e, of)
+
+        def item(number: Index) -> None:
+            rest, block_group = e.split(number, word("block_groups"))
+            pair, tile_group = e.split(rest, word("tile_groups"))
+            outer, inner = e.split(pair, word("inner"))
+            source, split = [
+                e.at(_WORDS.pointer(e, of), e.times(outer, word(f"{of}_outer")), e.times(inner, word(f"{of}_inner")))
+                for of in ("source", "split")
+            ]
+            first_tile, first_block = e.times(tile_group, str(ITEM_TILES)), e.times(block_group, str(ITEM_BLOCKS))
+            last_tile = e.least(e.plus(first_tile, str(ITEM_TILES)), word("tiles"))
+            last_block = e.least(e.plus(first_block, str(ITEM_BLOCKS)), word("blocks"))
+
+            tiles, blocks = e.minus(last_tile, first_tile), e.minus(last_block, first_block)
+            # what follows in memory comes next
+            lines_first = e.test("eq", word("source_line"), "1")
+
+            def one(number: Index) -> None:
+                quotient, rest = e.split(number, e.either(lines_first, tiles, blocks))
+                tile_number = e.plus(first_tile, e.either(lines_first, rest, quotient))
+                block_number = e.plus(first_block, e.either(lines_first, quotient, rest))
+                first_line, first_term = (
+                    e.times(tile_number, str(TILE_LINES)),
+                    e.times(block_number, str(BLOCK_TERMS)),
+                )
+                line, term = word("source_line"), word("source_term")
+                place = e.plus(e.times(tile_number, word("blocks")), block_number)
+                tile = Tile(
+                    e.at(split, e.times(place, str(TILE_WORDS))),
+                    e.at(source, e.times(first_line, line), e.times(first_term, term)),
+                    *(line, term, e.minus(word("lines"), first_line), e.minus(word("terms"), first_term)),
+                )
+                split_tile(e, tile, e.test("ne", word("by_lines"), "0"), turned)
+
+            e.each("0", e.times(tiles, blocks), one)
+
+        e.each("%lo", "%hi", item)
+        return module(*split_routines(), e)
+
+
+class Tile(NamedTuple):
+    """Where a tile is written and read, how far its lines and terms are apart, and how many are left."""
+
+    to: str
+    source: str
+    line: Index
+    term: Index
+    lines: Index
+    terms: Index
+
+
+def split_routines() -> list[Routine]:
+    """Return the routines that a module needs in which tiles are split."""
+    return [_split_rows(), _turn(), _split_partly()]
+
+
+def split_tile(e: Routine, tile: Tile, by_lines: str, turned: str) -> None:
+    """Write the call that splits a tile: in vectors along its rows, along its columns, or number by number.
+
+    ``by_lines`` says (as an ``i1``) whether its rows are lines, and ``turned`` is memory for a tile.
+    """
+    row, lane = e.either(by_lines, tile.line, tile.term), e.either(by_lines, tile.term, tile.line)
+    places = [f"ptr {tile.to}", f"ptr {tile.source}", f"i64 {e.times(str(_HALF), tile.term)}"]
+    whole = e.both(e.test("sge", tile.lines, str(TILE_LINES)), e.test("sge", tile.terms, str(BLOCK_TERMS)))
+
+    def partly() -> None:
+        rest = [f"i64 {row}", f"i64 {lane}", f"i64 {tile.lines}", f"i64 {tile.terms}", f"i1 {by_lines}"]
+        e.invoke("split_partly", *places, *rest)
+
+    def by_columns() -> None:
+        e.invoke("turn", f"ptr {turned}", *places[1:], f"i64 {lane}")
+        e.invoke("split_rows", places[0], f"ptr {turned}", f"i64 {_HALF}", f"i64 {BLOCK_TERMS}")
+
+    def other() -> None:
+        e.when(e.both(whole, e.test("eq", row, "1")), by_columns, partly)
+
+    by_rows = e.both(whole, e.test("eq", lane, "1"))
+    e.when(by_rows, lambda: e.invoke("split_rows", *places, f"i64 {row}"), other)
+
+
+def _split_rows() -> Routine:
+    """Return the routine that splits a whole tile whose rows follow each other in memory."""
+    arguments = "ptr noalias %to, ptr noalias %source, i64 %half, i64 %row"
+    e = Routine("split_rows", _LANES, FLOAT32, arguments, inner=True)
+    second = e.at("%source", "%half")
+
+    def row(number: Index) -> None:
+        place = e.times(number, "%row")
+        _store_parts(e, e.times(number, str(_LANES)), e.get("%source", place), e.get(second, place))
+
+    e.each("0", str(TILE_LINES), row)
+    return e
+
+
+def _turn() -> Routine:
+    """Return the routine that copies a tile whose columns follow each other in memory, so that its rows do."""
+    arguments = "ptr noalias %to, ptr noalias %source, i64 %half, i64 %lane"
+    side = square_side(FLOAT32, _LANES)
+    e = Routine("turn", side, FLOAT32, arguments, inner=True)
+
+    def half(number: Index) -> None:
+        start = e.at("%source", e.times(number, "%half"))
+
+        def lanes(lane: Index) -> None:
+            def rows(row: Index) -> None:
+                place = e.at(start, row, e.times(lane, "%lane"))
+                lines = [e.get(e.at(place, e.times(str(line), "%lane"))) for line in range(side)]
+                to = e.at("%to", e.times(row, str(BLOCK_TERMS)), e.times(number, str(_HALF)), lane)
+                for line, value in enumerate(e.transpose(lines)):
+                    e.store(to, str(line * BLOCK_TERMS), value)
+
+            e.each("0", str(TILE_LINES), rows, str(side))
+
+        e.each("0", str(_LANES), lanes, str(side))
+
+    e.each("0", "2", half)
+    return e
+
+
+def _split_partly() -> Routine:
+    """Return the routine that splits a tile with ends, or whose numbers lie apart in both directions."""
+    arguments = (
+        "ptr noalias %to, ptr noalias %source, i64 %half, i64 %row, i64 %lane, i64 %lines, i64 %terms, i1 %by_lines"
+    )
+    e = Routine("split_partly", _LANES, FLOAT32, arguments)
+    by_lines = "%by_lines"
+
+    def rows(row: Index) -> None:
+        halves = []
+        for first_term, start in (("0", "%source"), (str(_HALF), e.at("%source", "%half"))):
+            terms = e.minus("%terms", first_term)
+            inside = e.test("slt", row, e.either(by_lines, "%lines", terms))
+            count = e.either(inside, e.either(by_lines, terms, "%lines"), "0")
+            halves.append(e.gather(start, e.times(row, "%row"), "%lane", FLOAT32, e.below(count)))
+        _store_parts(e, e.times(row, str(_LANES)), *halves)
+
+    e.each("0", str(TILE_LINES), rows)
+    return e
+
+
+def _store_parts(e: Routine, place: Index, low: Value, high: Value) -> None:
+    """Write the three parts of two vectors whose lanes are pairs, to a place of the tile ``%to``."""
+    low, high = [e.multiply(value, e.constant(SCALE, FLOAT32)) for value in (low, high)]
+    upper, half = e.constant(_UPPER, INT32), e.constant(0x8000, INT32)
+    shift = e.constant(16, INT32)
+    for part in range(3):
+        cut = []
+        for value in (low, high):
+            bits = e.reinterpret(value, INT32)
+            # the third part has no more bits than fit
+            bits = bits if part == 2 else e.bits("and", e.add(bits, half) if part == 0 else bits, upper)
+            cut.append(bits)
+        pairs = e.bits("or", e.bits("lshr", cut[0], shift), e.bits("and", cut[1], upper))
+        e.store("%to", e.plus(place, str(part * PART_WORDS)), pairs)
+        if part < 2:
+            low, high = [e.subtract(value, e.reinterpret(bits, FLOAT32)) for value, bits in zip((low, high), cut)]
+
+
+class Split(NamedTuple):
+    """Where split matrices lie, and the launch that puts them there."""
+
+    launch: Launch
+    operand: Reference
+    outer: int
+    inner: int
+    size: int
+    """Bytes."""
+
+
+def tiles_of(lines: int, by_lines: bool) -> int:
+    """Return how many tiles hold some lines of a first operand (``by_lines``) or a second one."""
+    return -(-lines // TILE_LINES) if by_lines else 2 * -(-lines // PADDED_COLUMNS)
+
+
+def splitting(
+    sizes: tuple[int, int],
+    count: tuple[int, int],
+    by_lines: bool,
+    source: tuple[Reference, int, int, int, int],
+    target: Reference,
+) -> Split:
+    """Return how matrices are split.
+
+    Parameters
+    ----------
+    sizes
+        Lines and terms.
+    count
+        Matrices along the outer and the inner axis; those that are the same along one are split once.
+    by_lines
+        Whether rows of tiles are lines, as in a first operand, or pairs of terms, as in a second one.
+    source
+        The operand, and how far its lines, its terms, and outer and inner matrices are apart.
+    target
+        Where they lie then.
+    """
+    lines, terms = sizes
+    begin, line, term, outer, inner = source
+    copies = count[0] if outer else 1, count[1] if inner else 1
+    tiles, blocks = tiles_of(lines, by_lines), -(-terms // BLOCK_TERMS)
+    one = tiles * blocks * TILE_WORDS
+    outer_split, inner_split = one * copies[1] if outer else 0, one if inner else 0
+    tile_groups, block_groups = -(-tiles // ITEM_TILES), -(-blocks // ITEM_BLOCKS)
+    values: dict[str, int | Reference] = {
+        "lines": lines,
+        "terms": terms,
+        "tiles": tiles,
+        "blocks": blocks,
+        "tile_groups": tile_groups,
+        "block_groups": block_groups,
+        "inner": copies[1],
+        "by_lines": int(by_lines),
+        "source": begin,
+        "source_line": line,
+        "source_term": term,
+        "source_outer": outer,
+        "source_inner": inner,
+        "split": target,
+        "split_outer": outer_split,
+        "split_inner": inner_split,
+    }
+    items = tile_groups * block_groups * copies[0] * copies[1]
+    launch = Launch(Splitting(), _WORDS.fill(values), items, CHUNK_ITEMS)
+    return Split(launch, target, outer_split, inner_split, aligned(one * copies[0] * copies[1] * 4))

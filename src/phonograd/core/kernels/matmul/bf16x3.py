@@ -1,0 +1,301 @@
+"""Products of float32 matrices on a processor's matrix unit, which multiplies tiles of bfloat16.
+
+Operands are split into three parts each (:mod:`.bf16_split`). Of the nine products of parts the six that matter are
+added up; what the others would add is below the last bit of a product that is rounded to float32. The unit adds 32
+products to each other before it adds them to the sum so far, so that sums have fewer roundings than terms: results are
+closer to the exact ones than those of multiplications and additions one after the other, and sooner there
+(docs/decisions/0017).
+
+**The order of a sum** depends on its length alone: blocks of 32 terms one after the other, in passes of equal length of
+at most 384 terms, and the passes are added up in sequence: first three, or what there is, then the next ones, and so
+on. How the work is divided, and how operands lie in memory, changes nothing.
+
+A sum that is not finite is computed once more, from the operands as they are, by multiplications and additions one
+after the other: infinities have no parts, large numbers have infinite ones, and sums above 2^80 are too large because
+both factors have been scaled.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..launch import Launch, Plan, Reference
+from .amx import PASS_BLOCKS, SIDE, TASK_ROWS, WORDS, MatrixUnit
+from .bf16_split import BLOCK_TERMS, TILE_LINES, TILE_WORDS, Split, splitting, tiles_of
+from .gemm import Matrices
+
+__all__ = ["PASS_TERMS", "Ready", "is_worth", "product_by_parts", "split_before"]
+
+#: terms that are summed up by the unit, and how often before memory for parts is used again. Part of what a product
+#: means: other numbers give other last bits
+PASS_TERMS, PASSES = PASS_BLOCKS * BLOCK_TERMS, 3
+#: memory of an operand that is split at once; of larger ones some lines or matrices are, after each other
+MOST_SPLIT_BYTES = 1 << 24
+#: rows and columns of the result that are a task: what it reads of both operands stays in the second cache
+TASK_LINES = 128
+#: rows up to which tasks split the second operand by themselves
+ROWS_ALONE = 384
+#: tiles of rows that tasks split by themselves
+ROW_TILES = 32
+#: rows that are few, and memory of a matrix that has been split for them which stays in the cache of every processor
+FEW_ROWS, CACHED_BYTES = 96, 5 << 18
+#: blocks of columns for which the same few rows are split each time
+COLUMNS_ALONE = 4
+#: multiplications worth handing to another thread
+TASK_WORK = 1 << 20
+#: multiplications of the smallest product that is worth it, and the terms it has: short sums are soon written
+LEAST_WORK, LEAST_TERMS = 1 << 20, 96
+#: tasks that are enough for a few threads
+TASKS = 8
+#: multiplications that count as a chunk when it is decided whether to compile in full at once
+QUICK_WORK = 50_000_000
+
+
+def is_worth(sizes: tuple[int, int, int]) -> bool:
+    """Return whether products of some sizes (rows, terms, columns) are computed by parts.
+
+    Nothing but sizes may decide, because it is a matter of bits. Costs are counted in cycles.
+    """
+    rows, terms, columns = sizes
+    padded = [-(-size // side) * side for size, side in zip(sizes, (TILE_LINES, BLOCK_TERMS, SIDE), strict=True)]
+    work = rows * terms * columns
+    by_parts = padded[0] * padded[1] * padded[2] / 75 + (rows + columns) * terms / 2 + rows * columns / 2
+    return rows >= TILE_LINES and terms >= LEAST_TERMS and work >= LEAST_WORK and by_parts < work / 27
+
+
+class Ready(NamedTuple):
+    """How operands of a product are split before, if they are: each for all products that need it in this form."""
+
+    left: Split | None = None
+    right: Split | None = None
+
+
+class _Side(NamedTuple):
+    """An operand: what it is called, and how far lines and terms are apart."""
+
+    name: str
+    line: int
+    term: int
+    place: Matrices
+    by_lines: bool
+
+    def start(self, box: _Box) -> int:
+        """Return at which element the part of it begins that a box names."""
+        first = box.rows[0] if self.by_lines else box.columns[0]
+        start = first * self.line + box.terms[0] * self.term
+        return start + box.outer[0] * self.place.outer + box.inner[0] * self.place.inner
+
+    def split(self, box: _Box, target: Reference, name: str = "") -> Split:
+        """Return how the part of it that a box names is split."""
+        sizes = (box.rows if self.by_lines else box.columns)[1], box.terms[1]
+        begin = Reference(name or self.name, 4 * self.start(box))
+        source = (begin, self.line, self.term, self.place.outer, self.place.inner)
+        return splitting(sizes, (box.outer[1], box.inner[1]), self.by_lines, source, target)
+
+
+def _sides(lhs: Matrices, rhs: Matrices) -> tuple[_Side, _Side]:
+    first = _Side("lhs", lhs.row, lhs.column, lhs, by_lines=True)
+    return first, _Side("rhs", rhs.column, rhs.row, rhs, by_lines=False)
+
+
+class _Box(NamedTuple):
+    """A part of a product that is computed at once: what is first, and how much there is of it, along each axis."""
+
+    terms: tuple[int, int]
+    outer: tuple[int, int]
+    inner: tuple[int, int]
+    columns: tuple[int, int]
+    rows: tuple[int, int]
+
+
+def split_before(sizes: tuple[int, int, int], count: tuple[int, int], lhs: Matrices, rhs: Matrices, uses: int) -> Ready:
+    """Return which operands of a product are split before it, from ``rhs`` to ``out``.
+
+    None is where each task splits what it needs, and of matrices so large that some part is split after the other.
+    ``uses`` is the number of products that read ``rhs``.
+    """
+    alone = _is_alone(sizes, uses)
+    boxes = list(_boxes(sizes, count, lhs, None if alone else rhs))
+    if len(boxes) > 1:
+        return Ready()
+    left, right = [side.split(boxes[0], Reference("out"), "rhs") for side in _sides(lhs, rhs)]
+    by_task = _splits_rows(boxes[0], _tasks(boxes[0], uses))
+    return Ready(None if by_task else left, None if alone else right)
+
+
+def product_by_parts(
+    sizes: tuple[int, int, int],
+    count: tuple[int, int],
+    lhs: Matrices,
+    rhs: Matrices,
+    out: Matrices,
+    old: Matrices | None = None,
+    uses: int = 1,
+    ready: Ready | None = None,
+) -> Plan:
+    """Return the launches that compute ``out = lhs · rhs``; see :func:`~phonograd.core.kernels.matmul.gemm.product`.
+
+    What is ``ready``, as :func:`split_before` says for the same arguments, are operands ``left`` and ``right``.
+    """
+    alone, ready, terms = _is_alone(sizes, uses), ready or Ready(), sizes[1]
+    sides = _sides(lhs, rhs)
+    launches: list[Launch] = []
+    scratch_bytes = 0
+    before: tuple[_Box, Split] | None = None
+    for box in _boxes(sizes, count, lhs, None if alone or ready.right else rhs):
+        blocks = _tasks(box, uses)
+        left, right, start = ready.left, ready.right, 0
+        if right is not None:
+            right = right._replace(operand=Reference("right"))
+        elif not alone:
+            # columns change less often than rows
+            key = box._replace(rows=(0, 0))
+            if before is None or before[0] != key:
+                before = key, sides[1].split(box, Reference("scratch"))
+                launches.append(before[1].launch)
+            right, start = before[1], before[1].size
+        if left is not None:
+            left = left._replace(operand=Reference("left"))
+        elif not _splits_rows(box, blocks):
+            left = sides[0].split(box, Reference("scratch", start))
+            launches.append(left.launch)
+            start += left.size
+        old_here = old if box.terms[0] == 0 else out
+        panel = start, _row_tiles(box, blocks[0]) * TILE_WORDS if left is None else 0
+        launches.append(_multiplication(box, _pass_terms(terms), blocks, sides, (left, right), out, old_here, panel))
+        scratch_bytes = max(scratch_bytes, start + 4 * launches[-1].extent * panel[1])
+    return Plan(tuple(launches), scratch_bytes)
+
+
+def _is_alone(sizes: tuple[int, int, int], uses: int) -> bool:
+    """Return whether tasks split the second operand by themselves: it is used once, for few rows."""
+    return uses == 1 and sizes[0] <= ROWS_ALONE
+
+
+def _boxes(sizes: tuple[int, int, int], count: tuple[int, int], lhs: Matrices, rhs: Matrices | None) -> Iterator[_Box]:
+    """Return the parts of a product whose operands, split, are not too large; None for one that needs no memory."""
+    rows, terms, columns = sizes
+    box_terms = min(PASSES * _pass_terms(terms), -(-terms // BLOCK_TERMS) * BLOCK_TERMS)
+    line_bytes = box_terms // BLOCK_TERMS * TILE_WORDS * 4 // TILE_LINES
+    most_lines = max(SIDE, MOST_SPLIT_BYTES // line_bytes // SIDE * SIDE)
+    box_rows, box_columns = min(rows, most_lines), columns if rhs is None else min(columns, most_lines)
+    box_inner, box_outer = count[1], count[0]
+    for place, lines in ((lhs, box_rows), (rhs, box_columns)):
+        one = tiles_of(lines, by_lines=False) * TILE_LINES * line_bytes
+        if place is not None and place.inner:
+            box_inner = min(box_inner, max(1, MOST_SPLIT_BYTES // one))
+            one *= box_inner
+        if place is not None and place.outer:
+            box_outer = min(box_outer, max(1, MOST_SPLIT_BYTES // one))
+    axes = ((terms, box_terms), (count[0], box_outer), (count[1], box_inner), (columns, box_columns), (rows, box_rows))
+    ranges = [[(first, min(step, size - first)) for first in range(0, size, step)] for size, step in axes]
+    return itertools.starmap(_Box, itertools.product(*ranges))
+
+
+def _pass_terms(terms: int) -> int:
+    """Return the terms of a pass: passes are equal, and as long as they may be."""
+    passes = -(-terms // PASS_TERMS)
+    return -(-terms // (passes * BLOCK_TERMS)) * BLOCK_TERMS
+
+
+def _multiplication(
+    box: _Box,
+    pass_terms: int,
+    blocks: tuple[int, int],
+    sides: tuple[_Side, _Side],
+    splits: tuple[Split | None, Split | None],
+    out: Matrices,
+    old: Matrices | None,
+    panel: tuple[int, int],
+) -> Launch:
+    """Return the launch that multiplies split matrices, and adds what was there before.
+
+    ``panel`` is where memory of tasks begins for rows that they split by themselves, and how many words each has.
+    """
+    rows, columns, terms = box.rows[1], box.columns[1], box.terms[1]
+    matrices = box.outer[1] * box.inner[1]
+    row_blocks, column_blocks = blocks
+
+    def result(place: Matrices) -> int:
+        return 4 * (box.rows[0] * place.row + box.columns[0] + box.outer[0] * place.outer + box.inner[0] * place.inner)
+
+    values: dict[str, int | Reference] = {
+        "rows": rows,
+        "columns": columns,
+        "terms": terms,
+        "blocks": -(-terms // BLOCK_TERMS),
+        "pass_blocks": pass_terms // BLOCK_TERMS,
+        "row_blocks": row_blocks,
+        "column_blocks": column_blocks,
+        "inner": box.inner[1],
+        "lhs_ready": int(splits[0] is not None),
+        "rhs_ready": int(splits[1] is not None),
+        "panels": Reference("scratch", panel[0]) if panel[1] else Reference("out"),
+        "panel_words": panel[1],
+        "out": Reference("out", result(out)),
+        "out_row": out.row,
+        "out_outer": out.outer,
+        "out_inner": out.inner,
+        "adds": int(old is not None),
+    }
+    before = old or out
+    is_first = box.terms[0] == 0 and old is not None
+    values |= {
+        "old": Reference("old" if is_first else "out", result(before)),
+        "old_row": before.row,
+        "old_outer": before.outer,
+        "old_inner": before.inner,
+    }
+    for name, side, split in zip(("lhs", "rhs"), sides, splits, strict=True):
+        whole = Reference(side.name, 4 * side.start(box))
+        values |= {
+            name: whole if split is None else split.operand,
+            f"{name}_outer": 0 if split is None else split.outer,
+            f"{name}_inner": 0 if split is None else split.inner,
+            f"whole_{name}": whole,
+            f"whole_{name}_{'row' if side.by_lines else 'column'}": side.line,
+            f"whole_{name}_term": side.term,
+            f"whole_{name}_outer": side.place.outer,
+            f"whole_{name}_inner": side.place.inner,
+        }
+    tasks = row_blocks * column_blocks * matrices
+    total = rows * terms * columns * matrices
+    chunk = max(1, TASK_WORK * tasks // max(1, total))
+    return Launch(MatrixUnit(), WORDS.fill(values), tasks, chunk, total // QUICK_WORK)
+
+
+def _tasks(box: _Box, uses: int) -> tuple[int, int]:
+    """Return into how many blocks the rows and the columns of a result are divided; each pair of blocks is a task.
+
+    Few rows that are multiplied by a shared matrix are divided: it soon is in every cache, and the kernels before and
+    after find what they read in the cache of the same processor. Tasks that split the second operand by themselves have
+    as many rows as possible.
+    """
+    rows, terms, columns, matrices = box.rows[1], box.terms[1], box.columns[1], box.outer[1] * box.inner[1]
+    wanted = min(TASKS, rows * terms * columns * matrices // TASK_WORK)
+    if uses > 1 and rows < FEW_ROWS and columns * terms * 6 <= CACHED_BYTES:
+        return -(-rows // TILE_LINES) if wanted > 1 else 1, 1
+    if rows < FEW_ROWS and _row_tiles(box, 1) <= ROW_TILES:
+        return 1, min(max(1, wanted), COLUMNS_ALONE, -(-columns // SIDE))
+    most_rows = TASK_ROWS if _is_alone((rows, terms, columns), uses) else TASK_LINES
+    row_blocks, column_blocks = -(-rows // most_rows), -(-columns // TASK_LINES)
+    while row_blocks * column_blocks * matrices < wanted:
+        if columns >= 2 * SIDE * column_blocks:
+            column_blocks *= 2
+        elif rows >= 2 * TILE_LINES * row_blocks:
+            row_blocks *= 2
+        else:
+            break
+    return row_blocks, column_blocks
+
+
+def _row_tiles(box: _Box, row_blocks: int) -> int:
+    """Return how many tiles a block of rows has."""
+    return -(-tiles_of(box.rows[1], by_lines=True) // row_blocks) * -(-box.terms[1] // BLOCK_TERMS)
+
+
+def _splits_rows(box: _Box, blocks: tuple[int, int]) -> bool:
+    """Return whether tasks split their rows by themselves: if these are few, and hardly anybody else needs them."""
+    return (blocks[1] == 1 or box.rows[1] < FEW_ROWS) and _row_tiles(box, blocks[0]) <= ROW_TILES

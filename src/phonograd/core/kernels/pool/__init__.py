@@ -1,0 +1,1 @@
+"""Pooling kernels, forward and adjoint."""

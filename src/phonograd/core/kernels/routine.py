@@ -1,0 +1,231 @@
+"""Routine: a function on elements of one dtype, and modules of several functions that call each other.
+
+Routines are emitters for kernels with loops of their own (convolution, pooling). Pointers count elements, and vectors
+may be taken apart and put together lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..base.dtypes import BOOL, INT64, DType
+from ..lower.ir.emitter import ARGUMENTS, Emitter
+from ..lower.ir.function_builder import Index, Value
+from .launch import INNER
+
+__all__ = ["Routine", "module"]
+
+Body = Callable[[Index], None]
+
+
+class Routine(Emitter):
+    """A function whose pointers are to elements of one floating point dtype.
+
+    One that is ``inner`` takes most of the time of its kernel, and calls no other routine.
+    """
+
+    def __init__(self, name: str, lanes: int, dtype: DType, arguments: str = ARGUMENTS, *, inner: bool = False) -> None:
+        super().__init__(name, lanes, arguments)
+        self.inner = inner
+        self.dtype = dtype
+        self.scalar = self.scalar_type(dtype)
+
+    # -- control
+
+    def each(self, start: Index, stop: Index, body: Body, step: Index = "1") -> None:
+        """Write ``for index in range(start, stop, step)`` with nothing carried from round to round."""
+
+        def inner(index: Index, _: list[Value]) -> Sequence[Value]:
+            body(index)
+            return ()
+
+        self.loop(start, stop, step, (), inner)
+
+    def when(self, condition: str, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+        """Write ``if condition: then() else: otherwise()``."""
+
+        def first() -> Sequence[Value]:
+            then()
+            return ()
+
+        def second() -> Sequence[Value]:
+            if otherwise is not None:
+                otherwise()
+            return ()
+
+        self.choose(condition, first, second)
+
+    def test(self, predicate: str, first: Index, second: Index) -> str:
+        """Return the comparison of two numbers: ``icmp slt i64``, ..."""
+        return self.assign(f"icmp {predicate} i64 {first}, {second}")
+
+    def both(self, first: str, second: str) -> str:
+        """Return whether two conditions hold."""
+        return self.assign(f"and i1 {first}, {second}")
+
+    def either(self, condition: str, first: Index, second: Index) -> Index:
+        """Return one of two numbers: ``select i1 %condition, i64 %first, i64 %second``."""
+        return self.assign(f"select i1 {condition}, i64 {first}, i64 {second}")
+
+    def invoke(self, routine: str, *arguments: str) -> None:
+        """Call a routine of the same module; arguments are typed: ``"ptr %p"``, ``"i64 3"``."""
+        self.line(f"call void @{routine}({', '.join(arguments)})")
+
+    # -- numbers
+
+    def quotient(self, first: Index, second: Index) -> Index:
+        """Return a number that is not negative, divided by a positive one."""
+        return first if second == "1" else self.assign(f"udiv i64 {first}, {second}")
+
+    def split(self, number: Index, size: Index) -> tuple[Index, Index]:
+        """Return the quotient and the remainder of a number that is not negative."""
+        if size == "1":
+            return number, "0"
+        quotient = self.quotient(number, size)
+        return quotient, self.minus(number, self.times(quotient, size))
+
+    def total(self, *numbers: Index) -> Index:
+        """Return the sum of several numbers."""
+        result = "0"
+        for number in numbers:
+            result = self.plus(result, number)
+        return result
+
+    def most(self, first: Index, second: Index) -> Index:
+        """Return the larger number."""
+        return self.either(self.test("sgt", first, second), first, second)
+
+    # -- memory
+
+    def at(self, pointer: str, *offsets: Index) -> str:
+        """Return the address some elements further."""
+        return self.address(pointer, self.total(*offsets), self.scalar)
+
+    def get(self, pointer: str, offset: Index = "0") -> Value:
+        """Return the vector of consecutive elements at an address."""
+        return self.load(pointer, offset, self.dtype)
+
+    def get_where(self, pointer: str, mask: Value, offset: Index = "0") -> Value:
+        """Return consecutive elements where the mask is true, else 0."""
+        return self.load_where(pointer, offset, self.dtype, mask)
+
+    def spread(self, pointer: str, offset: Index = "0") -> Value:
+        """Return one element in every lane."""
+        return self.load_splat(pointer, offset, self.dtype)
+
+    def zeros(self) -> Value:
+        """Return a vector of zeros."""
+        return Value("zeroinitializer", self.dtype)
+
+    def get_one(self, pointer: str, offset: Index = "0") -> str:
+        """Return the name of one element."""
+        size = self.dtype.itemsize
+        return self.assign(f"load {self.scalar}, ptr {self.at(pointer, offset)}, align {size}")
+
+    def put_one(self, pointer: str, element: str, offset: Index = "0") -> None:
+        """Write one element."""
+        self.line(f"store {self.scalar} {element}, ptr {self.at(pointer, offset)}, align {self.dtype.itemsize}")
+
+    def add_one(self, first: str, second: str) -> str:
+        """Return the sum of two elements."""
+        return self.assign(f"fadd {self.scalar} {first}, {second}")
+
+    def scatter(self, pointer: str, stride: Index, value: Value, mask: Value) -> None:
+        """Write the lanes where the mask is true to elements at equal distances."""
+        self.scatter_at(pointer, self.multiply(self.splat(stride, INT64), self.steps(INT64)), value, mask)
+
+    def scatter_at(self, pointer: str, offsets: Value, value: Value, mask: Value) -> None:
+        """Write the lanes where the mask is true to elements at some offsets (int64) from a pointer."""
+        kind, pointers = self.vector_type(value.dtype), f"<{self.lanes} x ptr>"
+        name = f"@llvm.masked.scatter.{self._suffix(value.dtype)}.v{self.lanes}p0"
+        self.declare(f"declare void {name}({kind}, {pointers}, i32, {self.vector_type(BOOL)})")
+        places = self.assign(f"getelementptr {self.scalar}, ptr {pointer}, {self._typed(offsets)}")
+        size = self.dtype.itemsize
+        self.line(f"call void {name}({self._typed(value)}, {pointers} {places}, i32 {size}, {self._typed(mask)})")
+
+    def tail(self, width: Index) -> tuple[Index, Value]:
+        """Return where the last vector of a row begins and the mask of its lanes, of which at least one is in."""
+        whole = self.shift_down(self.minus(width, "1"), self.lanes.bit_length() - 1)
+        start = self.times(whole, str(self.lanes))
+        return start, self.below(self.minus(width, start))
+
+    def clear(self, pointer: str, count: Index) -> None:
+        """Write zeros; up to a vector more than the count."""
+        self.each("0", count, lambda index: self.store(pointer, index, self.zeros()), str(self.lanes))
+
+    def clear_exactly(self, pointer: str, count: Index) -> None:
+        """Write zeros; at least one."""
+        last, mask = self.tail(count)
+        self.clear(pointer, last)
+        self.store_where(pointer, last, self.zeros(), mask)
+
+    # -- lanes
+
+    def shuffle(self, first: Value, second: Value, order: Sequence[int]) -> Value:
+        """Return lanes of two vectors in another order; those of the second are numbered after those of the first."""
+        kind = self.vector_type(first.dtype)
+        places = ", ".join([f"i32 {place}" for place in order])
+        text = f"shufflevector {kind} {first.text}, {kind} {second.text}, <{len(order)} x i32> <{places}>"
+        return Value(self.assign(text), first.dtype)
+
+    def transpose(self, rows: Sequence[Value]) -> list[Value]:
+        """Return as many vectors as there are lanes, with rows and lanes exchanged: log2(lanes) shuffles each."""
+        lanes, vectors = self.lanes, list(rows)
+        assert len(vectors) == lanes, len(vectors)
+        distance = 1
+        while distance < lanes:
+            # blocks of `distance` change places across the diagonal of blocks of twice that size
+            low = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
+            high = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
+            turned = list(vectors)
+            for row in range(lanes):
+                if not row & distance:
+                    first, second = vectors[row], vectors[row + distance]
+                    turned[row] = self.shuffle(first, second, low)
+                    turned[row + distance] = self.shuffle(first, second, high)
+            vectors = turned
+            distance *= 2
+        return vectors
+
+    def lane_sums(self, vectors: Sequence[Value]) -> Value:
+        """Return the sums over the lanes of up to as many vectors as there are lanes, each in the lane of its number.
+
+        Halves of two vectors are added in one instruction, then quarters of four, and so on.
+        """
+        lanes = self.lanes
+        bits = lanes.bit_length() - 1
+        # after the last round the vector at place p of this order stands in lane p
+        places = [int(f"{place:0{bits}b}"[::-1], 2) if bits else 0 for place in range(lanes)]
+        level: list[Value | None] = [vectors[place] if place < len(vectors) else None for place in places]
+        distance = lanes // 2
+        while distance:
+            near = [lane if not lane & distance else lanes + lane for lane in range(lanes)]
+            far = [lane + distance if not lane & distance else lanes + lane - distance for lane in range(lanes)]
+            level = [self._fold(level[place], level[place + 1], near, far) for place in range(0, len(level), 2)]
+            distance //= 2
+        total = level[0]
+        assert total is not None
+        return total
+
+    def _fold(self, first: Value | None, second: Value | None, near: list[int], far: list[int]) -> Value | None:
+        if first is None and second is None:
+            return None
+        known = first or second
+        assert known is not None
+        first, second = first or known, second or known
+        return self.add(self.shuffle(first, second, near), self.shuffle(first, second, far))
+
+
+def module(*routines: Routine) -> str:
+    """Return the text of a module; the last routine is the kernel, the others are seen by nobody else."""
+    declarations: dict[str, None] = {}
+    functions = []
+    for routine in routines:
+        lines = routine.text().split("\n")
+        declarations.update(dict.fromkeys([line for line in lines if line.startswith("declare")]))
+        functions.append("\n".join([line for line in lines if not line.startswith("declare")]))
+    hidden = [
+        f"{INNER if routine.inner else ''}{text.replace('define void', 'define internal void', 1)}"
+        for routine, text in zip(routines, functions[:-1])
+    ]
+    return "\n".join([*declarations, *hidden, functions[-1]])

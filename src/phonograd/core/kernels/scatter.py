@@ -1,0 +1,203 @@
+"""Scattering: slices added up at the places that an index names, in order, whatever threads do.
+
+The output has ``extent`` places, and the index names one of them for each of ``count`` slices. Where slices are single
+numbers and places are few, they are added one after the other to sums in double precision. Otherwise a first kernel
+links, for each place, the slices that belong there, in order; a second one then goes through the places, adds up the
+slices of each in registers and writes every element of the output once. Places can be divided among threads, and both
+ways give the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from ..base.dtypes import FLOAT64, INT32, INT64, DType
+from ..lower.ir.emitter import ROW, Emitter
+from ..lower.ir.function_builder import Index, Value
+from .launch import Launch, Plan, Reference, Words, aligned
+
+__all__ = ["add_slices", "last_places"]
+
+#: sums of single numbers that are kept at hand
+FEW_PLACES = 1 << 15
+#: elements that one thread writes at a time
+CHUNK_ELEMENTS = 1 << 14
+_LANES = 8
+
+_ADD = Words("count", "extent", "data*", "index*", "sums*", "out*")
+_LINK = Words("count", "extent", "index*", "heads*", "links*")
+_COLLECT = Words("count", "extent", "inner", "data*", "heads*", "links*", "out*")
+_LAST = Words("count", "extent", "index*", "out*")
+
+
+def add_slices(outer: int, inner: int, extent: int, count: int, dtype: DType) -> Plan:
+    """Return how slices of ``inner`` elements are added up; operands are ``data``, ``index`` and ``out``.
+
+    All are contiguous: data is (outer, count, inner), index (count,), and out (outer, extent, inner).
+    """
+    sizes: dict[str, int | Reference] = {"count": count, "extent": extent}
+    if inner == outer == 1 and extent <= FEW_PLACES:
+        words = _ADD.fill({**sizes, "sums": Reference("scratch")})
+        return Plan((Launch(_Add(dtype), words, 1),), aligned(8 * (extent + ROW)))
+    heads = aligned(4 * (extent + ROW))
+    lists: dict[str, int | Reference] = {"heads": Reference("scratch"), "links": Reference("scratch", heads)}
+    link = Launch(_Link(), _LINK.fill({**sizes, **lists}), 1)
+    words = _COLLECT.fill({**sizes, **lists, "inner": inner})
+    chunk = max(1, CHUNK_ELEMENTS // max(1, inner))
+    collect = Launch(_Collect(dtype, 1 if inner == 1 else _LANES), words, outer * extent, chunk)
+    return Plan((link, collect), heads + aligned(4 * max(count, 1)))
+
+
+def last_places(extent: int, count: int) -> Plan:
+    """Return how it is found where an ``index`` names each place for the last time; ``out`` is int64, -1 for never."""
+    return Plan((Launch(_Last(), _LAST.fill({"count": count, "extent": extent}), 1),))
+
+
+def _each(e: Emitter, count: Index, body: Callable[[Index], None], step: int = 1, start: Index = "0") -> None:
+    def turn(index: Index, _: list[Value]) -> Sequence[Value]:
+        body(index)
+        return ()
+
+    e.loop(start, count, str(step), (), turn)
+
+
+def _fill(e: Emitter, pointer: str, count: Index, value: Value) -> None:
+    """Write a value to some elements, and to as many more as fill a vector."""
+    _each(e, count, lambda index: e.store(pointer, index, value), e.lanes)
+
+
+def _sum_dtype(dtype: DType) -> DType:
+    return FLOAT64 if dtype.kind == "f" else dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class _Add:
+    """Single numbers, added one after the other to sums at hand."""
+
+    dtype: DType
+
+    def write(self, name: str) -> str:
+        """Return the text of the module."""
+        e, wide = Emitter(name, _LANES), _sum_dtype(self.dtype)
+        count, extent = _ADD.index(e, "count"), _ADD.index(e, "extent")
+        data, index = _ADD.pointer(e, "data"), _ADD.pointer(e, "index")
+        sums, out = _ADD.pointer(e, "sums"), _ADD.pointer(e, "out")
+        _fill(e, sums, extent, e.constant(0, wide))
+
+        def add(number: Index) -> None:
+            place = e.load_word(index, number)
+            term = e.load_splat(data, number, self.dtype)
+            before = e.load_splat(sums, place, wide)
+            e.store_first(sums, place, e.add(before, _as(e, term, wide)))
+
+        def finish(place: Index) -> None:
+            total = _as(e, e.load(sums, place, wide), self.dtype)
+            e.store_where(out, place, total, e.below(e.minus(extent, place)))
+
+        _each(e, count, add)
+        _each(e, extent, finish, e.lanes)
+        return e.text()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Link:
+    """For each place the number of its first slice, and for each slice that of the next one; -1 ends a list."""
+
+    def write(self, name: str) -> str:
+        """Return the text of the module."""
+        e = Emitter(name, ROW)
+        count, extent = _LINK.index(e, "count"), _LINK.index(e, "extent")
+        index, heads, links = (_LINK.pointer(e, word) for word in ("index", "heads", "links"))
+        _fill(e, heads, extent, e.constant(-1, INT32))
+
+        def link(turn: Index) -> None:
+            # from the last to the first, so that each list begins with the first
+            number = e.minus(e.minus(count, "1"), turn)
+            place, own = e.address(heads, e.load_word(index, number), "i32"), e.address(links, number, "i32")
+            before, short = e.assign(f"load i32, ptr {place}, align 4"), e.assign(f"trunc i64 {number} to i32")
+            e.line(f"store i32 {before}, ptr {own}, align 4")
+            e.line(f"store i32 {short}, ptr {place}, align 4")
+
+        _each(e, count, link)
+        return e.text()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Collect:
+    """The sums of the slices of each place, over a range of places."""
+
+    dtype: DType
+    lanes: int
+
+    def write(self, name: str) -> str:
+        """Return the text of the module."""
+        e = Emitter(name, self.lanes)
+        count, extent, inner = (_COLLECT.index(e, word) for word in ("count", "extent", "inner"))
+        data, heads, links, out = (_COLLECT.pointer(e, word) for word in ("data", "heads", "links", "out"))
+
+        def place(item: Index) -> None:
+            outer = e.assign(f"udiv i64 {item}, {extent}")
+            head = _number(e, heads, e.minus(item, e.times(outer, extent)))
+            slices = e.times(e.times(outer, count), inner)
+            row = e.times(item, inner)
+
+            def strip(first: Index) -> None:
+                mask = None if self.lanes == 1 else e.below(e.minus(inner, first))
+                total = self._total(e, head, links, data, e.plus(slices, first), inner, mask)
+                if mask is None:
+                    e.store(out, e.plus(row, first), total)
+                else:
+                    e.store_where(out, e.plus(row, first), total, mask)
+
+            _each(e, inner, strip, self.lanes)
+
+        _each(e, "%hi", place, start="%lo")
+        return e.text()
+
+    def _total(
+        self, e: Emitter, head: Index, links: str, data: str, start: Index, inner: Index, mask: Value | None
+    ) -> Value:
+        """Return the sum of a strip of the slices of a list."""
+        wide = _sum_dtype(self.dtype)
+        zero = e.constant(0, INT64)
+
+        def proceed(carried: list[Value]) -> str:
+            return e.any(e.relation("ge", carried[0], zero))
+
+        def add(carried: list[Value]) -> list[Value]:
+            number = e.assign(f"extractelement {e.vector_type(INT64)} {carried[0].text}, i64 0")
+            place = e.plus(start, e.times(number, inner))
+            term = e.load(data, place, self.dtype) if mask is None else e.load_where(data, place, self.dtype, mask)
+            return [e.splat(_number(e, links, number), INT64), e.add(carried[1], _as(e, term, wide))]
+
+        total = e.repeat([e.splat(head, INT64), e.constant(0, wide)], proceed, add)[1]
+        return _as(e, total, self.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Last:
+    """Where an index names each place for the last time."""
+
+    def write(self, name: str) -> str:
+        """Return the text of the module."""
+        e = Emitter(name, _LANES)
+        count, extent = _LAST.index(e, "count"), _LAST.index(e, "extent")
+        index, out = _LAST.pointer(e, "index"), _LAST.pointer(e, "out")
+
+        def clear(place: Index) -> None:
+            e.store_where(out, place, e.constant(-1, INT64), e.below(e.minus(extent, place)))
+
+        _each(e, extent, clear, e.lanes)
+        _each(e, count, lambda number: e.store_word(out, e.load_word(index, number), number))
+        return e.text()
+
+
+def _number(e: Emitter, pointer: str, place: Index) -> Index:
+    """Return an entry of a list."""
+    found = e.assign(f"load i32, ptr {e.address(pointer, place, 'i32')}, align 4")
+    return e.assign(f"sext i32 {found} to i64")
+
+
+def _as(e: Emitter, value: Value, dtype: DType) -> Value:
+    return value if value.dtype == dtype else e.convert(value, dtype)

@@ -1,0 +1,30 @@
+"""What kernels written for speed must know about a processor: its vectors, and its matrix unit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..base.dtypes import DType
+from ..lower.ir.emitter import ROW
+
+__all__ = ["Machine"]
+
+
+class Machine(NamedTuple):
+    """A processor as the writers of kernels see it."""
+
+    vector_bytes: int = 32
+    """Length of a vector register."""
+    registers: int = 16
+    """How many vector registers there are."""
+    matrix_unit: bool = False
+    """Whether it multiplies tiles of bfloat16 (:mod:`.matmul.amx`)."""
+
+    def lanes(self, dtype: DType) -> int:
+        """Return how many elements a vector holds.
+
+        >>> import numpy as np
+        >>> Machine(64, 32).lanes(np.dtype("float32")), Machine(64, 32).lanes(np.dtype("float64"))
+        (16, 8)
+        """
+        return min(ROW, self.vector_bytes // dtype.itemsize)

@@ -1,0 +1,1 @@
+"""Lowering layer: the parts that operator declarations use to describe their kernels. Text only; no compiler."""

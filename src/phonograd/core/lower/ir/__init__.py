@@ -1,0 +1,1 @@
+"""Builders for the text of LLVM functions: scalars, vectors and random words."""

@@ -1,0 +1,51 @@
+"""Conversion between dtypes, as C does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...base.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, INT64, DType
+
+if TYPE_CHECKING:
+    from ..ir.emitter import Emitter
+    from ..ir.function_builder import Value
+
+__all__ = ["cast"]
+
+
+def cast(e: Emitter, value: Value, dtype: DType) -> Value:
+    """Return a value in another dtype; for float16 a float32 number that rounds to the right one.
+
+    Floating point numbers lose their fraction. Beyond the range of int32 (or int64, where that is asked for) and for
+    NaN the result is the smallest integer, as x86 processors have it; narrower integers are the low bits of an int32.
+    """
+    if dtype == FLOAT16:
+        return _odd_float32(e, value) if value.dtype == FLOAT64 else e.convert(value, FLOAT32)
+    if dtype == BOOL:
+        return e.truth(value)
+    if value.dtype.kind == "f" and dtype.kind != "f":
+        return e.convert(_truncated(e, value, INT64 if dtype == INT64 else INT32), dtype)
+    return e.convert(value, dtype)
+
+
+def _truncated(e: Emitter, value: Value, integer: DType) -> Value:
+    least = -(1 << 8 * integer.itemsize - 1)
+    bounds = e.like(value, least), e.like(value, -least)
+    inside = e.bits("and", e.relation("ge", value, bounds[0]), e.relation("lt", value, bounds[1]))
+    whole = e.truncated(e.select(inside, value, e.like(value, 0)), integer)
+    return e.select(inside, whole, e.like(whole, least))
+
+
+def _odd_float32(e: Emitter, value: Value) -> Value:
+    """Return a float64 number as float32 whose last bit is set where something was lost.
+
+    Rounding it once more to a shorter format then gives what rounding the number itself would have given.
+    """
+    near = e.convert(value, FLOAT32)
+    lost = e.subtract(value, e.convert(near, FLOAT64))
+    pattern, zero, one = e.reinterpret(near, INT32), e.constant(0, INT32), e.constant(1, INT32)
+    even = e.relation("eq", e.bits("and", pattern, one), zero)
+    inexact = e.bits("and", even, e.compare("one", lost, e.like(lost, 0)))
+    outwards = e.relation("eq", e.relation("lt", lost, e.like(lost, 0)), e.relation("lt", pattern, zero))
+    step = e.select(outwards, one, e.constant(-1, INT32))
+    return e.reinterpret(e.add(pattern, e.select(inexact, step, zero)), FLOAT32)

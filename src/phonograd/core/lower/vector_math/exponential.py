@@ -1,0 +1,147 @@
+"""Functions made of the exponential: exp, expm1, sigmoid, sinh, cosh, tanh."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import coefficients
+from .formats import FORMATS
+from .parts import add_smaller, polynomial, power_of_two
+
+if TYPE_CHECKING:
+    from ..ir.emitter import Emitter
+    from ..ir.function_builder import Value
+
+__all__ = ["cosh", "exp", "exp_of_sum", "expm1", "reduced", "sigmoid", "sinh", "tanh"]
+
+_LOG2_E = 1.4426950408889634
+
+
+def reduced(e: Emitter, x: Value) -> tuple[Value, Value]:
+    """Return r and the integer n with x = n log 2 + r, r around zero."""
+    form = FORMATS[x.dtype]
+    shifted = e.fma(x, e.like(x, _LOG2_E), e.like(x, form.shifter))
+    whole = e.subtract(shifted, e.like(x, form.shifter))
+    high, low = form.log2
+    rest = e.fma(whole, e.like(x, -low), e.fma(whole, e.like(x, -high), x))
+    exponent = e.subtract(e.reinterpret(shifted, form.integer), e.constant(form.shifter_bits, form.integer))
+    return rest, exponent
+
+
+def _expm1_near(e: Emitter, r: Value) -> Value:
+    """Return exp(r) - 1 around zero, relatively exact."""
+    return e.fma(polynomial(e, r, coefficients.EXP[r.dtype]), e.multiply(r, r), r)
+
+
+def _scaled(e: Emitter, value: Value, exponent: Value) -> Value:
+    """Return a value times two to a power that may be beyond those of normal numbers: in two halves."""
+    half = e.bits("ashr", exponent, e.like(exponent, 1))
+    return e.multiply(e.multiply(value, power_of_two(e, half)), power_of_two(e, e.subtract(exponent, half)))
+
+
+def _at_most(e: Emitter, x: Value, bound: float) -> Value:
+    # comparisons with NaN are false, so it passes
+    return e.select(e.relation("gt", x, e.like(x, bound)), e.like(x, bound), x)
+
+
+def _at_least(e: Emitter, x: Value, bound: float) -> Value:
+    return e.select(e.relation("lt", x, e.like(x, bound)), e.like(x, bound), x)
+
+
+def exp(e: Emitter, x: Value) -> Value:
+    """Return the exponential: with x = n log 2 + r, it is 2**n times a polynomial in r.
+
+    2**n is multiplied in two halves, because n may be below the smallest exponent of a normal number::
+
+        %t = fma(%x, 1.4427, 12582912)      n in the lowest bits
+        %n = fsub %t, 12582912
+        %r = fma(%n, -0.693145752, %x)
+        %r = fma(%n, -1.428606e-6, %r)
+        ...                                 the polynomial
+        %v = fmul %p, 2**(n >> 1)
+        %v = fmul %v, 2**(n - (n >> 1))
+    """
+    form = FORMATS[x.dtype]
+    rest, exponent = reduced(e, _at_least(e, _at_most(e, x, form.exp_most), form.exp_least))
+    return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
+
+
+def exp_of_sum(e: Emitter, x: Value, correction: Value) -> Value:
+    """Return exp(x + correction) for a correction that is too small to be seen in x."""
+    form = FORMATS[x.dtype]
+    bounded = _at_least(e, _at_most(e, x, form.exp_most), form.exp_least)
+    rest, exponent = reduced(e, bounded)
+    # beyond the bounds, also at infinity, the correction may be anything
+    near = e.select(e.relation("eq", bounded, x), correction, e.like(x, 0))
+    rest = e.add(rest, near)
+    return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
+
+
+def expm1(e: Emitter, x: Value) -> Value:
+    """Return exp(x) - 1: with x = n log 2 + r, it is 2**n (exp(r) - 1 + (1 - 2**-n))."""
+    form = FORMATS[x.dtype]
+    rest, exponent = reduced(e, _at_least(e, _at_most(e, x, form.exp_most), form.expm1_least))
+    one = e.like(x, 1)
+    # beyond this, 2**-n is too small to be seen
+    most = e.like(exponent, 100)
+    inverse = power_of_two(e, e.negative(e.select(e.relation("gt", exponent, most), most, exponent)))
+    near = e.add(_expm1_near(e, rest), e.subtract(one, inverse))
+    # the sign is that of x, also for zero
+    return e.with_sign_of(_scaled(e, near, exponent), x)
+
+
+def sigmoid(e: Emitter, x: Value) -> Value:
+    """Return 1 / (1 + exp(-x)): with s = exp(-|x|), it is 1 / (1 + s), or s / (1 + s) for negative x.
+
+    What rounding s and 1 + s has lost is put back in the end: their errors would add up to more than two units.
+    """
+    form = FORMATS[x.dtype]
+    rest, exponent = reduced(e, _at_least(e, e.negative(e.absolute(x)), form.exp_least))
+    one, zero = e.like(x, 1), e.like(x, 0)
+    near, near_lost = add_smaller(e, one, _expm1_near(e, rest))
+    small = _scaled(e, near, exponent)
+    divisor, lost = add_smaller(e, one, small)
+    negative = e.relation("lt", x, zero)
+    quotient = e.divide(e.select(negative, small, one), divisor)
+    inverse = e.select(negative, e.subtract(one, quotient), quotient)
+    missing = e.subtract(e.select(negative, near_lost, zero), lost)
+    return e.fma(e.multiply(quotient, inverse), missing, quotient)
+
+
+def tanh(e: Emitter, x: Value) -> Value:
+    """Return the hyperbolic tangent: an odd polynomial up to 0.55, and 1 - 2 / (exp(2 |x|) + 1) beyond.
+
+    The sign is put on at the end, so that tanh(-0.) is -0. and both sides are equal to the last bit.
+    """
+    form = FORMATS[x.dtype]
+    size, one = e.absolute(x), e.like(x, 1)
+    square = e.multiply(size, size)
+    small = e.fma(e.multiply(polynomial(e, square, coefficients.TANH[x.dtype]), square), size, size)
+    bounded = _at_most(e, size, form.tanh_most)
+    rest, exponent = reduced(e, e.add(bounded, bounded))
+    power = e.multiply(e.add(_expm1_near(e, rest), one), power_of_two(e, exponent))
+    large = e.subtract(one, e.divide(e.like(x, 2), e.add(power, one)))
+    return e.with_sign_of(e.select(e.relation("lt", size, e.like(x, 0.55)), small, large), x)
+
+
+def _half_exp(e: Emitter, x: Value) -> Value:
+    """Return exp(x) / 2 for positive x, which overflows only where cosh does."""
+    form = FORMATS[x.dtype]
+    rest, exponent = reduced(e, _at_most(e, x, form.exp_most + 1))
+    return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), e.subtract(exponent, e.like(exponent, 1)))
+
+
+def sinh(e: Emitter, x: Value) -> Value:
+    """Return the hyperbolic sine: an odd polynomial up to 1, and h - 1 / (4 h) with h = exp(|x|) / 2 beyond."""
+    size = e.absolute(x)
+    square = e.multiply(size, size)
+    small = e.fma(e.multiply(polynomial(e, square, coefficients.SINH[x.dtype]), square), size, size)
+    half = _half_exp(e, size)
+    large = e.subtract(half, e.divide(e.like(x, 0.25), half))
+    return e.with_sign_of(e.select(e.relation("lt", size, e.like(x, 1)), small, large), x)
+
+
+def cosh(e: Emitter, x: Value) -> Value:
+    """Return the hyperbolic cosine: h + 1 / (4 h) with h = exp(|x|) / 2."""
+    half = _half_exp(e, e.absolute(x))
+    return e.add(half, e.divide(e.like(x, 0.25), half))

@@ -1,0 +1,116 @@
+"""The parts that elementary functions are made of: polynomials, powers of two, and sums and products without error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from typing import TYPE_CHECKING
+
+from ...base.dtypes import FLOAT32, FLOAT64, INT32, DType
+from .formats import FORMATS
+
+if TYPE_CHECKING:
+    from ..ir.emitter import Emitter
+    from ..ir.function_builder import Value
+
+__all__ = [
+    "add_exactly",
+    "add_smaller",
+    "float_of",
+    "in_parts",
+    "multiply_exactly",
+    "polynomial",
+    "power_of_two",
+    "split",
+    "split_any",
+]
+
+
+def polynomial(e: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
+    """Return a polynomial by Horner's rule, the constant coefficient first: one ``fma`` each."""
+    total = e.like(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = e.fma(total, x, e.like(x, coefficient))
+    return total
+
+
+def power_of_two(e: Emitter, exponent: Value) -> Value:
+    """Return two to an integer power within the range of normal numbers, made of its bits."""
+    dtype = FLOAT32 if exponent.dtype == INT32 else FLOAT64
+    form = FORMATS[dtype]
+    biased = e.add(exponent, e.like(exponent, form.bias))
+    return e.reinterpret(e.bits("shl", biased, e.like(exponent, form.mantissa_bits)), dtype)
+
+
+def split(e: Emitter, x: Value) -> tuple[Value, Value]:
+    """Return a positive number as one between the roots of 1/2 and 2, and the integer exponent of a power of two.
+
+    ::
+
+        %k = ashr (sub %bits, bits of the root of 1/2), 23
+        %m = sub %bits, (shl %k, 23)
+    """
+    form = FORMATS[x.dtype]
+    pattern = e.reinterpret(x, form.integer)
+    shift = e.like(pattern, form.mantissa_bits)
+    exponent = e.bits("ashr", e.subtract(pattern, e.like(pattern, form.root_half_bits)), shift)
+    return e.reinterpret(e.subtract(pattern, e.bits("shl", exponent, shift)), x.dtype), exponent
+
+
+def split_any(e: Emitter, x: Value) -> tuple[Value, Value]:
+    """Return the same for a number that may be denormal: such ones are made normal first."""
+    form = FORMATS[x.dtype]
+    bits = form.mantissa_bits + 2
+    tiny = e.relation("lt", x, e.like(x, form.least_normal))
+    fraction, exponent = split(e, e.select(tiny, e.multiply(x, e.like(x, 2.0**bits)), x))
+    return fraction, e.subtract(exponent, e.select(tiny, e.like(exponent, bits), e.like(exponent, 0)))
+
+
+def float_of(e: Emitter, whole: Value) -> Value:
+    """Return an integer far below 2**mantissa_bits in the floating point format of its size.
+
+    There is no instruction for 64 bits before AVX-512, so bits are put beside those of a large number::
+
+        %t = add %whole, bits of 6755399441055744
+        %v = fsub %t, 6755399441055744
+    """
+    if whole.dtype == INT32:
+        return e.convert(whole, FLOAT32)
+    form = FORMATS[FLOAT64]
+    shifted = e.reinterpret(e.add(whole, e.like(whole, form.shifter_bits)), FLOAT64)
+    return e.subtract(shifted, e.like(shifted, form.shifter))
+
+
+def add_smaller(e: Emitter, first: Value, second: Value) -> tuple[Value, Value]:
+    """Return the rounded sum and its error, exactly, where the second number is not larger than the first (or 0)."""
+    total = e.add(first, second)
+    return total, e.subtract(second, e.subtract(total, first))
+
+
+def add_exactly(e: Emitter, first: Value, second: Value) -> tuple[Value, Value]:
+    """Return the rounded sum of any two numbers and its error, exactly."""
+    total = e.add(first, second)
+    back = e.subtract(total, first)
+    return total, e.add(e.subtract(first, e.subtract(total, back)), e.subtract(second, back))
+
+
+def multiply_exactly(e: Emitter, first: Value, second: Value) -> tuple[Value, Value]:
+    """Return the rounded product and its error, exactly."""
+    product = e.multiply(first, second)
+    return product, e.fma(first, second, e.negative(product))
+
+
+def in_parts(number: str, dtype: DType, count: int = 2) -> list[float]:
+    """Return a decimal number of many digits as the sum of some numbers of a format, the largest first.
+
+    >>> in_parts("0.1", FLOAT32)
+    [0.10000000149011612, -1.4901161415892261e-09]
+    """
+    parts: list[float] = []
+    with localcontext() as context:
+        context.prec = 80
+        rest = Decimal(number)
+        for _ in range(count):
+            parts.append(float(dtype.type(str(rest))))
+            rest -= Decimal(parts[-1])
+    return parts

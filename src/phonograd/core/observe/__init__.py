@@ -1,0 +1,1 @@
+"""Observation layer: attribution of kernel time, memory accounting and anomaly detection."""

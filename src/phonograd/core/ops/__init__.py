@@ -1,0 +1,7 @@
+"""Every operator of the library, by family. Importing this package imports all families, which fills the registry."""
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.walk_packages(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)

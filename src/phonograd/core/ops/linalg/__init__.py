@@ -1,0 +1,1 @@
+"""Matrix products, factorizations, solvers and spectra."""

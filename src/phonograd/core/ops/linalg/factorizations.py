@@ -1,0 +1,362 @@
+"""Linear algebra on stacks of matrices, second half: Cholesky, LQ, eigenvalues, inverse and determinant.
+
+Float32 matrices are factorized in double precision and rounded once. The symmetric factorizations (``potrf``,
+``syevd``) read the lower triangle of their argument and return the symmetric gradient: the derivative with respect to a
+symmetric change of the matrix.
+
+A matrix that has no factorization raises when it is computed; the message says which one of the stack it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import MXNetError, format_shape
+from ...graph.interface import Interface
+from ...graph.node import Node
+from ...graph.operator import Array, Spec, operator, single
+from ..math.broadcasting import sum_to
+from ..math.comparison import equal
+from ..math.primitives import matmul, reshape_to, select, swap_last
+from ..math.structural import constant, full
+from .linalg import (
+    extractdiag,
+    makediag,
+    per_matrix,
+    require_matrices,
+    require_square,
+    solve_triangular,
+    triangle,
+    trsm,
+)
+
+__all__ = ["det", "gelqf", "inverse", "potrf", "potri", "slogdet", "syevd"]
+
+_NOT_SQUARE = "Input A's last two dimension must be equal"
+
+
+def _cubic(node: Node) -> float:
+    source = node.inputs[0]
+    return float(source.size * source.shape[-2])
+
+
+def _transposed(array: Array) -> Array:
+    return np.swapaxes(array, -1, -2)
+
+
+def _culprit(stack: Array, works: Callable[[Array], Any]) -> tuple[int, ...]:
+    """Return the index of the first matrix of a stack on which ``works`` raises ``LinAlgError``."""
+    for index in np.ndindex(*stack.shape[:-2]):
+        try:
+            works(stack[index])
+        except np.linalg.LinAlgError:
+            return index
+    raise AssertionError("every matrix can be factorized alone, but not the stack")
+
+
+def _regular(stack: Array) -> tuple[Array, Array]:
+    """Return the square matrices in double precision, and which of them are finite; others become the identity.
+
+    What a LAPACK routine does with NaN is its own affair; here a matrix with NaN or infinity gives NaN.
+    """
+    finite = np.asarray(np.isfinite(stack).all(axis=(-2, -1), keepdims=True))
+    wide = stack.astype(np.float64)
+    return (wide if finite.all() else np.where(finite, wide, np.eye(stack.shape[-1]))), finite
+
+
+def _named(index: tuple[int, ...]) -> str:
+    return f"matrix {format_shape(index)} of the stack" if index else "the matrix"
+
+
+def _identity(like: Node) -> Node:
+    return single(makediag(full(like.shape[:-1], 1, like.dtype, like.context)))
+
+
+def _symmetric(node: Node) -> Node:
+    return (node + swap_last(node)) * 0.5
+
+
+# -- Cholesky
+
+
+@operator(name="_linalg_potrf", aliases=("linalg_potrf",), cost=lambda node: _cubic(node) / 3)
+def potrf(A: Array) -> Array:
+    """Return the Cholesky factor of symmetric positive definite matrices: lower triangular L with A = L * L^T."""
+    wide, finite = _regular(A)
+    try:
+        factor = np.linalg.cholesky(wide)
+    except np.linalg.LinAlgError:
+        index = _culprit(wide, np.linalg.cholesky)
+        raise MXNetError(
+            f"potrf failed. This may happen when the input matrix is either not symmetric or not positive definite: "
+            f"the leading minor of order {_first_bad_minor(wide[index])} of {_named(index)} is not positive definite. "
+            f"Adding a small multiple of the identity to A often helps."
+        ) from None
+    return np.where(finite, factor, np.tril(np.full_like(factor, np.nan))).astype(A.dtype)
+
+
+def _first_bad_minor(matrix: Array) -> int:
+    """Return the order of the smallest leading minor that has no Cholesky factor."""
+    good, bad = 0, len(matrix)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            np.linalg.cholesky(matrix[:middle, :middle])
+            good = middle
+        except np.linalg.LinAlgError:
+            bad = middle
+    return bad
+
+
+@potrf.infer
+def _(A: Node) -> Spec:
+    require_matrices("_linalg_potrf", A)
+    require_square("_linalg_potrf", A, "No square matrix as input to potrf.")
+    return A.shape, A.dtype
+
+
+@potrf.gradient
+def _(out_grad: Node, out: Node, A: Node) -> Node:
+    inner = _half_diagonal(matmul(swap_last(out), out_grad))
+    return _symmetric(_between_inverses(out, inner))
+
+
+def _half_diagonal(node: Node) -> Node:
+    """Return the lower triangle with half the diagonal."""
+    return (triangle(node) + triangle(node, offset=-1)) * 0.5
+
+
+def _between_inverses(factor: Node, node: Node) -> Node:
+    """Return L^-T * node * L^-1 for a lower triangular factor L."""
+    left = single(trsm(factor, node, transpose=True))
+    return single(trsm(factor, left, rightside=True))
+
+
+@operator(name="_linalg_potri", aliases=("linalg_potri",), cost=_cubic)
+def potri(A: Array) -> Array:
+    """Return the inverse of L * L^T for lower triangular L: the inverse of a matrix from its Cholesky factor."""
+    wide = A.astype(np.float64)
+    zeros = np.diagonal(wide, 0, -2, -1) == 0
+    if zeros.any():
+        *index, row = (int(position) for position in np.argwhere(zeros)[0])
+        raise MXNetError(
+            f"potri failed. This may happen when the input matrix is not a Cholesky factorization obtained by a prior "
+            f"call of the potrf-operator: element {row} of the diagonal of {_named(tuple(index))} is zero."
+        )
+    inverted = solve_triangular(wide, np.broadcast_to(np.eye(A.shape[-1]), wide.shape))
+    out: Array = np.matmul(_transposed(inverted), inverted)
+    return out.astype(A.dtype)
+
+
+@potri.infer
+def _(A: Node) -> Spec:
+    require_matrices("_linalg_potri", A)
+    require_square("_linalg_potri", A, "No square matrix as input to potri.")
+    return A.shape, A.dtype
+
+
+@potri.gradient
+def _(out_grad: Node, out: Node, A: Node) -> Node:
+    both = matmul(out, out_grad + swap_last(out_grad))
+    return -triangle(single(trsm(A, both, transpose=True, rightside=True)))
+
+
+# -- LQ
+
+
+@operator(name="_linalg_gelqf", aliases=("linalg_gelqf",), cost=lambda node: 2 * _cubic(node))
+def gelqf(A: Array) -> tuple[Array, Array]:
+    """Return Q and L with A = L * Q: Q has orthonormal rows, L is lower triangular. A has no more rows than columns."""
+    orthonormal, upper = np.linalg.qr(_transposed(A).astype(np.float64))
+    return (
+        np.ascontiguousarray(_transposed(orthonormal).astype(A.dtype)),
+        np.ascontiguousarray(_transposed(upper).astype(A.dtype)),
+    )
+
+
+@gelqf.infer
+def _(A: Node) -> list[Spec]:
+    require_matrices("_linalg_gelqf", A)
+    rows, columns = A.shape[-2:]
+    if rows > columns:
+        raise MXNetError(
+            f"Input A shape wrong: Last dimension must be >= than second to last "
+            f"(operator _linalg_gelqf, shape {format_shape(A.shape)}; transpose the matrix)"
+        )
+    return [(A.shape, A.dtype), ((*A.shape[:-2], rows, rows), A.dtype)]
+
+
+@gelqf.gradient
+def _(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: Node) -> Node:
+    orthonormal_grad, lower_grad = out_grads
+    orthonormal, lower = outs
+    inner = None
+    if lower_grad is not None:
+        inner = matmul(swap_last(lower), lower_grad)
+    if orthonormal_grad is not None:
+        turned = matmul(orthonormal_grad, swap_last(orthonormal))
+        inner = -turned if inner is None else inner - turned
+    assert inner is not None
+    mirrored = triangle(inner) + swap_last(triangle(inner, offset=-1))
+    total = matmul(mirrored, orthonormal)
+    if orthonormal_grad is not None:
+        total = total + orthonormal_grad
+    return single(trsm(lower, total, transpose=True))
+
+
+# -- eigenvalues
+
+
+@operator(name="_linalg_syevd", aliases=("linalg_syevd",), cost=lambda node: 9 * _cubic(node))
+def syevd(A: Array) -> tuple[Array, Array]:
+    """Return U and L of symmetric matrices: the eigenvectors as rows, and the eigenvalues in ascending order.
+
+    ``A = U^T * diag(L) * U``. Each eigenvector has the sign that makes its largest component positive. The eigenvectors
+    have gradients where all eigenvalues are distinct; where some coincide, only the eigenvalues have.
+    """
+    wide, finite = _regular(A)
+    values, vectors = np.linalg.eigh(wide)
+    rows = _transposed(vectors)
+    if rows.size:
+        largest = np.take_along_axis(rows, np.argmax(np.abs(rows), axis=-1)[..., None], axis=-1)
+        rows = np.where(largest < 0, -rows, rows)
+    return np.where(finite, rows, np.nan).astype(A.dtype), np.where(finite[..., 0], values, np.nan).astype(A.dtype)
+
+
+@syevd.infer
+def _(A: Node) -> list[Spec]:
+    require_matrices("_linalg_syevd", A)
+    require_square("_linalg_syevd", A, "Input A shape wrong: Last two dimensions must be equal")
+    return [(A.shape, A.dtype), (A.shape[:-1], A.dtype)]
+
+
+@syevd.gradient
+def _(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: Node) -> Node:
+    vectors_grad, values_grad = out_grads
+    vectors, values = outs
+    inner = None
+    if values_grad is not None:
+        inner = single(makediag(values_grad))
+    if vectors_grad is not None:
+        size = values.shape[-1]
+        rows = reshape_to(values, (*values.shape[:-1], size, 1))
+        columns = reshape_to(values, (*values.shape[:-1], 1, size))
+        turned = matmul(vectors, swap_last(vectors_grad))
+        # the diagonal must not even be divided by its gap of zero, or higher orders would give 0 * infinity
+        turned = (turned - single(makediag(extractdiag(turned)))) / (columns - rows + _identity(A))
+        inner = turned if inner is None else inner + turned
+    assert inner is not None
+    return _symmetric(matmul(matmul(swap_last(vectors), inner), vectors))
+
+
+# -- inverse and determinant
+
+
+@operator(name="_linalg_inverse", aliases=("linalg_inverse",), cost=lambda node: 2 * _cubic(node))
+def inverse(A: Array) -> Array:
+    """Return the inverse of square matrices."""
+    wide, finite = _regular(A)
+    try:
+        return np.where(finite, np.linalg.inv(wide), np.nan).astype(A.dtype)
+    except np.linalg.LinAlgError:
+        index = _culprit(wide, np.linalg.inv)
+    raise MXNetError(
+        f"the input matrix is non-convertible: {_named(index)} is singular (its determinant is 0) and has no inverse."
+    )
+
+
+@inverse.infer
+def _(A: Node) -> Spec:
+    require_matrices("_linalg_inverse", A)
+    require_square("_linalg_inverse", A, _NOT_SQUARE)
+    return A.shape, A.dtype
+
+
+@inverse.gradient
+def _(out_grad: Node, out: Node, A: Node) -> Node:
+    turned = swap_last(out)
+    return -matmul(matmul(turned, out_grad), turned)
+
+
+def _each_matrix(node: Node, A: Node) -> Node:
+    """Return numbers per matrix in a shape that broadcasts against the matrices."""
+    return reshape_to(node, (*A.shape[:-2], 1, 1))
+
+
+@operator(name="_linalg_det", aliases=("linalg_det",), cost=lambda node: 2 / 3 * _cubic(node))
+def det(A: Array) -> Array:
+    """Return the determinant of square matrices, of shape (1,) for one matrix.
+
+    Singular matrices have their exact first derivative (the cofactors); their second derivative is NaN.
+    """
+    return np.asarray(np.linalg.det(A.astype(np.float64))).astype(A.dtype).reshape(per_matrix(A.shape))
+
+
+@det.infer
+def _(A: Node) -> Spec:
+    require_matrices("_linalg_det", A)
+    require_square("_linalg_det", A, _NOT_SQUARE)
+    return per_matrix(A.shape), A.dtype
+
+
+@det.gradient
+def _(out_grad: Node, out: Node, A: Node) -> Node:
+    return _each_matrix(out_grad, A) * single(_cofactors(A))
+
+
+@operator(cost=lambda node: 20 * _cubic(node))
+def _cofactors(A: Array) -> Array:
+    """Return the matrices of cofactors, which is determinant times transposed inverse where that exists."""
+    wide, finite = _regular(A)
+    left, values, right = np.linalg.svd(wide)
+    ones = np.ones((*values.shape[:-1], 1))
+    before = np.cumprod(np.concatenate([ones, values[..., :-1]], axis=-1), axis=-1)[..., : values.shape[-1]]
+    after = np.cumprod(np.concatenate([ones, values[..., :0:-1]], axis=-1), axis=-1)[..., : values.shape[-1]]
+    others = before * after[..., ::-1]
+    sign = np.round(np.linalg.det(left) * np.linalg.det(right))[..., None]
+    out = np.matmul(left * (others * sign)[..., None, :], right)
+    return np.where(finite, out, np.nan).astype(A.dtype)
+
+
+@_cofactors.gradient
+def _(out_grad: Node, out: Node, A: Node) -> Node:
+    inner = sum_to(out * out_grad, (*A.shape[:-2], 1, 1))
+    return (inner * out - matmul(matmul(out, swap_last(out_grad)), out)) / _each_matrix(single(det(A)), A)
+
+
+@operator(name="_linalg_slogdet", aliases=("linalg_slogdet",), cost=lambda node: 2 / 3 * _cubic(node))
+def slogdet(A: Array) -> tuple[Array, Array]:
+    """Return the sign of the determinant of square matrices, and the logarithm of its absolute value.
+
+    No gradient passes through the sign, nor to a singular matrix.
+    """
+    sign, logarithm = np.linalg.slogdet(A.astype(np.float64))
+    shape = per_matrix(A.shape)
+    return np.asarray(sign).astype(A.dtype).reshape(shape), np.asarray(logarithm).astype(A.dtype).reshape(shape)
+
+
+@slogdet.infer
+def _(A: Node) -> list[Spec]:
+    require_matrices("_linalg_slogdet", A)
+    require_square("_linalg_slogdet", A, _NOT_SQUARE)
+    return [(per_matrix(A.shape), A.dtype)] * 2
+
+
+@slogdet.gradient
+def _(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: Node) -> Node | None:
+    out_grad = out_grads[1]
+    if out_grad is None:
+        return None
+    singular = equal(_each_matrix(outs[0], A), constant(0, A.dtype))
+    slope = swap_last(single(inverse(select(singular, _identity(A), A))))
+    return select(singular, 0, _each_matrix(out_grad, A) * slope)
+
+
+# -- how they appear in symbols
+
+det.interface = Interface(outputs=3, shown=1)
+slogdet.interface = Interface(outputs=4, shown=2)
+gelqf.interface = syevd.interface = Interface(outputs=2)

@@ -1,0 +1,413 @@
+"""Linear algebra on stacks of matrices, first half: products, triangular systems, diagonals and triangles.
+
+Matrices are the last two axes; every operator works on all leading axes at once. Data are float32 or float64. The
+factorizations (Cholesky, LQ, eigenvalues, inverse, determinant) are in :mod:`.factorizations`.
+
+A triangular operand is read in its triangle only: what the other half of the array holds neither reaches the result
+nor receives a gradient.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...base.errors import MXNetError, format_shape
+from ...graph.node import Node, Shape
+from ...graph.operator import Array, Spec, composite, operator, single
+from ...lower.lowering import Expansion, Location
+from ..math.broadcasting import same_dtype, sum_to
+from ..math.comparison import equal, greater_equal, lesser_equal
+from ..math.elementary import log
+from ..math.primitives import embed, matmul, permute, reshape_to, select, swap_last
+from ..math.structural import constant
+from ..shape.creation import position_along
+
+__all__ = [
+    "extractdiag",
+    "extracttrian",
+    "gemm",
+    "gemm2",
+    "makediag",
+    "maketrian",
+    "per_matrix",
+    "require_matrices",
+    "require_square",
+    "solve_triangular",
+    "sumlogdiag",
+    "syrk",
+    "triangle",
+    "trmm",
+    "trsm",
+]
+
+
+def require_matrices(name: str, *operands: Node) -> None:
+    """Raise unless the operands are stacks of matrices of one precision and equal rank."""
+    shapes = ", ".join([format_shape(operand.shape) for operand in operands])
+    if any([operand.ndim < 2 or operand.ndim != operands[0].ndim for operand in operands]):
+        ranks = "2 axes or more" if len(operands) == 1 else "2 axes or more, equally many each"
+        raise MXNetError(f"Operator {name} inferring shapes failed: input shapes {shapes}; matrices have {ranks}.")
+    for position, operand in enumerate(operands[1:], 1):
+        same_dtype(operands[0], operand, position)
+    require_precision(name, operands[0])
+
+
+def require_precision(name: str, operand: Node) -> None:
+    """Raise unless the operand is float32 or float64."""
+    if operand.dtype not in (np.float32, np.float64):
+        raise MXNetError(
+            f"This operation only supports 32-bit and 64-bit floating point: {name} got {operand.dtype}. "
+            f"Convert the array with astype('float32')."
+        )
+
+
+def require_square(name: str, operand: Node, sentence: str) -> None:
+    """Raise MXNet's sentence unless the last two axes are equal."""
+    if operand.shape[-1] != operand.shape[-2]:
+        raise MXNetError(f"{sentence} (operator {name}, shape {format_shape(operand.shape)})")
+
+
+def per_matrix(shape: Shape) -> Shape:
+    """Return the shape of one number per matrix: the leading axes, or (1,) for a single matrix."""
+    return shape[:-2] or (1,)
+
+
+def scaled(node: Node, factor: float) -> Node:
+    """Return the node times a factor; the node itself for 1."""
+    return node if factor == 1 else node * factor
+
+
+# -- triangles
+
+
+def _diagonals(shape: Shape) -> Node:
+    """Return the number of the diagonal on which each element of matrices lies; those above the main one count up."""
+    rows, columns = [position_along(shape, len(shape) - distance, np.dtype(np.int32)) for distance in (2, 1)]
+    return columns - rows
+
+
+def _expand_triangle(data: Node, *, lower: bool, offset: int) -> Node:
+    kept = (lesser_equal if lower else greater_equal)(_diagonals(data.shape), constant(offset, np.dtype(np.int32)))
+    return select(single(kept), data, 0)
+
+
+@operator(lowering=Expansion(_expand_triangle))
+def _triangle(data: Array, *, lower: bool, offset: int) -> Array:
+    """Return the matrices with zeros above (``lower``) or below the diagonal number ``offset``."""
+    return np.tril(data, offset) if lower else np.triu(data, offset)
+
+
+@_triangle.gradient
+def _(out_grad: Node, out: Node, data: Node, *, lower: bool, offset: int) -> Node:
+    return triangle(out_grad, lower, offset)
+
+
+def triangle(node: Node, lower: bool = True, offset: int = 0) -> Node:
+    """Return the lower or upper triangle of matrices, with zeros elsewhere."""
+    return single(_triangle.apply((node,), (lower, offset)))
+
+
+# -- products
+
+
+def _to_rows(name: str, axis: int, operand: Node) -> Node:
+    """Return the operand with the axis of matrix rows moved beside the columns."""
+    position = axis + operand.ndim if axis < 0 else axis
+    if not 0 <= position < operand.ndim - 1:
+        raise MXNetError(
+            f"Invalid row axis ({axis}): {name} takes an axis of {format_shape(operand.shape)} other than the last."
+        )
+    axes = list(range(operand.ndim))
+    axes[position], axes[-2] = axes[-2], axes[position]
+    return permute(operand, tuple(axes))
+
+
+@composite(name="_linalg_gemm2", aliases=("linalg_gemm2",))
+def gemm2(
+    A: Node, B: Node, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, axis: int = -2
+) -> Node:
+    """Return ``alpha * op(A) * op(B)``, where ``op`` transposes on request.
+
+    The columns of the matrices are the last axis, the rows the axis ``axis``.
+    """
+    require_matrices("_linalg_gemm2", A, B)
+    return _product("_linalg_gemm2", A, B, transpose_a, transpose_b, alpha, axis)
+
+
+def _product(name: str, A: Node, B: Node, transpose_a: bool, transpose_b: bool, alpha: float, axis: int) -> Node:
+    left, right = _to_rows(name, axis, A), _to_rows(name, axis, B)
+    shapes = f"(operator {name}, shapes {format_shape(A.shape)} and {format_shape(B.shape)})"
+    if left.shape[:-2] != right.shape[:-2]:
+        raise MXNetError(f"Shapes of inputs 0, 1 must be the same, except on row/col axis {shapes}")
+    left, right = (swap_last(left) if transpose_a else left), (swap_last(right) if transpose_b else right)
+    if left.shape[-1] != right.shape[-2]:
+        raise MXNetError(
+            f"Incompatible matrix dimensions for multiplication: {left.shape[-1]} columns against "
+            f"{right.shape[-2]} rows {shapes}"
+        )
+    return _to_rows(name, axis, scaled(matmul(left, right), alpha))
+
+
+@composite(name="_linalg_gemm", aliases=("linalg_gemm",))
+def gemm(
+    A: Node,
+    B: Node,
+    C: Node,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    axis: int = -2,
+) -> Node:
+    """Return ``alpha * op(A) * op(B) + beta * C``, where ``op`` transposes on request.
+
+    The columns of the matrices are the last axis, the rows the axis ``axis``. With ``beta=0`` C is not read.
+    """
+    require_matrices("_linalg_gemm", A, B, C)
+    out = _product("_linalg_gemm", A, B, transpose_a, transpose_b, alpha, axis)
+    if C.shape != out.shape:
+        raise MXNetError(
+            f"Shape inconsistent, Provided = {format_shape(C.shape)}, inferred shape={format_shape(out.shape)}: "
+            f"C of _linalg_gemm must have the shape of the product."
+        )
+    return out if beta == 0 else out + scaled(C, beta)
+
+
+@composite(name="_linalg_syrk", aliases=("linalg_syrk",))
+def syrk(A: Node, *, transpose: bool = False, alpha: float = 1.0) -> Node:
+    """Return ``alpha * A * transpose(A)``, or ``alpha * transpose(A) * A`` with ``transpose``."""
+    require_matrices("_linalg_syrk", A)
+    return scaled(matmul(swap_last(A), A) if transpose else matmul(A, swap_last(A)), alpha)
+
+
+def _require_triangular(name: str, A: Node, B: Node, rightside: bool) -> None:
+    require_matrices(name, A, B)
+    require_square(name, A, "First operand must be a tensor of square matrices")
+    shapes = f"(operator {name}, shapes {format_shape(A.shape)} and {format_shape(B.shape)}, rightside={rightside})"
+    if A.shape[:-2] != B.shape[:-2]:
+        raise MXNetError(f"Shapes of inputs 0, 1 must be the same, except on last two dimensions {shapes}")
+    if A.shape[-1] != B.shape[-1 if rightside else -2]:
+        raise MXNetError(f"Incompatible matrix dimensions for multiplication {shapes}")
+
+
+@composite(name="_linalg_trmm", aliases=("linalg_trmm",))
+def trmm(
+    A: Node, B: Node, *, transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0
+) -> Node:
+    """Return ``alpha * op(A) * B`` for triangular A, or ``alpha * B * op(A)`` with ``rightside``."""
+    _require_triangular("_linalg_trmm", A, B, rightside)
+    factor = triangle(A, lower)
+    factor = swap_last(factor) if transpose else factor
+    return scaled(matmul(B, factor) if rightside else matmul(factor, B), alpha)
+
+
+# -- triangular systems
+
+#: below this size rows are eliminated one by one; above, a block is eliminated with one matrix product
+_SMALLEST_BLOCK = 16
+
+
+def solve_triangular(matrix: Array, right: Array) -> Array:
+    """Return the solutions of lower triangular systems by substitution; a zero on the diagonal gives infinities.
+
+    Substitution reads the triangle only and is as exact as the data allow for every right-hand side, which an LU
+    factorization with row exchanges is not.
+    """
+    size = matrix.shape[-1]
+    if size <= _SMALLEST_BLOCK:
+        out = np.empty_like(right)
+        for row in range(size):
+            known = np.matmul(matrix[..., row : row + 1, :row], out[..., :row, :])
+            out[..., row, :] = (right[..., row, :] - known[..., 0, :]) / matrix[..., row, row, None]
+        return out
+    half = size // 2
+    top = solve_triangular(matrix[..., :half, :half], right[..., :half, :])
+    rest = right[..., half:, :] - np.matmul(matrix[..., half:, :half], top)
+    return np.concatenate([top, solve_triangular(matrix[..., half:, half:], rest)], axis=-2)
+
+
+@operator(name="_linalg_trsm", aliases=("linalg_trsm",), cost=lambda node: float(node.size * node.inputs[0].shape[-1]))
+def trsm(
+    A: Array, B: Array, *, transpose: bool = False, rightside: bool = False, lower: bool = True, alpha: float = 1.0
+) -> Array:
+    """Return X with ``op(A) * X = alpha * B`` for triangular A, or ``X * op(A) = alpha * B`` with ``rightside``."""
+    matrix, right = A, B if alpha == 1 else B * B.dtype.type(alpha)
+    # X * M = R is transpose(M) * transpose(X) = transpose(R)
+    if transpose != rightside:
+        matrix, lower = np.swapaxes(matrix, -1, -2), not lower
+    if rightside:
+        right = np.swapaxes(right, -1, -2)
+    # an upper triangle is a lower one with rows and columns in reverse
+    if lower:
+        out = solve_triangular(matrix, right)
+    else:
+        out = solve_triangular(matrix[..., ::-1, ::-1], right[..., ::-1, :])[..., ::-1, :]
+    return np.ascontiguousarray(np.swapaxes(out, -1, -2) if rightside else out)
+
+
+@trsm.infer
+def _(A: Node, B: Node, *, rightside: bool) -> Spec:
+    _require_triangular("_linalg_trsm", A, B, rightside)
+    return B.shape, B.dtype
+
+
+@trsm.gradient
+def _(
+    out_grad: Node, out: Node, A: Node, B: Node, *, transpose: bool, rightside: bool, lower: bool, alpha: float
+) -> tuple[Node, Node]:
+    solved = single(trsm(A, out_grad, transpose=not transpose, rightside=rightside, lower=lower))
+    # with M = op(A): left  X = M^-1 R, so M_grad = -S X^T; right  X = R M^-1, so M_grad = -X^T S
+    first, second = (swap_last(out), solved) if rightside else (solved, swap_last(out))
+    if transpose:
+        first, second = swap_last(second), swap_last(first)
+    return -triangle(matmul(first, second), lower), scaled(solved, alpha)
+
+
+# -- diagonals
+
+
+@composite(name="_linalg_sumlogdiag", aliases=("linalg_sumlogdiag",))
+def sumlogdiag(A: Node) -> Node:
+    """Return the sum of the logarithms of the diagonal, of shape (1,) for one matrix."""
+    require_matrices("_linalg_sumlogdiag", A)
+    require_square("_linalg_sumlogdiag", A, "sumlogdiag operator requires square matrices as input.")
+    logarithms = log(extractdiag(A))
+    return reshape_to(sum_to(logarithms, (*A.shape[:-2], 1)), per_matrix(A.shape))
+
+
+def _extracted(name: str, A: Node, offset: int) -> int:
+    """Return the length of a diagonal of square matrices, having checked that it exists."""
+    require_matrices(name, A)
+    require_square(name, A, "Input operand must be a tensor of square matrices")
+    length = A.shape[-1] - abs(offset)
+    if length < 0 or (length == 0 and offset):
+        raise MXNetError(
+            f"Illegal offset {offset} for diag/trian extraction of matrix with dimension {A.shape[-1]} "
+            f"(operator {name}, shape {format_shape(A.shape)})"
+        )
+    return length
+
+
+@operator(
+    name="_linalg_extractdiag",
+    aliases=("linalg_extractdiag",),
+    lowering=Location(lambda pattern, *, offset: pattern.diagonal(offset)),
+)
+def extractdiag(A: Array, *, offset: int = 0) -> Array:
+    """Return a diagonal of square matrices; a positive offset lies above the main diagonal."""
+    return np.diagonal(A, offset, -2, -1).copy()
+
+
+@extractdiag.infer
+def _(A: Node, *, offset: int) -> Spec:
+    return (*A.shape[:-2], _extracted("_linalg_extractdiag", A, offset)), A.dtype
+
+
+@extractdiag.gradient
+def _(out_grad: Node, out: Node, A: Node, *, offset: int) -> Node:
+    return single(makediag(out_grad, offset=offset))
+
+
+def _expand_makediag(A: Node, *, offset: int) -> Node:
+    outer, length = A.shape[:-1], A.shape[-1]
+    size = length + abs(offset)
+    begin = (*(0,) * len(outer), max(-offset, 0), 0)
+    end = (*outer, begin[-2] + length, 1)
+    column = embed(reshape_to(A, (*outer, length, 1)), (*outer, size, 1), begin, end)
+    here = equal(_diagonals((*outer, size, size)), constant(offset, np.dtype(np.int32)))
+    return select(single(here), column, 0)
+
+
+@operator(name="_linalg_makediag", aliases=("linalg_makediag",), lowering=Expansion(_expand_makediag))
+def makediag(A: Array, *, offset: int = 0) -> Array:
+    """Return square matrices with the elements on a diagonal, and zeros elsewhere."""
+    length = A.shape[-1]
+    size = length + abs(offset)
+    out = np.zeros((*A.shape[:-1], size, size), A.dtype)
+    places = np.arange(length)
+    out[..., places + max(-offset, 0), places + max(offset, 0)] = A
+    return out
+
+
+@makediag.infer
+def _(A: Node, *, offset: int) -> Spec:
+    _require_vectors("_linalg_makediag", A)
+    size = A.shape[-1] + abs(offset)
+    return (*A.shape[:-1], size, size), A.dtype
+
+
+@makediag.gradient
+def _(out_grad: Node, out: Node, A: Node, *, offset: int) -> Node:
+    return single(extractdiag(out_grad, offset=offset))
+
+
+def _require_vectors(name: str, A: Node) -> None:
+    require_precision(name, A)
+    if A.ndim < 1:
+        raise MXNetError(f"Operator {name} inferring shapes failed: the input needs at least one axis, not [].")
+
+
+def _triangle_places(size: int, offset: int, lower: bool) -> tuple[Array, Array]:
+    # an offset says by its sign which triangle is meant; the upper one is the transpose of a lower one
+    if offset < 0 or (offset == 0 and lower):
+        return np.tril_indices(size, offset)
+    columns, rows = np.tril_indices(size, -offset)
+    return rows, columns
+
+
+@operator(name="_linalg_extracttrian", aliases=("linalg_extracttrian",))
+def extracttrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
+    """Return a triangle of square matrices: a lower one row after row, an upper one column after column.
+
+    A positive offset means the upper triangle from that diagonal on, a negative one the lower triangle.
+    """
+    rows, columns = _triangle_places(A.shape[-1], offset, lower)
+    return np.ascontiguousarray(A[..., rows, columns])
+
+
+@extracttrian.infer
+def _(A: Node, *, offset: int) -> Spec:
+    length = _extracted("_linalg_extracttrian", A, offset)
+    return (*A.shape[:-2], length * (length + 1) // 2), A.dtype
+
+
+@extracttrian.gradient
+def _(out_grad: Node, out: Node, A: Node, *, offset: int, lower: bool) -> Node:
+    return single(maketrian(out_grad, offset=offset, lower=lower))
+
+
+def _triangle_extent(count: int) -> int:
+    """Return the rows of a triangle with a number of elements, or the rows it is nearest to."""
+    return (math.isqrt(8 * count + 1) - 1) // 2
+
+
+@operator(name="_linalg_maketrian", aliases=("linalg_maketrian",))
+def maketrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
+    """Return square matrices with the elements in a triangle, and zeros elsewhere: the inverse of ``extracttrian``."""
+    size = _triangle_extent(A.shape[-1]) + abs(offset)
+    out = np.zeros((*A.shape[:-1], size, size), A.dtype)
+    rows, columns = _triangle_places(size, offset, lower)
+    out[..., rows, columns] = A
+    return out
+
+
+@maketrian.infer
+def _(A: Node, *, offset: int) -> Spec:
+    _require_vectors("_linalg_maketrian", A)
+    count = A.shape[-1]
+    extent = _triangle_extent(count)
+    if extent * (extent + 1) // 2 != count:
+        raise MXNetError(
+            f"Input tensor of maketrian has an invalid dimension for the last axis: a triangle of n rows has "
+            f"n * (n + 1) / 2 elements, which {count} is not (shape {format_shape(A.shape)})."
+        )
+    size = extent + abs(offset)
+    return (*A.shape[:-1], size, size), A.dtype
+
+
+@maketrian.gradient
+def _(out_grad: Node, out: Node, A: Node, *, offset: int, lower: bool) -> Node:
+    return single(extracttrian(out_grad, offset=offset, lower=lower))

@@ -1,0 +1,112 @@
+"""Linear algebra on stacks of matrices, for ``mx.np.linalg``: systems of equations and singular values.
+
+Float32 matrices are solved and factorized in double precision and rounded once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...base.errors import MXNetError, format_shape
+from ...graph.interface import Interface
+from ...graph.node import Node
+from ...graph.operator import Array, Spec, operator, single
+from ..math.primitives import matmul, reshape_to, swap_last
+from ..math.structural import full
+from .linalg import extractdiag, makediag, require_matrices, require_square
+
+__all__ = ["solve", "svd"]
+
+
+def _products(node: Node) -> float:
+    source = node.inputs[0]
+    return float(source.size * min(source.shape[-2:]))
+
+
+@operator(name="_npi_solve", cost=_products)
+def solve(A: Array, B: Array) -> Array:
+    """Return X with A * X = B for square matrices A; the columns of B are right-hand sides."""
+    try:
+        return np.linalg.solve(A.astype(np.float64), B.astype(np.float64)).astype(B.dtype)
+    except np.linalg.LinAlgError:
+        raise MXNetError(
+            f"solve: a matrix of A {format_shape(A.shape)} is singular (its determinant is 0), so that there is no "
+            "unique solution; lstsq gives the smallest of the best ones"
+        ) from None
+
+
+@solve.infer
+def _(A: Node, B: Node) -> Spec:
+    require_matrices("_npi_solve", A, B)
+    require_square("_npi_solve", A, "A's last two dimensions must be equal")
+    if A.shape[:-1] != B.shape[:-1]:
+        raise MXNetError(
+            f"Shape mismatch: A {format_shape(A.shape)} and B {format_shape(B.shape)} must have the same leading axes "
+            "and as many rows (operator _npi_solve)"
+        )
+    return B.shape, B.dtype
+
+
+@solve.gradient
+def _(out_grad: Node, out: Node, A: Node, B: Node) -> tuple[Node, Node]:
+    turned = single(solve(swap_last(A), out_grad))
+    return -matmul(turned, swap_last(out)), turned
+
+
+@operator(name="_npi_svd", cost=lambda node: 20 * _products(node))
+def svd(A: Array) -> tuple[Array, Array, Array]:
+    """Return U, S and V with A = U * diag(S) * V: singular values in descending order, and their vectors.
+
+    The columns of U and the rows of V are orthonormal; the largest component of each row of V is positive. The vectors
+    have gradients where all singular values are distinct and none is 0; the singular values always have.
+    """
+    left, values, right = np.linalg.svd(A.astype(np.float64), full_matrices=False)
+    if right.size:
+        largest = np.take_along_axis(right, np.argmax(np.abs(right), axis=-1)[..., None], axis=-1)
+        right = np.where(largest < 0, -right, right)
+        left = np.where(np.swapaxes(largest, -1, -2) < 0, -left, left)
+    return left.astype(A.dtype), values.astype(A.dtype), right.astype(A.dtype)
+
+
+@svd.infer
+def _(A: Node) -> list[Spec]:
+    require_matrices("_npi_svd", A)
+    *lead, rows, columns = A.shape
+    few = min(rows, columns)
+    return [((*lead, rows, few), A.dtype), ((*lead, few), A.dtype), ((*lead, few, columns), A.dtype)]
+
+
+@svd.gradient
+def _(out_grads: tuple[Node | None, ...], outs: tuple[Node, Node, Node], A: Node) -> Node:
+    left_grad, values_grad, right_grad = out_grads
+    left, values, right = outs
+    few = values.shape[-1]
+    column, row = (reshape_to(values, (*values.shape[:-1], *place)) for place in ((few, 1), (1, few)))
+    one = single(makediag(full(values.shape, 1, A.dtype, A.context)))
+    inner = None if values_grad is None else single(makediag(values_grad))
+    outer = None
+    if left_grad is not None:
+        turned = _apart(matmul(swap_last(left), left_grad), one, column, row) * row
+        inner = turned if inner is None else inner + turned
+        beside = left_grad - matmul(left, matmul(swap_last(left), left_grad))
+        outer = matmul(beside / row, right)
+    if right_grad is not None:
+        given = swap_last(right_grad)
+        turned = _apart(matmul(right, given), one, column, row) * column
+        inner = turned if inner is None else inner + turned
+        beside = right_grad - matmul(matmul(right_grad, swap_last(right)), right)
+        outside = matmul(left, beside / column)
+        outer = outside if outer is None else outer + outside
+    assert inner is not None
+    total = matmul(matmul(left, inner), right)
+    return total if outer is None else total + outer
+
+
+def _apart(node: Node, one: Node, column: Node, row: Node) -> Node:
+    """Return the skew part of a matrix divided by the gaps between squared singular values."""
+    skew = node - swap_last(node)
+    # the diagonal must not even be divided by its gap of zero, or higher orders would give 0 * infinity
+    return (skew - single(makediag(extractdiag(skew)))) / (row * row - column * column + one)
+
+
+svd.interface = Interface(outputs=3)

@@ -1,0 +1,1 @@
+"""Elementwise mathematics, comparisons, casts and the structural primitives."""

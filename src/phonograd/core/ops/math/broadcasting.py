@@ -1,0 +1,117 @@
+"""Broadcasting: the shape rules shared by all elementwise operators, and the two operators that undo each other.
+
+``_broadcast`` repeats an array along new or size-one axes (never copied by a kernel); ``_sum_to`` is its gradient.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...base.dtypes import BOOL, FLOAT16, FLOAT32, INT64, DType
+from ...base.errors import MXNetError, format_shape
+from ...graph.node import Node, Shape
+from ...graph.operator import Array, Spec, operator, single
+from ...lower.lowering import Either, Expansion, Location, Reduction
+
+__all__ = ["broadcast", "broadcast_shapes", "same_dtype", "sum_to"]
+
+
+def broadcast_shapes(first: Shape, second: Shape) -> Shape:
+    """Return the common shape of two operands, or raise MXNet's error.
+
+    >>> broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    if first == second:
+        return first
+    longer, shorter = (first, second) if len(first) >= len(second) else (second, first)
+    shape = list(longer)
+    start = len(longer) - len(shorter)
+    for axis, extent in enumerate(shorter, start):
+        if shape[axis] == 1:
+            shape[axis] = extent
+        elif extent not in (1, shape[axis]):
+            raise MXNetError(
+                f"operands could not be broadcast together with shapes {format_shape(first)} {format_shape(second)}"
+            )
+    return tuple(shape)
+
+
+def same_dtype(first: Node, second: Node, position: int = 1) -> DType:
+    """Return the common dtype of two operands, or raise MXNet's error: mixed dtypes are not converted."""
+    if first.dtype != second.dtype:
+        raise MXNetError(
+            f"Incompatible attr in node  at {position}-th input: expected {first.dtype}, got {second.dtype}. "
+            f"Convert one of them with astype."
+        )
+    return first.dtype
+
+
+@operator(lowering=Location(lambda pattern, *, shape: pattern.broadcast(shape)))
+def _broadcast(data: Array, *, shape: Shape) -> Array:
+    """Return the array repeated along size-one and new leading axes to a shape."""
+    return np.broadcast_to(data, shape)
+
+
+@_broadcast.infer
+def _(data: Node, *, shape: Shape) -> Spec:
+    if broadcast_shapes(data.shape, shape) != shape:
+        raise MXNetError(f"cannot broadcast {format_shape(data.shape)} to {format_shape(shape)}")
+    return shape, data.dtype
+
+
+@_broadcast.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return sum_to(out_grad, data.shape)
+
+
+def _axes_summed_to(data: Shape, *, shape: Shape) -> Shape:
+    """Return the axes along which ``shape`` would be repeated to give the shape of the data."""
+    added = len(data) - len(shape)
+    return (*range(added), *[axis + added for axis, extent in enumerate(shape) if extent != data[axis + added]])
+
+
+def _any_of(data: Node, *, shape: Shape) -> Node:
+    from .primitives import cast  # which is made of what stands here
+
+    return cast(sum_to(cast(data, INT64), shape), BOOL)
+
+
+def _sum_of_halves(data: Node, *, shape: Shape) -> Node:
+    from .primitives import cast  # which is made of what stands here
+
+    return cast(sum_to(cast(data, FLOAT32), shape), FLOAT16)
+
+
+@operator(
+    lowering=Either(
+        Reduction(lambda e, first, second: e.add(first, second), 0.0, _axes_summed_to),
+        Either(Expansion(_sum_of_halves, frozenset([FLOAT16])), Expansion(_any_of, frozenset([BOOL]))),
+    )
+)
+def _sum_to(data: Array, *, shape: Shape) -> Array:
+    """Return the array summed over the axes along which ``shape`` would be repeated to give its shape."""
+    axes = _axes_summed_to(data.shape, shape=shape)
+    # halves are summed in single precision: a long sum of them would lose everything below its first digits
+    wide = np.float32 if data.dtype == np.float16 else data.dtype
+    return np.sum(data, axis=axes, keepdims=True, dtype=wide).astype(data.dtype, copy=False).reshape(shape)
+
+
+@_sum_to.infer
+def _(data: Node, *, shape: Shape) -> Spec:
+    return shape, data.dtype
+
+
+@_sum_to.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return broadcast(out_grad, data.shape)
+
+
+def broadcast(node: Node, shape: Shape) -> Node:
+    """Return the node repeated to a shape; the node itself where that changes nothing."""
+    return node if node.shape == shape else single(_broadcast.apply((node,), (shape,)))
+
+
+def sum_to(node: Node, shape: Shape) -> Node:
+    """Return the node summed down to a shape; the node itself where that changes nothing."""
+    return node if node.shape == shape else single(_sum_to.apply((node,), (shape,)))

@@ -1,0 +1,123 @@
+"""Operators that convert or limit values element by element: casts, the casts of mixed precision, clip."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import DType, convert_scalar
+from ...base.errors import MXNetError
+from ...graph.interface import Interface, alike, merge
+from ...graph.node import Node
+from ...graph.operator import Array, Spec, composite, operator
+from ...lower.ir.emitter import Emitter, Value
+from ...lower.lowering import NUMBERS, Elementwise
+from .comparison import greater, lesser
+from .primitives import cast, select
+from .structural import constant
+
+__all__ = ["clip"]
+
+FLOAT64 = np.dtype("float64")
+
+
+@composite(name="Cast", aliases=("cast",))
+def cast_(data: Node, *, dtype: DType) -> Node:
+    """Return the array in another dtype; floats become integers by truncation and wrap around as in C."""
+    return cast(data, dtype)
+
+
+@composite()
+def amp_cast(data: Node, *, dtype: DType) -> Node:
+    """Return a floating point array in another dtype, and any other array as it is."""
+    return cast(data, dtype) if data.dtype.kind == "f" else data
+
+
+@composite()
+def amp_multicast(*data: Node, num_outputs: int, cast_narrow: bool = False) -> Any:
+    """Return arrays with all floating point ones in the widest (with cast_narrow: narrowest) of their dtypes."""
+    if len(data) != num_outputs:
+        raise MXNetError(f"Operator amp_multicast expects {num_outputs} inputs, but got {len(data)} instead.")
+    floating = [node.dtype for node in data if node.dtype.kind == "f"]
+    if floating:
+        choose = min if cast_narrow else max
+        common = choose(floating, key=lambda dtype: dtype.itemsize)
+        data = tuple([cast(node, common) if node.dtype.kind == "f" else node for node in data])
+    return data[0] if num_outputs == 1 else data
+
+
+def _limit(value: float, dtype: DType) -> float | int:
+    """Return a bound as a number that the dtype can hold; bounds beyond an integer's range stop at its ends."""
+    if dtype.kind == "f" or math.isnan(value):
+        return value
+    information = np.iinfo(dtype)
+    return int(min(max(value, information.min), information.max))
+
+
+def _emit_clip(e: Emitter, data: Value, low: Value, high: Value) -> Value:
+    raised = e.select(e.relation("lt", data, low), low, data)
+    return e.select(e.relation("gt", data, high), high, raised)
+
+
+def _limits(dtype: DType, *, a_min: float, a_max: float) -> tuple[float | int, float | int]:
+    return _limit(a_min, dtype), _limit(a_max, dtype)
+
+
+@operator(method=True, numpy=np.clip, lowering=Elementwise(_emit_clip, NUMBERS, _limits))
+def clip(data: Array, *, a_min: float, a_max: float) -> Array:
+    """Return the elements limited to the range from a_min to a_max; NaN stays NaN. The gradient is 1 at the bounds."""
+    low, high = [convert_scalar(_limit(bound, data.dtype), data.dtype) for bound in (a_min, a_max)]
+    return np.where(data > high, high, np.where(data < low, low, data))
+
+
+@clip.infer
+def _(data: Node) -> Spec:
+    if data.dtype.kind == "b":
+        raise MXNetError("Operator clip does not take bool arrays; use astype first")
+    return data.shape, data.dtype
+
+
+@clip.gradient
+def _(out_grad: Node, out: Node, data: Node, *, a_min: float, a_max: float) -> Node:
+    low, high = [constant(_limit(bound, data.dtype), data.dtype) for bound in (a_min, a_max)]
+    return select(greater(data, high), 0, select(lesser(data, low), 0, out_grad))
+
+
+@composite(name="_contrib_quadratic")
+def quadratic(data: Node, *, a: float = 0.0, b: float = 0.0, c: float = 0.0) -> Node:
+    """Return a*x*x + b*x + c, element by element; integers are computed in floating point and truncated."""
+    x = data if data.dtype.kind == "f" else cast(data, FLOAT64)
+    return cast(a * (x * x) + b * x + c, data.dtype)
+
+
+# -- how they appear in symbols
+
+
+def _cast_types(
+    inputs: list[DType | None], outputs: list[DType | None], *, dtype: DType
+) -> tuple[list[DType | None], list[DType | None]]:
+    data = inputs[0]
+    return inputs, [None if data is None else dtype if data.kind == "f" else data]
+
+
+def _common_types(
+    inputs: list[DType | None], outputs: list[DType | None], *, cast_narrow: bool
+) -> tuple[list[DType | None], list[DType | None]]:
+    known = [dtype for dtype in inputs if dtype is not None and dtype.kind == "f"]
+    if len(known) < len(inputs):
+        return inputs, inputs
+    chosen = (min if cast_narrow else max)(known, key=lambda dtype: dtype.itemsize)
+    return inputs, [chosen] * len(outputs)
+
+
+cast_.interface = clip.interface = Interface(shapes=alike)
+amp_cast.interface = Interface(shapes=alike, types=_cast_types)
+amp_multicast.interface = Interface(
+    count="num_outputs",
+    each="data_{}",
+    outputs=lambda *, num_outputs: num_outputs,
+    shapes=lambda inputs, outputs: [merge(shape, out) for shape, out in zip(inputs, outputs, strict=True)],
+    types=_common_types,
+)

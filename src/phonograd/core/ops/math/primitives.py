@@ -1,0 +1,351 @@
+"""The building blocks that gradients are written with: plain NumPy semantics, none of MXNet's special cases.
+
+Each has a gradient made of the others, so they are closed under differentiation:
+
+===========================  ====================================================================
+``reshape_to(x, shape)``     the same elements in another shape (no codes)
+``permute(x, axes)``         axes in another order
+``matmul(a, b)``             matrix products over the last two axes; leading axes are equal
+``select(c, x, y)``          x where c is nonzero, else y (broadcasting)
+``gather(x, index)``         elements of x at flat positions; index is an int64 node of any shape
+``scatter_add(v, index, s)``  zeros of shape s with v added at flat positions (gather's adjoint)
+``slice_step(x, ...)``       x[begin:end:step] with explicit positive bounds on every axis
+``embed(v, ...)``            zeros of a shape with v written at x[begin:end:step] (slice's adjoint)
+``cast(x, dtype)``           another dtype, truncating as C does
+===========================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import FLOAT16, FLOAT32, DType
+from ...graph.node import Node, Shape
+from ...graph.operator import Array, Spec, operator, single
+from ...lower import vector_math
+from ...lower.lowering import (
+    SUPPORTED,
+    Either,
+    Elementwise,
+    Expansion,
+    Gather,
+    Location,
+    Matmul,
+    Scatter,
+    Walk,
+)
+from ...lower.pattern import Pattern
+from .broadcasting import broadcast_shapes, sum_to
+from .structural import full
+
+__all__ = [
+    "cast",
+    "embed",
+    "gather",
+    "matmul",
+    "permute",
+    "reshape_to",
+    "scatter_add",
+    "select",
+    "slice_step",
+    "swap_last",
+]
+
+
+@operator(lowering=Location(lambda pattern, *, shape: pattern.reshape(shape)))
+def _reshape(data: Array, *, shape: Shape) -> Array:
+    """Return the same elements in another shape."""
+    return data.reshape(shape)
+
+
+@_reshape.infer
+def _(data: Node, *, shape: Shape) -> Spec:
+    assert data.size == int(np.prod(shape, dtype=np.int64)), (data, shape)
+    return shape, data.dtype
+
+
+@_reshape.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return reshape_to(out_grad, data.shape)
+
+
+def reshape_to(node: Node, shape: Shape) -> Node:
+    """Return the node in another shape."""
+    if node.shape == shape:
+        return node
+    if node.operator is _reshape:
+        return reshape_to(node.inputs[0], shape)
+    return single(_reshape.apply((node,), (shape,)))
+
+
+@operator(lowering=Location(lambda pattern, *, axes: pattern.permute(axes)))
+def _permute(data: Array, *, axes: Shape) -> Array:
+    """Return the array with its axes in another order."""
+    return np.transpose(data, axes)
+
+
+@_permute.infer
+def _(data: Node, *, axes: Shape) -> Spec:
+    return tuple([data.shape[axis] for axis in axes]), data.dtype
+
+
+@_permute.gradient
+def _(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
+    if out_grad.operator is _matmul and axes == _last_swapped(len(axes)):
+        # the product of weights that lie transposed: computed as they lie, nothing has to be turned
+        lhs, rhs = out_grad.inputs
+        return matmul(_swapped_back(rhs), _swapped_back(lhs))
+    return permute(out_grad, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+
+
+def permute(node: Node, axes: Shape) -> Node:
+    """Return the node with its axes in another order."""
+    return node if axes == tuple(range(node.ndim)) else single(_permute.apply((node,), (axes,)))
+
+
+def _last_swapped(ndim: int) -> Shape:
+    """Return the axes in their order, the last two exchanged."""
+    return (*range(ndim - 2), ndim - 1, ndim - 2)
+
+
+def swap_last(node: Node) -> Node:
+    """Return the node with its last two axes exchanged."""
+    return permute(node, _last_swapped(node.ndim))
+
+
+def _swapped_back(node: Node) -> Node:
+    """Return the node with its last two axes exchanged, or what it is if they have been exchanged before."""
+    is_swapped = node.operator is _permute and node.attributes == (_last_swapped(node.ndim),)
+    return node.inputs[0] if is_swapped else swap_last(node)
+
+
+def _product_of_halves(lhs: Node, rhs: Node) -> Node:
+    return cast(matmul(cast(lhs, FLOAT32), cast(rhs, FLOAT32)), FLOAT16)
+
+
+@operator(
+    cost=lambda node: 2.0 * node.size * node.inputs[0].shape[-1],
+    lowering=Either(Matmul(), Expansion(_product_of_halves, frozenset([FLOAT16]))),
+)
+def _matmul(lhs: Array, rhs: Array) -> Array:
+    """Return matrix products over the last two axes."""
+    return np.asarray(np.matmul(lhs, rhs))
+
+
+@_matmul.infer
+def _(lhs: Node, rhs: Node) -> Spec:
+    assert lhs.shape[:-2] == rhs.shape[:-2], (lhs, rhs)
+    assert lhs.shape[-1] == rhs.shape[-2], (lhs, rhs)
+    assert lhs.dtype == rhs.dtype, (lhs, rhs)
+    return (*lhs.shape[:-1], rhs.shape[-1]), lhs.dtype
+
+
+@_matmul.gradient
+def _(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node, Node]:
+    return matmul(out_grad, swap_last(rhs)), matmul(swap_last(lhs), out_grad)
+
+
+def matmul(lhs: Node, rhs: Node) -> Node:
+    """Return matrix products over the last two axes; leading axes must be equal."""
+    return single(_matmul.apply((lhs, rhs), ()))
+
+
+@operator(lowering=Elementwise(lambda e, condition, x, y: e.select(e.truth(condition), x, y), SUPPORTED))
+def _select(condition: Array, x: Array, y: Array) -> Array:
+    """Return x where the condition is nonzero, else y, with broadcasting."""
+    return np.where(condition != 0, x, y)
+
+
+@_select.infer
+def _(condition: Node, x: Node, y: Node) -> Spec:
+    assert x.dtype == y.dtype, (x, y)
+    return broadcast_shapes(condition.shape, broadcast_shapes(x.shape, y.shape)), x.dtype
+
+
+@_select.gradient
+def _(out_grad: Node, out: Node, condition: Node, x: Node, y: Node) -> tuple[None, Node, Node]:
+    return (
+        None,
+        sum_to(select(condition, out_grad, 0), x.shape),
+        sum_to(select(condition, 0, out_grad), y.shape),
+    )
+
+
+def select(condition: Node, x: Node | float, y: Node | float) -> Node:
+    """Return x where the condition is nonzero, else y; one of x and y may be a number."""
+    dtype = x.dtype if isinstance(x, Node) else y.dtype  # type: ignore[union-attr]
+    constant = Node.arithmetic["constant"]
+    first = x if isinstance(x, Node) else constant(x, dtype)
+    second = y if isinstance(y, Node) else constant(y, dtype)
+    return single(_select.apply((condition, first, second), ()))
+
+
+def _walk_flat(pattern: Pattern, index: Shape) -> Walk | None:
+    line = pattern.reshape((math.prod(pattern.shape),))
+    return None if line is None else Walk(Pattern(index, (0,) * len(index), line.offset), line.strides[0])
+
+
+@operator(lowering=Gather(_walk_flat, lambda pattern, shape: pattern))
+def _gather(data: Array, index: Array) -> Array:
+    """Return the elements at flat positions."""
+    return data.reshape(-1)[index]
+
+
+@_gather.infer
+def _(data: Node, index: Node) -> Spec:
+    assert index.dtype == np.int64, index
+    return index.shape, data.dtype
+
+
+@_gather.gradient
+def _(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Node, None]:
+    return scatter_add(out_grad, index, data.shape), None
+
+
+@operator(lowering=Scatter(lambda data, index, *, shape: (1, 1, math.prod(shape))))
+def _scatter_add(data: Array, index: Array, *, shape: Shape) -> Array:
+    """Return zeros with the elements of data added at flat positions, in order."""
+    size = int(np.prod(shape, dtype=np.int64))
+    if data.dtype == np.float64 or data.dtype == np.float32:
+        # bincount adds in order, in double precision: far faster than add.at and at least as exact
+        return np.bincount(index.reshape(-1), data.reshape(-1), size).astype(data.dtype).reshape(shape)
+    out = np.zeros(size, data.dtype)
+    np.add.at(out, index.reshape(-1), data.reshape(-1))
+    return out.reshape(shape)
+
+
+@_scatter_add.infer
+def _(data: Node, index: Node, *, shape: Shape) -> Spec:
+    assert index.dtype == np.int64, index
+    assert index.shape == data.shape, (data, index)
+    return shape, data.dtype
+
+
+@_scatter_add.gradient
+def _(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Node, None]:
+    return gather(out_grad, index), None
+
+
+def gather(data: Node, index: Node) -> Node:
+    """Return the elements of ``data`` at flat positions; the result has the shape of ``index`` (int64)."""
+    return single(_gather.apply((data, index), ()))
+
+
+def scatter_add(data: Node, index: Node, shape: Shape) -> Node:
+    """Return zeros of a shape with ``data`` added at flat positions."""
+    return single(_scatter_add.apply((data, index), (shape,)))
+
+
+def _slices(begin: Shape, end: Shape, step: Shape) -> tuple[slice, ...]:
+    # a negative step that runs down to element 0 has end -1, which NumPy would read as the last element
+    return tuple([slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)])
+
+
+def _slice_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
+    return tuple([len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True)])
+
+
+@operator(lowering=Location(lambda pattern, *, begin, end, step: pattern.slice(begin, end, step)))
+def _slice_step(data: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
+    """Return data[begin:end:step] over all axes; bounds are explicit, end is -1 to include 0 with a negative step."""
+    return data[_slices(begin, end, step)]
+
+
+@_slice_step.infer
+def _(data: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec:
+    return _slice_shape(begin, end, step), data.dtype
+
+
+@_slice_step.gradient
+def _(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
+    return embed(out_grad, data.shape, begin, end, step)
+
+
+def _expand_embed(data: Node, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Node | None:
+    """Return the same without steps, or None if there are none."""
+    if data.size == 0:
+        return full(shape, 0, data.dtype, data.context)
+    if all([s == 1 for s in step]):
+        return None
+    counts = data.shape
+    for axis, distance in enumerate(step):
+        if distance < 0:
+            data = _along(data, axis, counts[axis] - 1, -1, -1)
+        if abs(distance) > 1:
+            # every element is followed by zeros, as many as are left out, which the last one does not need
+            before, after = data.shape[:axis], data.shape[axis + 1 :]
+            apart = reshape_to(data, (*before, counts[axis], 1, *after))
+            wide = embed(apart, (*before, counts[axis], abs(distance), *after), (0,) * apart.ndim, apart.shape)
+            line = reshape_to(wide, (*before, counts[axis] * abs(distance), *after))
+            data = _along(line, axis, 0, (counts[axis] - 1) * abs(distance) + 1)
+    first = tuple([min(b, b + (count - 1) * s) for b, count, s in zip(begin, counts, step, strict=True)])
+    return embed(data, shape, first, tuple([b + n for b, n in zip(first, data.shape, strict=True)]))
+
+
+def _along(data: Node, axis: int, begin: int, end: int, step: int = 1) -> Node:
+    """Return a part of a node along one axis."""
+    before, after = (0,) * axis, (0,) * (data.ndim - axis - 1)
+    ends = (*data.shape[:axis], end, *data.shape[axis + 1 :])
+    ones = (*(1,) * axis, step, *(1,) * len(after))
+    return slice_step(data, (*before, begin, *after), ends, ones)
+
+
+@operator(
+    lowering=Either(Expansion(_expand_embed), Location(lambda pattern, *, shape, begin: pattern.embed(shape, begin)))
+)
+def _embed(data: Array, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Array:
+    """Return zeros of a shape with data written at [begin:end:step]."""
+    out = np.zeros(shape, data.dtype)
+    out[_slices(begin, end, step)] = data
+    return out
+
+
+@_embed.infer
+def _(data: Node, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Spec:
+    assert _slice_shape(begin, end, step) == data.shape, (data, begin, end, step)
+    return shape, data.dtype
+
+
+@_embed.gradient
+def _(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
+    return slice_step(out_grad, begin, end, step)
+
+
+def slice_step(data: Node, begin: Shape, end: Shape, step: Shape | None = None) -> Node:
+    """Return data[begin:end:step] with explicit bounds for every axis."""
+    step = step or (1,) * data.ndim
+    if _slice_shape(begin, end, step) == data.shape and all(s == 1 for s in step):
+        return data
+    return single(_slice_step.apply((data,), (begin, end, step)))
+
+
+def embed(data: Node, shape: Shape, begin: Shape, end: Shape, step: Shape | None = None) -> Node:
+    """Return zeros of a shape with ``data`` written at [begin:end:step]."""
+    return single(_embed.apply((data,), (shape, begin, end, step or (1,) * len(shape))))
+
+
+@operator(lowering=Elementwise(lambda e, data, *, dtype: vector_math.cast(e, data, dtype), SUPPORTED))
+def _cast(data: Array, *, dtype: DType) -> Array:
+    """Return the array in another dtype; floats become integers by truncation and wrap as in C."""
+    if data.dtype.kind == "f" and dtype == np.uint8:
+        return data.astype(np.int64).astype(dtype)
+    return data.astype(dtype)
+
+
+@_cast.infer
+def _(data: Node, *, dtype: DType) -> Spec:
+    return data.shape, dtype
+
+
+@_cast.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return cast(out_grad, data.dtype)
+
+
+def cast(node: Node, dtype: Any) -> Node:
+    """Return the node in another dtype."""
+    dtype = np.dtype(dtype)
+    return node if node.dtype == dtype else single(_cast.apply((node,), (dtype,)))

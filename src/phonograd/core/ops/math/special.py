@@ -1,0 +1,250 @@
+"""Special functions, and operators whose gradient is not that of their value.
+
+The first group is the error function and the gamma function with their relatives; the numerical work is in
+:mod:`.special_functions`. The internal operator ``_polygamma`` closes it under differentiation.
+
+The second group steers gradients: ``BlockGrad`` stops them, ``make_loss`` replaces them by ones, the straight-through
+estimators let them pass where the true gradient is zero, ``_contrib_gradientmultiplier`` scales them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ...base.dtypes import DType
+from ...base.errors import MXNetError
+from ...graph.interface import Interface, alike
+from ...graph.node import Node
+from ...graph.operator import Array, Operator, Spec, declare, nothing, operator, single
+from ...lower import vector_math
+from ...lower.ir.emitter import Emitter, Value
+from ...lower.lowering import NUMBERS, Elementwise
+from . import special_functions
+from .comparison import greater, lesser
+from .elementary import exp, sign
+from .primitives import select
+from .structural import constant, full
+
+__all__ = ["digamma", "erf", "erfinv", "gamma", "gammaln", "polygamma"]
+
+
+def _function(
+    name: str,
+    function: Callable[[Array], Array],
+    rule: Callable[..., Node],
+    sentence: str,
+    emit: Callable[[Emitter, Value], Value] | None = None,
+) -> Operator:
+    """Declare an elementwise function; integers are computed in floating point and truncated."""
+    lowering = None if emit is None else Elementwise(emit)
+
+    def reference(data: Array) -> Array:
+        if data.dtype.kind == "f":
+            return function(data)
+        return function(data.astype(np.float64)).astype(data.dtype)
+
+    reference.__doc__ = f"Return {sentence}, element by element."
+    return declare(Operator(reference, name=name, gradient=rule, cost=20.0, lowering=lowering))
+
+
+erf = _function(
+    "erf",
+    special_functions.erf,
+    lambda g, y, x: g * (exp(-(x * x)) * (2 / math.sqrt(math.pi))),
+    "the error function",
+    vector_math.erf,
+)
+erfinv = _function(
+    "erfinv",
+    special_functions.erfinv,
+    lambda g, y, x: g * (exp(y * y) * (math.sqrt(math.pi) / 2)),
+    "the inverse of the error function: infinite at -1 and 1, NaN outside",
+    vector_math.erfinv,
+)
+gamma = _function(
+    "gamma",
+    special_functions.gamma,
+    lambda g, y, x: g * (y * digamma(x)),
+    "the gamma function",
+)
+gammaln = _function(
+    "gammaln",
+    special_functions.gammaln,
+    lambda g, y, x: g * digamma(x),
+    "the logarithm of the absolute value of the gamma function",
+)
+
+
+@operator(cost=100.0)
+def _polygamma(data: Array, *, n: int) -> Array:
+    """Return the n-th derivative of the digamma function, element by element; n = 0 is digamma."""
+    if data.dtype.kind == "f":
+        return special_functions.polygamma(data, n)
+    return special_functions.polygamma(data.astype(np.float64), n).astype(data.dtype)
+
+
+@_polygamma.infer
+def _(data: Node, *, n: int) -> Spec:
+    if n < 0:
+        raise MXNetError(f"_polygamma: the order n of the derivative must not be negative, but is {n}.")
+    return data.shape, data.dtype
+
+
+@_polygamma.gradient
+def _(out_grad: Node, out: Node, data: Node, *, n: int) -> Node:
+    return out_grad * polygamma(data, n + 1)
+
+
+def polygamma(data: Node, n: int) -> Node:
+    """Return the n-th derivative of the digamma function."""
+    return single(_polygamma.apply((data,), (n,)))
+
+
+def digamma(data: Node) -> Node:
+    """Return the derivative of the logarithm of the gamma function."""
+    return polygamma(data, 0)
+
+
+# -- piecewise functions
+
+
+def _smooth_numbers(dtype: DType, *, scalar: float) -> tuple[float, ...]:
+    """Return the factor of the parabola, where it ends, how far the lines are shifted, and whether all is zero."""
+    square = scalar * scalar
+    return (0.5 * square, 1 / square, 0.5 / square, 0.0) if square else (0.0, 0.0, 0.0, 1.0)
+
+
+def _emit_smooth(e: Emitter, x: Value, factor: Value, bound: Value, shift: Value, nothing: Value) -> Value:
+    size = e.absolute(x)
+    parabola = e.multiply(e.multiply(factor, x), x)
+    value = e.select(e.relation("lt", size, bound), parabola, e.subtract(size, shift))
+    return e.select(e.truth(nothing), e.like(x, 0), value)
+
+
+@operator(lowering=Elementwise(_emit_smooth, numbers=_smooth_numbers))
+def smooth_l1(data: Array, *, scalar: float = 1.0) -> Array:
+    """Return a parabola around zero that continues as the absolute value.
+
+    With s for ``scalar`` it is ``(s x)^2 / 2`` where ``|x| < 1 / s^2``, and ``|x| - 0.5 / s^2`` elsewhere.
+    """
+    x = data if data.dtype.kind == "f" else data.astype(np.float64)
+    square = scalar * scalar
+    if square == 0:
+        return np.zeros_like(data)
+    size = np.abs(x)
+    factor, bound, shift = (x.dtype.type(value) for value in (0.5 * square, 1 / square, 0.5 / square))
+    return np.where(size < bound, factor * x * x, size - shift).astype(data.dtype)
+
+
+@smooth_l1.gradient
+def _(out_grad: Node, out: Node, data: Node, *, scalar: float) -> Node | None:
+    square = scalar * scalar
+    if square == 0:
+        return None
+    inside = lesser(data * sign(data), constant(1 / square, data.dtype))
+    return out_grad * select(inside, data * square, sign(data))
+
+
+def _emit_hard_sigmoid(e: Emitter, x: Value, alpha: Value, beta: Value) -> Value:
+    line = e.add(e.multiply(x, alpha), beta)
+    return e.minimum(e.maximum(line, e.like(x, 0)), e.like(x, 1))
+
+
+@operator(lowering=Elementwise(_emit_hard_sigmoid, numbers=lambda dtype, *, alpha, beta: (alpha, beta)))
+def hard_sigmoid(data: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
+    """Return ``alpha * x + beta``, cut off below 0 and above 1."""
+    factor, shift = data.dtype.type(alpha), data.dtype.type(beta)
+    return np.asarray(np.clip(data * factor + shift, data.dtype.type(0), data.dtype.type(1)))
+
+
+@hard_sigmoid.infer
+def _(data: Node) -> Spec:
+    if data.dtype.kind != "f":
+        raise MXNetError(
+            f"This operation only support floating point types, not {data.dtype}: hard_sigmoid. "
+            f"Convert the array with astype('float32')."
+        )
+    return data.shape, data.dtype
+
+
+@hard_sigmoid.gradient
+def _(out_grad: Node, out: Node, data: Node, *, alpha: float) -> Node:
+    between: Node = greater(out, constant(0, out.dtype)) * lesser(out, constant(1, out.dtype))
+    return out_grad * (between * alpha)
+
+
+# -- operators that steer gradients
+
+
+@operator(aliases=("stop_gradient",), gradient=nothing, is_view=True)
+def BlockGrad(data: Array) -> Array:
+    """Return the array; its gradient is zero."""
+    return data
+
+
+@operator(is_view=True)
+def make_loss(data: Array) -> Array:
+    """Return the array as a loss: its gradient is one, whatever is computed from it."""
+    return data
+
+
+@make_loss.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return full(data.shape, 1, data.dtype, data.context)
+
+
+def _straight_through(out_grad: Node, out: Node, data: Node) -> Node:
+    return out_grad
+
+
+def _emit_round(e: Emitter, data: Value) -> Value:
+    if data.dtype.kind != "f":
+        return data
+    whole = e.call("trunc", data)
+    away = e.relation("ge", e.absolute(e.subtract(data, whole)), e.like(data, 0.5))
+    return e.add(whole, e.select(away, e.with_sign_of(e.like(data, 1), data), e.like(data, 0)))
+
+
+@operator(name="_contrib_round_ste", gradient=_straight_through, lowering=Elementwise(_emit_round, NUMBERS))
+def round_ste(data: Array) -> Array:
+    """Return the nearest whole number, halves away from zero; the gradient passes as if through the identity."""
+    if data.dtype.kind != "f":
+        return data.copy()
+    # 0.5 is not added to the element itself: the largest number below 0.5 would round up
+    whole = np.trunc(data)
+    return np.asarray(whole + np.where(np.abs(data - whole) >= 0.5, np.sign(data), 0)).astype(data.dtype)
+
+
+def _emit_sign(e: Emitter, data: Value) -> Value:
+    zero, one = e.like(data, 0), e.like(data, 1)
+    # NaN is neither, and stays
+    negative = e.select(
+        e.relation("lt", data, zero), e.negative(one), e.select(e.relation("eq", data, zero), zero, data)
+    )
+    return e.select(e.relation("gt", data, zero), one, negative)
+
+
+@operator(name="_contrib_sign_ste", gradient=_straight_through, lowering=Elementwise(_emit_sign, NUMBERS))
+def sign_ste(data: Array) -> Array:
+    """Return the sign: -1, 0 or 1; the gradient passes as if through the identity."""
+    return np.sign(data)
+
+
+@operator(name="_contrib_gradientmultiplier", is_view=True)
+def gradientmultiplier(data: Array, *, scalar: float = 1.0, is_int: bool = True) -> Array:
+    """Return the array; its gradient is multiplied by ``scalar``."""
+    return data
+
+
+@gradientmultiplier.gradient
+def _(out_grad: Node, out: Node, data: Node, *, scalar: float) -> Node:
+    return out_grad * scalar
+
+
+# -- how they appear in symbols
+
+make_loss.interface = Interface(outputs=("loss",))
+smooth_l1.interface = hard_sigmoid.interface = Interface(shapes=alike)

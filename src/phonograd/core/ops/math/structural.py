@@ -1,0 +1,205 @@
+"""Operators that make graphs hold together: leaves, constants, and the marks that recording leaves.
+
+``_leaf`` is where data enters; a trace binds leaf *k* to memory. ``_detach``, ``_variable``, ``_graph``,
+``_overwritten`` and ``_again`` pass their value through and only differ in what the gradient pass sees: nothing, a
+target, "recorded although constant", the record of the value that was there before, and the same call once more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base.devices import CPU, Context
+from ...base.dtypes import DType, convert_scalar
+from ...graph.node import Node, Shape, forgetters, statistics
+from ...graph.operator import Array, Operator, nothing, operator, single
+from ...lower.lowering import SUPPORTED, Constant, Elementwise
+
+__all__ = [
+    "again",
+    "constant",
+    "constant_value",
+    "detach",
+    "full",
+    "leaf",
+    "leaf_like",
+    "moved",
+    "overwritten",
+    "recorded",
+    "variable",
+]
+
+
+def _no_rule(*arguments: Any, **parameters: Any) -> Any:
+    raise AssertionError("leaves are bound by a trace")
+
+
+@operator(infer=_no_rule, gradient=nothing)
+def _leaf(*, index: Any, shape: Any, dtype: Any, context: Any) -> Array:
+    """Return the data that the trace bound under this number."""
+    raise AssertionError("leaves are bound by a trace")
+
+
+def _bytes(*, data: Any) -> bytes:
+    return bytes(data)
+
+
+@operator(infer=_no_rule, gradient=nothing, lowering=Constant(_bytes))
+def _constant(*, data: Any, dtype: Any) -> Array:
+    """Return a number that is part of the expression."""
+    return np.frombuffer(data, dtype).reshape(())
+
+
+@operator(infer=_no_rule, gradient=nothing, lowering=Constant(_bytes))
+def _full(*, shape: Any, data: Any, dtype: Any, context: Any) -> Array:
+    """Return an array filled with a number that is part of the expression."""
+    return np.full(shape, np.frombuffer(data, dtype)[0], dtype)
+
+
+@operator(gradient=nothing, marks=False, is_view=True)
+def _detach(data: Array) -> Array:
+    """Return the value, cut off from the record."""
+    return data
+
+
+@operator(gradient=nothing, marks=True, is_view=True)
+def _variable(data: Array, *, slot: Any) -> Array:
+    """Return the value of a variable (or of an array recorded in an earlier trace); a target of gradients."""
+    return data
+
+
+@operator(gradient=lambda out_grad, out, data: out_grad, marks=True, is_view=True)
+def _graph(data: Array) -> Array:
+    """Return the value as part of the record although it depends on no variable."""
+    return data
+
+
+@operator(gradient=lambda out_grad, out, data, record: (None, out_grad), is_view=True)
+def _overwritten(data: Array, record: Array) -> Array:
+    """Return a value written over a recorded one while nothing was recorded: gradients still go to the record."""
+    return data
+
+
+@operator(gradient=lambda out_grad, out, data: out_grad, marks=True, is_view=True)
+def _again(data: Array, *, count: Any) -> Array:
+    """Return the value of a recorded call that was made once more: a record of its own with the same expression."""
+    return data
+
+
+@operator(
+    gradient=lambda out_grad, out, data: moved(out_grad, data.context),
+    lowering=Elementwise(lambda e, data: data, SUPPORTED),
+)
+def _copyto(data: Array, *, context: Any) -> Array:
+    """Return a copy that lives on another context."""
+    return data
+
+
+def _interned(op: Operator, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
+    key = ((), attributes)
+    found = op.table.get(key)
+    if found is None:
+        statistics.nodes += 1
+        found = op.table.setdefault(key, Node(op, (), attributes, shape, dtype, context=context))
+    return single(found)
+
+
+def leaf(index: int, shape: Shape, dtype: DType, context: Context = CPU) -> Node:
+    """Return the node of leaf number ``index``."""
+    return _interned(_leaf, (index, shape, dtype, context), shape, dtype, context)
+
+
+#: the leaf that was made last under each of the first numbers: most often the next one is the same
+LATEST: list[Node | None] = [None] * 256
+
+
+def leaf_like(number: int, data: Array, context: Context) -> Node:
+    """Return the leaf of a number for some memory."""
+    if number >= len(LATEST):
+        return leaf(number, data.shape, data.dtype, context)
+    found = LATEST[number]
+    if found is None or found.dtype is not data.dtype or found.context is not context or found.shape != data.shape:
+        found = LATEST[number] = leaf(number, data.shape, data.dtype, context)
+    return found
+
+
+def _forget_leaves() -> None:
+    LATEST[:] = [None] * len(LATEST)
+
+
+forgetters.append(_forget_leaves)
+
+
+def constant(value: Any, dtype: DType) -> Node:
+    """Return the node of a number: a 0-d constant that broadcasts. Its bits are the key, so 0.0 and -0.0 differ."""
+    return _interned(_constant, (convert_scalar(value, dtype).tobytes(), dtype), (), dtype, CPU)
+
+
+def full(shape: Shape, value: Any, dtype: DType, context: Context = CPU) -> Node:
+    """Return the node of an array filled with a number."""
+    return _interned(_full, (shape, convert_scalar(value, dtype).tobytes(), dtype, context), shape, dtype, context)
+
+
+def constant_value(node: Node) -> Any:
+    """Return the number that a constant or filled node holds, or None for any other node."""
+    while node.operator.is_view:
+        node = node.inputs[0]
+    if node.operator is _constant:
+        return np.frombuffer(node.attributes[0], node.dtype)[0]
+    if node.operator is _full:
+        return np.frombuffer(node.attributes[1], node.dtype)[0]
+    return None
+
+
+def moved(node: Node, context: Context) -> Node:
+    """Return the node as an array of another context; the node itself if it lives there."""
+    if node.context == context:
+        return node
+    key = ((node,), (context,))
+    found = _copyto.table.get(key)
+    if found is None:
+        statistics.nodes += 1
+        made = Node(_copyto, (node,), (context,), node.shape, node.dtype, context=context)
+        found = _copyto.table.setdefault(key, made)
+    return single(found)
+
+
+def detach(node: Node) -> Node:
+    """Return the node with the same value that gradients do not enter."""
+    if not node.marked:
+        return node
+    found = node.detached
+    if found is None:
+        found = node.detached = single(_detach(node))
+    return found
+
+
+def variable(node: Node, slot: int) -> Node:
+    """Return the node of a gradient target: the trace knows what slot ``slot`` stands for."""
+    key = (detach(node) if node.marked else node,), (slot,)
+    found = _variable.table.get(key)
+    return found if type(found) is Node else single(_variable.apply(*key))
+
+
+def recorded(node: Node) -> Node:
+    """Return the node itself if marked, else a marked node of the same value."""
+    return node if node.marked else single(_graph(node))
+
+
+def overwritten(node: Node, record: Node) -> Node:
+    """Return the node of an unrecorded value that takes the place of a recorded one, in the record as before."""
+    if record.operator is _overwritten:
+        record = record.inputs[1]
+    return single(_overwritten.apply((detach(node), record), ()))
+
+
+def again(node: Node, count: int) -> Node:
+    """Return the node for the call that made a node, made ``count`` times before; for 0 the node itself."""
+    return single(_again.apply((node,), (count,))) if count else node
+
+
+LEAF, VARIABLE, DETACH, OVERWRITTEN, AGAIN = _leaf, _variable, _detach, _overwritten, _again
+
+Node.arithmetic["constant"] = constant

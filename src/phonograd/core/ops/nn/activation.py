@@ -1,0 +1,141 @@
+"""Activation functions: ``Activation`` and ``LeakyReLU`` with all their kinds.
+
+Where a function has two branches, the branch that is not taken sees a harmless argument, so that its gradient is a
+clean zero instead of zero times infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from ...base.errors import MXNetError, format_shape
+from ...graph.interface import Interface, Partial, alike, merge
+from ...graph.node import Node
+from ...graph.operator import Array, composite, operator, single
+from ...lower import vector_math
+from ...lower.lowering import Elementwise
+from ..math.broadcasting import same_dtype
+from ..math.comparison import greater
+from ..math.elementary import expm1, relu, sigmoid, softsign, tanh
+from ..math.primitives import reshape_to, select
+from ..math.special import erf
+from ..math.structural import constant, full
+from ..random.random import uniform_between
+from .softmax import demand_floating
+
+__all__ = ["Activation", "LeakyReLU"]
+
+#: scale and steepness of the self-normalising unit
+_SELU_SCALE = 1.0507009873554804934193349852946
+_SELU_ALPHA = 1.6732632423543772848170429916717
+
+
+@operator(cost=20, lowering=Elementwise(vector_math.softplus))
+def _softrelu(data: Array) -> Array:
+    """Return log(1 + exp(x)), computed so that nothing overflows."""
+    return np.asarray(np.maximum(data, data.dtype.type(0)) + np.log1p(np.exp(-np.abs(data))))
+
+
+@_softrelu.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return out_grad * single(sigmoid(data))
+
+
+_ACTIVATIONS = {"relu": relu, "sigmoid": sigmoid, "softrelu": _softrelu, "softsign": softsign, "tanh": tanh}
+
+
+@composite()
+def Activation(data: Node, *, act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"]) -> Node:
+    """Return an activation function of the array, element by element.
+
+    ``relu`` is max(x, 0), ``softrelu`` is log(1 + exp(x)), ``softsign`` is x / (1 + abs(x)).
+    """
+    demand_floating(data.dtype, "Activation")
+    return single(_ACTIVATIONS[act_type](data))
+
+
+@composite(visible=lambda *, act_type, **parameters: 2 if act_type == "rrelu" else 1)
+def LeakyReLU(
+    data: Node,
+    gamma: Node | None = None,
+    counter: Node | None = None,
+    *,
+    act_type: Literal["elu", "gelu", "leaky", "prelu", "rrelu", "selu"] = "leaky",
+    slope: float = 0.25,
+    lower_bound: float = 0.125,
+    upper_bound: float = 0.334,
+    training: bool = False,
+) -> Any:
+    """Return an activation function that is not flat for negative elements.
+
+    ``leaky`` multiplies them by ``slope``, ``prelu`` by the array ``gamma`` (one number, or one for each channel of
+    axis 1); ``elu`` and ``selu`` bend them exponentially; ``gelu`` is x times the normal distribution function of x.
+    ``rrelu`` draws a slope between the bounds for each element when training, takes their mean otherwise, and returns
+    the result together with the slopes.
+    """
+    demand_floating(data.dtype, "LeakyReLU")
+    expected = 2 if act_type == "prelu" else 1
+    given = 1 if gamma is None else 2
+    if given != expected:
+        raise MXNetError(
+            f"Operator LeakyReLU expects {expected} inputs, but got {given} instead. Only act_type='prelu' takes gamma."
+        )
+    if act_type == "gelu":
+        return data * 0.5 * (single(erf(data * math.sqrt(0.5))) + 1)
+    positive = greater(data, constant(0, data.dtype))
+    if act_type == "leaky":
+        return select(positive, data, data * slope)
+    if act_type == "prelu":
+        assert gamma is not None
+        return select(positive, data, data * _per_channel(gamma, data))
+    if act_type == "rrelu":
+        slopes = _random_slopes(data, counter, lower_bound, upper_bound, training)
+        return select(positive, data, data * slopes), slopes
+    bent = expm1(select(positive, 0, data))
+    if act_type == "elu":
+        return select(positive, data, bent * slope)
+    return select(positive, data * _SELU_SCALE, bent * (_SELU_SCALE * _SELU_ALPHA))
+
+
+def _per_channel(gamma: Node, data: Node) -> Node:
+    """Return gamma in a shape that broadcasts against data: one number, or one for each channel."""
+    same_dtype(data, gamma)
+    channels = data.shape[min(1, data.ndim - 1)] if data.ndim else 1
+    if gamma.size == 1:
+        return reshape_to(gamma, ())
+    if gamma.shape != (channels,):
+        raise MXNetError(
+            f"Cannot broadcast gamma to data. gamma: {format_shape(gamma.shape)}, data: {format_shape(data.shape)}. "
+            f"Operator LeakyReLU takes one number or {channels}, one for each channel."
+        )
+    return reshape_to(gamma, (channels,) + (1,) * max(data.ndim - 2, 0))
+
+
+def _random_slopes(data: Node, counter: Node | None, lower: float, upper: float, training: bool) -> Node:
+    if not training:
+        return full(data.shape, (lower + upper) / 2, data.dtype, data.context)
+    assert counter is not None, "the caller passes the position in the random stream"
+    return uniform_between(counter, lower, upper, data.shape, data.dtype)
+
+
+# -- how they appear in symbols
+
+
+def _slopes(inputs: list[Partial], outputs: list[Partial], *, act_type: str) -> list[Partial]:
+    data = merge(inputs[0], outputs[0])
+    if act_type != "prelu" or data is None or not data:
+        return [data, *inputs[1:]]
+    # a vector with one slope for each channel, unless the user says it is one for all
+    return [data, inputs[1] or (data[1] if len(data) > 1 else data[0],)]
+
+
+Activation.interface = Interface(shapes=alike)
+LeakyReLU.interface = Interface(
+    arguments=lambda names, *, act_type: names if act_type == "prelu" else names[:1],
+    initial={"gamma": '["Constant", {"value": 0.25}]'},
+    outputs=lambda *, act_type: ("output", "mask") if act_type == "rrelu" else ("output",),
+    shapes=_slopes,
+)

@@ -1,0 +1,1 @@
+"""Random sampling and probability densities."""

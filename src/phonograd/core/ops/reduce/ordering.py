@@ -1,0 +1,141 @@
+"""Sorting: ``sort``, ``argsort`` and ``topk``, all made of one primitive.
+
+``_order`` gives the flat positions of the elements in sorted order along an axis. Values are gathered at these
+positions, so that gradients go back to where the values came from. Of equal elements the one with the lowest index
+comes first, in either direction, and NaN counts as greater than every number.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ...base.dtypes import DType
+from ...base.errors import MXNetError
+from ...graph.interface import Interface
+from ...graph.node import Node
+from ...graph.operator import Array, Spec, composite, nothing, operator, single
+from ..math.arithmetic import mod
+from ..math.primitives import cast, gather, reshape_to, scatter_add
+from ..math.structural import constant, full
+
+__all__ = ["argsort", "sort", "topk"]
+
+FLOAT32 = np.dtype("float32")
+INT64 = np.dtype("int64")
+
+
+def _sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
+    if ascending:
+        return np.argsort(data, axis=axis, kind="stable")
+    # the stable ascending order of the mirrored array, mirrored again, is descending and leaves equal elements in order
+    mirrored = np.argsort(np.flip(data, axis), axis=axis, kind="stable")
+    return np.asarray(data.shape[axis] - 1 - np.flip(mirrored, axis))
+
+
+@operator(gradient=nothing, cost=lambda node: 20.0 * node.inputs[0].size)
+def _order(data: Array, *, axis: int, count: int, ascending: bool) -> Array:
+    """Return the flat positions of the first ``count`` elements in sorted order along an axis."""
+    indices = np.take(_sorted_indices(data, axis, ascending), np.arange(count), axis=axis)
+    positions = np.arange(data.size, dtype=INT64).reshape(data.shape)
+    return np.take_along_axis(positions, indices, axis=axis)
+
+
+@_order.infer
+def _(data: Node, *, axis: int, count: int) -> Spec:
+    return (*data.shape[:axis], count, *data.shape[axis + 1 :]), INT64
+
+
+def _prepare(name: str, data: Node, axis: int | None) -> tuple[Node, int]:
+    """Return the array to sort and its axis counted from the front; without axis the array is flattened."""
+    if axis is None:
+        return reshape_to(data, (data.size,)), 0
+    found = axis + data.ndim if axis < 0 else axis
+    if not 0 <= found < data.ndim:
+        raise MXNetError(
+            f"Invalid axis! axis should be between 0 and {data.ndim}, found axis={axis}, in operator {name}"
+        )
+    return data, found
+
+
+def _indices(name: str, source: Node, positions: Node, axis: int, dtype: DType) -> Node:
+    """Return flat positions as indices along the axis, in a dtype that can hold them."""
+    extent = source.shape[axis]
+    largest = np.iinfo(dtype).max if dtype.kind in "iu" else 2 ** (np.finfo(dtype).nmant + 1)
+    if extent - 1 > largest:
+        raise MXNetError(
+            f"'{dtype}' does not have a sufficient precision to represent the indices of {extent} elements, "
+            f"in operator {name}; use dtype='int64'"
+        )
+    stride = int(np.prod(source.shape[axis + 1 :], dtype=np.int64))
+    along = positions if stride == 1 else positions / stride
+    return cast(along if source.ndim == 1 else single(mod(along, constant(extent, INT64))), dtype)
+
+
+@composite(method=True)
+def sort(data: Node, *, axis: int | None = -1, is_ascend: bool = True) -> Node:
+    """Return the elements in order along an axis, or those of the flattened array (axis None)."""
+    source, axis = _prepare("sort", data, axis)
+    return gather(source, single(_order(source, axis=axis, count=source.shape[axis], ascending=is_ascend)))
+
+
+@composite(method=True)
+def argsort(data: Node, *, axis: int | None = -1, is_ascend: bool = True, dtype: DType = FLOAT32) -> Node:
+    """Return the indices that sort the array along an axis, or the flattened array (axis None)."""
+    source, axis = _prepare("argsort", data, axis)
+    positions = single(_order(source, axis=axis, count=source.shape[axis], ascending=is_ascend))
+    return _indices("argsort", source, positions, axis, dtype)
+
+
+@composite(method=True)
+def topk(
+    data: Node,
+    *,
+    axis: int | None = -1,
+    k: int = 1,
+    ret_typ: Literal["value", "indices", "mask", "both"] = "indices",
+    is_ascend: bool = False,
+    dtype: DType = FLOAT32,
+) -> Any:
+    """Return the k largest (with is_ascend: smallest) elements along an axis, or of the flattened array (axis None).
+
+    ``ret_typ`` says what is returned of them: their values, indices (in ``dtype``), values and indices, or a mask of
+    the input's shape that is 1 where they are. A k below one takes all elements.
+    """
+    source, axis = _prepare("topk", data, axis)
+    extent = source.shape[axis]
+    if k > extent:
+        raise MXNetError(f"k must be smaller than {extent}, get k = {k}, in operator topk")
+    positions = single(_order(source, axis=axis, count=k if k > 0 else extent, ascending=is_ascend))
+    if ret_typ == "value":
+        return gather(source, positions)
+    if ret_typ == "indices":
+        return _indices("topk", source, positions, axis, dtype)
+    if ret_typ == "both":
+        return gather(source, positions), _indices("topk", source, positions, axis, dtype)
+    return scatter_add(full(positions.shape, 1, data.dtype, data.context), positions, data.shape)
+
+
+# -- how they appear in symbols
+
+
+def _largest_types(
+    inputs: list[DType | None], outputs: list[DType | None], *, ret_typ: str, dtype: DType
+) -> tuple[list[DType | None], list[DType | None]]:
+    data = inputs[0]
+    types: dict[str, list[DType | None]] = {
+        "both": [data, dtype],
+        "value": [data, dtype],
+        "mask": [data],
+        "indices": [dtype],
+    }
+    return inputs, types[ret_typ]
+
+
+sort.interface = Interface(outputs=2, shown=1)
+topk.interface = Interface(
+    outputs=lambda *, ret_typ: 2 if ret_typ in ("both", "value") else 1,
+    shown=lambda *, ret_typ: 2 if ret_typ == "both" else 1,
+    types=_largest_types,
+)

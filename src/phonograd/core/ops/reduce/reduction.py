@@ -1,0 +1,417 @@
+"""Reductions: sums, means, products, extrema, norms, positions of extrema, and running sums.
+
+Without ``axis`` an operator reduces over all axes and gives shape (1,), as in MXNet; the functions that end in
+``_axes`` work on nodes with NumPy's shapes and are what other operators use.
+
+Every sum is a ``_sum_to`` (see :mod:`..math.broadcasting`). The other primitives keep their reduced axes with size one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import BOOL, UINT8, DType
+from ...base.errors import MXNetError, format_shape
+from ...graph.interface import Interface, outputs_of_type
+from ...graph.node import Node, Shape
+from ...graph.operator import Array, Operator, Spec, composite, declare, nothing, operator, single
+from ...graph.parameters import Axis
+from ...graph.shapes import real_axes, real_axis, reduction_axes, with_ones, without
+from ...lower.ir.emitter import Emitter, Value
+from ...lower.lowering import FLOATS, INTEGERS, Either, Expansion, Reduction, Running
+from ..math.broadcasting import sum_to
+from ..math.comparison import equal, greater, lesser, logical_and, logical_or, not_equal
+from ..math.elementary import abs_, sqrt, square
+from ..math.primitives import cast, permute, reshape_to, select, slice_step
+from ..math.structural import full
+from ..shape.creation import position_along
+from ..shape.shape import concatenate, insert_axis
+
+__all__ = ["max_axes", "mean_axes", "min_axes", "prod_axes", "sum_axes"]
+
+FLOAT32 = np.dtype("float32")
+FLOAT64 = np.dtype("float64")
+INT64 = np.dtype("int64")
+
+
+# -- primitives
+
+
+def _axes(data: Shape, *, axes: Shape) -> Shape:
+    return axes
+
+
+def _extremum(name: str, function: Any, word: str, combine: Callable[..., Value], furthest: float) -> Operator:
+    """Declare the largest or smallest element along axes; every element that equals it gets the whole gradient."""
+
+    def reference(data: Array, *, axes: Shape) -> Array:
+        return np.asarray(function(data, axis=axes, keepdims=True))
+
+    def infer(data: Node, *, axes: Shape) -> Spec:
+        if 0 in [data.shape[axis] for axis in axes]:
+            raise MXNetError(
+                f"zero-size array to reduction operation {word} which has no identity: {format_shape(data.shape)} "
+                f"along axes {axes}"
+            )
+        return with_ones(data.shape, axes), data.dtype
+
+    def gradient(out_grad: Node, out: Node, data: Node) -> Node:
+        return select(equal(data, out), out_grad, 0)
+
+    def identity(dtype: DType) -> float:
+        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+        return furthest if dtype.kind == "f" else int(limits.min if furthest < 0 else limits.max)
+
+    reference.__doc__ = f"Return the {word} along axes, which are kept with size one; NaN wins."
+
+    def of_truths(data: Node, *, axes: Shape) -> Node:
+        return cast(single(found(cast(data, UINT8), axes=axes)), BOOL)
+
+    lowering = Either(Reduction(combine, identity, _axes, FLOATS | INTEGERS), Expansion(of_truths, frozenset([BOOL])))
+    found = Operator(reference, name=name, infer=infer, gradient=gradient, cost=_elements, lowering=lowering)
+    return declare(found)
+
+
+def _elements(node: Node) -> float:
+    return float(node.inputs[0].size)
+
+
+_largest = _extremum("_largest", np.max, "maximum", Emitter.maximum, -np.inf)
+_smallest = _extremum("_smallest", np.min, "minimum", Emitter.minimum, np.inf)
+
+
+@operator(
+    cost=_elements,
+    lowering=Either(
+        Reduction(Emitter.multiply, 1.0, _axes),
+        Expansion(lambda data, *, axes: cast(prod_axes(cast(data, FLOAT32), axes, True), data.dtype)),
+    ),
+)
+def _product(data: Array, *, axes: Shape) -> Array:
+    """Return the product along axes, which are kept with size one."""
+    return np.asarray(np.prod(data, axis=axes, keepdims=True, dtype=data.dtype))
+
+
+@_product.infer
+def _(data: Node, *, axes: Shape) -> Spec:
+    return with_ones(data.shape, axes), data.dtype
+
+
+@_product.gradient
+def _(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
+    order = (*[axis for axis in range(data.ndim) if axis not in axes], *axes)
+    last = permute(data, order)
+    kept = last.shape[: data.ndim - len(axes)]
+    others = _products_of_others(reshape_to(last, (*kept, int(np.prod(last.shape[len(kept) :], dtype=np.int64)))))
+    inverse = tuple(sorted(range(data.ndim), key=order.__getitem__))
+    return permute(reshape_to(others, last.shape), inverse) * out_grad
+
+
+def _products_of_others(data: Node) -> Node:
+    """Return for every element the product of all others along the last axis, without division: zeros are exact.
+
+    The halves are multiplied element by element; each element's product is that of its pair's others times its
+    partner. That takes as many steps as the size has binary digits.
+    """
+    size = data.shape[-1]
+    if size <= 1:
+        return full(data.shape, 1, data.dtype, data.context)
+    half = size // 2
+    first, second = _columns(data, 0, half), _columns(data, half, 2 * half)
+    pairs = first * second
+    rest = [_columns(data, 2 * half, size)] if size % 2 else []
+    others = _products_of_others(concatenate([pairs, *rest], -1))
+    of_pairs = _columns(others, 0, half)
+    return concatenate([of_pairs * second, of_pairs * first, *[_columns(others, half, half + 1) for _ in rest]], -1)
+
+
+def _columns(data: Node, begin: int, end: int) -> Node:
+    return slice_step(data, (*(0,) * (data.ndim - 1), begin), (*data.shape[:-1], end))
+
+
+def _expand_euclidean(data: Node, *, axes: Shape) -> Node | None:
+    if 0 in data.shape:
+        return None
+    wide = cast(data, FLOAT32) if data.dtype.itemsize == 2 else data
+    scale = single(_largest(abs_(wide), axes=axes))
+    usable = select(logical_and(greater(scale, 0), lesser(scale, np.inf)), scale, 1)
+    squares = sum_to(single(square(wide / usable)), scale.shape)
+    return cast(single(sqrt(squares)) * usable, data.dtype)
+
+
+@operator(cost=_elements, lowering=Expansion(_expand_euclidean, FLOATS))
+def _euclidean(data: Array, *, axes: Shape) -> Array:
+    """Return the square root of the sum of squares along axes, which are kept with size one; squares never overflow."""
+    wide = data.astype(FLOAT32) if data.dtype.itemsize == 2 else data
+    scale = np.max(np.abs(wide), axis=axes, keepdims=True, initial=0)
+    usable = np.where((scale > 0) & np.isfinite(scale), scale, 1).astype(wide.dtype)
+    squares = np.sum(np.square(wide / usable), axis=axes, keepdims=True)
+    return np.asarray(np.sqrt(squares) * usable).astype(data.dtype)
+
+
+@_euclidean.infer
+def _(data: Node, *, axes: Shape) -> Spec:
+    return with_ones(data.shape, axes), data.dtype
+
+
+@_euclidean.gradient
+def _(out_grad: Node, out: Node, data: Node) -> Node:
+    return data / out * out_grad
+
+
+@operator(cost=4.0, lowering=Running(lambda *, axis, reverse: (axis, reverse)))
+def _running_sum(data: Array, *, axis: int, reverse: bool) -> Array:
+    """Return sums of the elements up to each one along an axis, or with reverse from each one on."""
+    if reverse:
+        return np.flip(np.cumsum(np.flip(data, axis), axis, data.dtype), axis)
+    return np.cumsum(data, axis, data.dtype)
+
+
+@_running_sum.gradient
+def _(out_grad: Node, out: Node, data: Node, *, axis: int, reverse: bool) -> Node:
+    return single(_running_sum(out_grad, axis=axis, reverse=not reverse))
+
+
+# -- on nodes, with NumPy's shapes
+
+
+def _drop(kept: Node, axes: Shape, keepdims: bool) -> Node:
+    return kept if keepdims else reshape_to(kept, without(kept.shape, axes))
+
+
+def sum_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
+    """Return the sum along axes."""
+    axes = real_axes(axes, node.ndim, "sum")
+    return _drop(sum_to(node, with_ones(node.shape, axes)), axes, keepdims)
+
+
+def mean_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
+    """Return the mean along axes. Integers are summed without overflow and truncated, float16 is summed in float32."""
+    axes = real_axes(axes, node.ndim, "mean")
+    count = int(np.prod([node.shape[axis] for axis in axes], dtype=np.int64))
+    if node.dtype.kind == "b":
+        return max_axes(node, axes, keepdims)
+    wide = INT64 if node.dtype.kind in "iu" else FLOAT32 if node.dtype.itemsize == 2 else node.dtype
+    return cast(sum_axes(cast(node, wide), axes, keepdims) / count, node.dtype)
+
+
+def max_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
+    """Return the maximum along axes."""
+    axes = real_axes(axes, node.ndim, "max")
+    return _drop(single(_largest(node, axes=axes)), axes, keepdims) if axes else node
+
+
+def min_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
+    """Return the minimum along axes."""
+    axes = real_axes(axes, node.ndim, "min")
+    return _drop(single(_smallest(node, axes=axes)), axes, keepdims) if axes else node
+
+
+def prod_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
+    """Return the product along axes."""
+    axes = real_axes(axes, node.ndim, "prod")
+    return _drop(single(_product(node, axes=axes)), axes, keepdims) if axes else node
+
+
+def _norm_axes(node: Node, axes: Shape, keepdims: bool) -> Node:
+    if node.dtype.kind != "f":
+        return cast(_norm_axes(cast(node, FLOAT64), axes, keepdims), node.dtype)
+    return _drop(single(_euclidean(node, axes=axes)), axes, keepdims)
+
+
+# -- operators
+
+
+def _never_zero_dimensional(node: Node, keepdims: bool) -> Node:
+    return reshape_to(node, (1,)) if not node.shape and not keepdims else node
+
+
+Along = Callable[[Node, Shape, bool], Node]
+
+
+def _reduction(name: str, reduce: Along, sentence: str, *aliases: str) -> Operator:
+    def body(data: Node, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> Node:
+        axes = reduction_axes(data.shape, axis, exclude)
+        return _never_zero_dimensional(reduce(data, axes, keepdims), keepdims)
+
+    body.__doc__ = (
+        f"Return {sentence} along axes: all by default, with ``exclude`` all but those given.\n\n"
+        f"Reduced axes are left out, or kept with size one (``keepdims``)."
+    )
+    return composite(name=name, aliases=aliases, method=True)(body)
+
+
+def _without_nan(node: Node, replacement: float) -> Node:
+    return node if node.dtype.kind != "f" else select(not_equal(node, node), replacement, node)
+
+
+def _nansum(node: Node, axes: Shape, keepdims: bool) -> Node:
+    return sum_axes(_without_nan(node, 0), axes, keepdims)
+
+
+def _nanprod(node: Node, axes: Shape, keepdims: bool) -> Node:
+    return prod_axes(_without_nan(node, 1), axes, keepdims)
+
+
+sum_ = _reduction("sum", sum_axes, "the sum", "sum_axis")
+mean = _reduction("mean", mean_axes, "the mean")
+prod = _reduction("prod", prod_axes, "the product")
+nansum = _reduction("nansum", _nansum, "the sum of the elements that are numbers")
+nanprod = _reduction("nanprod", _nanprod, "the product of the elements that are numbers")
+max_ = _reduction("max", max_axes, "the maximum", "max_axis")
+min_ = _reduction("min", min_axes, "the minimum", "min_axis")
+
+
+@composite(method=True)
+def norm(
+    data: Node, *, ord: int = 2, axis: Axis = None, out_dtype: DType | None = None, keepdims: bool = False
+) -> Node:
+    """Return the norm along axes: the root of the sum of squares (ord 2) or the sum of absolute values (ord 1)."""
+    if ord not in (1, 2):
+        raise MXNetError(f"norm only supports ord=1 and ord=2, got ord={ord}")
+    axes = reduction_axes(data.shape, axis)
+    dtype = out_dtype or data.dtype
+    # a wider result is also computed with the wider type
+    wider = dtype.kind == "f" and (data.dtype.kind != "f" or dtype.itemsize > data.dtype.itemsize)
+    source = cast(data, dtype) if wider else data
+    found = _norm_axes(source, axes, keepdims) if ord == 2 else sum_axes(abs_(source), axes, keepdims)
+    return cast(_never_zero_dimensional(found, keepdims), dtype)
+
+
+@composite()
+def moments(data: Node, *, axes: Axis = None, keepdims: bool = False) -> tuple[Node, Node]:
+    """Return the mean and the variance along axes, which must be given."""
+    if axes is None or axes == ():
+        raise MXNetError(
+            "Empty axes is not supported, if you would like to do global moments, please pass all axes to axes argument"
+        )
+    reduced = reduction_axes(data.shape, axes)
+    middle = mean_axes(data, reduced, keepdims=True)
+    deviation = data - middle
+    variance = mean_axes(deviation * deviation, reduced, keepdims)
+    average = _drop(middle, reduced, keepdims)
+    return _never_zero_dimensional(average, keepdims), _never_zero_dimensional(variance, keepdims)
+
+
+@composite()
+def multi_sum_sq(*data: Node, num_arrays: int) -> Node:
+    """Return the sum of squares of each of several arrays, in float32."""
+    if len(data) != num_arrays:
+        raise MXNetError(f"Operator multi_sum_sq expects {num_arrays} inputs, but got {len(data)} instead.")
+    for position, node in enumerate(data):
+        if node.dtype.kind != "f":
+            raise MXNetError(f"This operation only support floating point types, not {node.dtype}: multi_sum_sq")
+        if node.dtype != data[0].dtype:
+            raise MXNetError(
+                f"This layer requires uniform type. Expected '{data[0].dtype}' v.s. given '{node.dtype}' at "
+                f"'array_{position}' of multi_sum_sq"
+            )
+    sums = []
+    for node in data:
+        wide = cast(node, FLOAT32) if node.dtype.itemsize == 2 else node
+        sums.append(cast(sum_to(wide * wide, ()), FLOAT32))
+    return concatenate([insert_axis(total, 0) for total in sums], 0)
+
+
+@composite(name="_square_sum")
+def square_sum(data: Node, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> Node:
+    """Return the sum of squares along axes."""
+    axes = reduction_axes(data.shape, axis, exclude)
+    return _never_zero_dimensional(sum_axes(data * data, axes, keepdims), keepdims)
+
+
+@composite(name="_np_cumsum", aliases=("cumsum",))
+def cumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> Node:
+    """Return running sums along an axis, or of the flattened array; elements are converted before they are summed."""
+    converted = cast(a, dtype or (INT64 if a.dtype.kind == "b" else a.dtype))
+    if axis is None:
+        converted, axis = reshape_to(converted, (a.size,)), 0
+    if not -converted.ndim <= axis < converted.ndim:
+        raise MXNetError(f"axis value {axis} out of range, in operator cumsum of an array {format_shape(a.shape)}")
+    return single(_running_sum(converted, axis=axis % converted.ndim, reverse=False))
+
+
+# -- positions of extrema
+
+
+def _position(name: str, function: Any, extremum: Operator, word: str) -> Operator:
+    def reference(data: Array, *, axis: int | None = None, keepdims: bool = False) -> Array:
+        found = np.asarray(function(data, axis=axis, keepdims=keepdims))
+        return found.reshape(found.shape or (1,) if not keepdims else found.shape).astype(data.dtype)
+
+    def expand(data: Node, *, axis: int | None, keepdims: bool) -> Node:
+        shape, _ = infer(data, axis=axis, keepdims=keepdims)
+        line = reshape_to(data, (data.size,)) if axis is None else data
+        return reshape_to(_position_of(extremum, line, 0 if axis is None else axis % data.ndim), shape)
+
+    def infer(data: Node, *, axis: int | None, keepdims: bool) -> Spec:
+        _numeric(name, data)
+        axes = tuple(range(data.ndim)) if axis is None else (real_axis(axis, data.ndim, name),)
+        if 0 in [data.shape[one] for one in axes]:
+            raise MXNetError(f"{name} of an empty sequence: {format_shape(data.shape)} along axis {axis}")
+        if keepdims:
+            return with_ones(data.shape, axes), data.dtype
+        return without(data.shape, axes) or (1,), data.dtype
+
+    reference.__doc__ = (
+        f"Return the position of the {word} along an axis, or in the flattened array, in the dtype of the input.\n\n"
+        f"The first of equal elements counts, and NaN is taken for the {word}."
+    )
+    lowering = Expansion(expand, FLOATS | INTEGERS)
+    return operator(name=name, infer=infer, gradient=nothing, method=True, cost=_elements, lowering=lowering)(reference)
+
+
+def _position_of(extremum: Operator, data: Node, axis: int) -> Node:
+    """Return the first position of an extremum along an axis, which is kept, in the dtype of the data."""
+    found = single(extremum(data, axes=(axis,)))
+    here = equal(data, found)
+    if data.dtype.kind == "f":
+        # NaN is the extremum, if there is one, and equals nothing
+        here = logical_or(here, not_equal(data, data))
+    place = select(here, position_along(data.shape, axis), data.shape[axis])
+    return cast(single(_smallest(place, axes=(axis,))), data.dtype)
+
+
+def _numeric(name: str, data: Node) -> None:
+    if data.dtype.kind == "b":
+        raise MXNetError(f"{name} does not take bool arrays: positions have the dtype of the input; use astype first")
+
+
+argmax = _position("argmax", np.argmax, _largest, "maximum")
+argmin = _position("argmin", np.argmin, _smallest, "minimum")
+
+
+@operator(
+    method=True,
+    cost=_elements,
+    lowering=Expansion(
+        lambda data: reshape_to(_position_of(_largest, data, 1), without(data.shape, (1,))), FLOATS | INTEGERS
+    ),
+)
+def argmax_channel(data: Array) -> Array:
+    """Return the position of the maximum along axis 1, in the dtype of the input. It has no gradient."""
+    return np.asarray(np.argmax(data, axis=1)).astype(data.dtype)
+
+
+@argmax_channel.infer
+def _(data: Node) -> Spec:
+    _numeric("argmax_channel", data)
+    axis = real_axis(1, data.ndim, "argmax_channel")
+    return without(data.shape, (axis,)), data.dtype
+
+
+# -- how they appear in symbols
+
+
+def _norm_types(
+    inputs: list[DType | None], outputs: list[DType | None], *, out_dtype: DType | None
+) -> tuple[list[DType | None], list[DType | None]]:
+    return inputs, [out_dtype or inputs[0]]
+
+
+norm.interface = Interface(types=_norm_types)
+moments.interface = Interface(outputs=2)
+multi_sum_sq.interface = Interface(count="num_arrays", each="array_{}", types=outputs_of_type(np.dtype("float32")))

@@ -1,0 +1,1 @@
+"""Creation, indexing, slicing and rearrangement of arrays."""

@@ -1,0 +1,404 @@
+"""Operators that take an index array: taking, picking, scattering, one-hot codes, embeddings, and ``where``.
+
+Index arrays may be of any number type; fractions are cut off. What NDArray indexing itself is made of stands in
+:mod:`..vision.regions` and :mod:`..vision.points` and can be had from here too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from ...base.dtypes import FLOAT32, INT32, INT64, DType, convert_scalar
+from ...base.errors import MXNetError, format_shape
+from ...graph.interface import Interface, Partial, merge, types_apart
+from ...graph.node import Node, Shape
+from ...graph.operator import Array, Spec, composite, nothing, operator, single
+from ...lower.lowering import Expansion
+from ..math.arithmetic import maximum, minimum
+from ..math.broadcasting import same_dtype
+from ..math.comparison import equal
+from ..math.primitives import cast, reshape_to, select, slice_step
+from ..math.structural import constant, full
+from ..vision.points import (
+    add_axis,
+    assign_points,
+    merge_points,
+    positions,
+    put_axis,
+    take_along,
+    take_axis,
+    take_points,
+)
+from ..vision.regions import assign_flat, assign_step, view_flat
+from .creation import position_along
+
+__all__ = [
+    "assign_flat",
+    "assign_points",
+    "assign_step",
+    "boolean_mask",
+    "gather_nd",
+    "one_hot",
+    "pick",
+    "scatter_nd",
+    "take",
+    "take_points",
+    "view_flat",
+    "where",
+]
+
+
+# -- one index array
+
+
+@composite(method=True)
+def take(a: Node, indices: Node, *, axis: int = 0, mode: Literal["clip", "raise", "wrap"] = "clip") -> Node:
+    """Return the slices of an array at positions of one axis; the axes of the index stand in place of it.
+
+    Numbers out of range are moved to the nearest end (``clip``), counted around (``wrap``) or refused (``raise``).
+    """
+    if not -a.ndim <= axis < a.ndim:
+        raise MXNetError(
+            "Axis should be in the range of [-r, r-1] where r is the rank of input tensor: "
+            f"axis {axis} of an array of shape {format_shape(a.shape)} in operator take"
+        )
+    axis %= a.ndim
+    return take_axis(a, positions(indices, a.shape[axis], mode, axis), axis)
+
+
+def _expand_batch_take(a: Node, indices: Node) -> Node | None:
+    if 0 in a.shape:
+        return None
+    rows = reshape_to(a, (indices.size, a.shape[-1]))
+    place = reshape_to(positions(indices, a.shape[-1], "clip"), (indices.size, 1))
+    return reshape_to(take_along(rows, place, 1), indices.shape)
+
+
+@operator(lowering=Expansion(_expand_batch_take))
+def batch_take(a: Array, indices: Array) -> Array:
+    """Return one element of each row; ``pick`` does the same and has a gradient."""
+    rows = a.reshape(-1, a.shape[-1])
+    column = np.clip(indices.reshape(-1), 0, a.shape[-1] - 1)
+    chosen: Array = rows[np.arange(len(rows)), column]
+    return chosen.reshape(indices.shape)
+
+
+@batch_take.infer
+def _(a: Node, indices: Node) -> Spec:
+    if indices.dtype != INT32:
+        raise MXNetError(f"Type inconsistent, Provided = {indices.dtype}, inferred type = int32 in operator batch_take")
+    if a.ndim == 0 or math.prod(a.shape[:-1]) != indices.size:
+        raise MXNetError(
+            "Index array's size must be the same as data array's size excluding the last dimension: "
+            f"{format_shape(indices.shape)} for {format_shape(a.shape)} in operator batch_take"
+        )
+    return indices.shape, a.dtype
+
+
+@composite(aliases=("choose_element_0index",), method=True)
+def pick(
+    data: Node,
+    index: Node,
+    *,
+    axis: int | None = -1,
+    keepdims: bool = False,
+    mode: Literal["clip", "wrap"] = "clip",
+) -> Node:
+    """Return one element of each line along an axis, at the position that the index holds for that line."""
+    if axis is None:
+        raise MXNetError("axis=None is not supported by pick yet. Must specify an axis.")
+    if not -data.ndim <= axis < data.ndim:
+        raise MXNetError(f"axis {axis} exceeds the input dimension of {data.ndim} in operator pick")
+    axis %= data.ndim
+    kept = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+    dropped = (*data.shape[:axis], *data.shape[axis + 1 :]) or (1,)
+    if index.shape not in (kept, dropped):
+        raise MXNetError(
+            f"Shape inconsistent, Provided = {format_shape(index.shape)}, inferred shape={format_shape(dropped)} "
+            f"in operator pick along axis {axis} of {format_shape(data.shape)}"
+        )
+    place = reshape_to(positions(index, data.shape[axis], mode, axis), kept)
+    return reshape_to(take_along(data, place, axis), kept if keepdims else dropped)
+
+
+@composite()
+def fill_element_0index(lhs: Node, mhs: Node, rhs: Node) -> Node:
+    """Return the matrix lhs with element rhs[i] of row i replaced by mhs[i]; numbers out of range replace nothing."""
+    if lhs.ndim != 2 or mhs.shape != lhs.shape[:1] or rhs.shape != lhs.shape[:1]:
+        raise MXNetError(
+            "fill_element_0index takes a matrix and two vectors with an element for each row, not shapes "
+            f"{format_shape(lhs.shape)}, {format_shape(mhs.shape)}, {format_shape(rhs.shape)}"
+        )
+    same_dtype(lhs, mhs)
+    chosen = one_hot(rhs, depth=lhs.shape[1], dtype="uint8")
+    return select(chosen, reshape_to(mhs, (lhs.shape[0], 1)), lhs)
+
+
+# -- index arrays for several axes, one below the other
+
+
+def _rows(indices: Node) -> tuple[Node, ...]:
+    """Return the index array of each axis."""
+    inner = indices.shape[1:]
+    zeros = (0,) * len(inner)
+    return tuple(
+        [reshape_to(slice_step(indices, (row, *zeros), (row + 1, *inner)), inner) for row in range(indices.shape[0])]
+    )
+
+
+def _layout(count: int, ndim: int) -> Shape:
+    return (*range(count), *(-1,) * (ndim - count))
+
+
+def _scattered(name: str, data: Node, indices: Node, shape: Shape) -> Shape:
+    """Return the layout of index arrays for a shape, after checking that data is what they pick from it."""
+    if indices.ndim < 2:
+        raise MXNetError(f"{name} requires index tensor to have at least 2 dimensions, not {indices.ndim}")
+    count = indices.shape[0]
+    if count > len(shape):
+        raise MXNetError(
+            f"Number of indices exceeds output dimension in operator {name}: {count} for {format_shape(shape)}"
+        )
+    if data.shape != (*indices.shape[1:], *shape[count:]):
+        raise MXNetError(
+            f"Invalid data, indices, and output shape combination for {name}: "
+            f"{format_shape(data.shape)}, {format_shape(indices.shape)}, {format_shape(shape)}"
+        )
+    return _layout(count, len(shape))
+
+
+@composite()
+def gather_nd(data: Node, indices: Node) -> Node:
+    """Return the elements (or slices) of an array at the points whose coordinates are the rows of the index."""
+    if indices.ndim < 2:
+        raise MXNetError("gather_nd requires index tensor to have at least 2 dimensions")
+    if indices.shape[0] > data.ndim:
+        raise MXNetError(
+            f"Number of indices exceeds data dimension: {indices.shape[0]} for an array of shape "
+            f"{format_shape(data.shape)} in operator gather_nd"
+        )
+    return take_points(data, _layout(indices.shape[0], data.ndim), _rows(indices))
+
+
+@composite()
+def scatter_nd(data: Node, indices: Node, *, shape: Shape) -> Node:
+    """Return zeros with the data written at the points whose coordinates are the rows of the index.
+
+    Where a point occurs several times, the last one wins.
+    """
+    layout = _scattered("scatter_nd", data, indices, shape)
+    return assign_points(full(shape, 0, data.dtype, data.context), data, layout, _rows(indices))
+
+
+@composite()
+def _scatter_set_nd(lhs: Node, rhs: Node, indices: Node, *, shape: Shape) -> Node:
+    """Return lhs with the elements at the points whose coordinates are the rows of the index replaced by rhs."""
+    if lhs.shape != shape:
+        raise MXNetError(f"_scatter_set_nd: shape={shape} is not that of lhs, {format_shape(lhs.shape)}")
+    same_dtype(lhs, rhs)
+    return assign_points(lhs, rhs, _scattered("_scatter_set_nd", rhs, indices, shape), _rows(indices))
+
+
+@composite()
+def _backward_gather_nd(data: Node, indices: Node, *, shape: Shape) -> Node:
+    """Return zeros with the data added at the points whose coordinates are the rows of the index."""
+    layout = _scattered("_backward_gather_nd", data, indices, shape)
+    count = indices.shape[0]
+    _, _, flat = merge_points(shape, layout, _rows(indices))
+    return reshape_to(add_axis(data, flat, 0, math.prod(shape[:count])), shape)
+
+
+@composite()
+def _contrib_index_copy(old_tensor: Node, index_vector: Node, new_tensor: Node) -> Node:
+    """Return old_tensor with its rows at the positions of index_vector replaced by those of new_tensor."""
+    fits = index_vector.ndim == 1 and new_tensor.shape == (*index_vector.shape, *old_tensor.shape[1:])
+    if old_tensor.ndim == 0 or not fits:
+        raise MXNetError(
+            "_contrib_index_copy takes a vector of indices and as many rows of the size of the old ones, not shapes "
+            f"{format_shape(old_tensor.shape)}, {format_shape(index_vector.shape)}, {format_shape(new_tensor.shape)}"
+        )
+    same_dtype(old_tensor, new_tensor, 2)
+    return put_axis(old_tensor, new_tensor, positions(index_vector, old_tensor.shape[0]), 0)
+
+
+# -- codes
+
+
+def _is_code(indices: Node, depth: int) -> Node:
+    """Return a node that is not 0 where the position along a new last axis is the index."""
+    shape = (*indices.shape, depth)
+    place = position_along(shape, indices.ndim)
+    # numbers out of range stay out of range when they become shorter
+    near = single(minimum(maximum(cast(indices, INT64), -1), depth))
+    return single(equal(place, cast(reshape_to(near, (*indices.shape, 1)), place.dtype)))
+
+
+def _expand_one_hot(indices: Node, *, depth: int, on_value: float, off_value: float, dtype: DType) -> Node:
+    return select(_is_code(indices, depth), constant(on_value, dtype), constant(off_value, dtype))
+
+
+@operator(gradient=nothing, method=True, lowering=Expansion(_expand_one_hot))
+def one_hot(
+    indices: Array, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: DType = FLOAT32
+) -> Array:
+    """Return for each index a vector that is on_value at that position and off_value elsewhere.
+
+    Numbers out of range give a vector that is off_value everywhere.
+    """
+    on, off = convert_scalar(on_value, dtype), convert_scalar(off_value, dtype)
+    return np.where(indices.astype(np.int64)[..., None] == np.arange(depth), on, off)
+
+
+@one_hot.infer
+def _(indices: Node, *, depth: int, dtype: DType) -> Spec:
+    if depth < 0:
+        raise MXNetError(f"one_hot needs a depth of zero or more, not {depth}")
+    return (*indices.shape, depth), dtype
+
+
+@operator(
+    gradient=nothing,
+    lowering=Expansion(lambda lhs, rhs: cast(_is_code(lhs, rhs.shape[1]), rhs.dtype)),
+)
+def _onehot_encode(lhs: Array, rhs: Array) -> Array:
+    """Return the one-hot codes of the vector lhs as a matrix of the shape and dtype of rhs."""
+    chosen: Array = lhs.astype(np.int64)[:, None] == np.arange(rhs.shape[1])
+    return chosen.astype(rhs.dtype)
+
+
+@_onehot_encode.infer
+def _(lhs: Node, rhs: Node) -> Spec:
+    if lhs.ndim != 1 or rhs.ndim != 2 or lhs.shape[0] != rhs.shape[0]:
+        raise MXNetError(
+            "onehot_encode takes a vector of indices and a matrix with as many rows, not shapes "
+            f"{format_shape(lhs.shape)} and {format_shape(rhs.shape)}"
+        )
+    return rhs.shape, rhs.dtype
+
+
+def _embedding_table(name: str, weight: Node, input_dim: int, output_dim: int) -> None:
+    if weight.shape != (input_dim, output_dim):
+        raise MXNetError(
+            f"Shape inconsistent, Provided = {format_shape(weight.shape)}, inferred "
+            f"shape={format_shape((input_dim, output_dim))} in operator {name}"
+        )
+
+
+@composite(name="Embedding")
+def embedding(
+    data: Node,
+    weight: Node,
+    *,
+    input_dim: int,
+    output_dim: int,
+    dtype: DType = FLOAT32,
+    sparse_grad: bool = False,
+) -> Node:
+    """Return the rows of a table at the positions that data holds; numbers out of range are moved to the nearest.
+
+    ``dtype`` is that of the weight. The gradient of the table is dense, whatever ``sparse_grad`` says.
+    """
+    _embedding_table("Embedding", weight, input_dim, output_dim)
+    return take_axis(weight, positions(data, input_dim, "clip"), 0)
+
+
+@composite(name="_contrib_SparseEmbedding")
+def sparse_embedding(
+    data: Node,
+    weight: Node,
+    *,
+    input_dim: int,
+    output_dim: int,
+    dtype: DType = FLOAT32,
+    sparse_grad: bool = False,
+) -> Node:
+    """Return the rows of a table at the positions that data holds; those out of range are refused."""
+    _embedding_table("_contrib_SparseEmbedding", weight, input_dim, output_dim)
+    return take_axis(weight, positions(data, input_dim, "index"), 0)
+
+
+# -- conditions
+
+
+@composite()
+def where(condition: Node, x: Node, y: Node) -> Node:
+    """Return elements of x where the condition is not zero, and of y where it is.
+
+    A condition of one axis selects whole rows.
+    """
+    if x.shape != y.shape:
+        raise MXNetError(
+            "Operator where inferring shapes failed: x and y must have one shape, not "
+            f"{format_shape(x.shape)} and {format_shape(y.shape)}"
+        )
+    same_dtype(x, y, 2)
+    if condition.shape == x.shape:
+        return select(condition, x, y)
+    if condition.ndim == 1 and condition.shape == x.shape[:1]:
+        return select(reshape_to(condition, (*condition.shape, *(1,) * (x.ndim - 1))), x, y)
+    raise MXNetError(
+        f"Operator where inferring shapes failed: the condition has shape {format_shape(condition.shape)}, x has "
+        f"{format_shape(x.shape)}; it must have the same shape, or be a vector with an element for each row"
+    )
+
+
+@operator(gradient=nothing)
+def _mask_positions(index: Array, *, count: int) -> Array:
+    """Return the positions of the elements of a vector that are not zero, of which there are ``count``."""
+    found = np.flatnonzero(index)
+    if found.size != count:
+        raise MXNetError(f"a mask with {count} nonzero elements was announced, but this one has {found.size}")
+    return found.astype(np.int64, copy=False)
+
+
+@_mask_positions.infer
+def _(index: Node, *, count: int) -> Spec:
+    return (count,), INT64
+
+
+def boolean_mask(data: Node, index: Node, axis: int, concrete_index: Array) -> Node:
+    """Return the slices of ``data`` along an axis where the mask ``index`` is not zero.
+
+    The shape of the result depends on the values of the mask, so they have to be known: ``concrete_index`` holds them.
+    Only their number becomes part of the expression.
+    """
+    if not -data.ndim <= axis < data.ndim:
+        raise MXNetError(f"boolean_mask: axis {axis} of an array of shape {format_shape(data.shape)} does not exist")
+    axis %= data.ndim
+    if index.shape != data.shape[axis : axis + 1]:
+        raise MXNetError(
+            f"boolean_mask needs a mask with an element for each slice along axis {axis} of an array of shape "
+            f"{format_shape(data.shape)}, not one of shape {format_shape(index.shape)}"
+        )
+    count = int(np.count_nonzero(concrete_index))
+    return take_axis(data, single(_mask_positions(index, count=count)), axis)
+
+
+# -- how they appear in symbols
+
+
+def _table_shapes(inputs: list[Partial], outputs: list[Partial], *, input_dim: int, output_dim: int) -> list[Partial]:
+    data, out = inputs[0], outputs[0]
+    return [merge(data, None if out is None else out[:-1]), (input_dim, output_dim)]
+
+
+def _table_types(
+    inputs: list[DType | None], outputs: list[DType | None], *, dtype: DType
+) -> tuple[list[DType | None], list[DType | None]]:
+    return [inputs[0], inputs[1] or dtype], [inputs[1] or dtype]
+
+
+def _row_types(
+    inputs: list[DType | None], outputs: list[DType | None]
+) -> tuple[list[DType | None], list[DType | None]]:
+    return [inputs[0], inputs[1] or np.dtype("int32")], [inputs[0]]
+
+
+take.interface = pick.interface = gather_nd.interface = Interface(types=types_apart(1))
+scatter_nd.interface = Interface(types=types_apart(1))
+batch_take.interface = Interface(types=_row_types)
+where.interface = Interface(types=types_apart(0))
+embedding.interface = sparse_embedding.interface = Interface(shapes=_table_shapes, types=_table_types)

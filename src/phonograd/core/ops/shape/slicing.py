@@ -1,0 +1,140 @@
+"""Slices of arrays by number: ``slice``, ``slice_axis``, ``slice_like``, and the assignment to a slice."""
+
+from __future__ import annotations
+
+import builtins
+
+from ...base.dtypes import DType
+from ...base.errors import MXNetError, format_shape
+from ...graph.interface import Interface, type_of_first
+from ...graph.node import Node, Shape
+from ...graph.operator import Array, Spec, composite, operator
+from ...graph.parameters import OptionalInts
+from ...lower.lowering import Expansion
+from ..math.broadcasting import same_dtype
+from ..math.primitives import embed, slice_step
+from ..math.structural import constant
+from ..vision.regions import assign_step, bounds, region_shape
+
+__all__ = ["slice_", "slice_axis", "slice_like"]
+
+
+def _region(
+    name: str, shape: Shape, begin: OptionalInts, end: OptionalInts, step: OptionalInts
+) -> tuple[Shape, Shape, Shape]:
+    """Return the explicit bounds of begin, end and step as users write them: None, negative, past the end."""
+    where = f"operator {name} on data of shape {format_shape(shape)}, begin={begin}, end={end}, step={step}"
+    if len(begin) > len(shape):
+        raise MXNetError(f"Slicing axis exceeds data dimensions: {where}")
+    if len(begin) != len(end):
+        raise MXNetError(f"begin and end must have the same length: {where}")
+    if step and len(step) != len(begin):
+        raise MXNetError(f"step and begin must have the same length: {where}")
+    if 0 in step:
+        raise MXNetError(f"slice op step[{step.index(0)}] cannot be 0: {where}")
+    steps = step or (None,) * len(begin)
+    return bounds([builtins.slice(*part) for part in zip(begin, end, steps, strict=True)], shape)
+
+
+@composite(name="slice", aliases=("crop",), method=True)
+def slice_(data: Node, *, begin: OptionalInts, end: OptionalInts, step: OptionalInts = ()) -> Node:
+    """Return the region data[begin:end:step].
+
+    Bounds are those of Python's slices, one for each leading axis: None, negative ones and ones past the end may stand
+    in them. Axes without bounds are taken whole.
+    """
+    return slice_step(data, *_region("slice", data.shape, begin, end, step))
+
+
+@composite(method=True)
+def slice_axis(data: Node, *, axis: int, begin: int, end: int | None) -> Node:
+    """Return the part of an array from begin to end along one axis; negative bounds count from its end."""
+    number = axis + data.ndim if axis < 0 else axis
+    if not 0 <= number < data.ndim:
+        raise MXNetError(
+            "Transformed axis must be smaller than the source ndim and larger than zero! Recieved "
+            f"axis={axis}, src_ndim={data.ndim}, transformed axis={number} in operator slice_axis"
+        )
+    extent = data.shape[number]
+    first = begin + extent if begin < 0 else begin
+    stop = extent if end is None else end + extent if end < 0 else end
+    where = f"in operator slice_axis on axis {axis} of shape {format_shape(data.shape)}"
+    if stop > extent:
+        raise MXNetError(f"Invalid end for end={end} as axis_size is {extent} {where}")
+    if first < 0:
+        raise MXNetError(f"Invalid begin for begin={begin} {where}")
+    if first >= stop:
+        raise MXNetError(f"Invalid begin, end, get begin={begin}, end={end} {where}")
+    parts = [builtins.slice(None)] * number + [builtins.slice(first, stop)]
+    return slice_step(data, *bounds(parts, data.shape))
+
+
+def _shape_like(data: Shape, like: Shape, axes: Shape) -> Shape:
+    where = f"operator slice_like on {format_shape(data)} like {format_shape(like)}, axes={axes}"
+    if not axes and len(data) != len(like):
+        raise MXNetError(
+            "By default slice_axis performs slice on all axes, but ndim mismatch for inputs: "
+            f"{len(data)} vs. {len(like)}: {where}; name the axes"
+        )
+    shape = list(data)
+    for axis in axes or range(len(data)):
+        number = axis + len(data) if axis < 0 else axis
+        if not 0 <= number < len(data):
+            raise MXNetError(f"Slice axis: {axis} exceeds first input: {len(data)}: {where}")
+        if number >= len(like):
+            raise MXNetError(f"Slice axis: {axis} exceeds second input: {len(like)}: {where}")
+        if like[number] > data[number]:
+            raise MXNetError(
+                f"Slice axis {axis} with size {like[number]} exceeds limit of input with size {data[number]}: {where}"
+            )
+        shape[number] = like[number]
+    return tuple(shape)
+
+
+def _expand_slice_like(data: Node, shape_like: Node, *, axes: Shape) -> Node:
+    return slice_step(data, (0,) * data.ndim, _shape_like(data.shape, shape_like.shape, axes))
+
+
+@operator(method=True, lowering=Expansion(_expand_slice_like))
+def slice_like(data: Array, shape_like: Array, *, axes: Shape = ()) -> Array:
+    """Return the beginning of an array, as large as another one along the given axes (default: along all)."""
+    shape = _shape_like(data.shape, shape_like.shape, axes)
+    return data[tuple([builtins.slice(0, extent) for extent in shape])]
+
+
+@slice_like.infer
+def _(data: Node, shape_like: Node, *, axes: Shape) -> Spec:
+    return _shape_like(data.shape, shape_like.shape, axes), data.dtype
+
+
+@slice_like.gradient
+def _(out_grad: Node, out: Node, data: Node, shape_like: Node) -> tuple[Node, None]:
+    return embed(out_grad, data.shape, (0,) * data.ndim, out.shape), None
+
+
+@composite(aliases=("_crop_assign",))
+def _slice_assign(lhs: Node, rhs: Node, *, begin: OptionalInts, end: OptionalInts, step: OptionalInts = ()) -> Node:
+    """Return lhs with lhs[begin:end:step] replaced by rhs, which has exactly that shape."""
+    region = _region("_slice_assign", lhs.shape, begin, end, step)
+    same_dtype(lhs, rhs)
+    if rhs.shape != region_shape(*region):
+        raise MXNetError(
+            f"Shape inconsistent, Provided = {format_shape(rhs.shape)}, inferred "
+            f"shape={format_shape(region_shape(*region))} in operator _slice_assign"
+        )
+    return assign_step(lhs, rhs, *region)
+
+
+@composite(aliases=("_crop_assign_scalar",))
+def _slice_assign_scalar(
+    data: Node, *, scalar: float = 0.0, begin: OptionalInts, end: OptionalInts, step: OptionalInts = ()
+) -> Node:
+    """Return data with data[begin:end:step] filled with a number."""
+    dtype: DType = data.dtype
+    region = _region("_slice_assign_scalar", data.shape, begin, end, step)
+    return assign_step(data, constant(scalar, dtype), *region)
+
+
+# -- how they appear in symbols
+
+slice_like.interface = Interface(types=type_of_first)

@@ -1,0 +1,1 @@
+"""Detection, region pooling, resizing and image operators."""

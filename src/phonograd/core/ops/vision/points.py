@@ -1,0 +1,414 @@
+"""Reading and writing by arrays of positions: what every operator that takes an index array is made of.
+
+An index array becomes *positions* first: int64 numbers in range (:func:`positions`, which knows the ways in which
+operators treat numbers out of range). Five operators then do the work, along one axis:
+
+======================================  =============================================================================
+``take_axis(x, index, axis)``           slices of x at positions of an axis; the index's axes take the place of it
+``add_axis(v, index, axis, extent)``    zeros with slices v added at positions (its adjoint)
+``put_axis(x, v, index, axis)``         x with its slices at positions replaced by v; the last of equal positions wins
+``take_along(x, index, axis)``          single elements of x: the index has x's shape, but any size along the axis
+``add_along(v, index, axis, extent)``   zeros with elements v added at positions (its adjoint)
+======================================  =============================================================================
+
+Indexing with several arrays (``x[rows, columns]``) is the same along one axis, after the indexed axes are merged:
+:func:`take_points` and :func:`assign_points`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from ...base.dtypes import INT64, UINT8
+from ...base.errors import MXNetError
+from ...graph.node import Node, Shape
+from ...graph.operator import Array, Spec, composite, nothing, operator, single
+from ...lower.lowering import Expansion, Gather, Scatter, Walk
+from ...lower.pattern import Pattern
+from ..math.arithmetic import maximum, minimum, mod
+from ..math.broadcasting import broadcast, broadcast_shapes, sum_to
+from ..math.comparison import equal, greater_equal
+from ..math.primitives import cast, gather, permute, reshape_to, scatter_add, select
+from ..math.structural import constant, full
+from ..shape.creation import position_along
+
+__all__ = [
+    "add_along",
+    "add_axis",
+    "assign_points",
+    "merge_points",
+    "positions",
+    "put_axis",
+    "take_along",
+    "take_axis",
+    "take_points",
+]
+
+Mode = Literal["clip", "wrap", "raise", "index"]
+
+
+def _expand_positions(index: Node, *, extent: int, mode: Mode) -> Node | None:
+    # what is refused is refused by NumPy
+    if mode not in ("clip", "wrap") or extent == 0:
+        return None
+    found = cast(index, INT64)
+    if mode == "wrap":
+        return single(mod(found, extent))
+    return single(minimum(maximum(found, 0), extent - 1))
+
+
+@operator(gradient=nothing, lowering=Expansion(_expand_positions))
+def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "raise", "index"], axis: int = 0) -> Array:
+    """Return an index array as int64 positions from 0 to extent - 1; fractions are cut off.
+
+    Out of range numbers are moved to the nearest end (``clip``), counted around (``wrap``), or refused (``raise``).
+    Python's rules are ``index``: negative numbers count from the end, anything else out of range raises IndexError.
+    """
+    with np.errstate(invalid="ignore"):
+        found = index.astype(np.int64)
+    if found.size == 0:
+        return found
+    if mode == "wrap" and extent > 0:
+        return np.remainder(found, extent)
+    if mode == "clip" and extent > 0:
+        return np.clip(found, 0, extent - 1)
+    lowest = -extent if mode == "index" else 0
+    outside = (found < lowest) | (found >= extent)
+    if outside.any():
+        if mode == "raise":
+            raise MXNetError(
+                "take operator contains indices out of bound: "
+                f"{found[outside].reshape(-1)[0]} for an axis of size {extent}; use mode='clip' or 'wrap'"
+            )
+        first = found[outside].reshape(-1)[0]
+        raise IndexError(f"index {first} is out of bounds for axis {axis} with size {extent}")
+    return np.where(found < 0, found + extent, found)
+
+
+@_positions.infer
+def _(index: Node) -> Spec:
+    return index.shape, np.dtype(np.int64)
+
+
+def positions(index: Node, extent: int, mode: Mode = "index", axis: int = 0) -> Node:
+    """Return an index node as positions in an axis of an extent; ``axis`` is its number in error messages."""
+    return single(_positions.apply((index,), (extent, mode, axis)))
+
+
+def _taken_shape(shape: Shape, index: Shape, axis: int) -> Shape:
+    return (*shape[:axis], *index, *shape[axis + 1 :])
+
+
+def _added_sizes(data: Shape, index: Shape, *, axis: int, extent: int) -> tuple[int, int, int]:
+    return math.prod(data[:axis]), math.prod(data[axis + len(index) :]), extent
+
+
+def _walk_axis(pattern: Pattern, index: Shape, *, axis: int) -> Walk:
+    """Return how slices are found: the axes of the index stand in the place of the axis."""
+    strides = (*pattern.strides[:axis], *(0,) * len(index), *pattern.strides[axis + 1 :])
+    return Walk(Pattern(_taken_shape(pattern.shape, index, axis), strides, pattern.offset), pattern.strides[axis])
+
+
+def _index_axis(pattern: Pattern, shape: Shape, *, axis: int) -> Pattern:
+    """Return how an index is read for every element that is taken by it."""
+    after = (1,) * (len(shape) - axis - len(pattern.shape))
+    found = pattern.reshape((*pattern.shape, *after))
+    assert found is not None, pattern
+    return found.broadcast(shape)
+
+
+@operator(lowering=Gather(_walk_axis, _index_axis))
+def _take_axis(data: Array, index: Array, *, axis: int) -> Array:
+    """Return the slices of an array at positions of an axis."""
+    return np.asarray(np.take(data, index, axis))
+
+
+@_take_axis.infer
+def _(data: Node, index: Node, *, axis: int) -> Spec:
+    assert index.dtype == np.int64, index
+    return _taken_shape(data.shape, index.shape, axis), data.dtype
+
+
+@_take_axis.gradient
+def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
+    return add_axis(out_grad, index, axis, data.shape[axis]), None
+
+
+@operator(lowering=Scatter(_added_sizes))
+def _add_axis(data: Array, index: Array, *, axis: int, extent: int) -> Array:
+    """Return zeros with slices added at positions of an axis, in order."""
+    outer = data.shape[:axis]
+    inner = data.shape[axis + index.ndim :]
+    out = np.zeros((*outer, extent, *inner), data.dtype)
+    if data.size == 0:
+        return out
+    place = index.reshape(-1)
+    slices = data.reshape(*outer, place.size, *inner)
+    order = np.argsort(place, kind="stable")
+    ordered = place[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    # sums in double precision, slice after slice: add.at would round after every addition, and is far slower
+    precise = np.float64 if data.dtype.kind == "f" else data.dtype
+    sums = np.add.reduceat(np.take(slices, order, axis), starts, axis, dtype=precise)
+    out[(slice(None),) * axis + (ordered[starts],)] = sums
+    return out
+
+
+@_add_axis.infer
+def _(data: Node, index: Node, *, axis: int, extent: int) -> Spec:
+    assert index.dtype == np.int64, index
+    assert data.shape[axis : axis + index.ndim] == index.shape, (data, index)
+    return (*data.shape[:axis], extent, *data.shape[axis + index.ndim :]), data.dtype
+
+
+@_add_axis.gradient
+def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
+    return take_axis(out_grad, index, axis), None
+
+
+def _expand_put_axis(data: Node, value: Node, index: Node, *, axis: int) -> Node:
+    if index.size == 0 or data.size == 0:
+        return data
+    before, after = data.shape[:axis], data.shape[axis + 1 :]
+    slices = reshape_to(broadcast(value, (*before, *index.shape, *after)), (*before, index.size, *after))
+    last = single(_last_place(index, extent=data.shape[axis]))
+    written = take_axis(slices, single(maximum(last, 0)), axis)
+    chosen = single(greater_equal(last, constant(0, INT64)))
+    return select(reshape_to(chosen, (*last.shape, *(1,) * len(after))), written, data)
+
+
+@operator(lowering=Expansion(_expand_put_axis))
+def _put_axis(data: Array, value: Array, index: Array, *, axis: int) -> Array:
+    """Return the array with its slices at positions of an axis replaced; the last of equal positions wins."""
+    out = data.copy()
+    shape = _taken_shape(data.shape, index.shape, axis)
+    slices = np.broadcast_to(value, shape).reshape(*data.shape[:axis], index.size, *data.shape[axis + 1 :])
+    # a flat index: NumPy promises "last wins" for one axis only
+    out[(slice(None),) * axis + (index.reshape(-1),)] = slices
+    return out
+
+
+@_put_axis.infer
+def _(data: Node, value: Node, index: Node, *, axis: int) -> Spec:
+    assert index.dtype == np.int64, index
+    assert data.dtype == value.dtype, (data, value)
+    shape = _taken_shape(data.shape, index.shape, axis)
+    assert broadcast_shapes(value.shape, shape) == shape, (value, shape)
+    return data.shape, data.dtype
+
+
+@_put_axis.gradient
+def _(out_grad: Node, out: Node, data: Node, value: Node, index: Node, *, axis: int) -> tuple[Node, Node, None]:
+    kept = put_axis(out_grad, constant(0, out_grad.dtype), index, axis)
+    last = single(_is_last(index, extent=data.shape[axis]))
+    after = data.ndim - axis - 1
+    written = select(reshape_to(last, (*index.shape, *(1,) * after)), take_axis(out_grad, index, axis), 0)
+    return kept, sum_to(written, value.shape), None
+
+
+@operator(gradient=nothing, lowering=Scatter(lambda index, *, extent: (1, 1, extent), last=True))
+def _last_place(index: Array, *, extent: int) -> Array:
+    """Return for each position of an axis where the index names it for the last time, or -1 where it never does."""
+    last = np.full(extent, -1, np.int64)
+    last[index.reshape(-1)] = np.arange(index.size)
+    return last
+
+
+@_last_place.infer
+def _(index: Node, *, extent: int) -> Spec:
+    assert index.dtype == np.int64, index
+    return (extent,), INT64
+
+
+def _expand_is_last(index: Node, *, extent: int) -> Node:
+    line = reshape_to(index, (index.size,))
+    last = single(equal(gather(single(_last_place(index, extent=extent)), line), position_along(line.shape, 0, INT64)))
+    return reshape_to(cast(last, UINT8), index.shape)
+
+
+@operator(gradient=nothing, lowering=Expansion(_expand_is_last))
+def _is_last(index: Array, *, extent: int) -> Array:
+    """Return 1 for each position that does not occur again further on, else 0."""
+    place = index.reshape(-1)
+    order = np.arange(place.size)
+    writer = np.zeros(extent, np.int64)
+    writer[place] = order
+    last: Array = writer[place] == order
+    return last.astype(np.uint8).reshape(index.shape)
+
+
+@_is_last.infer
+def _(index: Node) -> Spec:
+    return index.shape, np.dtype(np.uint8)
+
+
+def take_axis(data: Node, index: Node, axis: int) -> Node:
+    """Return the slices of ``data`` at positions (int64, in range) of an axis, in the place of that axis."""
+    return single(_take_axis.apply((data, index), (axis,)))
+
+
+def add_axis(data: Node, index: Node, axis: int, extent: int) -> Node:
+    """Return zeros whose axis has an extent, with the slices ``data`` added at positions of that axis."""
+    return single(_add_axis.apply((data, index), (axis, extent)))
+
+
+def put_axis(data: Node, value: Node, index: Node, axis: int) -> Node:
+    """Return ``data`` with its slices at positions of an axis replaced by ``value``, which broadcasts to them."""
+    return single(_put_axis.apply((data, value, index), (axis,)))
+
+
+# -- an index for every element
+
+
+def _walk_along(pattern: Pattern, index: Shape, *, axis: int) -> Walk:
+    strides = (*pattern.strides[:axis], 0, *pattern.strides[axis + 1 :])
+    return Walk(Pattern(index, strides, pattern.offset), pattern.strides[axis])
+
+
+@operator(lowering=Gather(_walk_along, lambda pattern, shape: pattern))
+def _take_along(data: Array, index: Array, *, axis: int) -> Array:
+    """Return the elements at positions of an axis, where every other axis of the index is one of the array."""
+    return np.take_along_axis(data, index, axis)
+
+
+@_take_along.infer
+def _(data: Node, index: Node, *, axis: int) -> Spec:
+    assert index.dtype == np.int64, index
+    assert _taken_shape(data.shape, (index.shape[axis],), axis) == index.shape, (data, index)
+    return index.shape, data.dtype
+
+
+@_take_along.gradient
+def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
+    return add_along(out_grad, index, axis, data.shape[axis]), None
+
+
+def _expand_add_along(data: Node, index: Node, *, axis: int, extent: int) -> Node:
+    shape = (*data.shape[:axis], extent, *data.shape[axis + 1 :])
+    if 0 in shape:
+        return full(shape, 0, data.dtype, data.context)
+    if data.shape[axis] == 1:
+        # one element of each line: nothing is added up. Adding 0 makes 0 of -0, as a sum does
+        place = position_along(shape, axis)
+        one = select(equal(place, cast(index, place.dtype)), data, 0)
+        return one + 0 if data.dtype.kind == "f" else one
+    inner = math.prod(shape[axis + 1 :])
+    flat = index * inner
+    if inner > 1:
+        below = position_along((*data.shape[: axis + 1], inner), axis + 1, INT64)
+        flat = flat + reshape_to(below, data.shape)
+    if axis > 0:
+        above = position_along((math.prod(shape[:axis]), *data.shape[axis:]), 0, INT64)
+        flat = flat + reshape_to(above, data.shape) * (extent * inner)
+    return scatter_add(data, flat, shape)
+
+
+@operator(lowering=Expansion(_expand_add_along))
+def _add_along(data: Array, index: Array, *, axis: int, extent: int) -> Array:
+    """Return zeros with elements added at positions of an axis, in order."""
+    count = data.shape[axis]
+    lines = np.moveaxis(data, axis, -1)
+    rows = math.prod(lines.shape[:-1])
+    flat = (np.moveaxis(index, axis, -1).reshape(rows, count) + np.arange(rows)[:, None] * extent).reshape(-1)
+    if data.dtype.kind == "f":
+        total = np.bincount(flat, lines.reshape(-1), rows * extent).astype(data.dtype)
+    else:
+        total = np.zeros(rows * extent, data.dtype)
+        np.add.at(total, flat, lines.reshape(-1))
+    return np.moveaxis(total.reshape(*lines.shape[:-1], extent), -1, axis)
+
+
+@_add_along.infer
+def _(data: Node, index: Node, *, axis: int, extent: int) -> Spec:
+    assert index.dtype == np.int64, index
+    assert data.shape == index.shape, (data, index)
+    return (*data.shape[:axis], extent, *data.shape[axis + 1 :]), data.dtype
+
+
+@_add_along.gradient
+def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
+    return take_along(out_grad, index, axis), None
+
+
+def take_along(data: Node, index: Node, axis: int) -> Node:
+    """Return the elements of ``data`` at positions (int64, in range) of an axis; the result has the index's shape."""
+    return single(_take_along.apply((data, index), (axis,)))
+
+
+def add_along(data: Node, index: Node, axis: int, extent: int) -> Node:
+    """Return zeros whose axis has an extent, with the elements of ``data`` added at positions of that axis."""
+    return single(_add_along.apply((data, index), (axis, extent)))
+
+
+# -- several index arrays
+
+
+def merge_points(extents: Shape, layout: Shape, indices: tuple[Node, ...]) -> tuple[tuple[int, ...], int, Node]:
+    """Return the order of axes that makes the indexed ones adjacent, where they start, and the merged positions.
+
+    Indexed axes that are adjacent stay in their place; otherwise they move to the front, as in NumPy.
+    """
+    indexed = [axis for axis, number in enumerate(layout) if number >= 0]
+    start = indexed[0] if indexed[-1] - indexed[0] == len(indexed) - 1 else 0
+    others = [axis for axis, number in enumerate(layout) if number < 0]
+    order = (*others[:start], *indexed, *others[start:])
+    shape: Shape = ()
+    for axis in indexed:
+        shape = broadcast_shapes(shape, indices[layout[axis]].shape)
+    flat: Node | None = None
+    for axis in indexed:
+        place = positions(indices[layout[axis]], extents[axis], "index", axis)
+        flat = place if flat is None else flat * extents[axis] + place
+    assert flat is not None
+    return order, start, broadcast(flat, shape)
+
+
+def _one_axis(data: Node, order: tuple[int, ...], start: int, count: int) -> Node:
+    moved = permute(data, order)
+    merged = math.prod(moved.shape[start : start + count])
+    return reshape_to(moved, (*moved.shape[:start], merged, *moved.shape[start + count :]))
+
+
+@composite()
+def _take_points(data: Node, *indices: Node, layout: Shape) -> Node:
+    """Return the elements that index arrays select, with NumPy's layout of the result.
+
+    ``layout`` has one number per axis: that of the index array which selects along it, or -1 to take it whole.
+    """
+    order, start, flat = merge_points(data.shape, layout, indices)
+    count = sum([number >= 0 for number in layout])
+    return take_axis(_one_axis(data, order, start, count), flat, start)
+
+
+@composite()
+def _assign_points(data: Node, value: Node, *indices: Node, layout: Shape) -> Node:
+    """Return the array with the elements that index arrays select replaced by a value that broadcasts to them.
+
+    Of several elements written to one place, the last wins. ``layout`` is that of ``_take_points``.
+    """
+    order, start, flat = merge_points(data.shape, layout, indices)
+    count = sum([number >= 0 for number in layout])
+    written = put_axis(_one_axis(data, order, start, count), value, flat, start)
+    moved = reshape_to(written, tuple([data.shape[axis] for axis in order]))
+    return permute(moved, tuple(sorted(range(len(order)), key=order.__getitem__)))
+
+
+def take_points(data: Node, layout: Shape, indices: tuple[Node, ...]) -> Node:
+    """Return the elements that index arrays select; ``layout`` says which array selects along which axis (-1: none).
+
+    Index arrays broadcast together. Negative numbers count from the end; numbers out of range raise IndexError when
+    the value is computed.
+    """
+    assert len(layout) == data.ndim, (data, layout)
+    return single(_take_points.apply((data, *indices), (layout,))) if indices else data
+
+
+def assign_points(data: Node, value: Node, layout: Shape, indices: tuple[Node, ...]) -> Node:
+    """Return ``data`` with the elements that index arrays select replaced by ``value``, which broadcasts to them."""
+    assert len(layout) == data.ndim, (data, layout)
+    if not indices:
+        return broadcast(value, data.shape)
+    return single(_assign_points.apply((data, value, *indices), (layout,)))

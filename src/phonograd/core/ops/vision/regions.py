@@ -1,0 +1,266 @@
+"""Reading and writing rectangular and contiguous parts of an array: what indexing by numbers and slices is made of.
+
+=================================  ==================================================================================
+``assign_step(x, v, ...)``         x with x[begin:end:step] replaced by v (broadcast to that region)
+``assign_flat(x, v, start)``       x with the flat range start : start + v.size replaced: a write through a view
+``view_flat(x, start, shape)``     the flat range as an array of a shape: what a view reads from its base
+``view_step(x, ...)``              x[begin:end:step]: what a copy of a part reads
+``part(x, ...)``                   x[begin:end:step], without waiting for what is written to other parts
+``add_part(x, v, ...)``            x with v added to x[begin:end:step]
+=================================  ==================================================================================
+
+Bounds are explicit, as :func:`~phonograd.core.ops.math.primitives.slice_step` has them; :func:`bounds` makes them from
+what Python's slices may leave out. Nothing is ever overwritten: an assignment is a new value, so that what was read
+before stays what it was, and both the base and the value have gradients of every order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from ...graph.node import Node, Shape, forgetters
+from ...graph.operator import REGISTRY, Array, Operator, Spec, composite, operator, single
+from ...lower.lowering import Either, Expansion, Overlay
+from ..math.arithmetic import add, mod
+from ..math.broadcasting import broadcast, broadcast_shapes, sum_to
+from ..math.comparison import equal, greater_equal, lesser_equal, logical_and
+from ..math.primitives import embed, reshape_to, select, slice_step
+from ..math.structural import constant
+from ..shape.creation import position_along
+
+__all__ = [
+    "add_part",
+    "assign_flat",
+    "assign_step",
+    "bounds",
+    "is_assigned",
+    "part",
+    "region_shape",
+    "view_flat",
+    "view_step",
+]
+
+#: assignments that are looked behind for what is read
+LOOK_BACK = 64
+
+_RESHAPE: Operator = REGISTRY["_reshape"]
+
+
+def bounds(slices: Iterable[slice], shape: Shape) -> tuple[Shape, Shape, Shape]:
+    """Return begin, end and step with every bound explicit, for one slice per leading axis of a shape.
+
+    Axes without a slice are taken whole. An end of -1 stands for "down to and including 0", and nothing selected is
+    0:0:1.
+
+    >>> bounds([slice(None, None, -1), slice(1, 99)], (3, 4, 5))
+    ((2, 1, 0), (-1, 4, 5), (-1, 1, 1))
+    """
+    begin, end, step = [0] * len(shape), list(shape), [1] * len(shape)
+    for axis, part in enumerate(slices):
+        first, stop, stride = part.indices(shape[axis])
+        count = len(range(first, stop, stride))
+        if count == 0:
+            first, stop, stride = 0, 0, 1
+        elif count == 1:
+            stop, stride = first + 1, 1
+        begin[axis], end[axis], step[axis] = first, stop, stride
+    return tuple(begin), tuple(end), tuple(step)
+
+
+def region_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
+    """Return the shape of x[begin:end:step]."""
+    return tuple([len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True)])
+
+
+def _expand_assign_step(data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
+    region = region_shape(begin, end, step)
+    if 0 in region:
+        return data
+    inside: Node | None = None
+    for axis, (first, count, distance) in enumerate(zip(begin, region, step, strict=True)):
+        if (count, distance) == (data.shape[axis], 1):
+            continue
+        place = position_along(data.shape, axis)
+        low, high = sorted((first, first + (count - 1) * distance))
+        tests = [greater_equal(place, constant(low, place.dtype)), lesser_equal(place, constant(high, place.dtype))]
+        if abs(distance) > 1:
+            tests.append(equal(mod(place - low, constant(abs(distance), place.dtype)), constant(0, place.dtype)))
+        for test in tests:
+            inside = single(test) if inside is None else single(logical_and(inside, test))
+    if inside is None:
+        return broadcast(value, data.shape)
+    return select(inside, embed(broadcast(value, region), data.shape, begin, end, step), data)
+
+
+@operator(lowering=Either(Expansion(_expand_assign_step), Overlay(lambda *, begin, end, step: (begin, end, step))))
+def _assign_step(data: Array, value: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
+    """Return the array with the region [begin:end:step] replaced by a value that broadcasts to it."""
+    out = np.array(data)
+    region = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
+    # the Ellipsis makes an array of no axes assignable too
+    out[(*region, ...)] = value
+    return out
+
+
+@_assign_step.infer
+def _(data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec:
+    assert data.dtype == value.dtype, (data, value)
+    region = region_shape(begin, end, step)
+    assert broadcast_shapes(value.shape, region) == region, (value, region)
+    return data.shape, data.dtype
+
+
+@_assign_step.gradient
+def _(
+    out_grad: Node, out: Node, data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape
+) -> tuple[Node, Node]:
+    kept = assign_step(out_grad, constant(0, out_grad.dtype), begin, end, step)
+    return kept, sum_to(part(out_grad, begin, end, step), value.shape)
+
+
+def assign_step(data: Node, value: Node, begin: Shape, end: Shape, step: Shape | None = None) -> Node:
+    """Return ``data`` with data[begin:end:step] replaced by ``value``, which broadcasts to that region."""
+    step = step or (1,) * data.ndim
+    region = region_shape(begin, end, step)
+    if 0 in region:
+        return data
+    if region == data.shape and all([s == 1 for s in step]):
+        return broadcast(value, data.shape)
+    changed = single(_assign_step.apply((data, value), (begin, end, step)))
+    if changed not in _written:
+        _note_written(changed)
+    return changed
+
+
+def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
+    """Return data[begin:end:step], taken from what was assigned to just this part, or before to others.
+
+    What has been written to another part cannot be seen here, so one need not wait for it. But what was there between
+    two assignments is gone when the second is done in place, so nothing is read from there.
+    """
+    if 0 in region_shape(begin, end, step):
+        return slice_step(data, begin, end, step)
+    source, own = data, _span(begin, end, step)
+    for _ in range(LOOK_BACK):
+        changed = _last_change(source)
+        if changed.operator is not _assign_step or changed.shape != data.shape:
+            return slice_step(source, begin, end, step)
+        base, value = changed.inputs
+        if changed.attributes == (begin, end, step):
+            return broadcast(value, region_shape(begin, end, step))
+        bottom, below = _written[changed] if changed in _written else (base, _span(*changed.attributes))
+        if _are_apart(own, below):
+            source = bottom
+        elif _are_apart(own, _span(*changed.attributes)):
+            source = base
+        else:
+            break
+    return slice_step(data, begin, end, step)
+
+
+def _last_change(data: Node) -> Node:
+    """Return the node that has the elements of a node, in the same order and perhaps in another shape."""
+    while data.operator is _RESHAPE or data.call is not None:
+        data = data.inputs[0]
+    return data
+
+
+#: where a region begins and ends along each axis
+_Span = tuple[tuple[int, int], ...]
+
+#: by assignment what was there before it and those that it follows, and where all of them have written
+_written: dict[Node, tuple[Node, _Span]] = {}
+forgetters.append(_written.clear)
+
+
+def _span(begin: Shape, end: Shape, step: Shape) -> _Span:
+    """Return the first and the last element of a region along each axis.
+
+    >>> _span((5, 0), (2, 4), (-1, 2))
+    ((3, 5), (0, 2))
+    """
+    found = []
+    for bounds_along in zip(begin, end, step, strict=True):
+        places = range(*bounds_along)
+        found.append((min(places[0], places[-1]), max(places[0], places[-1])))
+    return tuple(found)
+
+
+def _are_apart(one: _Span, other: _Span) -> bool:
+    """Return whether two regions have no element in common.
+
+    >>> _are_apart(((0, 0), (0, 8)), ((1, 1), (0, 8)))
+    True
+    """
+    return any([high < first or low > last for (low, high), (first, last) in zip(one, other, strict=True)])
+
+
+def _note_written(changed: Node) -> None:
+    """Take note of where an assignment writes, and those that it follows."""
+    span, base = _span(*changed.attributes), changed.inputs[0]
+    earlier = _last_change(base)
+    if earlier in _written and earlier.shape == changed.shape:
+        bottom, below = _written[earlier]
+        joined = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(span, below, strict=True)]
+        _written[changed] = bottom, tuple(joined)
+    else:
+        _written[changed] = base, span
+
+
+def add_part(data: Node, value: Node, begin: Shape, end: Shape, step: Shape) -> Node:
+    """Return ``data`` with ``value`` added to data[begin:end:step]."""
+    return assign_step(data, add(part(data, begin, end, step), value), begin, end, step)
+
+
+def is_assigned(data: Node) -> bool:
+    """Return whether a node is an array with a part replaced."""
+    return data.operator is _assign_step
+
+
+@composite()
+def _assign_flat(data: Node, value: Node, *, start: int) -> Node:
+    """Return the array with a contiguous flat range replaced by the elements of a value."""
+    line = reshape_to(data, (data.size,))
+    piece = reshape_to(value, (value.size,))
+    return reshape_to(assign_step(line, piece, (start,), (start + value.size,)), data.shape)
+
+
+def assign_flat(data: Node, value: Node, start: int) -> Node:
+    """Return ``data`` with the flat range of value.size elements from ``start`` on replaced by those of ``value``."""
+    assert 0 <= start <= data.size - value.size, (data, value, start)
+    if value.size == 0:
+        return data
+    if value.size == data.size:
+        return reshape_to(value, data.shape)
+    return single(_assign_flat.apply((data, value), (start,)))
+
+
+@composite()
+def _view_flat(data: Node, *, start: int, shape: Shape) -> Node:
+    """Return a contiguous flat range of the array as an array of a shape."""
+    size = math.prod(shape)
+    line = reshape_to(data, (data.size,))
+    return reshape_to(part(line, (start,), (start + size,), (1,)), shape)
+
+
+@composite()
+def _view_step(data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
+    """Return data[begin:end:step]."""
+    return part(data, begin, end, step)
+
+
+def view_step(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
+    """Return data[begin:end:step], as :func:`part` does, found at once the second time."""
+    return single(_view_step.apply((data,), (begin, end, step)))
+
+
+def view_flat(data: Node, start: int, shape: Shape) -> Node:
+    """Return the flat range of ``data`` from ``start`` on as an array of a shape."""
+    size = math.prod(shape)
+    assert 0 <= start <= data.size - size, (data, start, shape)
+    if size == data.size:
+        return reshape_to(data, shape)
+    return single(_view_flat.apply((data,), (start, shape)))

@@ -1,0 +1,378 @@
+"""Recall: plans that were made before, by any process of this user, found on disk.
+
+Planning takes more time than loading kernels does, and a script that is started again plans what it planned the last
+time. What a plan depends on is described (:func:`described`): the operators, their attributes, shapes and dtypes, who
+reads whom, in which order they were made, what is there already, what is asked for, and the settings that planners
+look at; the sources, the compiler and the processor are part of every key of the store. Under a digest of that stands
+the recipe of the plan: numbers only, and the names of its kernels.
+
+What the planner knew beyond the recipe (which nodes a kernel computes, and why) is not kept. Where somebody asks for
+it, the plan is made after all.
+"""
+
+from __future__ import annotations
+
+import marshal
+import struct
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base import settings
+from ..base.devices import Context
+from ..base.dtypes import CODES, UINT32, UINT64, DType
+from ..graph.node import Node, Shape
+from ..graph.operator import REGISTRY, Array, Operator
+from ..kernels.launch import Written
+from ..ops.math.structural import LEAF
+from ..run import driver, kernel_cache
+from ..run.disk_cache import Store, is_ours
+from ..run.gc_pause import not_collecting
+from ..run.host import host
+from ..run.program import Aliased, Called, Launched, Memory, Recipe, Rows, Running
+from ..run.reference import Note, Part, order, resolve
+
+if TYPE_CHECKING:
+    from .native_program import NativeProgram
+
+__all__ = ["RecalledProgram", "decoded", "described", "encoded", "program_for"]
+
+#: plans that one process keeps at most: what never repeats itself should not fill the disk
+MOST_KEPT = 256
+#: the largest plan that is kept, and how much of the limit of the directory it may take
+LARGEST_BYTES, LEAST_SHARE = 8 << 20, 16
+#: how far below a value that is there rules look at what it was computed from
+_DEPTH = 3
+
+_HEAD = struct.Struct("<QQ")
+_DTYPES: dict[int, DType] = {dtype.num: dtype for dtype in (*CODES, UINT32, UINT64)}
+
+_kept = 0
+
+
+def program_for(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> Running:
+    """Return the program that computes nodes: as it was planned before, or planned now and kept."""
+    store = kernel_cache.store() if kernel_cache.available() else None
+    if store is None:
+        return _planned(targets, available, keep_all)
+    with not_collecting():
+        wanted = [resolve(node) for node in targets]
+        inputs, computed = order(wanted, available)
+        nodes = [*inputs, *computed]
+        description = described(wanted, inputs, computed, keep_all)
+        if description is None:
+            return _planned(wanted, available, keep_all)
+        key = store.key(description, "p")
+        recalled = _recalled(store, key, nodes, wanted, inputs, keep_all)
+        if recalled is not None:
+            return recalled
+        planned = _planned(wanted, available, keep_all)
+        _keep(store, key, planned, nodes)
+        return planned
+
+
+def _planned(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> NativeProgram:
+    driver.expect()
+    # the planner is a third of what there is to import
+    from .native_program import NativeProgram
+
+    return NativeProgram(targets, available, keep_all)
+
+
+def _recalled(
+    store: Store, key: str, nodes: Sequence[Node], wanted: list[Node], inputs: tuple[Node, ...], keep_all: bool
+) -> RecalledProgram | None:
+    data = store.load(key)
+    found = None if data is None else decoded(data, nodes)
+    if found is None:
+        return None
+    recipe, names = found
+    try:
+        kernels = kernel_cache.kept(names)
+        if kernels is None:
+            return None
+        program = RecalledProgram(recipe, kernels, wanted, inputs, keep_all)
+    except kernel_cache.CompilerLost as error:
+        kernel_cache.lost(error)
+        return None
+    kernel_cache.statistics.plans_loaded += 1
+    return program
+
+
+def _keep(store: Store, key: str, planned: NativeProgram, nodes: Sequence[Node]) -> None:
+    global _kept
+    if _kept < MOST_KEPT:
+        data = encoded(planned.recipe, planned.kernels, planned.work, nodes)
+        if data is not None and len(data) <= min(LARGEST_BYTES, store.limit_bytes // LEAST_SHARE):
+            _kept += 1
+            store.save(key, data)
+
+
+class RecalledProgram(Running):
+    """A program whose recipe was on disk."""
+
+    __slots__ = ("_keep_all", "_planned", "_wanted")
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        kernels: Sequence[kernel_cache.Kernel],
+        wanted: list[Node],
+        inputs: tuple[Node, ...],
+        keep_all: bool,
+    ) -> None:
+        self.inputs = inputs
+        self._wanted = wanted
+        self._keep_all = keep_all
+        self._planned: NativeProgram | None = None
+        self._follow(recipe, kernels)
+
+    @property
+    def parts(self) -> list[Part]:
+        """Everything that a run does, in order."""
+        return self._plan().parts
+
+    @property
+    def kernels(self) -> dict[Written, kernel_cache.Kernel]:
+        """The kernels by description."""
+        return self._plan().kernels
+
+    def run(self, inputs: list[Any], spent: Any = (), note: Note | None = None) -> list[Array]:
+        """Return the kept values, computed from the values of ``inputs``; see :meth:`Running.run`."""
+        if note is None:
+            return super().run(inputs, spent)
+        planned = self._plan()
+        found = dict(zip([node for node, _ in planned.kept], planned.run(inputs, spent, note), strict=True))
+        return [found[node] for node, _ in self.kept]
+
+    def _plan(self) -> NativeProgram:
+        """Return the program as it is planned."""
+        if self._planned is None:
+            self._planned = _planned(self._wanted, set(self.inputs).__contains__, self._keep_all)
+        return self._planned
+
+
+# -- what a plan depends on
+
+
+def described(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[Node], keep_all: bool) -> bytes | None:
+    """Return bytes that say everything that the plan for some nodes depends on, equal in all processes.
+
+    None is returned where that cannot be said: operators that others have declared, attributes that are objects.
+    """
+    numbers = {node: number for number, node in enumerate((*inputs, *computed))}
+    forms: dict[Any, int] = {}
+    now = settings.current()
+    texts: list[str] = [f"{keep_all} {now.winograd} {now.num_threads} {host().matrix_unit}"]
+    words: list[int] = [len(inputs), len(computed), len(wanted), *[numbers[node] for node in wanted]]
+    append = words.append
+    try:
+        for node in inputs:
+            texts.append(_given(node, numbers, _DEPTH))
+        for node in computed:
+            attributes, sources = node.attributes, node.inputs
+            form = (node.operator, node.shape, node.kind, _exactly(attributes) if attributes else None)
+            number = forms.get(form)
+            if number is None:
+                number = forms[form] = len(forms)
+                texts.append(_form(node))
+            append(number)
+            append(len(sources))
+            for source in sources:
+                while source.operator.is_view:
+                    source = source.inputs[0]
+                append(numbers[source])
+    except TypeError:
+        return None
+    return array("q", words).tobytes() + "\n".join(texts).encode()
+
+
+def _exactly(attributes: tuple[Any, ...]) -> bytes | str:
+    """Return attributes as a key under which 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+    try:
+        # without references between objects, which depend on who else has them
+        return marshal.dumps(attributes, 2)
+    except ValueError:
+        return _text(attributes)
+
+
+def _form(node: Node) -> str:
+    """Return what a node is, without saying what it reads."""
+    operator = node.operator
+    if not _is_known(operator):
+        raise TypeError(f"{operator} is not part of the library")
+    outputs = "" if node.outputs is None else _text(node.outputs)
+    return f"{operator.name} {node.shape} {node.dtype.str} {_text(node.attributes)} {outputs}"
+
+
+def _given(node: Node, numbers: dict[Node, int], depth: int) -> str:
+    """Return what a value is that is there, with as much as rules see of how it was computed."""
+    if node.operator is LEAF or not depth:
+        return f"{node.shape} {node.dtype.str}"
+    sources = [resolve(source) for source in node.inputs]
+    below = [f"#{numbers[source]}" if source in numbers else _given(source, numbers, depth - 1) for source in sources]
+    return f"{_form(node)} ({', '.join(below)})"
+
+
+def _is_known(operator: Operator) -> bool:
+    """Return whether an operator is computed as the sources of the library say."""
+    return REGISTRY.get(operator.name) is operator and is_ours(operator)
+
+
+def _text(value: Any) -> str:
+    """Return a plain value as a text; raises TypeError for objects, about which nothing is known."""
+    kind = type(value)
+    if kind is tuple:
+        return f"({','.join([_text(part) for part in value])})"
+    if value is None or kind in (int, float, bool, str, bytes):
+        return repr(value)
+    if isinstance(value, np.dtype):
+        return value.str
+    if kind is Context:
+        return f"{value.device_type}({value.device_id})"
+    raise TypeError(f"{kind} cannot be described")
+
+
+# -- recipes as bytes
+
+
+def encoded(
+    recipe: Recipe, kernels: dict[Written, kernel_cache.Kernel], work: dict[Written, int], nodes: Sequence[Node]
+) -> bytes | None:
+    """Return a recipe as bytes, with nodes as their numbers among some; None where it speaks of something else."""
+    names = [kernel.key for kernel in kernels.values()]
+    numbers = {node: number for number, node in enumerate(nodes)}
+    words = _Words([recipe.width, recipe.arena_bytes, *recipe.memory])
+    try:
+        words.extend([len(recipe.kept)])
+        for node, slot in recipe.kept:
+            words.extend([numbers[node], slot])
+        words.extend([len(recipe.begun)])
+        for number, slot, shape in recipe.begun:
+            words.extend([number, slot])
+            words.put(shape)
+        words.extend([len(recipe.exchanges)])
+        for made, given in recipe.exchanges:
+            words.extend([len(made)])
+            for slot, shape in made:
+                words.extend([slot])
+                words.put(shape)
+            words.put(given)
+        words.put([work[structure] for structure in kernels])
+        words.extend([len(recipe.steps)])
+        for step in recipe.steps:
+            _put_step(words, step, numbers)
+        data = array("q", words).tobytes()
+    except (KeyError, OverflowError):
+        return None
+    if None in names:
+        return None
+    return b"".join(
+        [_HEAD.pack(len(words), len(recipe.numbers)), data, recipe.numbers, "\n".join(map(str, names)).encode()]
+    )
+
+
+class _Words(list[int]):
+    """Words while they are written."""
+
+    def put(self, values: Sequence[int]) -> None:
+        """Add some words, and before them how many there are."""
+        self.append(len(values))
+        self.extend(values)
+
+
+def _put_step(words: _Words, step: Rows | Called | Aliased, numbers: dict[Node, int]) -> None:
+    if isinstance(step, Called):
+        words.extend([1, numbers[step.node], step.target])
+        words.put(step.sources)
+    elif isinstance(step, Aliased):
+        words.extend([2, step.source, step.target])
+        words.put(step.shape)
+    else:
+        words.extend([0, len(step.launches)])
+        for kernel, table, extent, chunk in step.launches:
+            words.extend([kernel, extent, chunk])
+            words.put(table)
+        words.put(step.slots)
+        words.put(step.regions)
+        words.extend([len(step.made)])
+        for slot, shape, dtype in step.made:
+            words.extend([slot, _DTYPES[dtype.num].num])
+            words.put(shape)
+    words.put(step.done)
+
+
+def decoded(data: bytes, nodes: Sequence[Node]) -> tuple[Recipe, list[tuple[str, int]]] | None:
+    """Return a recipe, and names and work of the kernels that it numbers; None if these bytes are none."""
+    try:
+        return _decoded(data, nodes)
+    except (IndexError, KeyError, ValueError, struct.error):
+        return None
+
+
+def _decoded(data: bytes, nodes: Sequence[Node]) -> tuple[Recipe, list[tuple[str, int]]]:
+    count, numbers_size = _HEAD.unpack_from(data)
+    end = _HEAD.size + 8 * count
+    read = _Reader(np.frombuffer(data, np.int64, count, _HEAD.size).tolist())
+    numbers, names = data[end : end + numbers_size], data[end + numbers_size :].decode()
+    width, arena_bytes, memory = read.word(), read.word(), Memory(*read.some(3))
+    kept = [(nodes[read.word()], read.word()) for _ in range(read.word())]
+    begun = [(read.word(), read.word(), tuple(read.list())) for _ in range(read.word())]
+    exchanges = [
+        ([(read.word(), tuple(read.list())) for _ in range(read.word())], read.list()) for _ in range(read.word())
+    ]
+    work = read.list()
+    steps = [read.step(nodes) for _ in range(read.word())]
+    recipe = Recipe(steps, width, numbers, arena_bytes, kept, begun, exchanges, memory)
+    return recipe, list(zip(names.split("\n") if names else [], work, strict=True))
+
+
+class _Reader:
+    """Words while they are read."""
+
+    def __init__(self, words: list[int]) -> None:
+        self._words = words
+        self._place = 0
+
+    def word(self) -> int:
+        """Return the next word."""
+        found = self._words[self._place]
+        self._place += 1
+        return found
+
+    def some(self, count: int) -> list[int]:
+        """Return the next words."""
+        place = self._place
+        self._place = end = place + count
+        if count < 0 or end > len(self._words):
+            raise ValueError("there are not as many words as there should be")
+        return self._words[place:end]
+
+    def list(self) -> list[int]:
+        """Return words before which it says how many there are."""
+        return self.some(self.word())
+
+    def step(self, nodes: Sequence[Node]) -> Rows | Called | Aliased:
+        """Return a step of a recipe."""
+        kind = self.word()
+        if kind == 1:
+            return Called(nodes[self.word()], self.word(), self.list(), self.list())
+        if kind == 2:
+            source, target = self.some(2)
+            return Aliased(tuple(self.list()), source, target, self.list())
+        if kind:
+            raise ValueError(f"there is no step of kind {kind}")
+        launches = [self._launch() for _ in range(self.word())]
+        slots, regions = self.list(), self.list()
+        made = [self._made() for _ in range(self.word())]
+        return Rows(slots, launches, regions, made, self.list())
+
+    def _launch(self) -> Launched:
+        kernel, extent, chunk, count = self.some(4)
+        return Launched(kernel, self.some(count), extent, chunk)
+
+    def _made(self) -> tuple[int, Shape, DType]:
+        slot, number = self.some(2)
+        return slot, tuple(self.list()), _DTYPES[number]

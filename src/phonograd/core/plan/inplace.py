@@ -1,0 +1,284 @@
+"""Overlays: assignments to a part of an array that write this part alone.
+
+An assignment makes a new value: the old one with a region replaced. Where nobody reads the old value any more, the new
+one takes over its memory, and only the region is written. So a loop that assigns to one row after the other costs what
+the rows cost. A row of such *versions* lies in the memory of its first one, which begins as a copy of what was there
+before, or, if that is an input whose array nobody else refers to when the plan runs, as that array itself.
+
+Where a value is read is decided while groups are formed, and may be later than it seems here. In the end
+:meth:`Overlays.late` therefore says which assignments would come before the last reader of what they replace; they are
+refused, and groups are formed anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..graph.node import Node, Shape
+from ..graph.operator import REGISTRY, Operator
+from ..lower.lowering import Gather, Location, Overlay, Pieces, alternatives
+from ..lower.pattern import Pattern
+from .expansion import lowerings_of
+from .group import Group, Read, Target
+from .steps import Step, Work, sources_of
+
+__all__ = ["Overlays", "is_apart", "part_of"]
+
+#: elements of an array from which on its parts are written alone, and how many times larger it must be than the part
+SMALLEST, LEAST_RATIO = 1 << 12, 4
+
+_RESHAPE: Operator = REGISTRY["_reshape"]
+_FOR_EVER = math.inf
+
+
+def overlay_of(node: Node) -> Overlay | None:
+    """Return the lowering of an assignment to a part, or None for any other node."""
+    operator = node.operator
+    found = _overlays.get(operator)
+    if found is None or found[0] is not operator.lowering:
+        fitting = [lowering for lowering in alternatives(operator.lowering) if isinstance(lowering, Overlay)]
+        found = _overlays[operator] = operator.lowering, fitting[0] if fitting else None
+    return found[1]
+
+
+_overlays: dict[Operator, tuple[Any, Overlay | None]] = {}
+
+
+def region_of(node: Node, overlay: Overlay) -> tuple[Shape, Shape, Shape]:
+    """Return begin, end and step of the part that an assignment writes."""
+    return overlay.region(**node.operator.accepted(overlay.region, node.attributes))
+
+
+class Overlays:
+    """Which assignments of a plan write their part alone, and whose memory they write to.
+
+    Parameters
+    ----------
+    computed
+        The nodes to compute, older ones first.
+    inputs
+        The nodes whose values are arrays already.
+    kept
+        Those of the computed nodes whose values must be arrays at the end.
+    source
+        Returns the node whose value is to be read as that of a node.
+    refused
+        Assignments that do not.
+    """
+
+    def __init__(
+        self,
+        computed: Sequence[Node],
+        inputs: frozenset[Node],
+        kept: Iterable[Node],
+        source: Callable[[Node], Node],
+        refused: Iterable[Node] = (),
+    ) -> None:
+        self._source = source
+        self._inputs = inputs
+        #: the assignments that write their part alone
+        self.chosen: set[Node] = set()
+        #: by assignment the value whose memory it takes over
+        self.replaced: dict[Node, Node] = {}
+        #: by version the node in whose memory it lies
+        self._owners: dict[Node, Node] = {}
+        #: by node the input whose array it begins as
+        self.begun: dict[Node, Node] = {}
+        #: by assignment the group that writes its part
+        self.writers: dict[Node, Group] = {}
+        self._readers: dict[Node, list[tuple[float, Node | None]]] = {}
+        #: the nodes to compute in an order in which more assignments can take over what they replace
+        self.order = computed
+        without = set(refused)
+        assigned = [node for node in computed if overlay_of(node) and node not in without and self._is_small(node)]
+        if assigned:
+            kept = list(kept)
+            bases = {node: self._base(node) for node in assigned}
+            early = self._early(bases, self._places(bases, computed, kept))
+            if early:
+                self.order = computed = self._put_off(early, computed)
+            self._choose(bases, self._places(bases, computed, kept), kept)
+
+    def _is_small(self, node: Node) -> bool:
+        overlay = overlay_of(node)
+        if overlay is None or node.size < SMALLEST:
+            return False
+        part = math.prod([len(range(*bounds)) for bounds in zip(*region_of(node, overlay), strict=True)])
+        return 0 < part * LEAST_RATIO <= node.size
+
+    def _places(self, bases: dict[Node, Node], computed: Sequence[Node], kept: list[Node]) -> dict[Node, int]:
+        """Return the place of every node in an order, and take note of who reads what assignments replace."""
+        self._readers = {base: [] for base in bases.values()}
+        places = {node: place for place, node in enumerate(computed)}
+        for node, place in places.items():
+            for source in node.inputs:
+                self._note(self._source(source), place, node)
+        for node in kept:
+            self._note(node, _FOR_EVER, None)
+        return places
+
+    def _early(self, bases: dict[Node, Node], places: dict[Node, int]) -> set[Node]:
+        """Return the assignments that come before a reader of what they replace."""
+        return {
+            node
+            for node, base in bases.items()
+            if any([places[node] < when < _FOR_EVER for when, _ in self._readers[base]])
+        }
+
+    def _put_off(self, early: set[Node], computed: Sequence[Node]) -> list[Node]:
+        """Return the nodes in an order in which some assignments, and views of them, come just before they are read."""
+        late = set(early)
+        for node in computed:
+            is_view = any([isinstance(x, (Location, Pieces)) for x in lowerings_of(node)])
+            if is_view and self._source(node.inputs[0]) in late:
+                late.add(node)
+        order: list[Node] = []
+        done: set[Node] = set()
+        for last in [*[node for node in computed if node not in late], *[node for node in computed if node in late]]:
+            stack = [last]
+            while stack:
+                node = stack[-1]
+                before = [s for s in map(self._source, node.inputs) if s in late and s not in done]
+                if before:
+                    stack += reversed(before)
+                    continue
+                stack.pop()
+                if node not in done:
+                    done.add(node)
+                    order.append(node)
+        return order
+
+    def _choose(self, bases: dict[Node, Node], places: dict[Node, int], kept: list[Node]) -> None:
+        wanted = {self._whole(node) for node in kept}
+        # what takes over the memory of an assignment
+        followers = {base: node for node, base in bases.items() if self._is_last(base, node, places[node])}
+        for node in sorted(bases, key=places.__getitem__):
+            base = bases[node]
+            takes_over = followers.get(base) is node
+            if base in self._inputs:
+                # the array is copied, unless nobody else refers to it: that must be worth it
+                takes_over = takes_over and (node in wanted or node in followers)
+            else:
+                takes_over = takes_over and base in self.chosen
+            if takes_over or followers.get(node) is not None:
+                self.chosen.add(node)
+                if takes_over:
+                    self.replaced[node] = base
+
+    def _whole(self, node: Node) -> Node:
+        """Return the node that has the elements of a node in the same order."""
+        while node.operator is _RESHAPE and node not in self._inputs:
+            node = self._source(node.inputs[0])
+        return node
+
+    def _base(self, node: Node) -> Node:
+        return self._whole(self._source(node.inputs[0]))
+
+    def _note(self, node: Node, place: float, reader: Node | None) -> None:
+        """Take note that a node is read, and what it is a view of."""
+        while True:
+            found = self._readers.get(node)
+            if found is not None:
+                found.append((place, reader))
+            if node in self._inputs or not any([isinstance(x, (Location, Pieces)) for x in lowerings_of(node)]):
+                return
+            node = self._source(node.inputs[0])
+
+    def _is_last(self, base: Node, node: Node, place: int) -> bool:
+        """Return whether a value is not needed after an assignment, as far as that can be seen."""
+        return all(
+            [
+                reader is not None and when <= place and bool(lowerings_of(reader))
+                for when, reader in self._readers[base]
+            ]
+        )
+
+    # -- while groups are formed
+
+    def begin(self, node: Node) -> Node | None:
+        """Return the value whose memory a chosen assignment takes over, or None; the owner is known from now on."""
+        base = self.replaced.get(node)
+        if base is None or base in self._inputs:
+            self._owners[node] = node
+            if base is not None:
+                self.begun[node] = base
+        else:
+            self._owners[node] = self._owners[base]
+        return base
+
+    def owner(self, node: Node) -> Node:
+        """Return the node in whose memory a node lies."""
+        return self._owners.get(node, node)
+
+    def seen_as(self, node: Node) -> Node:
+        """Return the node as whose array a value is seen: that in whose memory it lies, if it has the same shape."""
+        owner = self.owner(node)
+        return owner if owner.shape == node.shape else node
+
+    def readers(self, base: Node) -> list[Node]:
+        """Return the nodes that read a value that is taken over."""
+        return [reader for _, reader in self._readers[base] if reader is not None]
+
+    # -- in the end
+
+    def late(self, steps: Sequence[Step]) -> set[Node]:
+        """Return the assignments that would be done before all readers of what they replace are."""
+        if not self.replaced:
+            return set()
+        number = {id(step): place for place, step in enumerate(steps)}
+        ends = {base: (number[id(self.writers[node])], node) for node, base in self.replaced.items()}
+        found: set[Node] = set()
+        for place, step in enumerate(steps):
+            for source in sources_of(step):
+                if source in ends:
+                    when, node = ends[source]
+                    # what NumPy returns may lie in the memory that it reads
+                    in_time = place < when and isinstance(step, (Group, Work))
+                    if place == when and isinstance(step, Group):
+                        in_time = is_apart(step, source, self._target(step, node))
+                    if not in_time:
+                        found.add(node)
+        return found
+
+    def _target(self, group: Group, node: Node) -> Target:
+        return next(target for target in group.targets if target.node is node)
+
+
+def is_apart(group: Group, source: Node, place: Target | Read) -> bool:
+    """Return whether a group may write to a place of the memory that it reads as the value of a node.
+
+    It may where it reads nothing there, or each element just where one is written.
+    """
+    reads = [target.value for target in group.targets if isinstance(target.value, Read)]
+    for member in group.members:
+        own = [operand for operand in member.operands if isinstance(operand, Read) and operand.source is source]
+        if own and isinstance(member.lowering, Gather) and own[0] is member.operands[0]:
+            return False
+        reads += own
+    written = _span(group.space, place.offset, place.strides)
+    for read in reads:
+        if read.source is not source:
+            continue
+        same = (read.offset, read.strides) == (place.offset, place.strides) and not read.bounds
+        low, high = _span(group.space, read.offset, read.strides)
+        beside = high < written[0] or low > written[1]
+        if not beside and (not same or group.reduced is not None):
+            return False
+    return True
+
+
+def _span(space: Shape, offset: int, strides: Shape) -> tuple[int, int]:
+    """Return the first and the last place that a pattern touches.
+
+    >>> _span((3, 2), 10, (-4, 1))
+    (2, 11)
+    """
+    ends = [(extent - 1) * stride for extent, stride in zip(space, strides, strict=True)]
+    return offset + sum([min(end, 0) for end in ends]), offset + sum([max(end, 0) for end in ends])
+
+
+def part_of(node: Node, overlay: Overlay) -> Pattern:
+    """Return where the part that an assignment writes lies in the memory of its result."""
+    return Pattern.contiguous(node.shape).slice(*region_of(node, overlay))

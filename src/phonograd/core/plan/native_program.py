@@ -1,0 +1,271 @@
+"""NativeProgram: computes nodes with fused kernels, behind the interface of the reference executor's program.
+
+Values that only kernels read lie in an arena; inputs, results and everything NumPy reads or makes are arrays. A run
+goes through *segments*: rows of kernels (one native call each), and NumPy calls for operators without a lowering (see
+:mod:`~phonograd.core.run.program`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ..base.dtypes import DType
+from ..graph.node import Node, Shape
+from ..graph.operator import ABSENT
+from ..kernels.launch import Launch, Plan, Reference, Written
+from ..lower.lowering import Constant, Elementwise, Location
+from ..run import kernel_cache
+from ..run.gc_pause import not_collecting
+from ..run.program import (
+    Aliased,
+    Called,
+    Launched,
+    Memory,
+    Recipe,
+    Rows,
+    Running,
+    Segment,
+    segment_of,
+)
+from ..run.reference import Part, order, resolve
+from .grouping import Alias, Call, Grouping, lowering_of
+from .layout import Job, Layout, jobs_of
+from .rewrite import Rewriting
+
+__all__ = ["NativeProgram"]
+
+#: operations per element above which a value that may be needed again is kept rather than computed again
+CHEAP = 4.0
+
+
+class NativeProgram(Running):
+    """The kernels and NumPy calls that compute some nodes from leaves and from values that are there already.
+
+    With ``keep_all``, what is kept are the targets and every intermediate value that is worth its memory; the others
+    are computed again should they be needed, with the same bits.
+    """
+
+    __slots__ = ("_apart", "_maker", "kernels", "parts", "recipe", "work")
+
+    def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
+        wanted = list(targets)
+        with not_collecting():
+            try:
+                self._plan(wanted, available, keep_all)
+            except kernel_cache.CompilerLost as error:
+                kernel_cache.lost(error)
+                self._plan(wanted, available, keep_all)
+
+    def _plan(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> None:
+        wanted = [resolve(node) for node in targets]
+        self.inputs, computed = order(wanted, available)
+        given = set(self.inputs)
+        asked = dict.fromkeys([node for node in wanted if node not in given])
+        kept = [n for n in computed if n in asked or _worth_keeping(n)] if keep_all else list(asked)
+        kept = [node for node in kept if node.outputs is None and node.operator is not ABSENT.operator]
+        jobs: list[Job | Call | Alias]
+        if kernel_cache.available():
+            rewriting = Rewriting(computed, given, kept)
+            source = rewriting.source
+            made = [node for node in dict.fromkeys(map(source, kept)) if node not in given]
+            grouping = _grouped(rewriting.computed, self.inputs, made, source)
+            seen_as, begun = grouping.overlays.seen_as, grouping.overlays.begun
+            jobs = jobs_of(grouping, made)
+            arrays = {*map(grouping.overlays.owner, grouping.arrays), *map(seen_as, grouping.arrays)}
+        else:
+            source, made, arrays = resolve, kept, set(computed)
+            jobs = [Call(node, tuple(map(resolve, node.inputs))) for node in computed]
+            seen_as, begun = resolve, {}
+        layout = Layout(jobs, self.inputs, map(seen_as, made), arrays, begun)
+        #: by description of a kernel, how many chunks of work there are for it
+        self.work = _work_of(jobs)
+        self.kernels = _kernels(self.work)
+        self._maker = _Steps(jobs, layout, {structure: number for number, structure in enumerate(self.work)})
+        self._apart: list[tuple[Part, Segment]] | None = None
+        #: everything that a run does, in order
+        self.parts = [_part(job) for job in jobs]
+        others = arrays.difference(map(seen_as, made), self.inputs)
+        self.recipe = Recipe(
+            self._maker.all(),
+            layout.width,
+            layout.numbers().tobytes(),
+            layout.arena_bytes,
+            [(node, layout.slots[seen_as(source(node))]) for node in kept],
+            [(layout.slots[given], layout.slots[node], node.shape) for node, given in begun.items()],
+            layout.exchanges,
+            Memory(layout.arena_bytes, _bytes(made), _bytes(others)),
+        )
+        self._follow(self.recipe, list(self.kernels.values()))
+
+    def _noted(self) -> list[tuple[Part, Segment]]:
+        if self._apart is None:
+            kernels = list(self.kernels.values())
+            segments = [segment_of(step, kernels) for step in self._maker.apart()]
+            self._apart = list(zip(self.parts, segments, strict=True))
+        return self._apart
+
+
+def _grouped(
+    computed: Sequence[Node], inputs: Sequence[Node], made: Sequence[Node], source: Callable[[Node], Node]
+) -> Grouping:
+    """Return which nodes share a kernel, with no assignment done before everybody has read what it replaces."""
+    refused: set[Node] = set()
+    while True:
+        grouping = Grouping(computed, inputs, made, source, refused)
+        late = grouping.overlays.late(grouping.steps()) if grouping.overlays.replaced else set()
+        if not late:
+            return grouping
+        refused |= late
+
+
+def _worth_keeping(node: Node) -> bool:
+    """Return whether a value should be kept where it may be needed again."""
+    if not kernel_cache.available():
+        return True
+    lowering = lowering_of(node)
+    if isinstance(lowering, (Location, Constant)):
+        return False
+    cost = node.operator.cost
+    return not isinstance(lowering, Elementwise) or callable(cost) or cost > CHEAP
+
+
+def _bytes(nodes: Iterable[Node]) -> int:
+    return sum([node.size * node.dtype.itemsize for node in nodes])
+
+
+def _part(job: Job | Call | Alias) -> Part:
+    if isinstance(job, Call):
+        return Part((job.node,), (), (*job.sources, job.node), (job.node,))
+    if isinstance(job, Alias):
+        return Part((job.node,), (), (), ())
+    touched = dict.fromkeys([source for source, _ in job.operands.values() if isinstance(source, Node)])
+    kernels = tuple([launch.structure for launch in job.plan.launches])
+    return Part(job.nodes, kernels, tuple(touched), tuple(job.written))
+
+
+def _work_of(jobs: Iterable[Job | Call | Alias]) -> dict[Written, int]:
+    """Return how many chunks of work there are for each kernel, by description."""
+    # jobs share plans, and looking a long description up takes longer than counting
+    times: dict[int, int] = {}
+    plans: dict[int, Plan] = {}
+    for job in jobs:
+        if isinstance(job, Job):
+            key = id(job.plan)
+            times[key] = times.get(key, 0) + 1
+            plans[key] = job.plan
+    work: dict[Written, int] = {}
+    for key, plan in plans.items():
+        for structure, _, extent, chunk, products in plan.launches:
+            work[structure] = work.get(structure, 0) + times[key] * max(extent // chunk, products)
+    return work
+
+
+def _kernels(work: dict[Written, int]) -> dict[Written, kernel_cache.Kernel]:
+    """Return kernels by description."""
+    return kernel_cache.kernels(work) if work else {}
+
+
+# -- steps of recipes
+
+
+class _Form(NamedTuple):
+    """A launch to be filled in: its words with gaps, and for each gap its place, the operand and a distance."""
+
+    kernel: int
+    words: list[int]
+    gaps: list[tuple[int, str, int]]
+    extent: int
+    chunk: int
+
+    @staticmethod
+    def of(launch: Launch, kernel: int) -> _Form:
+        words: list[int] = []
+        gaps: list[tuple[int, str, int]] = []
+        for word in launch.words:
+            if isinstance(word, Reference):
+                gaps.append((len(words), word.operand, word.offset))
+                words += (0, 0)
+            else:
+                words.append(word)
+        return _Form(kernel, words, gaps, launch.extent, launch.chunk)
+
+    def table(self, places: dict[str, tuple[int, int]]) -> list[int]:
+        """Return the words of the launch with operands that lie somewhere."""
+        words = self.words.copy()
+        for gap, name, distance in self.gaps:
+            words[gap], start = places[name]
+            words[gap + 1] = start + distance
+        return words
+
+
+class _Steps:
+    """The steps of a recipe while they are made; kernels are numbered."""
+
+    def __init__(self, jobs: Sequence[Job | Call | Alias], layout: Layout, kernels: Mapping[Written, int]) -> None:
+        self._jobs = jobs
+        self._layout = layout
+        self._kernels = kernels
+        self._forms: dict[int, list[_Form]] = {}
+
+    def all(self) -> list[Rows | Called | Aliased]:
+        """Return what a run does, one thing after the other."""
+        steps: list[Rows | Called | Aliased] = []
+        row: list[tuple[int, Job]] = []
+        for index, job in enumerate(self._jobs):
+            if isinstance(job, Job):
+                row.append((index, job))
+                continue
+            if row:
+                steps.append(self._row(row))
+                row = []
+            steps.append(self._other(index, job))
+        if row:
+            steps.append(self._row(row))
+        return steps
+
+    def apart(self) -> list[Rows | Called | Aliased]:
+        """Return a step for each job, so that each can be looked at."""
+        return [
+            self._row([(index, job)]) if isinstance(job, Job) else self._other(index, job)
+            for index, job in enumerate(self._jobs)
+        ]
+
+    def _other(self, index: int, job: Call | Alias) -> Called | Aliased:
+        slots, done = self._layout.slots, self._layout.done.get(index, [])
+        if isinstance(job, Alias):
+            return Aliased(job.node.shape, slots[job.source], slots[job.node], done)
+        return Called(job.node, slots[job.node], [slots[source] for source in job.sources], done)
+
+    def _row(self, jobs: list[tuple[int, Job]]) -> Rows:
+        """Return the launches of consecutive jobs."""
+        layout = self._layout
+        bases = {layout.number_slot: 0, layout.arena_slot: 1, layout.flag_slot: 2}
+        launches: list[Launched] = []
+        regions: list[int] = []
+        region = -1
+        made: list[tuple[int, Shape, DType]] = []
+        done: list[int] = []
+        for number, job in jobs:
+            places = layout.places(number, job, bases)
+            forms = self._forms_of(job.plan)
+            if layout.regions[number] == region:
+                regions[-1] += len(forms)
+            else:
+                regions += [1] * len(forms)
+                region = layout.regions[number]
+            for form in forms:
+                launches.append(Launched(form.kernel, form.table(places), form.extent, form.chunk))
+            for node in job.made:
+                slot = layout.slots.get(node)
+                if slot is not None:
+                    made.append((slot, node.shape, node.dtype))
+            done += layout.done.get(number, ())
+        return Rows(list(bases), launches, regions, made, done)
+
+    def _forms_of(self, plan: Plan) -> list[_Form]:
+        forms = self._forms.get(id(plan))
+        if forms is None:
+            forms = [_Form.of(launch, self._kernels[launch.structure]) for launch in plan.launches]
+            self._forms[id(plan)] = forms
+        return forms

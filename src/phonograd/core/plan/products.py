@@ -1,0 +1,181 @@
+"""Matrix products in a plan: from where the operands lie to the launch that multiplies them.
+
+A sum of two products is computed by the second one, which is added to the first: see :func:`sums_of_products`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base.dtypes import FLOAT32, DType
+from ..graph.node import Node, Shape
+from ..graph.operator import REGISTRY, Operator
+from ..kernels.launch import Plan
+from ..kernels.matmul.bf16_split import Split
+from ..kernels.matmul.bf16x3 import is_worth, product_by_parts, split_before
+from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, panels, product
+from ..kernels.matmul.packing import Packed
+from ..kernels.target import Machine
+from ..lower.lowering import Matmul
+from ..lower.pattern import Pattern, contiguous_strides
+from ..run.host import host
+from .expansion import Order
+
+__all__ = ["Product", "Sum", "panels_of", "plan_product", "sums_of_products", "uses_of_operands"]
+
+#: products of few rows that are worth a copy of the matrix they share in panels, where it lies transposed: each of them
+#: copies panels of it otherwise, which takes a third of its time
+ENOUGH_USES = 3
+#: rows that all such products have where panels are worth a copy although the matrix can be read as it is
+ENOUGH_ROWS = 512
+
+_ADD = REGISTRY["broadcast_add"]
+
+
+def _panels(data: Any) -> Any:
+    """Return matrices in another order: by columns a few vectors wide."""
+    raise AssertionError("panels are made by plans alone, for their own kernels")
+
+
+#: stands in a plan for a matrix that several products share, as it is packed for them
+_PANELS = Operator(_panels, cost=0.0)
+
+
+def panels_of(source: Node, packed: Packed | Split, product: Node) -> Node:
+    """Return a node whose memory holds matrices that lie in another one's as panels, first of all for a product."""
+    node = Node(_PANELS, (source,), (), (packed.size // source.dtype.itemsize,), source.dtype)
+    node.gradient_of = product
+    return node
+
+
+class Sum(NamedTuple):
+    """A sum of products: one that nobody else reads, and what it is added to."""
+
+    product: Node
+    old: Node
+
+
+def sums_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Sum]:
+    """Return the sums that are computed together with a product, by their node.
+
+    They are those of two products, or of such a sum and a product: gradients of a parameter that is used many times,
+    gates of recurrent layers. A product of several blocks of terms is not among them: its blocks are added up before
+    anything else is.
+    """
+    lowerings, expressions = order.lowerings, order.expressions
+    products = {node: number for number, node in enumerate(order.nodes) if isinstance(lowerings[node], Matmul)}
+    found: dict[Node, Sum] = {}
+    if len(products) < 2:
+        return found
+    readers = Counter(kept)
+    readers.update(itertools.chain.from_iterable(order.sources.values()))
+    # what is read through a location is not read by one node alone
+    readers.update(order.below.values())
+    for node in [node for node in order.nodes if expressions[node].operator is _ADD]:
+        first, second = order.sources[node]
+        if first.shape != second.shape or first not in products or second not in products:
+            continue
+        old, late = (first, second) if products[first] < products[second] else (second, first)
+        for product_node, other in ((late, old), (old, late)):
+            if product_node not in found and readers[product_node] == 1 and _is_one_block(order, product_node):
+                found[node] = Sum(product_node, other)
+                products[node] = products[late]
+                break
+    return found
+
+
+def uses_of_operands(order: Order) -> Counter[Node]:
+    """Return how many products of few rows read a value as their second operand, by node."""
+    uses: Counter[Node] = Counter()
+    for node in order.nodes:
+        if isinstance(order.lowerings[node], Matmul) and node.shape[-2] < SHARED_ROWS:
+            uses[order.sources[node][1]] += 1
+    return uses
+
+
+def _is_one_block(order: Order, node: Node) -> bool:
+    return order.expressions[node].inputs[0].shape[-1] <= DEPTH
+
+
+class Before(NamedTuple):
+    """What is done with an operand of a product before it, once for all who share it in another form."""
+
+    operand: str
+    name: str
+    """What it is called then."""
+    packed: Packed | Split
+
+
+class Product(NamedTuple):
+    """How matrices (the last two axes) that lie somewhere in memory are multiplied."""
+
+    plan: Plan
+    """Its operands are ``lhs``, ``rhs`` and ``out``, which is contiguous, ``old``, if it is added to that, and more."""
+    before: tuple[Before, ...] = ()
+    """What comes before."""
+
+
+def plan_product(
+    lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine | None = None, adds: bool = False, uses: int = 1
+) -> Product | None:
+    """Return how to multiply matrices, or None where the axes before the last two cannot be walked with two strides.
+
+    They can for operands that are contiguous. ``adds`` says whether the product is added to a contiguous ``old``,
+    ``uses`` how many products of few rows read ``rhs``.
+    """
+    return _planned(lhs, rhs, dtype, machine or host(), adds, uses)
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(lhs: Pattern, rhs: Pattern, dtype: DType, machine: Machine, adds: bool, uses: int) -> Product | None:
+    rows, terms = lhs.shape[-2:]
+    columns = rhs.shape[-1]
+    out_strides = contiguous_strides((*lhs.shape[:-2], rows, columns))
+    axes = _merged(lhs.shape[:-2], (lhs.strides[:-2], rhs.strides[:-2], out_strides[:-2]))
+    if len(axes) > 2:
+        return None
+    (outer, outer_strides), (inner, inner_strides) = [(1, (0, 0, 0))] * (2 - len(axes)) + axes
+    left, right, result = [
+        Matrices(strides[-2], strides[-1], outer_stride, inner_stride)
+        for strides, outer_stride, inner_stride in zip(
+            (lhs.strides, rhs.strides, out_strides), outer_strides, inner_strides, strict=True
+        )
+    ]
+    sizes, count, kernel = (rows, terms, columns), (outer, inner), Gemm(np.dtype(dtype), machine)
+    old, names = result if adds else None, ("lhs", "rhs")
+    if machine.matrix_unit and dtype == FLOAT32 and is_worth(sizes):
+        ready = split_before(sizes, count, left, right, uses)
+        plan = product_by_parts(sizes, count, left, right, result, old, uses, ready)
+        splits = ("lhs", "left", ready.left), ("rhs", "right", ready.right)
+        return Product(plan, tuple([Before(of, name, split) for of, name, split in splits if split is not None]))
+    if columns == 1:
+        # a column is a row of the transposed product, and many columns fill vectors
+        sizes, left, right, names = (1, terms, rows), right.transposed, left.transposed, ("rhs", "lhs")
+    shared = uses >= ENOUGH_USES and columns > 1 and math.prod(rhs.shape) > 0
+    shared = shared and (right.column != 1 or uses * rows >= ENOUGH_ROWS)
+    plan = product(sizes, count, left, right, result, kernel, old, names, uses, shared)
+    return Product(plan, (Before("rhs", "rhs", panels(sizes, count, right, kernel, uses)),) if shared else ())
+
+
+def _merged(shape: Shape, operands: tuple[Shape, Shape, Shape]) -> list[tuple[int, tuple[int, int, int]]]:
+    """Return extent and strides of as few axes as can walk all operands.
+
+    >>> _merged((2, 3, 1, 4), ((12, 4, 4, 1), (12, 4, 4, 1), (24, 8, 8, 1)))
+    [(6, (4, 4, 8)), (4, (1, 1, 1))]
+    """
+    axes: list[tuple[int, tuple[int, int, int]]] = []
+    for extent, strides in zip(shape, zip(*operands, strict=True), strict=True):
+        if extent == 1:
+            continue
+        if axes and all([outer == inner * extent for outer, inner in zip(axes[-1][1], strides, strict=True)]):
+            axes[-1] = axes[-1][0] * extent, strides
+        else:
+            axes.append((extent, strides))
+    return axes

@@ -1,0 +1,238 @@
+"""What is computed again: values of other groups that cost less to compute than to write and read.
+
+Bits are the same each time, so this is a matter of speed and memory alone. A value may also be computed for the
+elements of a view alone: a slice of a sum is the sum of slices. Where only views of a value are read, nobody writes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+from ..graph.node import Node, Shape
+from ..lower.lowering import (
+    Constant,
+    Coordinate,
+    Elementwise,
+    Gather,
+    Location,
+    Mosaic,
+    Pieces,
+    Reduction,
+)
+from ..lower.pattern import Pattern
+from .expansion import Order
+from .group import ELEMENT, Group, Layout, Member, Read
+from .views import Move, Moves, Views, over
+
+__all__ = ["Again", "Copies"]
+
+#: operations per element that cost less than writing and reading it: where it stays in a cache, and where it does not
+CHEAP, CHEAP_WHEN_LARGE = 4.0, 16.0
+#: elements that stay in a cache between two kernels
+SMALL = 1 << 18
+#: arrays that may be read in place of one
+MORE_READS = 2
+
+
+class Copies:
+    """Members that are computed once more in another group, while it is decided whether they are worth it."""
+
+    __slots__ = ("budget", "layouts", "members", "reads")
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        #: the last one is what is asked for; each comes after those that it is computed from
+        self.members: list[Member] = []
+        #: how everything lies that is read
+        self.layouts: set[Layout] = set()
+        #: what is read that the group does not read anyway, and is as large as its space
+        self.reads: set[Read] = set()
+
+    def read(self, read: Read, group: Group) -> Read:
+        """Return what is read from memory, after taking note of it."""
+        self.layouts.add(read.layout)
+        if read.source not in group.sources and 0 not in read.strides:
+            self.reads.add(read)
+        return read
+
+    def add(self, original: Member, operands: list[Member | Read], view: Read | None = None) -> Member:
+        """Return a new member that computes what another group's does, or the elements of a view of it."""
+        level = max([operand.level for operand in operands if isinstance(operand, Member)], default=0)
+        node, expression, lowering, weight = original.node, original.expression, original.lowering, original.weight
+        made = Member(node, expression, lowering, tuple(operands), ELEMENT, level, weight, view=view)
+        self.members.append(made)
+        return made
+
+    @property
+    def level(self) -> int:
+        """How often rows must have been gone through before what is asked for can be computed."""
+        return self.members[-1].level
+
+    def fit(self, group: Group, more_reads: int) -> bool:
+        """Return whether a group accepts them all."""
+        weight = sum([member.weight for member in self.members])
+        return len(self.reads) <= more_reads and group.accepts(self.layouts, weight, self.level)
+
+    def made(self, group: Group, note: Callable[[Iterable[Read]], None]) -> Member:
+        """Return what is asked for, after taking everything into the group."""
+        for member in self.members:
+            note([operand for operand in member.operands if isinstance(operand, Read)])
+            group.join(member)
+        return self.members[-1]
+
+
+class Again:
+    """Which values of other groups are computed again.
+
+    Parameters
+    ----------
+    order
+        What is to be computed.
+    kept
+        The nodes whose values must be in memory at the end.
+    views
+        Where values are read.
+    homes
+        By node the group that computes it.
+    written
+        The nodes whose values some kernel writes to memory.
+    """
+
+    def __init__(
+        self, order: Order, kept: Iterable[Node], views: Views, homes: Mapping[Node, Group], written: set[Node]
+    ) -> None:
+        self._source = order.source
+        self._views = views
+        self._homes = homes
+        self._written = written
+        #: nodes whose values will be in memory in any case
+        self._in_memory = set(kept)
+        for node in reversed(order.nodes):
+            lowering = order.lowerings[node]
+            if isinstance(lowering, (Elementwise, Reduction, Constant, Coordinate, Pieces)):
+                continue
+            if isinstance(lowering, Location):
+                if node in self._in_memory:
+                    self._in_memory.add(order.below[node])
+            elif isinstance(lowering, Gather):
+                self._in_memory.add(order.sources[node][0])
+            elif not isinstance(lowering, Mosaic):
+                self._in_memory.update(order.sources[node])
+
+    def is_free(self, node: Node) -> bool:
+        """Return whether a value is not in memory, and need not be."""
+        return node not in self._written and node not in self._in_memory
+
+    # -- the same elements
+
+    def plan(self, read: Read, group: Group) -> Copies | None:
+        """Return how an operand is computed in a group, or None if it is better (or can only be) read from memory.
+
+        An operand that is not in memory at the stage of the group is computed if that is possible at all.
+        """
+        home = self._homes.get(read.source)
+        if home is None or home is group or home.space != group.space:
+            return None
+        must = home.stage >= group.stage
+        if not must and not self.is_free(read.source):
+            return None
+        member = home.holds(read, ELEMENT)
+        if member is None or member.role != ELEMENT:
+            return None
+        copies = Copies(_budget(group.space))
+        found = self._copied(member, home, group, copies, {})
+        return copies if found is not None and copies.fit(group, MORE_READS + must) else None
+
+    def _copied(
+        self, member: Member, home: Group, group: Group, copies: Copies, done: dict[Member, Member]
+    ) -> Member | None:
+        if member in done:
+            return done[member]
+        copies.budget -= member.weight
+        if copies.budget < 0 or not isinstance(member.lowering, Elementwise):
+            return None
+        operands: list[Member | Read] = []
+        for operand in member.operands:
+            if isinstance(operand, Read):
+                operands.append(copies.read(operand, group))
+                continue
+            found = self._operand(operand, home, group, copies, done)
+            if found is None:
+                return None
+            operands.append(found)
+        made = done[member] = copies.add(member, operands, member.view)
+        return made
+
+    def _operand(
+        self, operand: Member, home: Group, group: Group, copies: Copies, done: dict[Member, Member]
+    ) -> Member | Read | None:
+        """Return what a member of another group is read as: a member, memory, or None if neither is possible."""
+        there = group.values.get(operand.node) if operand.view is None else group.seen.get(operand.view)
+        if there is not None and (there.role == ELEMENT) == (operand.role == ELEMENT):
+            return there
+        readable = home.stage < group.stage
+        if operand.role == ELEMENT and (not readable or self.is_free(operand.node)):
+            return self._copied(operand, home, group, copies, done)
+        if not readable:
+            return None
+        strides = home.strides if operand.role == ELEMENT else home.kept_strides
+        return copies.read(operand.view or Read(operand.node, 0, strides), group)
+
+    # -- the elements of a view
+
+    def plan_through(self, read: Read, view: Node, group: Group, shape: Shape) -> Copies | Member | None:
+        """Return how a view of a value is computed in a group, element by element of the view; None as above.
+
+        ``read`` is how the view is read over the space of the group, that of ``shape``.
+        """
+        home = self._homes.get(read.source)
+        if home is None or home.stage >= group.stage or math.prod(group.space) > math.prod(home.space):
+            return None
+        copies = Copies(CHEAP)
+        found = self._seen(view, (), shape, group, copies)
+        if not isinstance(found, Member):
+            return None
+        return found if not copies.members else copies if copies.fit(group, MORE_READS) else None
+
+    def _seen(self, node: Node, moves: Moves, shape: Shape, group: Group, copies: Copies) -> Member | Read | None:
+        """Return what the elements of a node are, moved and repeated to a shape: computed, or read from memory."""
+        source, pattern = self._views.of(node)
+        found, below = _moved(pattern, moves, shape), self._views.moves(node)
+        if found is None or below is None:
+            return None
+        read = over(source, found)
+        home = self._homes.get(source)
+        if home is not None and home.stage >= group.stage:
+            return None
+        if home is None or not self.is_free(source) or read.bounds:
+            return copies.read(read, group)
+        there = group.seen.get(read)
+        if there is not None:
+            return there
+        member = home.values[source]
+        copies.budget -= member.weight
+        is_elementwise = member.role == ELEMENT and isinstance(member.lowering, Elementwise)
+        if copies.budget < 0 or not is_elementwise:
+            return copies.read(read, group)
+        operands: list[Member | Read] = []
+        moves = (Move(Pattern.broadcast, (("shape", source.shape),)), *below, *moves)
+        for operand in member.expression.inputs:
+            inner = self._seen(self._source(operand), moves, shape, group, copies)
+            if inner is None:
+                return None
+            operands.append(inner)
+        return copies.add(member, operands, read)
+
+
+def _budget(space: Shape) -> float:
+    return CHEAP if math.prod(space) <= SMALL else CHEAP_WHEN_LARGE
+
+
+def _moved(pattern: Pattern, moves: Moves, shape: Shape) -> Pattern | None:
+    for move in moves:
+        found = move(pattern)
+        if found is None:
+            return None
+        pattern = found
+    return pattern.broadcast(shape)

@@ -1,0 +1,115 @@
+"""Convolution and pooling in a plan: from a node to the launches that compute it.
+
+Which method is used follows from shapes, dtype and settings alone, so bits never depend on threads or on what else a
+plan computes. Operands of plans are named as the inputs of their operators.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..base import settings
+from ..base.dtypes import DType
+from ..graph.node import Node, Shape
+from ..kernels.conv import Convolution
+from ..kernels.launch import Plan
+from ..kernels.pool.forward import Pooling
+from ..run.host import host
+
+__all__ = ["plan_windows"]
+
+
+def plan_windows(primitive: str, node: Node) -> Plan | None:
+    """Return how to compute a node by kernels, or None where none fit its shapes."""
+    if node.size == 0:
+        return None
+    now = settings.current()
+    shapes = tuple([source.shape for source in node.inputs])
+    parameters = tuple(zip(node.operator.parameter_names, node.attributes, strict=True))
+    return _plan(primitive, shapes, node.inputs[0].dtype, parameters, max(1, now.num_threads), now.winograd)
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    primitive: str,
+    shapes: tuple[Shape, ...],
+    dtype: DType,
+    parameters: tuple[tuple[str, Any], ...],
+    slots: int,
+    winograd: int,
+) -> Plan | None:
+    known = dict(parameters)
+    if primitive in _CONVOLUTIONS:
+        return _CONVOLUTIONS[primitive](Convolution(host(), slots, winograd), shapes, dtype, known)
+    return _POOLINGS[primitive](Pooling(host(), slots), shapes, dtype, known)
+
+
+# -- convolution
+
+_Shapes = tuple[Shape, ...]
+_Parameters = dict[str, Any]
+
+
+def _forward(plans: Convolution, shapes: _Shapes, dtype: DType, parameters: _Parameters) -> Plan | None:
+    data, weight = shapes
+    return plans.forward(data, weight, dtype, **parameters) if plans.suits(data, weight, dtype) else None
+
+
+def _data_grad(plans: Convolution, shapes: _Shapes, dtype: DType, parameters: _Parameters) -> Plan | None:
+    out_grad, weight = shapes
+    data = (out_grad[0], weight[1] * parameters["groups"], *parameters["extent"])
+    return plans.data_grad(out_grad, weight, dtype, **parameters) if plans.suits(data, weight, dtype) else None
+
+
+def _weight_grad(plans: Convolution, shapes: _Shapes, dtype: DType, parameters: _Parameters) -> Plan | None:
+    data, out_grad = shapes
+    weight = (out_grad[1], data[1] // parameters["groups"], *parameters["kernel"])
+    return plans.weight_grad(data, out_grad, dtype, **parameters) if plans.suits(data, weight, dtype) else None
+
+
+_CONVOLUTIONS: dict[str, Callable[[Convolution, _Shapes, DType, _Parameters], Plan | None]] = {
+    "convolution": _forward,
+    "convolution_data_grad": _data_grad,
+    "convolution_weight_grad": _weight_grad,
+}
+
+
+# -- pooling
+
+
+def _largest(plans: Pooling, shapes: _Shapes, dtype: DType, parameters: _Parameters) -> Plan | None:
+    (data,) = shapes
+    return plans.largest(data, dtype, **parameters) if plans.suits(dtype, data[2:], parameters["counts"]) else None
+
+
+def _sum(plans: Pooling, shapes: _Shapes, dtype: DType, parameters: _Parameters) -> Plan | None:
+    (data,) = shapes
+    return plans.sum(data, dtype, **parameters) if plans.suits(dtype, data[2:], parameters["counts"]) else None
+
+
+def _spread(plans: Pooling, shapes: _Shapes, dtype: DType, parameters: _Parameters) -> Plan | None:
+    (data,) = shapes
+    return plans.spread(data, dtype, **parameters) if plans.suits(dtype, parameters["extent"], data[2:]) else None
+
+
+def _position(plans: Pooling, shapes: _Shapes, dtype: DType, parameters: _Parameters) -> Plan | None:
+    data, largest = shapes
+    return plans.position(data, largest, dtype, **parameters) if plans.suits(dtype, data[2:], largest[2:]) else None
+
+
+def _spread_largest(plans: Pooling, shapes: _Shapes, dtype: DType, parameters: _Parameters) -> Plan | None:
+    _, data, largest = shapes
+    if not plans.suits(dtype, data[2:], largest[2:]):
+        return None
+    return plans.spread_largest(data, largest, dtype, **parameters)
+
+
+_POOLINGS: dict[str, Callable[[Pooling, _Shapes, DType, _Parameters], Plan | None]] = {
+    "window_max": _largest,
+    "window_sum": _sum,
+    "window_spread": _spread,
+    "window_argmax": _position,
+    "window_max_grad": _spread_largest,
+}

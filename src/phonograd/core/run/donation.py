@@ -1,0 +1,120 @@
+"""Spending: which inputs of a plan may be written over, because nobody but a trace refers to their arrays.
+
+Reference counts say so, as they say which handles are alive. Whatever else could look at the memory holds a reference:
+another array, a view of it, an exported buffer, a record that waits to be differentiated.
+
+A user may interrupt a program at any moment (``KeyboardInterrupt``), and goes on with the arrays that there are.
+Weights that were being updated in place must then have their old values, or the new ones: :class:`Spent` knows which.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph.operator import Array
+
+__all__ = ["COUNTS", "Spent", "is_alone", "take_out"]
+
+#: without a global lock, counts are not to be relied on
+COUNTS = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+_NOT_BEGUN, _DONE, _IN_PIECES = 0, 1, 2
+
+
+class Spent:
+    """The numbers of inputs that a run may write over, and how far it has got.
+
+    ``give_back`` makes things as they were before the inputs were taken.
+    """
+
+    __slots__ = ("_flag", "_give_back", "_numbers", "_values")
+
+    def __init__(self, numbers: Sequence[int], give_back: Callable[[], None]) -> None:
+        self._numbers = numbers
+        self._give_back = give_back
+        self._flag = np.zeros(1, np.int64)
+        self._values: list[Any] | None = None
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def begin(self, values: list[Any], is_one_call: bool) -> Array:
+        """Return the word that is set when everything is done, before a run that has all its values in a list."""
+        self._values = values
+        if not is_one_call:
+            self._flag[0] = _IN_PIECES
+        return self._flag
+
+    def run(self, program: Any, run: Callable[[], list[Array]], keep: Callable[[list[Array]], None]) -> None:
+        """Run a program and keep its results, also if something interrupts this when everything is done.
+
+        If nothing was done, the inputs are given back.
+        """
+        try:
+            keep(run())
+        except BaseException:
+            state = int(self._flag[0])
+            if state == _DONE and self._values is not None:
+                keep(program.results(self._values))
+            elif state == _NOT_BEGUN:
+                self._give_back()
+            raise
+
+
+def take_out(leaves: list[Any], spendable: Sequence[int], inputs: Sequence[tuple[int | None, Any]]) -> Spent | None:
+    """Return those inputs of a plan that it can write over, and take them out of the leaves; None if there is none.
+
+    Only ``leaves`` and the list of inputs may refer to them.
+    """
+    numbers, taken = [], []
+    for number in spendable if COUNTS else ():
+        index, _ = inputs[number]
+        if index is not None and is_alone(leaves, index, 1):
+            taken.append((index, leaves[index]))
+            leaves[index] = None
+            numbers.append(number)
+    if not numbers:
+        return None
+
+    def give_back() -> None:
+        for index, array in taken:
+            leaves[index] = array
+
+    return Spent(numbers, give_back)
+
+
+def is_alone(items: list[Any], index: int, others: int) -> bool:
+    """Return whether so many others than a list refer to an array of it, and nobody else to the memory it lies in.
+
+    That is the memory of arrays all the way down.
+    """
+    if _references(items, index) != _HELD + others:
+        return False
+    array = items[index]
+    if not array.flags.writeable:
+        return False
+    while not array.flags.owndata:
+        if not isinstance(array.base, np.ndarray) or _references_to_base(array) > _BASE_HELD:
+            return False
+        array = array.base
+    return True
+
+
+def _references(items: list[Any], index: int) -> int:
+    return sys.getrefcount(items[index])
+
+
+def _references_to_base(array: Array) -> int:
+    return sys.getrefcount(array.base)
+
+
+#: what is counted for something that only a list refers to, and for memory that only an array does: interpreters differ
+_HELD = _references([np.empty(1)], 0)
+_BASE_HELD = _references_to_base(np.empty(2)[1:])

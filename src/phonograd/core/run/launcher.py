@@ -1,0 +1,251 @@
+"""Launching: rows of kernels that Python calls as functions of machine code, with the list of all values of a run.
+
+What a row needs beside its kernels takes longer in Python than most small kernels: new arrays for its results, a look
+at whether its inputs are contiguous, memory for what only kernels see, and a foreign call. Here all of it is one
+function::
+
+    launch(front, values):
+        for slot, axes, extents, dtype in front.made:
+            if values[slot] is None:
+                values[slot] = PyArray_Empty(axes, extents, dtype)
+        objects = [values[slot] for slot in front.slots]
+        if one of them is not contiguous, or no plain array:
+            return False
+        objects[ARENA] = memory on the stack, if the arena is small
+        without the GIL:
+            driver(front.record, objects)
+        return True
+
+Where that is not possible (other interpreters, no GIL) :class:`~phonograd.core.run.driver.Row` is called as it is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import settings
+from ..base.dtypes import DType
+from ..graph.node import Shape
+from ..lower.ir.function_builder import Function, Index, Value
+from . import kernel_cache
+
+__all__ = ["MOST_ON_STACK", "Launching", "expect", "possible"]
+
+#: bytes of an arena that lies on the stack
+MOST_ON_STACK = 1 << 15
+#: where the arena stands among the arrays of a row
+_ARENA = 1
+#: where an array keeps its address, and its flags after number of axes, extents, strides, base and dtype
+_DATA, _FLAGS = object.__basicsize__, object.__basicsize__ + 6 * 8
+_CONTIGUOUS = 1
+_METH_O = 0x8
+#: the place of PyArray_Empty in the table of functions that NumPy offers to others, the same in all versions
+_PYARRAY_EMPTY = 184
+
+#: functions of Python's C interface that the code calls
+_API = (
+    "PyList_GetItem",
+    "PyList_SetItem",
+    "PyLong_AsVoidPtr",
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+    "Py_IncRef",
+)
+#: what else stands in its table, after these
+_OTHERS = ("empty", "driver", "array", "none", "true", "false")
+
+#: words of the description of a row, and of an array that it makes
+_RECORD, _SLOT_COUNT, _SLOTS, _MADE_COUNT, _MADE, _ROOM = range(6)
+_MADE_WORDS = 4
+
+
+class _Code(Function):
+    """The text of the function."""
+
+    def known(self, name: str) -> str:
+        """Return an entry of the table."""
+        return self.load_word("@state", str((*_API, *_OTHERS).index(name)), "ptr")
+
+    def call(self, kind: str, name: str, arguments: str = "") -> str:
+        """Call a function of the table and return what it returns."""
+        text = f"call {kind} {self.known(name)}({arguments})"
+        if kind != "void":
+            return self.assign(text)
+        self.line(text)
+        return ""
+
+    def leave_unless(self, condition: str, target: str) -> None:
+        """Go elsewhere if a condition does not hold."""
+        following = self.new_name("go")
+        self.line(f"br i1 {condition}, label %{following}, label %{target}")
+        self.label(following)
+
+    def give_back(self, name: str) -> None:
+        """Return an object of the table."""
+        self.call("void", "Py_IncRef", f"ptr {self.known(name)}")
+        self.line(f"ret ptr {self.known(name)}")
+
+
+def launching_text() -> str:
+    """Return the text of the module; ``launching`` writes the addresses of its table and of ``launch``."""
+    f = _Code("launch", "ptr %self, ptr %values")
+    front = f.call("ptr", "PyLong_AsVoidPtr", "ptr %self")
+    made, slots, count = f.load_word(front, str(_MADE), "ptr"), f.load_word(front, str(_SLOTS), "ptr"), "%count"
+    f.line(f"%count = load i64, ptr {f.address(front, str(_SLOT_COUNT), 'i64')}, align 8")
+    objects, room = f.assign("alloca ptr, i64 %count, align 8"), f.load_word(front, str(_ROOM))
+    arena, cell = f.assign(f"alloca i8, i64 {room}, align 64"), f.assign("alloca ptr, align 8")
+    f.line(f"store ptr {arena}, ptr {cell}, align 8")
+
+    def look(index: Index, _: list[Value]) -> tuple[()]:
+        entry = f.address(made, f.times(index, str(_MADE_WORDS)), "i64")
+        slot = f.load_word(entry, "0")
+        before = f.call("ptr", "PyList_GetItem", f"ptr %values, i64 {slot}")
+        f.leave_unless(f.assign(f"icmp ne ptr {before}, null"), "error")
+        f.choose(f.assign(f"icmp eq ptr {before}, {f.known('none')}"), lambda: make(entry, slot), tuple)
+        return ()
+
+    def make(entry: str, slot: str) -> tuple[()]:
+        axes = f.assign(f"trunc i64 {f.load_word(entry, '1')} to i32")
+        extents, dtype = f.load_word(entry, "2", "ptr"), f.load_word(entry, "3", "ptr")
+        # NumPy takes a reference over, and the list one to the array
+        f.call("void", "Py_IncRef", f"ptr {dtype}")
+        array = f.call("ptr", "empty", f"i32 {axes}, ptr {extents}, ptr {dtype}, i32 0")
+        f.leave_unless(f.assign(f"icmp ne ptr {array}, null"), "error")
+        status = f.call("i32", "PyList_SetItem", f"ptr %values, i64 {slot}, ptr {array}")
+        f.leave_unless(f.assign(f"icmp eq i32 {status}, 0"), "error")
+        return ()
+
+    def take(index: Index, _: list[Value]) -> tuple[()]:
+        value = f.call("ptr", "PyList_GetItem", f"ptr %values, i64 {f.load_word(slots, index)}")
+        f.leave_unless(f.assign(f"icmp ne ptr {value}, null"), "error")
+        f.leave_unless(f.assign(f"icmp eq ptr {f.load_word(value, '1', 'ptr')}, {f.known('array')}"), "other")
+        flags = f.assign(f"load i32, ptr {f.address(value, str(_FLAGS), 'i8')}, align 8")
+        bit = f.assign(f"and i32 {flags}, {_CONTIGUOUS}")
+        f.leave_unless(f.assign(f"icmp ne i32 {bit}, 0"), "other")
+        f.store_word(objects, index, value, "ptr")
+        return ()
+
+    def put_arena() -> tuple[()]:
+        # laid out as an object is, as far as the driver looks
+        f.store_word(objects, str(_ARENA), f.address(cell, str(-_DATA), "i8"), "ptr")
+        return ()
+
+    f.loop("0", f.load_word(front, str(_MADE_COUNT)), "1", (), look)
+    f.loop("0", count, "1", (), take)
+    f.choose(f.assign(f"icmp ne i64 {room}, 0"), put_arena, tuple)
+    state = f.call("ptr", "PyEval_SaveThread")
+    f.call("void", "driver", f"ptr {f.load_word(front, str(_RECORD), 'ptr')}, ptr {objects}")
+    f.call("void", "PyEval_RestoreThread", f"ptr {state}")
+    f.give_back("true")
+    f.label("other")
+    f.give_back("false")
+    f.label("error")
+    f.line("ret ptr null")
+    return (
+        f"@state = internal global [{len(_API) + len(_OTHERS)} x ptr] zeroinitializer, align 8\n"
+        f"define internal ptr @launch({f.arguments}) nounwind {{\nentry:\n{f.body()}\n}}\n"
+        "define void @launching(ptr %found) nounwind {\n"
+        "  store ptr @state, ptr %found, align 8\n"
+        "  %second = getelementptr ptr, ptr %found, i64 1\n"
+        "  store ptr @launch, ptr %second, align 8\n"
+        "  ret void\n}\n"
+    )
+
+
+class _Definition(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def possible() -> bool:
+    """Return whether rows can be launched this way on this interpreter."""
+    if not settings.current().native_calls:
+        return False
+    if not getattr(sys, "_is_gil_enabled", lambda: True)() or hasattr(sys, "gettotalrefcount"):
+        return False
+    if not all([hasattr(ctypes.pythonapi, name) for name in (*_API, "PyCFunction_NewEx", "PyCapsule_GetPointer")]):
+        return False
+    # a head of two words, of which the type is the second, and flags after everything else
+    arrays = np.empty((3, 4), np.float32), np.empty((3, 4))[:, ::2]
+    words = [ctypes.c_size_t.from_address(id(array) + 8).value for array in arrays]
+    flags = [ctypes.c_int.from_address(id(array) + _FLAGS).value for array in arrays]
+    expected = [array.flags.num for array in arrays]
+    return _DATA == 16 and words == [id(np.ndarray)] * 2 and flags == expected
+
+
+def expect() -> None:
+    """Have the function compiled by another thread, where it will be asked for."""
+    if possible():
+        kernel_cache.expect_module(launching_text, ())
+
+
+class Launching:
+    """The compiled function, and the functions for rows made with it.
+
+    Parameters
+    ----------
+    driver
+        The address of the driver.
+    """
+
+    def __init__(self, driver: int) -> None:
+        self._kernel = kernel_cache.compile_module(launching_text, (), "launching", quick=True)
+        found = (ctypes.c_size_t * 2)()
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._kernel.address)(ctypes.addressof(found))
+        addresses: list[Any] = [
+            ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in _API
+        ]
+        addresses += [_empty(), driver, id(np.ndarray), id(None), id(True), id(False)]
+        (ctypes.c_size_t * len(addresses)).from_address(found[0])[:] = addresses
+        self._definition = _Definition(b"launch", found[1], _METH_O, b"launch(values, /)\n--\n\n")
+        self._new = ctypes.pythonapi.PyCFunction_NewEx
+        self._new.restype, self._new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+
+    def function(
+        self, record: int, slots: Sequence[int], made: Sequence[tuple[int, Shape, DType]], room: int
+    ) -> tuple[Callable[[list[Any]], bool], Any]:
+        """Return the function of a row, and what has to live as long as it does.
+
+        Parameters
+        ----------
+        record
+            The address of what the driver is told.
+        slots
+            Where the arrays of the row stand in the list of values.
+        made
+            Slot, shape and dtype of arrays that are made before, unless something stands there already.
+        room
+            The size of the arena if it is to lie on the stack, else 0: then it is one of the arrays.
+        """
+        places = np.array(slots, np.int64)
+        extents = [np.array(shape, np.int64) for _, shape, _ in made]
+        entries = [
+            [slot, len(shape), array.ctypes.data, id(dtype)]
+            for (slot, shape, dtype), array in zip(made, extents, strict=True)
+        ]
+        words = np.array(entries, np.int64).reshape(-1)
+        front = np.array([record, len(places), places.ctypes.data, len(made), words.ctypes.data, room], np.int64)
+        function = self._new(ctypes.byref(self._definition), front.ctypes.data, __name__)
+        return function, (self, places, extents, [dtype for _, _, dtype in made], words, front)
+
+
+def _empty() -> int:
+    """Return the address of NumPy's function that makes arrays."""
+    package = "numpy._core" if int(np.__version__.partition(".")[0]) >= 2 else "numpy.core"
+    module = importlib.import_module(f"{package}._multiarray_umath")
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    address: int = ctypes.c_size_t.from_address(pointer(module._ARRAY_API, None) + 8 * _PYARRAY_EMPTY).value
+    return address

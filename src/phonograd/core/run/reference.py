@@ -1,0 +1,191 @@
+"""The reference executor: evaluates nodes with NumPy, one operator at a time. It defines what every operator means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from operator import attrgetter
+from time import perf_counter_ns
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base.errors import MXNetError
+from ..graph.node import Node
+from ..graph.operator import ABSENT, Array
+from ..ops.math.structural import LEAF
+
+__all__ = ["Note", "Part", "Program", "evaluate", "located", "order", "resolve"]
+
+#: compiling takes about 15 us a step, so very long programs are interpreted
+_LONGEST_STRAIGHT_LINE = 5000
+
+
+class Part(NamedTuple):
+    """One thing that a run does, for those who want to know."""
+
+    nodes: tuple[Node, ...]
+    """What is computed."""
+    kernels: tuple[Any, ...]
+    """The kernels that do it; none if NumPy does, or where an array only gets another shape."""
+    memory: tuple[Node, ...]
+    """The nodes whose memory is read or written."""
+    written: tuple[Node, ...]
+    """Those of them of whose memory some part is written."""
+
+
+#: called with a part of a program and the times at which it began and ended
+Note = Callable[[Part, int, int], None]
+
+
+class Program:
+    """The steps that compute some nodes from leaves and from values that are there already.
+
+    Values live in a list of slots: first the inputs, then one slot per step. Slots are emptied after their last use,
+    except those that are kept.
+    """
+
+    __slots__ = ("compiled", "inputs", "kept", "parts", "runs", "steps", "width")
+
+    def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
+        wanted = [resolve(node) for node in targets]
+        #: nodes whose values are passed in: leaves and what is available
+        self.inputs, computed = order(wanted, available)
+        slots = {node: slot for slot, node in enumerate([*self.inputs, *computed])}
+        kept = computed if keep_all else [node for node in dict.fromkeys(wanted) if node not in self.inputs]
+        #: (node, slot) of every value to hand back
+        self.kept = [
+            (node, slots[node]) for node in kept if node.outputs is None and node.operator is not ABSENT.operator
+        ]
+        self.width = len(slots)
+        self.runs = 0
+        self.compiled: Callable[..., Any] | None = None
+        #: the steps, for those who want to know; made when somebody does
+        self.parts: list[Part] = []
+        self.steps = _steps(computed, slots, {node for node, _ in self.kept})
+
+    def run(self, inputs: list[Any], spent: Container[int] = (), note: Note | None = None) -> list[Array]:
+        """Return the kept values, computed from the values of ``inputs``.
+
+        Nothing is written over, whatever is ``spent``. ``note`` is called after every step.
+        """
+        self.runs += 1
+        with np.errstate(all="ignore"):
+            if note is not None:
+                if not self.parts:
+                    nodes = [step[-1] for step in self.steps]
+                    self.parts = [Part((n,), (), (*map(resolve, n.inputs), n), (n,)) for n in nodes]
+                return self._step_by_step(inputs, note)
+            if self.runs == 2 and len(self.steps) <= _LONGEST_STRAIGHT_LINE:
+                self.compiled = self._straight_line()
+            if self.compiled is not None:
+                try:
+                    return self.compiled(*inputs)  # type: ignore[no-any-return]
+                except Exception:  # noqa: BLE001 - step by step it fails the same way, and it is known where
+                    return self._step_by_step(inputs)
+            return self._step_by_step(inputs)
+
+    def _step_by_step(self, inputs: list[Any], note: Note | None = None) -> list[Array]:
+        values: list[Any] = inputs + [None] * (self.width - len(inputs))
+        for number, (function, sources, slot, done, node) in enumerate(self.steps):
+            start = perf_counter_ns()
+            try:
+                values[slot] = function(*[values[source] for source in sources])
+            except Exception as error:
+                raise located(error, node) from error
+            if note is not None:
+                note(self.parts[number], start, perf_counter_ns())
+            for last in done:
+                values[last] = None
+        return [_array(values[slot]) for _, slot in self.kept]
+
+    def _straight_line(self) -> Callable[..., Any]:
+        """Return the steps as one Python function without loops or tables.
+
+        ::
+
+            def program(v0, v1):
+                v2 = f0(v0, v1)
+                v0 = None
+                v3 = f1(v2)
+                return [array(v3)]
+        """
+        scope: dict[str, Any] = {"array": _array}
+        lines = [f"def program({', '.join(f'v{slot}' for slot in range(len(self.inputs)))}):"]
+        for number, (function, sources, slot, done, _) in enumerate(self.steps):
+            scope[f"f{number}"] = function
+            call = f"v{slot} = f{number}({', '.join(f'v{source}' for source in sources)})"
+            lines.append("    " + "; ".join([call, *[f"v{last} = None" for last in done]]))
+        lines.append(f"    return [{', '.join(f'array(v{slot})' for _, slot in self.kept)}]")
+        exec(compile("\n".join(lines), "<phonograd program>", "exec"), scope)
+        return scope["program"]  # type: ignore[no-any-return]
+
+
+def _array(value: Any) -> Array:
+    # NumPy functions of arrays without axes return scalars
+    return value if isinstance(value, np.ndarray) else np.asarray(value)
+
+
+def located(error: Exception, node: Node) -> Exception:
+    """Return the error with operator and source line added, of the same type where Python allows it."""
+    text = f"{error}\n  in operator {node.operator.name}"
+    if node.origin:
+        text += f", called at {node.where()}"
+    kind = type(error) if isinstance(error, (MXNetError, IndexError, ValueError)) else MXNetError
+    return kind(text)
+
+
+def resolve(node: Node) -> Node:
+    """Return the node whose value a node has: itself, unless it only passes another node's value through."""
+    while node.operator.is_view:
+        node = node.inputs[0]
+    return node
+
+
+def order(wanted: Iterable[Node], available: Callable[[Node], bool]) -> tuple[tuple[Node, ...], list[Node]]:
+    """Return what resolved nodes are computed from: leaves and available nodes, and what to compute, oldest first."""
+    given: list[Node] = []
+    computed: list[Node] = []
+    found: set[Node] = set()
+    stack = list(wanted)
+    while stack:
+        node = stack.pop()
+        if node in found:
+            continue
+        found.add(node)
+        if node.operator is LEAF or available(node):
+            given.append(node)
+            continue
+        computed.append(node)
+        for source in node.inputs:
+            while source.operator.is_view:
+                source = source.inputs[0]
+            if source not in found:
+                stack.append(source)
+    serial = attrgetter("serial")
+    return tuple(sorted(given, key=serial)), sorted(computed, key=serial)
+
+
+def _steps(computed: list[Node], slots: dict[Node, int], kept: set[Node]) -> list[Any]:
+    steps: list[Any] = []
+    last_use: dict[int, int] = {}
+    for index, node in enumerate(computed):
+        sources = tuple([slots[resolve(source)] for source in node.inputs])
+        steps.append([node.operator.reference(node.attributes), sources, slots[node], (), node])
+        for source in sources:
+            last_use[source] = index
+    keep = {slots[node] for node in kept}
+    done: dict[int, list[int]] = {}
+    for slot, index in last_use.items():
+        if slot not in keep:
+            done.setdefault(index, []).append(slot)
+    for index, freed in done.items():
+        steps[index][3] = tuple(freed)
+    return [tuple(step) for step in steps]
+
+
+def evaluate(targets: list[Node], bindings: Mapping[Node, Array]) -> list[Array]:
+    """Return the values of nodes, given the values of all leaves below them."""
+    program = Program(targets, lambda node: node in bindings)
+    values = program.run([bindings[node] for node in program.inputs])
+    results = dict(zip([node for node, _ in program.kept], values, strict=True))
+    return [bindings[resolve(t)] if resolve(t) in bindings else results[resolve(t)] for t in targets]

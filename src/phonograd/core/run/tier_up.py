@@ -1,0 +1,102 @@
+"""The improver: a thread that compiles kernels in full while others work."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from .background import start
+
+if TYPE_CHECKING:
+    from .kernel_cache import Kernel
+
+__all__ = ["Improver"]
+
+#: kernels are improved when nothing has been compiled for this long
+QUIET_SECONDS = 0.02
+
+
+class Improver:
+    """A thread that compiles kernels in full, one after the other; it is started by the first one.
+
+    Parameters
+    ----------
+    improve
+        Compiles a kernel.
+    last_used
+        Returns when somebody was last waiting for the compiler.
+    """
+
+    def __init__(self, improve: Callable[[Kernel], None], last_used: Callable[[], float]) -> None:
+        self._improve = improve
+        self._last_used = last_used
+        self._waiting: deque[weakref.ref[Kernel]] = deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._busy = False
+        self._stopped = False
+
+    def submit(self, kernels: Iterable[Kernel]) -> None:
+        """Have kernels improved some time."""
+        with self._changed:
+            self._waiting.extend([weakref.ref(kernel) for kernel in kernels])
+            self._changed.notify_all()
+            if self._thread is None and not self._stopped:
+                thread = threading.Thread(target=self._work, name="phonograd improver", daemon=True)
+                try:
+                    start(thread)
+                except RuntimeError:
+                    # the system allows no more threads, or the interpreter is about to end: kernels stay as they are
+                    self._waiting.clear()
+                else:
+                    self._thread = thread
+
+    def finish(self) -> None:
+        """Wait until nothing is left to improve."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or not (self._waiting or self._busy))
+
+    def stop(self) -> None:
+        """Wait for the kernel that is being compiled, and leave the others as they are."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            while not self._stopped:
+                self._improve_next()
+        finally:
+            # should a kernel fail, the others stay as they are, and nobody waits for them
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+
+    def _improve_next(self) -> None:
+        with self._changed:
+            self._busy = False
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._stopped or self._waiting)
+            if self._stopped:
+                return
+            kernel = self._waiting.popleft()()
+            self._busy = True
+        if kernel is not None:
+            self._wait_for_quiet()
+            if not self._stopped:
+                self._improve(kernel)
+
+    def _wait_for_quiet(self) -> None:
+        """Let others compile first: somebody is waiting for them."""
+        while not self._stopped:
+            left = self._last_used() + QUIET_SECONDS - time.monotonic()
+            if left <= 0:
+                return
+            with self._changed:
+                self._changed.wait(left)

@@ -1,0 +1,99 @@
+"""Positions in the random stream: which numbers the next random operator draws.
+
+A random operator takes four 32-bit words as an ordinary input: the seed and the number of the call. Its result is a
+function of them alone (:mod:`phonograd.core.lower.philox`), so it does not matter what else is computed, where, or in
+which order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..base.devices import Context
+from ..graph.operator import Array
+
+__all__ = ["keeping_counters", "next_counter", "repeating_counters", "seed"]
+
+_lock = threading.Lock()
+_seed = int.from_bytes(os.urandom(8), "little")
+_calls = 0
+
+
+class _Local(threading.local):
+    kept: list[Array] | None = None
+    repeated: Iterator[Array] | None = None
+
+
+_LOCAL = _Local()
+
+
+def seed(seed_state: int, ctx: Any = "all") -> None:
+    """Start the random stream anew: the same seed gives the same numbers.
+
+    ``ctx`` is accepted for compatibility: there is one stream for all contexts.
+    """
+    global _seed, _calls
+    if not isinstance(seed_state, (int, np.integer)):
+        raise ValueError("seed_state must be int")
+    if ctx != "all":
+        Context(ctx)
+    with _lock:
+        _seed, _calls = int(seed_state) & 0xFFFFFFFFFFFFFFFF, 0
+
+
+def next_counter() -> Array:
+    """Return the four words for the next random call: seed low, seed high, call low, call high."""
+    global _calls
+    repeated = _LOCAL.repeated
+    if repeated is not None:
+        found = next(repeated, None)
+        if found is None:
+            raise RuntimeError("code that was to be repeated exactly has drawn more random numbers than the first time")
+    else:
+        with _lock:
+            call = _calls
+            _calls += 1
+            state = _seed
+        found = np.array([state & 0xFFFFFFFF, state >> 32, call & 0xFFFFFFFF, call >> 32], np.uint32)
+    if _LOCAL.kept is not None:
+        _LOCAL.kept.append(found)
+    return found
+
+
+@contextlib.contextmanager
+def keeping_counters(kept: list[Array]) -> Iterator[None]:
+    """Add the words of each random call of this thread to a list, inside a ``with`` block."""
+    outer, _LOCAL.kept = _LOCAL.kept, kept
+    try:
+        yield
+    finally:
+        _LOCAL.kept = outer
+        if outer is not None:
+            outer.extend(kept)
+
+
+@contextlib.contextmanager
+def repeating_counters(kept: list[Array]) -> Iterator[None]:
+    """Have the random calls of this thread draw what was drawn before, inside a ``with`` block."""
+    outer, _LOCAL.repeated = _LOCAL.repeated, iter(kept)
+    try:
+        yield
+    finally:
+        _LOCAL.repeated = outer
+
+
+def _reseed_after_fork() -> None:
+    # a child process that drew the parent's numbers again would train on the same "random" data; the lock may be held
+    global _seed, _lock
+    _lock = threading.Lock()
+    _seed = (_seed + os.getpid() * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reseed_after_fork)

@@ -1,0 +1,171 @@
+"""Functions of nd.contrib that update weights with a decay of its own (AdamW), or several weights at once (LAMB).
+
+They take lists where the operators behind them (:mod:`phonograd.core.ops.update.update_forms`) take the arrays of one
+weight after another, and a number where these take an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.array.call import function_of
+from ..core.graph.operator import REGISTRY
+from .array import NDArray
+from .creation import full
+
+__all__ = [
+    "adamw_update",
+    "mp_adamw_update",
+    "multi_adamw_update",
+    "multi_lamb_update",
+    "multi_mp_adamw_update",
+    "multi_mp_lamb_update",
+]
+
+Arrays = Sequence[NDArray]
+
+
+def _call(name: str, *arrays: NDArray, **parameters: Any) -> Any:
+    return function_of(REGISTRY[name], name)(*arrays, **parameters)
+
+
+def _scale(rescale_grad: Any, like: NDArray) -> NDArray:
+    """Return the factor of gradients as an array of one element."""
+    if isinstance(rescale_grad, NDArray):
+        return rescale_grad.as_in_context(like.context)
+    return full((1,), rescale_grad, ctx=like.context)
+
+
+def _in_turn(*lists: Arrays) -> list[NDArray]:
+    return [array for group in zip(*lists, strict=True) for array in group]
+
+
+def adamw_update(
+    weight: NDArray,
+    grad: NDArray,
+    mean: NDArray,
+    var: NDArray,
+    rescale_grad: Any,
+    lr: float,
+    eta: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    wd: float = 0,
+    clip_gradient: float = -1,
+    out: NDArray | None = None,
+    name: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Return the weight after a step of Adam with a weight decay of its own; both means change in place.
+
+    A `rescale_grad` that is 0 or not finite, be it a number or an array of one element, makes it no step at all.
+    """
+    rates = {"lr": lr, "eta": eta, "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "wd": wd}
+    scale = _scale(rescale_grad, weight)
+    return _call(
+        "_adamw_update", weight, grad, mean, var, scale, **rates, clip_gradient=clip_gradient, out=out, **kwargs
+    )
+
+
+def mp_adamw_update(
+    weight: NDArray,
+    grad: NDArray,
+    mean: NDArray,
+    var: NDArray,
+    weight32: NDArray,
+    rescale_grad: Any,
+    lr: float,
+    eta: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    wd: float = 0,
+    clip_gradient: float = -1,
+    out: NDArray | None = None,
+    name: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Return the weight after :func:`adamw_update` of its float32 copy `weight32`, which changes in place."""
+    rates = {"lr": lr, "eta": eta, "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "wd": wd}
+    arrays = weight, grad, mean, var, weight32, _scale(rescale_grad, weight)
+    return _call("_mp_adamw_update", *arrays, **rates, clip_gradient=clip_gradient, out=out, **kwargs)
+
+
+def multi_adamw_update(
+    weights: Arrays,
+    grads: Arrays,
+    mean: Arrays,
+    var: Arrays,
+    rescale_grad: Any,
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    etas: Sequence[float],
+    out: Any = None,
+    name: str | None = None,
+    size: int = 0,
+    **kwargs: Any,
+) -> Any:
+    """Return weights after :func:`adamw_update` of each."""
+    arrays = _in_turn(weights, grads, mean, var)
+    rates = {"lrs": lrs, "wds": wds, "etas": etas, "num_weights": size or len(weights)}
+    return _call("_multi_adamw_update", *arrays, _scale(rescale_grad, weights[0]), **rates, out=out, **kwargs)
+
+
+def multi_mp_adamw_update(
+    weights: Arrays,
+    grads: Arrays,
+    mean: Arrays,
+    var: Arrays,
+    weights32: Arrays,
+    rescale_grad: Any,
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    etas: Sequence[float],
+    out: Any = None,
+    name: str | None = None,
+    size: int = 0,
+    **kwargs: Any,
+) -> Any:
+    """Return weights after :func:`mp_adamw_update` of each."""
+    arrays = _in_turn(weights, grads, mean, var, weights32)
+    rates = {"lrs": lrs, "wds": wds, "etas": etas, "num_weights": size or len(weights)}
+    return _call("_multi_mp_adamw_update", *arrays, _scale(rescale_grad, weights[0]), **rates, out=out, **kwargs)
+
+
+def multi_lamb_update(
+    weights: Arrays,
+    grads: Arrays,
+    mean: Arrays,
+    var: Arrays,
+    step_count: Sequence[int],
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    out: Any = None,
+    num_tensors: int = 0,
+    **kwargs: Any,
+) -> Any:
+    """Return weights after a step of LAMB each; the means of each change in place."""
+    arrays = _in_turn(weights, grads, mean, var)
+    rates = {"learning_rates": lrs, "wds": wds, "step_count": step_count, "num_tensors": num_tensors or len(weights)}
+    return _call("_multi_lamb_update", *arrays, **rates, out=out, **kwargs)
+
+
+def multi_mp_lamb_update(
+    weights: Arrays,
+    grads: Arrays,
+    mean: Arrays,
+    var: Arrays,
+    weights32: Arrays,
+    step_count: Sequence[int],
+    lrs: Sequence[float],
+    wds: Sequence[float],
+    out: Any = None,
+    num_tensors: int = 0,
+    **kwargs: Any,
+) -> Any:
+    """Return weights after a step of LAMB of the float32 copy of each, `weights32`, which change in place."""
+    arrays = _in_turn(weights, grads, mean, var, weights32)
+    rates = {"learning_rates": lrs, "wds": wds, "step_count": step_count, "num_tensors": num_tensors or len(weights)}
+    return _call("_multi_mp_lamb_update", *arrays, **rates, out=out, **kwargs)

@@ -1,0 +1,321 @@
+"""Operator calls that are machine code do what the Python functions do, and keep every reference count right."""
+
+import gc
+import inspect
+import os
+import subprocess
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+
+from phonograd import autograd, nd
+from phonograd.core.array import call
+from phonograd.core.base import settings
+from phonograd.core.base.errors import MXNetError
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.run import kernel_cache
+from phonograd.core.trace import liveness
+from phonograd.core.trace.trace import LOCAL
+
+pytest.importorskip("llvmlite")
+native_call = pytest.importorskip("phonograd.core.array.fastcall.native_call")
+if not native_call.possible():
+    pytest.skip("this interpreter runs calls in Python", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def compiled():
+    with settings.override(executor="native"):
+        for _ in range(2):
+            (nd.ones((2,)) + 1).wait_to_read()
+        yield
+
+
+@pytest.fixture
+def x():
+    return nd.array([[1.0, -2.0, 3.0], [0.5, 0.25, -1.0]])
+
+
+def test_calls_are_machine_code(x):
+    assert type(nd.NDArray.__mul__) is types.MethodDescriptorType
+    assert type(nd.NDArray.__rsub__) is types.MethodDescriptorType
+    assert type(nd.tanh) is types.BuiltinFunctionType
+    assert isinstance(nd.op.exp, types.BuiltinFunctionType)
+    assert isinstance(x.tanh.__func__, types.BuiltinFunctionType)
+
+
+def test_functions_can_still_be_inspected():
+    python = call.python_function_of(REGISTRY["sum"], "sum")
+    assert [*inspect.signature(nd.sum).parameters] == [*inspect.signature(python).parameters]
+    assert nd.sum.__name__ == "sum"
+    assert nd.sum.__doc__ == python.__doc__
+    assert nd.sum.__module__ == "phonograd.ndarray"
+    assert nd.NDArray.__mul__.__name__ == "__mul__"
+
+
+def repeated(function):
+    """Return what a call gives at first, and what it gives when it is remembered."""
+    results = []
+    for _ in range(3):
+        LOCAL.trace.flush(end=True)
+        first, second = function(), function()
+        results += [first.asnumpy(), second.asnumpy()]
+    return results
+
+
+CALLS = {
+    "arrays": lambda x: x * x,
+    "number": lambda x: x + 2.5,
+    "whole number": lambda x: x - 3,
+    "reflected": lambda x: 2.0 / x,
+    "zero": lambda x: x * 0.0,
+    "negative zero": lambda x: x * -0.0,
+    "not a number": lambda x: x + float("nan"),
+    "bool": lambda x: x + True,
+    "comparison": lambda x: x > 0.5,
+    "function": lambda x: nd.tanh(x),
+    "by keyword": lambda x: nd.tanh(data=x),
+    "parameter": lambda x: nd.sum(x, axis=1),
+    "list": lambda x: nd.sum(x, axis=[0, 1], keepdims=True),
+    "positional parameter": lambda x: nd.sum(x, 0),
+    "float parameter": lambda x: nd.clip(x, a_min=-0.5, a_max=0.5),
+    "float parameter that is zero": lambda x: nd.clip(x, a_min=0.0, a_max=-0.0),
+    "optional input": lambda x: nd.FullyConnected(x, nd.ones((4, 3)), None, num_hidden=4, no_bias=True),
+    "all by keyword": lambda x: nd.FullyConnected(data=x, weight=nd.ones((4, 3)), bias=nd.ones((4,)), num_hidden=4),
+    "method": lambda x: x.sum(axis=1),
+    "method of a class": lambda x: nd.NDArray.__add__(x, x),
+    "name": lambda x: nd.exp(x, name="e"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_results(x, name):
+    function = CALLS[name]
+    with settings.override(naive=True):
+        expected = function(x).asnumpy()
+    for result in repeated(lambda: function(x)):
+        assert result.tobytes() == expected.tobytes()
+    x.attach_grad()
+    with autograd.record():
+        results = [function(x) for _ in range(3)]
+    for result in results:
+        assert result.asnumpy().tobytes() == expected.tobytes()
+
+
+def test_recorded_calls_are_separate_records(x):
+    x.attach_grad()
+    for _ in range(3):
+        with autograd.record():
+            first, second = nd.tanh(x * 2), nd.tanh(x * 2)
+        first.backward()
+        once = x.grad.asnumpy()
+        second.backward()
+        assert np.array_equal(x.grad.asnumpy(), once)
+        with pytest.raises(MXNetError, match="retain_graph"):
+            first.backward()
+
+
+def test_flags_are_looked_at(x):
+    x.attach_grad()
+    for _ in range(3):
+        with autograd.record():
+            a = x * 2
+            with autograd.pause():
+                b = x * 2
+        assert a._node.marked
+        assert not b._node.marked
+        assert not (x * 2)._node.marked
+
+
+def test_errors(x):
+    for _ in range(2):
+        with pytest.raises(MXNetError, match="tanh"):
+            nd.tanh(x, nothing=3)
+        with pytest.raises(AssertionError, match="must have NDArray type"):
+            nd.tanh([1, 2])
+        with pytest.raises(TypeError):
+            _ = x * "text"
+        with pytest.raises(MXNetError):
+            _ = x * nd.ones((7,))
+        with pytest.raises(TypeError):
+            nd.NDArray.__mul__(3, x)
+        with pytest.raises(TypeError):
+            nd.NDArray.__mul__(x)
+        with pytest.raises(MXNetError):
+            nd.tanh()
+
+
+def test_subclasses_and_other_operands(x):
+    class Other:
+        def __rmul__(self, other):
+            return "other"
+
+    assert (x * np.float32(2)).asnumpy().tolist() == (x * 2).asnumpy().tolist()
+    with pytest.raises(TypeError):
+        _ = x * Other()
+
+
+def counts(objects):
+    gc.collect()
+    return [sys.getrefcount(value) for value in objects]
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_reference_counts(x, recording):
+    x.attach_grad()
+    names, two = {"axis": 1}, 2.5
+
+    def calls():
+        with autograd.record() if recording else autograd.pause():
+            for _ in range(20):
+                y = x * x + two
+                y = nd.tanh(nd.sum(y, **names))
+                y = two - y
+                with pytest.raises(TypeError):
+                    _ = y + "text"
+                with pytest.raises(MXNetError):
+                    nd.tanh(y, nothing=two)
+        y.wait_to_read()
+
+    for _ in range(5):
+        calls()
+    kernel_cache.finish()
+    watched = [x, two, names["axis"], "axis", nd.tanh, FLAGS, type(x), REGISTRY["tanh"].calls, float, 1.0]
+    before = counts(watched)
+    for _ in range(20):
+        calls()
+    assert max(np.abs(np.subtract(counts(watched), before))) < 20
+    del watched
+    kernel_cache.finish()
+    gc.collect()
+    objects = len(gc.get_objects())
+    for _ in range(20):
+        calls()
+    gc.collect()
+    assert abs(len(gc.get_objects()) - objects) < 50
+
+
+FLAGS = autograd.FLAGS
+
+
+def test_arrays_die(x):
+    x.wait_to_read()
+    y = x * 2
+    LOCAL.trace.flush(end=True)
+    y = x * 2
+    y = nd.tanh(y)
+    before = len(LOCAL.trace.handles)
+    y = nd.tanh(x * 2)
+    del y
+    LOCAL.trace.live()
+    assert len(LOCAL.trace.handles) < before + 1
+
+
+def test_the_living_are_found(x):
+    LOCAL.trace.flush(end=True)
+    _, kept, _ = [x * factor for factor in (2, 3, 4)]
+    del _
+    trace = LOCAL.trace
+    assert liveness.referenced is not liveness.living
+    for function in (liveness.referenced, liveness.living):
+        found = function(trace, trace.handles)
+        assert [id(handle) for handle, _ in found] == [id(x), id(kept)]
+        assert found[1][1] is kept._node
+        del found
+
+
+def test_long_loops_are_pruned(x):
+    for _ in range(3):
+        for _ in range(10_000):
+            _ = x * 2
+        assert len(LOCAL.trace.handles) < 10_000
+
+
+def test_threads_have_their_own_traces(x):
+    x.attach_grad()
+    results, errors = [], []
+
+    def work():
+        try:
+            for _ in range(50):
+                with autograd.record():
+                    y = nd.tanh(x * 0.5)
+                    z = (y * y).sum()
+                (g,) = autograd.grad(z, [x])
+                results.append(g.asnumpy())
+                assert y._trace is not LOCAL.trace or y._trace.thread == native_call.thread_number()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert len({result.tobytes() for result in results}) == 1
+
+
+def test_arrays_of_another_thread_are_not_added_to(x):
+    pending = []
+
+    def work():
+        pending.append(x * 2)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    home = pending[0]._trace
+    before = len(home.handles)
+    result = pending[0] * pending[0]
+    assert result._trace is LOCAL.trace
+    assert len(home.handles) == before
+    assert result.asnumpy().tolist() == (x * 2 * x * 2).asnumpy().tolist()
+
+
+def test_they_can_be_switched_off():
+    script = (
+        "import phonograd as mx, types\n"
+        "for _ in range(3): y = mx.nd.tanh(mx.nd.ones((2,)) * 2); y.wait_to_read()\n"
+        "assert type(mx.nd.tanh) is types.FunctionType\n"
+        "assert type(mx.nd.NDArray.__mul__) is types.FunctionType\n"
+    )
+    environment = {**os.environ, "PHONOGRAD_EXECUTOR": "native", "PHONOGRAD_NATIVE_CALLS": "0"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+
+
+def test_everything_can_be_observed_at_once(x):
+    # the naive engine follows every call, also those that are remembered
+    for _ in range(2):
+        y = nd.tanh(x * 2)
+    with settings.override(naive=True):
+        y = nd.tanh(x * 2)
+        assert y._buffer is not None
+
+
+def test_they_are_made_when_something_is_done_again():
+    script = (
+        "import phonograd as mx, types\n"
+        "for kind in (types.FunctionType, types.BuiltinFunctionType):\n"
+        "    mx.nd.tanh(mx.nd.ones((2,)) * 2).wait_to_read()\n"
+        "    assert type(mx.nd.tanh) is kind\n"
+    )
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "PHONOGRAD_EXECUTOR": "native"}, check=True)
+
+
+def test_a_failure_is_told_and_does_no_harm():
+    script = (
+        "import warnings\n"
+        "import phonograd as mx, phonograd.core.array.fastcall.native_install as module\n"
+        "def fail(*arguments): raise OSError('no')\n"
+        "module.install = fail\n"
+        "with warnings.catch_warnings(record=True) as told:\n"
+        "    warnings.simplefilter('always')\n"
+        "    for _ in range(3): assert (mx.nd.ones((2,)) * 2).asnumpy().tolist() == [2, 2]\n"
+        "assert ['OSError: no' in str(entry.message) for entry in told] == [True]\n"
+    )
+    environment = {**os.environ, "PHONOGRAD_EXECUTOR": "native"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)

@@ -1,0 +1,277 @@
+"""Native convolutions agree with NumPy's reference, whatever the shapes and however their ranges are divided."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from phonograd.core.kernels.conv import Convolution
+from phonograd.core.kernels.conv.winograd_transforms import Tiling, matrices
+from phonograd.core.kernels.launch import Plan
+from phonograd.core.kernels.target import Machine
+from phonograd.core.ops.nn import convolution as operators
+from phonograd.core.run.host import host
+
+from ..plan.plans import run
+
+Shape = tuple[int, ...]
+
+#: this computer, and others whose kernels it can run as well
+MACHINES = [host(), Machine(32, 16), Machine(16, 32)]
+FLOAT32 = np.dtype("float32")
+
+examples = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+class Case:
+    """A convolution with random operands: its three primitives by the reference and by kernels."""
+
+    def __init__(self, data: Shape, weight: Shape, dtype: Any = "float32", **window: Any) -> None:
+        spatial = len(data) - 2
+        self.data_shape, self.weight_shape, self.dtype = data, weight, np.dtype(dtype)
+        self.window = {"stride": (1,) * spatial, "dilate": (1,) * spatial, "pad": (0,) * spatial, "groups": 1, **window}
+        generator = np.random.default_rng(math.prod(data) + math.prod(weight))
+        self.data = generator.normal(size=data).astype(dtype)
+        self.weight = generator.normal(size=weight).astype(dtype)
+        self.out = operators._convolution.function(self.data, self.weight, **self.window)
+        self.grad = generator.normal(size=self.out.shape).astype(dtype)
+
+    def __repr__(self) -> str:
+        return f"Case({self.data_shape}, {self.weight_shape}, {self.dtype}, {self.window})"
+
+    def reference(self, which: str, size: bool = False) -> np.ndarray:
+        """Return a primitive by the reference in double precision; with ``size`` that of the operands' sizes."""
+        change = np.abs if size else np.asarray
+        x, w, g = [change(a.astype(np.float64)) for a in (self.data, self.weight, self.grad)]
+        if which == "forward":
+            return operators._convolution.function(x, w, **self.window)
+        if which == "data":
+            extent = self.data_shape[2:]
+            return operators._convolution_data_grad.function(g, w, extent=extent, **self.window)
+        return operators._convolution_weight_grad.function(x, g, kernel=self.weight_shape[2:], **self.window)
+
+    def plan(self, which: str, plans: Convolution) -> Plan:
+        out = self.out.shape
+        if which == "forward":
+            return plans.forward(self.data_shape, self.weight_shape, self.dtype, **self.window)
+        if which == "data":
+            extent = self.data_shape[2:]
+            return plans.data_grad(out, self.weight_shape, self.dtype, extent=extent, **self.window)
+        kernel = self.weight_shape[2:]
+        return plans.weight_grad(self.data_shape, out, self.dtype, kernel=kernel, **self.window)
+
+    def run(self, which: str, plans: Convolution, **how: int) -> np.ndarray:
+        """Return a primitive by kernels."""
+        plan = self.plan(which, plans)
+        if which == "forward":
+            return run(plan, self.out.shape, data=self.data, weight=self.weight, **how)
+        if which == "data":
+            return run(plan, self.data_shape, out_grad=self.grad, weight=self.weight, **how)
+        return run(plan, self.weight_shape, data=self.data, out_grad=self.grad, **how)
+
+    def terms(self, which: str) -> int:
+        """Return how many products are summed up for one element at most."""
+        windows = math.prod(self.out.shape[2:])
+        taps = math.prod(self.weight_shape[2:])
+        per_group = self.weight_shape[0] // self.window["groups"]
+        return {
+            "forward": self.weight_shape[1] * taps,
+            "data": per_group * taps,
+            "weight": self.data_shape[0] * windows,
+        }[which]
+
+    def check(self, machine: Machine, winograd: int = 0, bound: float | None = None) -> None:
+        """Assert that all three primitives are right and do not depend on how ranges are divided.
+
+        Every error is compared with the sizes of its terms: there may be as many roundings as there are sums. With a
+        ``bound``, the largest error is compared with the largest result.
+        """
+        plans = Convolution(machine, slots=2, winograd=winograd)
+        for which in ("forward", "data", "weight"):
+            found = self.run(which, plans)
+            expected = self.reference(which)
+            error = np.abs(found - expected)
+            if bound is None:
+                sizes = self.reference(which, size=True)
+                assert np.all(error <= np.finfo(self.dtype).eps * (self.terms(which) + 2) * sizes), (which, self)
+            else:
+                assert error.max() <= bound * np.abs(expected).max(), (which, self)
+            divided = self.run(which, plans, pieces=7, threads=2)
+            assert np.array_equal(found, divided), (which, self)
+
+
+@st.composite
+def cases(draw: st.DrawFn, dtypes: tuple[str, ...] = ("float32", "float64")) -> Case:
+    spatial = draw(st.integers(1, 3))
+    groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    channels = draw(st.sampled_from([1, 1, 2, 3, 17]))
+    filters = draw(st.sampled_from([1, 1, 2, 5, 20]))
+    kernel, stride, dilate, pad, extent = [], [], [], [], []
+    for _ in range(spatial):
+        width = draw(st.integers(1, 4))
+        gap, border = draw(st.integers(1, 2)), draw(st.integers(0, 3))
+        least = max(1, gap * (width - 1) + 1 - 2 * border)
+        kernel.append(width)
+        dilate.append(gap)
+        pad.append(border)
+        stride.append(draw(st.integers(1, 4)))
+        extent.append(least + draw(st.integers(0, 40 if spatial < 3 else 9)))
+    data = (draw(st.integers(1, 4)), channels * groups, *extent)
+    window = {"stride": tuple(stride), "dilate": tuple(dilate), "pad": tuple(pad), "groups": groups}
+    return Case(data, (filters * groups, channels, *kernel), draw(st.sampled_from(dtypes)), **window)
+
+
+@examples
+@given(case=cases(), machine=st.sampled_from(MACHINES))
+def test_random_convolutions(case: Case, machine: Machine) -> None:
+    case.check(machine)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case((3, 33, 6, 7), (40, 33, 1, 1)),
+        Case((2, 40, 9, 9), (20, 40, 1, 1), stride=(2, 2)),
+        # many boxes, several blocks of channels
+        Case((1, 70, 30, 31), (20, 70, 5, 5), pad=(2, 2)),
+        Case((1, 2, 3000), (3, 2, 5), "float64", dilate=(3,), pad=(1,)),
+        Case((1, 2, 3000), (3, 2, 5), stride=(2,), pad=(1,)),
+        Case((2, 2, 9, 10, 30), (6, 2, 3, 3, 3), pad=(1, 1, 1)),
+        # more filters than a block of a sum has steps
+        Case((1, 2, 5, 6), (300, 2, 2, 3)),
+        # small images, several of which are joined
+        Case((9, 6, 5, 5), (7, 6, 3, 3), "float64"),
+        Case((9, 6, 7, 7), (7, 6, 1, 1)),
+        Case((5, 70, 9, 9), (40, 70, 3, 3), "float64"),
+        Case((9, 20, 14, 14), (30, 20, 3, 3), stride=(2, 2), pad=(1, 1)),
+        Case((5, 12, 7, 7), (20, 6, 3, 3), groups=2, pad=(1, 1)),
+        Case((3, 20, 28, 28), (20, 1, 3, 3), groups=20, pad=(1, 1)),
+        Case((3, 6, 29, 29), (12, 1, 5, 5), groups=6, stride=(2, 2), pad=(2, 2)),
+        Case((2, 4, 200, 130), (4, 1, 3, 3), groups=4, pad=(1, 1)),
+        # channels and filters that fill vectors, in one box and in several, with a last vector that has no neighbour
+        Case((3, 32, 15, 16), (48, 32, 3, 3), stride=(2, 2), pad=(1, 1)),
+        Case((2, 30, 20, 21), (16, 15, 3, 2), dilate=(2, 3), pad=(5, 2), groups=2),
+        Case((2, 31, 300), (32, 31, 4), stride=(3,), pad=(2,)),
+        Case((1, 64, 61, 70), (28, 64, 1, 1)),
+        Case((1, 128, 70, 60), (30, 128, 2, 3), stride=(1, 2)),
+    ],
+    ids=repr,
+)
+def test_chosen_convolutions(case: Case, machine: Machine) -> None:
+    case.check(machine)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("tile", [8, 6, 4])
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case((2, 16, 8, 8), (16, 16, 3, 3), pad=(1, 1)),
+        Case((3, 20, 9, 11), (50, 20, 3, 3), pad=(1, 1)),
+        Case((3, 40, 19, 31), (72, 20, 3, 3), groups=2),
+        Case((1, 40, 70, 41), (33, 40, 3, 3), pad=(2, 1)),
+        Case((5, 20, 12, 12), (50, 20, 5, 5)),
+        Case((2, 20, 13, 14), (17, 20, 4, 4), pad=(3, 0)),
+        Case((1, 20, 9, 31), (35, 20, 5, 5), pad=(2, 2)),
+        Case((2, 32, 15, 16), (34, 16, 5, 5), groups=2, pad=(4, 3)),
+        # more weights than a cache holds, with as many images as there are tiles for, and with more
+        Case((4, 256, 7, 9), (260, 128, 3, 3), groups=2, pad=(1, 1)),
+        Case((9, 128, 14, 14), (130, 128, 3, 3)),
+        # and larger images than there are tiles for
+        Case((2, 121, 50, 47), (130, 121, 3, 3), pad=(1, 1)),
+    ],
+    ids=repr,
+)
+def test_winograd(case: Case, tile: int, machine: Machine) -> None:
+    case.check(machine, winograd=tile, bound={8: 1e-5, 6: 5e-6, 4: 1e-6}[tile])
+
+
+def test_winograd_is_for_single_precision_and_many_channels() -> None:
+    wide = Case((2, 16, 8, 8), (16, 16, 3, 3), pad=(1, 1))
+    double = Case((2, 16, 8, 8), (16, 16, 3, 3), "float64", pad=(1, 1))
+    narrow = Case((2, 3, 8, 8), (16, 3, 3, 3), pad=(1, 1))
+    strided = Case((2, 16, 8, 8), (16, 16, 3, 3), pad=(1, 1), stride=(2, 2))
+
+    def uses(case: Case, tile: int = 6) -> bool:
+        launches = case.plan("forward", Convolution(host(), winograd=tile)).launches
+        return any(["winograd" in type(launch.structure).__module__ for launch in launches])
+
+    assert uses(wide)
+    assert not any([uses(wide, 0), uses(double), uses(narrow), uses(strided)])
+
+
+@pytest.mark.parametrize(
+    "tiling", [Tiling(2, 3), Tiling(3, 2), Tiling(4, 3), Tiling(2, 5), Tiling(5, 2), Tiling(3, 4), Tiling(4, 5)]
+)
+def test_winograd_matrices_are_exact(tiling: Tiling) -> None:
+    kernel = [Fraction(k * k - 3, 7) for k in range(tiling.kernel)]
+    data = [Fraction(5 - k**3, 3) for k in range(tiling.size)]
+    found = matrices(tiling)
+
+    def times(matrix: Any, column: list[Fraction]) -> list[Fraction]:
+        return [sum([a * b for a, b in zip(row, column)], Fraction(0)) for row in matrix]
+
+    products = [a * b for a, b in zip(times(found.kernel, kernel), times(found.data, data))]
+    expected = [sum([kernel[k] * data[o + k] for k in range(tiling.kernel)]) for o in range(tiling.outputs)]
+    assert times(found.outputs, products) == expected
+
+
+@pytest.mark.parametrize(
+    ("weight", "extent", "groups"),
+    [
+        ((64, 64, 3, 3), (28, 28), 1),
+        ((50, 20, 5, 5), (12, 12), 1),
+        ((20, 1, 5, 5), (28, 28), 1),
+        ((64, 32, 1, 1), (14, 14), 1),
+        ((32, 1, 3, 3), (14, 14), 32),
+        ((12, 32, 7, 7), (21, 40), 1),
+        ((12, 10, 3, 3), (9, 9), 1),
+        ((128, 128, 3, 3), (14, 14), 1),
+        ((40, 6, 1, 1), (7, 7), 2),
+    ],
+)
+def test_new_batch_sizes_compile_nothing_new(weight: Shape, extent: Shape, groups: int) -> None:
+    plans = Convolution(host(), slots=2)
+    window: dict[str, Any] = {"stride": (1, 1), "dilate": (1, 1), "pad": (0, 0), "groups": groups}
+    counts = tuple([size - width + 1 for size, width in zip(extent, weight[2:])])
+
+    def structures(batch: int) -> set[Any]:
+        data, out = (batch, weight[1] * groups, *extent), (batch, weight[0], *counts)
+        made = [
+            plans.forward(data, weight, FLOAT32, **window),
+            plans.data_grad(out, weight, FLOAT32, extent=extent, **window),
+            plans.weight_grad(data, out, FLOAT32, kernel=weight[2:], **window),
+        ]
+        return {launch.structure for plan in made for launch in plan.launches}
+
+    usual = structures(64)
+    for batch in (1, 2, 7, 16, 100):
+        assert structures(batch) == usual
+
+
+def test_no_images() -> None:
+    plans = Convolution(host())
+    window: dict[str, Any] = {"stride": (1, 1), "dilate": (1, 1), "pad": (1, 1), "groups": 1}
+    for weight in ((17, 16, 3, 3), (5, 3, 2, 2)):
+        data = np.zeros((0, weight[1], 6, 6), np.float32)
+        out = (0, weight[0], 6 + 3 - weight[2], 6 + 3 - weight[3])
+        assert not plans.forward(data.shape, weight, FLOAT32, **window).launches
+        assert not plans.data_grad(out, weight, FLOAT32, extent=(6, 6), **window).launches
+        plan = plans.weight_grad(data.shape, out, FLOAT32, kernel=weight[2:], **window)
+        found = run(plan, weight, data=data, out_grad=np.zeros(out, np.float32))
+        assert np.array_equal(found, np.zeros(weight))
+
+
+def test_what_kernels_are_for() -> None:
+    assert Convolution.suits((2, 3, 4, 4), (5, 3, 1, 1), FLOAT32)
+    assert not Convolution.suits((2, 3, 4, 4), (5, 3, 1, 1), np.dtype("float16"))
+    assert not Convolution.suits((2, 0, 4, 4), (5, 0, 1, 1), FLOAT32)

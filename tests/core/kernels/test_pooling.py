@@ -1,0 +1,136 @@
+"""Native pooling agrees with NumPy's reference, whatever the shapes and however its ranges are divided."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from phonograd.core.kernels.pool.forward import Pooling
+from phonograd.core.kernels.target import Machine
+from phonograd.core.ops.nn import pooling as operators
+from phonograd.core.run.host import host
+
+from ..plan.plans import run
+
+Shape = tuple[int, ...]
+
+#: this computer, and others whose kernels it can run as well
+MACHINES = [host(), Machine(32, 16), Machine(16, 32)]
+
+examples = settings(
+    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+class Case:
+    """Windows over random planes, with equal elements and NaN among them."""
+
+    def __init__(self, shape: Shape, counts: Shape, dtype: Any, **window: Shape) -> None:
+        self.shape, self.out, self.dtype, self.window = shape, (*shape[:2], *counts), np.dtype(dtype), window
+        generator = np.random.default_rng(sum(shape))
+        self.data = generator.integers(-6, 6, size=shape).astype(dtype)
+        self.data[generator.random(shape) < 0.05] = np.nan
+        self.data[generator.random(shape) < 0.02] = -np.inf
+        # windows without any number
+        self.data[:, -1, ..., :4] = np.nan
+        self.numbers = generator.normal(size=shape).astype(dtype)
+        self.grad = generator.normal(size=self.out).astype(dtype)
+
+    def __repr__(self) -> str:
+        return f"Case({self.shape}, {self.out}, {self.dtype}, {self.window})"
+
+    def run(self, plan: Any, out: Shape, out_dtype: Any = None, **operands: np.ndarray) -> np.ndarray:
+        """Return what a plan computes, after making sure that it does not depend on how ranges are divided."""
+        found = run(plan, out, out_dtype=out_dtype, **operands)
+        divided = run(plan, out, out_dtype=out_dtype, pieces=5, threads=2, **operands)
+        assert np.array_equal(found, divided), self
+        return found
+
+    def near(self, found: np.ndarray, expected: np.ndarray) -> None:
+        tolerance = 64 * np.finfo(self.dtype).eps
+        assert np.allclose(found, expected, rtol=tolerance, atol=tolerance * 16), self
+
+    def check(self, machine: Machine) -> None:
+        """Assert that all primitives are right."""
+        plans, counts = Pooling(machine, slots=2), self.out[2:]
+        largest = operators._window_max.function(self.data, counts=counts, **self.window)
+        plan = plans.largest(self.shape, self.dtype, counts=counts, **self.window)
+        assert np.array_equal(self.run(plan, self.out, data=self.data), largest), self
+
+        position = operators._window_argmax.function(self.data, largest, **self.window)
+        plan = plans.position(self.shape, self.out, self.dtype, **self.window)
+        operands = {"data": self.data, "largest": largest}
+        assert np.array_equal(self.run(plan, self.out, np.int64, **operands), position), self
+
+        expected, occupied = np.zeros(self.data.size, self.dtype), position >= 0
+        np.add.at(expected, position[occupied], self.grad[occupied])
+        plan = plans.spread_largest(self.shape, self.out, self.dtype, **self.window)
+        self.near(self.run(plan, self.shape, out_grad=self.grad, **operands), expected.reshape(self.shape))
+
+        plan = plans.sum(self.shape, self.dtype, counts=counts, **self.window)
+        total = operators._window_sum.function(self.numbers, counts=counts, **self.window)
+        self.near(self.run(plan, self.out, data=self.numbers), total)
+
+        plan = plans.spread(self.out, self.dtype, extent=self.shape[2:], **self.window)
+        spread = operators._window_spread.function(self.grad, extent=self.shape[2:], **self.window)
+        self.near(self.run(plan, self.shape, data=self.grad), spread)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    spatial = draw(st.integers(1, 3))
+    extent, kernel, stride, pad, counts = [], [], [], [], []
+    for _ in range(spatial):
+        extent.append(draw(st.integers(1, 40 if spatial < 3 else 8)))
+        kernel.append(draw(st.integers(1, 5)))
+        stride.append(draw(st.integers(1, 5)))
+        # windows may lie in the padding or beyond the data altogether
+        pad.append(draw(st.integers(0, 4)))
+        fitting = max(0, extent[-1] + 2 * pad[-1] - kernel[-1]) // stride[-1] + 1
+        counts.append(fitting + draw(st.integers(0, 1)))
+    shape = (draw(st.integers(1, 3)), draw(st.integers(1, 3)), *extent)
+    dtype = draw(st.sampled_from(["float32", "float64"]))
+    return Case(shape, tuple(counts), dtype, kernel=tuple(kernel), stride=tuple(stride), pad=tuple(pad))
+
+
+@examples
+@given(case=cases(), machine=st.sampled_from(MACHINES))
+def test_random_windows(case: Case, machine: Machine) -> None:
+    case.check(machine)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize(
+    ("shape", "counts", "kernel", "stride", "pad"),
+    [
+        ((2, 20, 24, 24), (12, 12), (2, 2), (2, 2), (0, 0)),
+        ((2, 5, 57, 57), (28, 28), (3, 3), (2, 2), (0, 0)),
+        ((2, 5, 50, 50), (50, 50), (3, 3), (1, 1), (1, 1)),
+        ((2, 5, 60, 60), (20, 20), (3, 3), (3, 3), (0, 0)),
+        # the last windows are cut off, and rows between windows belong to none
+        ((2, 3, 7, 35), (4, 18), (2, 2), (2, 2), (0, 0)),
+        ((2, 3, 11, 50), (3, 17), (2, 3), (4, 3), (0, 0)),
+        ((3, 7, 7, 7), (1, 1), (7, 7), (1, 1), (0, 0)),
+        ((1, 2, 300), (1,), (300,), (1,), (0,)),
+    ],
+)
+def test_usual_windows(shape: Shape, counts: Shape, kernel: Shape, stride: Shape, pad: Shape, machine: Machine) -> None:
+    for dtype in ("float32", "float64"):
+        Case(shape, counts, dtype, kernel=kernel, stride=stride, pad=pad).check(machine)
+
+
+def test_what_kernels_are_for() -> None:
+    assert Pooling.suits(np.dtype("float32"), (3, 4), (1, 2))
+    assert not Pooling.suits(np.dtype("float32"), (3, 0), (1, 2))
+    assert not Pooling.suits(np.dtype("float16"), (3, 4), (1, 2))
+
+
+def test_no_images() -> None:
+    window: dict[str, Any] = {"kernel": (2, 2), "stride": (2, 2), "pad": (0, 0)}
+    plans = Pooling(host())
+    assert not plans.largest((0, 3, 4, 4), np.dtype("float32"), counts=(2, 2), **window).launches
+    assert not plans.spread((2, 0, 2, 2), np.dtype("float32"), extent=(4, 4), **window).launches

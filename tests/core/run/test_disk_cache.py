@@ -1,0 +1,361 @@
+"""The store of machine code: what is found again, what is not, and what can go wrong with a disk."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from phonograd.core.base import settings
+from phonograd.core.graph.operator import REGISTRY, Operator
+from phonograd.core.kernels.structure import Load, Step, Structure
+from phonograd.core.lower.lowering import Elementwise
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.run import disk_cache, kernel_cache
+from phonograd.core.run.disk_cache import Store, describe
+from phonograd.core.run.objects import Codes
+
+FLOAT32 = np.dtype("float32")
+UNLIMITED = 1 << 30
+posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+not_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+
+
+def files(directory: Path) -> list[Path]:
+    folder = directory / "kernels"
+    return sorted(path for path in folder.iterdir() if path.name[0] not in "cs") if folder.exists() else []
+
+
+def structure(operator: str = "exp", dtype: str = "float32") -> Structure:
+    kind = np.dtype(dtype)
+    return Structure("K", 16, (Load(kind, "unit"),), (), (Step(operator, (), (0,), kind),), (1,), ())
+
+
+def test_what_is_saved_is_found_by_its_key(tmp_path: Path) -> None:
+    kept = Store(tmp_path, UNLIMITED, "versions")
+    key = kept.key("a kernel")
+    assert kept.load(key) is None
+    kept.save(key, b"machine code")
+    assert kept.load(key) == b"machine code"
+    assert Store(tmp_path, UNLIMITED, "versions").load(key) == b"machine code"
+    kept.remove(key)
+    assert kept.load(key) is None
+
+
+def test_other_versions_have_other_keys(tmp_path: Path) -> None:
+    keys = {Store(tmp_path, UNLIMITED, version).key(text) for version in ("1", "2") for text in ("a", "b")}
+    assert len(keys) == 4
+    assert all(key.isalnum() and key[0].isalpha() for key in keys)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:10],
+        lambda data: data[:-1],
+        lambda data: data + b"x",
+        lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:],
+        lambda data: b"\x7fELF" + data,
+    ],
+    ids=["empty", "cut short", "one byte less", "one byte more", "one bit", "no head"],
+)
+def test_damaged_files_are_ignored(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+    kept = Store(tmp_path, UNLIMITED, "")
+    kept.save("key", b"machine code")
+    (path,) = files(tmp_path)
+    path.write_bytes(damage(path.read_bytes()))
+    assert kept.load("key") is None
+    kept.save("key", b"machine code")
+    assert kept.load("key") == b"machine code"
+
+
+def test_files_under_another_name_are_ignored(tmp_path: Path) -> None:
+    kept = Store(tmp_path, UNLIMITED, "")
+    kept.save("first", b"machine code")
+    (path,) = files(tmp_path)
+    path.rename(path.with_name("second"))
+    assert kept.load("second") is None
+
+
+def test_the_least_recently_used_files_are_dropped(tmp_path: Path) -> None:
+    kept = Store(tmp_path, 8 * 1100, "")
+    now = time.time()
+    keys = [kept.key(str(number)) + (".quick" if number % 2 else "") for number in range(16)]
+    for number, key in enumerate(keys):
+        kept.save(key, bytes(1000))
+        os.utime(tmp_path / "kernels" / key, (now, now - 1e6 + number))
+    assert kept.load(keys[0]) is not None, "the size is looked at every now and then"
+    # using a file makes it a recent one
+    kept.trim()
+    left = [path.name for path in files(tmp_path)]
+    assert keys[0] in left
+    assert keys[15] in left
+    assert keys[1] not in left
+    assert sum(path.stat().st_size for path in files(tmp_path)) <= 8 * 1100
+
+
+def test_the_size_is_looked_at_while_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "_WRITES_PER_LOOK", 8)
+    kept = Store(tmp_path, 10 * 1100, "")
+    for number in range(100):
+        kept.save(kept.key(str(number)), bytes(1000))
+    assert len(files(tmp_path)) <= 10 + 8
+
+
+def test_what_others_put_there_is_left_alone(tmp_path: Path) -> None:
+    kept = Store(tmp_path, 0, "")
+    kept.save(kept.key("mine"), bytes(1000))
+    place = tmp_path / "kernels"
+    (place / "notes.txt").write_text("not a kernel")
+    (place / "folder").mkdir()
+    (place / "folder.tmp").mkdir()
+    os.utime(place / "folder.tmp", (0, 0))
+    kept.trim()
+    assert {path.name for path in place.iterdir()} == {"notes.txt", "folder", "folder.tmp"}
+
+
+def test_what_a_crash_left_behind_is_removed(tmp_path: Path) -> None:
+    kept = Store(tmp_path, UNLIMITED, "")
+    kept.save("key", b"code")
+    for name, age in (("old.tmp", 1e5), ("new.tmp", 0)):
+        path = tmp_path / "kernels" / name
+        path.write_bytes(b"")
+        os.utime(path, (time.time() - age,) * 2)
+    kept.trim()
+    assert {path.name for path in files(tmp_path)} == {"key", "new.tmp"}
+
+
+@posix
+@not_root
+def test_a_disk_that_is_read_only(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    kept = Store(tmp_path / "below", UNLIMITED, "")
+    with pytest.warns(RuntimeWarning, match="cannot be kept"):
+        kept.save("key", b"code")
+    assert kept.load("key") is None
+    tmp_path.chmod(0o700)
+
+
+def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    kept = Store(tmp_path, UNLIMITED, "")
+    kept.save("before", b"code")
+    monkeypatch.setattr(disk_cache, "write_atomically", full)
+    with pytest.warns(RuntimeWarning, match=r"No space left.*PHONOGRAD_CACHE_DIRECTORY"):
+        kept.save("key", b"code")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept.save("other", b"code")
+    assert kept.load("before") == b"code"
+
+
+def test_kernels_on_a_disk_that_became_read_only_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    Store(tmp_path, UNLIMITED, "").save("key", b"code")
+    kept = Store(tmp_path, UNLIMITED, "")
+    os.utime(tmp_path / "kernels" / "key", (0, 0))
+    monkeypatch.setattr(disk_cache, "write_atomically", read_only)
+    monkeypatch.setattr(os, "utime", read_only)
+    monkeypatch.setattr(os, "unlink", read_only)
+    assert kept.load("key") == b"code"
+    kept.remove("key")
+    with pytest.warns(RuntimeWarning, match="Read-only file system"):
+        kept.save("other", b"code")
+    assert kept.load("key") == b"code"
+
+
+def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
+    (tmp_path / "kernels").write_text("")
+    kept = Store(tmp_path, UNLIMITED, "")
+    assert kept.load("key") is None
+    with pytest.warns(RuntimeWarning, match="cannot be kept"):
+        kept.save("key", b"code")
+
+
+@posix
+def test_a_directory_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
+    Store(tmp_path, UNLIMITED, "").save("key", b"code")
+    for mode in (0o700, 0o755, 0o500):
+        (tmp_path / "kernels").chmod(mode)
+        assert Store(tmp_path, UNLIMITED, "").load("key") == b"code"
+    (tmp_path / "kernels").chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="others can write to it"):
+        kept = Store(tmp_path, UNLIMITED, "")
+    assert kept.load("key") is None
+
+
+@posix
+def test_the_directory_is_private(tmp_path: Path) -> None:
+    Store(tmp_path / "new", UNLIMITED, "").save("key", b"code")
+    assert (tmp_path / "new" / "kernels").stat().st_mode & 0o77 == 0
+
+
+def test_many_writers_at_once(tmp_path: Path) -> None:
+    wrong: list[object] = []
+
+    def work() -> None:
+        kept = Store(tmp_path, 4000, "")
+        for number in range(40):
+            kept.save(f"key{number % 5}", bytes([number % 5]) * 500)
+            found = kept.load(f"key{number % 5}")
+            if found is not None and found != bytes([number % 5]) * 500:
+                wrong.append(found)
+            if number % 7 == 0:
+                kept.trim()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# -- descriptions
+
+
+def test_descriptions_tell_kernels_apart() -> None:
+    texts = [describe(structure(operator, dtype)) for operator in ("exp", "tanh") for dtype in ("float32", "float64")]
+    assert len({text for text in texts if text is not None}) == 4
+    assert describe(structure()) == describe(structure())
+    assert describe((1,)) != describe((1.0,))
+    assert describe((0.0,)) != describe((-0.0,))
+    assert describe(("a", "b")) != describe(("a,b",))
+
+
+def test_what_others_declare_is_not_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(data: np.ndarray) -> np.ndarray:
+        """Return the array twice."""
+        return data + data
+
+    mine = Operator(twice, name="_test_twice")
+    mine.lowering = Elementwise(lambda e, x: e.add(x, x))
+    monkeypatch.setitem(REGISTRY, "_test_twice", mine)
+    assert describe(structure("_test_twice")) is None
+
+    @dataclasses.dataclass(frozen=True)
+    class Foreign:
+        size: int
+
+    assert describe(Foreign(3)) is None
+
+
+def test_edited_sources_have_no_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "_STARTED", 0.0)
+    assert disk_cache.source_digest() is None
+
+
+# -- with the compiler
+
+
+def _program() -> NativeProgram:
+    x = leaf(0, (7, 9), FLOAT32)
+    return NativeProgram([REGISTRY["tanh"](x * x + x), REGISTRY["_sum_to"](x, shape=(9,))], lambda node: False)
+
+
+def _fresh_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
+
+
+def test_another_process_would_compile_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "_STARTED", time.time())
+    data = np.random.default_rng(0).normal(size=(7, 9)).astype(np.float32)
+    with settings.override(cache_directory=str(tmp_path)):
+        _fresh_compiler(monkeypatch)
+        before = kernel_cache.statistics.snapshot()
+        first = [array.tobytes() for array in _program().run([data])]
+        compiled = kernel_cache.statistics.kernels_compiled - before["kernels_compiled"]
+        assert compiled > 0
+        # the driver, what launches rows and the thread team may be there too
+        assert 0 <= len([path for path in files(tmp_path) if path.suffix == ".quick"]) - compiled <= 3
+        _fresh_compiler(monkeypatch)
+        before = kernel_cache.statistics.snapshot()
+        second = [array.tobytes() for array in _program().run([data])]
+        assert kernel_cache.statistics.kernels_compiled == before["kernels_compiled"]
+        assert kernel_cache.statistics.kernels_loaded == before["kernels_loaded"] + compiled
+    assert first == second
+
+
+def test_damaged_kernels_are_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "_STARTED", time.time())
+    data = np.ones((7, 9), np.float32)
+    with settings.override(cache_directory=str(tmp_path)):
+        _fresh_compiler(monkeypatch)
+        expected = [array.tobytes() for array in _program().run([data])]
+        for path in files(tmp_path):
+            path.write_bytes(path.read_bytes()[:-100])
+        _fresh_compiler(monkeypatch)
+        before = kernel_cache.statistics.kernels_compiled
+        assert [array.tobytes() for array in _program().run([data])] == expected
+        assert kernel_cache.statistics.kernels_compiled > before
+
+
+def test_improved_kernels_take_the_place_of_quick_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "_STARTED", time.time())
+    with settings.override(cache_directory=str(tmp_path)):
+        _fresh_compiler(monkeypatch)
+        program = _program()
+        quick = {path.name for path in files(tmp_path)}
+        assert all(name.endswith(".quick") for name in quick)
+        compiler = kernel_cache._started()
+        for kernel in program.kernels.values():
+            compiler.improve(kernel)
+        assert {path.name for path in files(tmp_path)} == {name.removesuffix(".quick") for name in quick}
+
+
+def test_modules_written_by_hand_are_kept_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_cache, "_STARTED", time.time())
+    text = "define i64 @by_hand() {\n  ret i64 42\n}\n"
+    with settings.override(cache_directory=str(tmp_path)):
+        _fresh_compiler(monkeypatch)
+        kernel_cache.compile_text(text, "by_hand", quick=True)
+        (quick,) = files(tmp_path)
+        assert quick.suffix == ".quick"
+        _fresh_compiler(monkeypatch)
+        kernel_cache.compile_text(text, "by_hand", quick=True)
+        assert files(tmp_path) == [quick]
+        # when others are improved, it is too, for the next process
+        for kernel in _program().kernels.values():
+            kernel_cache._started().improve(kernel)
+        assert quick.with_suffix("") in files(tmp_path)
+        assert quick not in files(tmp_path)
+        _fresh_compiler(monkeypatch)
+        monkeypatch.setattr(Codes, "_emit", lambda *arguments: pytest.fail("it is on disk"))
+        assert ctypes.CFUNCTYPE(ctypes.c_int64)(kernel_cache.compile_text(text, "by_hand", quick=True).address)() == 42
+
+
+@pytest.mark.parametrize("limit", [UNLIMITED, 20_000, 0], ids=["much", "little", "no"])
+def test_processes_that_start_at_once(tmp_path: Path, limit: int) -> None:
+    # with little space they drop each other's kernels while they run
+    code = (
+        "import phonograd as mx\n"
+        "x = mx.nd.array([1.0, 2.0, 3.0])\n"
+        "print((mx.nd.tanh(x) * x + mx.nd.exp(x)).sum().asscalar())\n"
+    )
+    environment = {
+        **os.environ,
+        "PHONOGRAD_EXECUTOR": "native",
+        "PHONOGRAD_CACHE_DIRECTORY": str(tmp_path),
+        "PHONOGRAD_CACHE_BYTES": str(limit),
+    }
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) for _ in range(3)
+    ]
+    outputs = {process.communicate()[0] for process in processes}
+    assert len(outputs) == 1
+    assert all(process.returncode == 0 for process in processes)

@@ -1,0 +1,61 @@
+"""Planning does not look for garbage, and leaves the collector as it was."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from phonograd.core.run import gc_pause
+from phonograd.core.run.gc_pause import not_collecting
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    was_on = gc.isenabled()
+    yield
+    (gc.enable if was_on else gc.disable)()
+
+
+def test_nothing_is_collected_meanwhile() -> None:
+    gc.enable()
+    with not_collecting():
+        assert not gc.isenabled()
+        with not_collecting():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    with not_collecting():
+        assert not gc.isenabled()
+    assert not gc.isenabled(), "it was off"
+
+
+def test_errors_leave_it_on() -> None:
+    gc.enable()
+    with pytest.raises(ZeroDivisionError), not_collecting():
+        raise ZeroDivisionError
+    assert gc.isenabled()
+
+
+def test_many_new_objects_are_old_at_once() -> None:
+    gc.enable()
+    gc.collect()
+    with not_collecting():
+        objects = [[] for _ in range(2 * gc_pause.MANY)]
+    assert gc.get_freeze_count() == 0
+    assert gc.get_count()[0] < len(objects), "they count as new no more"
+    # garbage among them is found when everything is looked at
+    loop: list[object] = []
+    loop.append(loop)
+    del loop
+    assert gc.collect() >= 1
+
+
+def test_what_others_have_frozen_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.enable()
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 5)
+    monkeypatch.setattr(gc, "unfreeze", lambda: pytest.fail("it was others' to do"))
+    with not_collecting():
+        objects = [[] for _ in range(2 * gc_pause.MANY)]
+    assert len(objects) == 2 * gc_pause.MANY
+    assert gc.isenabled()

@@ -1,0 +1,198 @@
+"""Memory of plans: arenas, the pool, and that loops allocate nothing new."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import phonograd as mx
+from phonograd.core.base import settings
+from phonograd.core.graph.operator import REGISTRY
+from phonograd.core.ops.math.primitives import permute
+from phonograd.core.ops.math.structural import leaf
+from phonograd.core.plan.grouping import Grouping
+from phonograd.core.plan.layout import Job, jobs_of
+from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.run import memory_pool
+from phonograd.core.run.reference import order
+
+from ..plan.programs import assert_same_bits, run, run_singly
+
+FLOAT32 = np.dtype("float32")
+LARGE = memory_pool.SMALLEST_BLOCK
+tanh, exp, sum_to = (REGISTRY[name] for name in ("tanh", "exp", "_sum_to"))
+
+
+@pytest.fixture
+def pool() -> memory_pool.Pool:
+    gc.collect()
+    memory_pool.pool.clear()
+    return memory_pool.pool
+
+
+# -- arenas
+
+
+def test_places_are_used_again() -> None:
+    chain = [memory_pool.Lifetime(1000, step, step + 1) for step in range(100)]
+    offsets, total = memory_pool.arrange(chain)
+    assert total == 2 * 1024
+    assert all(first != second for first, second in itertools.pairwise(offsets))
+    assert all(offset % memory_pool.ALIGNMENT == 0 for offset in offsets)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 20), st.integers(0, 8)), max_size=30), st.data())
+def test_values_in_use_never_share_a_place(drawn: list[tuple[int, int, int]], data: st.DataObject) -> None:
+    lifetimes: list[memory_pool.Lifetime] = []
+    for size, first, length in drawn:
+        ending = [number for number, other in enumerate(lifetimes) if other.last == first]
+        over = data.draw(st.sampled_from([None, *ending]))
+        lifetimes.append(memory_pool.Lifetime(size, first, first + length, over))
+    offsets, total = memory_pool.arrange(lifetimes)
+    places = list(zip(lifetimes, offsets, range(len(lifetimes))))
+    for (one, here, index), (two, there, other) in itertools.combinations(places, 2):
+        together = one.first <= two.last and two.first <= one.last
+        if together and one.over != other and two.over != index:
+            assert here + one.size <= there or there + two.size <= here
+    assert all(offset + lifetime.size <= total for lifetime, offset, _ in places)
+    # a place is passed on to one value only
+    heirs = [(lifetime.over, offset) for lifetime, offset, _ in places if lifetime.over is not None]
+    taken = [over for over, offset in heirs if offset == offsets[over]]
+    assert len(taken) == len(set(taken))
+
+
+def test_a_chain_works_in_place() -> None:
+    x, y = leaf(0, (300, 40), FLOAT32), leaf(1, (40, 1), FLOAT32)
+    value = x
+    for _ in range(6):
+        # a sum that everything depends on ends each kernel, so that values have to be written
+        value = tanh(value) + sum_to(value, shape=(1, 40)) * 1e-3
+        value = value * value
+    program = NativeProgram([sum_to(value, shape=())], lambda node: False)
+    assert program.memory.arena < 2.5 * x.size * 4
+    bindings = {node: np.random.default_rng(0).normal(size=node.shape).astype(np.float32) for node in (x, y)}
+    targets = [sum_to(value, shape=())]
+    assert_same_bits(run(targets, bindings), run_singly(targets, bindings))
+
+
+def test_what_is_read_elsewhere_too_is_not_written_over() -> None:
+    x = leaf(0, (64, 64), FLOAT32)
+    total = sum_to(exp(x), shape=(64, 1)) * x
+    turned = REGISTRY["_permute"](total, axes=(1, 0))
+    target = total * turned + total
+    bindings = {x: np.random.default_rng(0).normal(size=x.shape).astype(np.float32)}
+    inputs, computed = order([target], lambda node: False)
+    for job in jobs_of(Grouping(computed, inputs, [target])):
+        if isinstance(job, Job):
+            assert (target, total) not in job.over
+    assert_same_bits(run([target], bindings), run_singly([target], bindings))
+
+
+# -- the pool
+
+
+def test_memory_comes_back(pool: memory_pool.Pool) -> None:
+    room = memory_pool.room_for(LARGE)
+    first = memory_pool.allocate((LARGE,), np.dtype("uint8"), room)
+    place, made = first.ctypes.data, pool.blocks_made
+    assert place % memory_pool.ALIGNMENT == 0
+    part = first[5:10].reshape(5, 1)
+    del first
+    second = memory_pool.allocate((LARGE,), np.dtype("uint8"), room)
+    assert second.ctypes.data != place, "a view of the first is alive"
+    del part
+    third = memory_pool.allocate((LARGE // 4,), FLOAT32, room)
+    assert third.ctypes.data == place
+    assert pool.blocks_made == made + 1
+
+
+def test_small_arrays_are_not_pooled(pool: memory_pool.Pool) -> None:
+    made = pool.blocks_made
+    assert memory_pool.allocate((3, 0), FLOAT32, memory_pool.room_for(0)).shape == (3, 0)
+    assert memory_pool.allocate((), FLOAT32, memory_pool.room_for(4)).shape == ()
+    assert pool.blocks_made == made
+
+
+def test_spare_memory_is_bounded(pool: memory_pool.Pool) -> None:
+    room = memory_pool.room_for(1 << 20)
+    with settings.override(spare_bytes=3 * room):
+        small = memory_pool.take(memory_pool.room_for(LARGE))
+        del small
+        blocks = [memory_pool.take(room) for _ in range(10)]
+        assert pool.used_bytes == 10 * room
+        del blocks
+        assert pool.spare_bytes <= 3 * room
+        assert pool.used_bytes == 0
+        # the size that was not asked for the longest went first
+        assert list(pool._free) == [room]
+    with settings.override(spare_bytes=0):
+        memory_pool.take(room)
+        assert pool.spare_bytes == 0
+
+
+def test_the_peak_is_known(pool: memory_pool.Pool) -> None:
+    room = memory_pool.room_for(1 << 22)
+    before = pool.used_bytes
+    blocks = [memory_pool.take(room) for _ in range(3)]
+    assert pool.peak_bytes >= before + 3 * room
+    del blocks
+
+
+def test_threads_share_the_pool(pool: memory_pool.Pool) -> None:
+    room = memory_pool.room_for(LARGE)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for turn in range(300):
+            array = memory_pool.allocate((LARGE // 8,), np.dtype("int64"), room)
+            array[:] = number
+            if turn % 3 == 0 and not np.all(array == number):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    pool.clear()
+    assert not wrong
+    assert pool.used_bytes == 0
+
+
+def test_a_training_loop_allocates_nothing_new(pool: memory_pool.Pool) -> None:
+    with settings.override(executor="native"):
+        data = mx.nd.array(np.random.default_rng(0).normal(size=(200, 300)))
+        weight = mx.nd.array(np.random.default_rng(1).normal(size=(300, 400)) * 0.01)
+        weight.attach_grad()
+
+        def step() -> None:
+            nonlocal weight
+            with mx.autograd.record():
+                loss = (mx.nd.tanh(mx.nd.dot(data, weight)) * 0.5).sum()
+            loss.backward()
+            weight -= 0.01 * weight.grad
+            weight.wait_to_read()
+
+        for _ in range(4):
+            step()
+        made = pool.blocks_made
+        for _ in range(10):
+            step()
+        assert pool.blocks_made == made
+
+
+def test_a_program_says_how_much_memory_it_takes() -> None:
+    x = leaf(0, (100, 100), FLOAT32)
+    total = sum_to(tanh(x), shape=(100, 1))
+    program = NativeProgram([exp(permute(total, (1, 0)) * x)], lambda node: False)
+    assert program.memory.kept == 40_000
+    assert 0 < program.memory.arena <= 40_960
+    assert program.memory.other == 0
+    assert all(part.kernels for part in program.parts)
