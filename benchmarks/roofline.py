@@ -65,20 +65,20 @@ def work_of(program: Any) -> Work:
 
 def work_of_step(step: Callable[[], None]) -> Work:
     """Return what one call of a function does, by the native programs that it runs."""
-    from phonograd.core.run.program import Running
+    from phonograd.core.run.program import RecipeProgram
 
     seen: list[Any] = []
-    run = Running.run
+    run = RecipeProgram.run
 
     def noted(program: Any, *arguments: Any) -> Any:
         seen.append(program)
         return run(program, *arguments)
 
-    Running.run = noted  # type: ignore[assignment, method-assign]
+    RecipeProgram.run = noted  # type: ignore[assignment, method-assign]
     try:
         step()
     finally:
-        Running.run = run  # type: ignore[method-assign]
+        RecipeProgram.run = run  # type: ignore[method-assign]
     return sum([work_of(program) for program in seen], Work(0.0, 0, 0))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import autograd
-from .core.array.handle import enter, make, rebind
+from .core.array.handle import assign, make, node_in
 from .core.base.devices import Context, as_context
 from .core.base.errors import MXNetError, nearest
 from .core.graph.interface import is_known
@@ -126,7 +126,7 @@ class Executor:
             self._feed(name, value)
         seen: list[tuple[str, NDArray]] = []
         found = self._compute(is_train, is_train, None if self._monitor is None else functools.partial(_note, seen))
-        nodes = [enter(array, LOCAL.trace) for array in found]
+        nodes = [node_in(array, LOCAL.trace) for array in found]
         self._recorded = found if is_train else None
         self._keep([detach(node) for node in nodes])
         for name, array in seen:
@@ -164,7 +164,7 @@ class Executor:
             self._outputs = [make(node, trace) for node in nodes]
             return
         for array, node in zip(kept, nodes, strict=True):
-            rebind(array, node, trace)
+            assign(array, node, trace)
 
     def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
         """Compute the gradients of the last forward pass.

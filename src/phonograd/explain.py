@@ -33,7 +33,7 @@ from .core.base.errors import format_shape
 from .core.graph.node import Node
 from .core.graph.node import statistics as node_statistics
 from .core.ops.math.structural import LEAF, VARIABLE
-from .core.plan.cache import OBSERVERS, PLANS, Stage, Step, build
+from .core.plan.cache import OBSERVERS, PLANS, CachedPlan, CacheNode, build
 from .core.run.reference import Program, resolve
 from .ndarray.array import NDArray
 
@@ -302,7 +302,7 @@ class PlanLog:
     def __str__(self) -> str:
         return "\n".join([str(report) for report in self.reports]) or "no plan was made"
 
-    def _note(self, step: Step, stage: Stage, keep_all: bool) -> None:
+    def _note(self, step: CachedPlan, stage: CacheNode, keep_all: bool) -> None:
         if step.program is None:
             return
         before, now = self._counts, _kernel_counts()
@@ -348,7 +348,7 @@ def _kernel_counts() -> tuple[int, int, float]:
     return jit.statistics.kernels_compiled, jit.statistics.kernels_loaded, jit.statistics.seconds
 
 
-def _reason(step: Step, stage: Stage, keep_all: bool) -> str:
+def _reason(step: CachedPlan, stage: CacheNode, keep_all: bool) -> str:
     """Return what is new about a plan, compared with the most similar one of those that are remembered."""
     nodes = _below(step.sources)
     best: tuple[int, str] | None = None

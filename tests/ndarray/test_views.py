@@ -366,7 +366,7 @@ class TestViewsThatHaveToLookAgain:
         for turn in range(1000):
             x[1] = turn
             assert view.asnumpy()[0] == turn
-        assert len(x._rare.told) < 40
+        assert len(x._extras.told) < 40
 
     def test_those_who_have_not_looked_yet_see_shared_memory(self):
         x = nd.zeros((4, 3))

@@ -20,17 +20,17 @@ from ..core.array.binary import binary, finish, inplace
 from ..core.array.call import function_of, method_of, write
 from ..core.array.handle import (
     Handle,
-    computed,
-    enter,
+    assign,
     make_concrete,
     make_result,
     make_view,
+    materialize_if_naive,
+    node_in,
     read,
-    rebind,
-    settled,
+    record_or_detach,
 )
 from ..core.array.numpy_scalar import as_number
-from ..core.array.observed import LISTENERS, Deed, watched
+from ..core.array.observed import LISTENERS, NamedAction, observed
 from ..core.array.values import values_of
 from ..core.base.devices import Context, as_context
 from ..core.base.dtypes import DType, as_dtype
@@ -46,7 +46,7 @@ from . import protocols
 
 __all__ = ["NDArray"]
 
-_CAST, _COPY, _RESHAPE = Deed("Cast"), Deed("_copyto"), Deed("Reshape")
+_CAST, _COPY, _RESHAPE = NamedAction("Cast"), NamedAction("_copyto"), NamedAction("Reshape")
 
 
 class NDArray(Handle):
@@ -69,7 +69,7 @@ class NDArray(Handle):
             raise TypeError("make arrays with mx.nd.array(values), mx.nd.zeros(shape) and so on, not with NDArray(...)")
         # without a value yet: a pickle made by MXNet calls NDArray(None) and then __setstate__
         made = object.__new__(cls)
-        made._trace = made._node = made._buffer = made._rare = None
+        made._trace = made._node = made._buffer = made._extras = None
         if not writable:
             made._readonly = True
         return made
@@ -266,16 +266,16 @@ class NDArray(Handle):
 
     def _copied_into(self, other: NDArray, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return watched(_COPY, (self,), None, (), self._copied_into, (other, ()))  # type: ignore[no-any-return]
+            return observed(_COPY, (self,), None, (), self._copied_into, (other, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
-        node = cast(enter(self, trace), other._dtype)
-        return computed(write(other, settled(REGISTRY["identity"](node))))  # type: ignore[no-any-return]
+        node = cast(node_in(self, trace), other._dtype)
+        return materialize_if_naive(write(other, record_or_detach(REGISTRY["identity"](node))))  # type: ignore[no-any-return]
 
     def _moved(self, context: Context, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return watched(_COPY, (self,), None, (), self._moved, (context, ()))  # type: ignore[no-any-return]
+            return observed(_COPY, (self,), None, (), self._moved, (context, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
-        node = settled(moved(enter(self, trace), context))
+        node = record_or_detach(moved(node_in(self, trace), context))
         return make_result(node, trace, self._result_class)  # type: ignore[no-any-return]
 
     def as_in_context(self, context: Context) -> NDArray:
@@ -295,9 +295,9 @@ class NDArray(Handle):
 
     def _converted(self, target: DType, listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return watched(_CAST, (self,), None, (), self._converted, (target, ()))  # type: ignore[no-any-return]
+            return observed(_CAST, (self,), None, (), self._converted, (target, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
-        node = settled(cast(enter(self, trace), target))
+        node = record_or_detach(cast(node_in(self, trace), target))
         return make_result(node, trace, self._result_class)  # type: ignore[no-any-return]
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
@@ -320,7 +320,7 @@ class NDArray(Handle):
 
     def _viewed(self, shape: tuple[int, ...], listeners: Sequence[int] = LISTENERS) -> NDArray:
         if listeners:
-            return watched(_RESHAPE, (self,), None, (), self._viewed, (shape, ()))  # type: ignore[no-any-return]
+            return observed(_RESHAPE, (self,), None, (), self._viewed, (shape, ()))  # type: ignore[no-any-return]
         return make_view(self, 0, shape)  # type: ignore[no-any-return]
 
     def flatten(self, inplace: bool = False) -> NDArray:
@@ -484,7 +484,7 @@ class NDArray(Handle):
         if values.shape != self.shape:
             raise ValueError(f"Shape inconsistent: expected {values.shape} vs got {self.shape}")
         trace = LOCAL.trace
-        rebind(self, trace.bind(values, self.context), trace)
+        assign(self, trace.bind(values, self.context), trace)
 
 
 _backward_alone: Callable[[NDArray, bool], bool] | None = None

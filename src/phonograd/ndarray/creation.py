@@ -8,8 +8,8 @@ import numpy as np
 
 from ..core.array.binary import Numbers
 from ..core.array.call import function_of, invoke, write
-from ..core.array.handle import computed, make_result
-from ..core.array.observed import LISTENERS, Deed, watched
+from ..core.array.handle import make_result, materialize_if_naive
+from ..core.array.observed import LISTENERS, NamedAction, observed
 from ..core.array.values import values_of
 from ..core.base.devices import CPU, Context, as_context
 from ..core.base.dtypes import DType, as_dtype
@@ -75,7 +75,7 @@ def _filled(
         dtype = out._dtype
     arguments = extents, value, as_dtype(dtype), as_context(ctx), out
     if LISTENERS:
-        return watched(Deed(name), (), None, (), _made, arguments)  # type: ignore[no-any-return]
+        return observed(NamedAction(name), (), None, (), _made, arguments)  # type: ignore[no-any-return]
     return _made(*arguments)
 
 
@@ -83,7 +83,7 @@ def _made(shape: Shape, value: Any, dtype: DType, context: Context, out: Any) ->
     trace = ready_trace()
     node = _full(shape, value, dtype, context)
     if out is not None:
-        return computed(write(out, node))  # type: ignore[no-any-return]
+        return materialize_if_naive(write(out, node))  # type: ignore[no-any-return]
     return make_result(node, trace)  # type: ignore[no-any-return]
 
 

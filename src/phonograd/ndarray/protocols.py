@@ -21,13 +21,13 @@ from ..core.array.call import function_of, invoke, write
 from ..core.array.handle import (
     Handle,
     SharedMemory,
-    computed,
     make_concrete,
     make_result,
+    materialize_if_naive,
     read,
     share,
 )
-from ..core.array.observed import LISTENERS, watched
+from ..core.array.observed import LISTENERS, observed
 from ..core.base.dtypes import as_dtype
 from ..core.graph.operator import REGISTRY, Operator
 from ..core.trace.trace import LOCAL
@@ -56,7 +56,7 @@ def array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[
 
 def _combined(declared: Operator, operands: list[Any], target: Any) -> Any:
     node = operate(declared, *operands)
-    return make_result(node, LOCAL.trace) if target is None else computed(write(target, node))
+    return make_result(node, LOCAL.trace) if target is None else materialize_if_naive(write(target, node))
 
 
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
@@ -73,7 +73,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
         if declared is not None and declared.with_scalars is not None and len(operands) == 2:
             arguments = declared, operands, target
             if LISTENERS:
-                return watched(declared, operands, None, (), _combined, arguments)
+                return observed(declared, operands, None, (), _combined, arguments)
             return _combined(*arguments)
         if declared is not None and len(operands) == 1:
             return invoke(declared, tuple(operands), (), target, {})

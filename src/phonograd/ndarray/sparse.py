@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..base import NotSupportedForSparseNDArray
-from ..core.array.handle import Handle, enter, read
+from ..core.array.handle import Handle, node_in, read
 from ..core.array.values import values_of
 from ..core.base.devices import Context, as_context
 from ..core.base.dtypes import FLOAT32, DType, as_dtype
@@ -392,16 +392,16 @@ def labelled(array: NDArray, stype: str) -> NDArray:
     trace = LOCAL.trace
     if isinstance(trace, Capturing):
         # a repetition takes the value that the array has then, not the one it has now
-        made._node, made._trace = enter(array, trace), trace
+        made._node, made._trace = node_in(array, trace), trace
         trace.adopt(made)
         return made
     if array._buffer is None and array._node is None:
         read(array)
     if array._variable is not None:
         # so that gradients find it: until an operator takes it, a variable is in no record
-        enter(array, ready_trace())
+        node_in(array, ready_trace())
     made._buffer = array._buffer
-    if array._rare is not None:
+    if array._extras is not None:
         made._context = array._context
     if array._node is not None and array._trace is not None:
         made._node, made._trace = array._node, array._trace

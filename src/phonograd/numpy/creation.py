@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.binary import Numbers
-from ..core.array.handle import as_class, enter, make_result
+from ..core.array.handle import as_class, make_result, node_in
 from ..core.array.values import values_of
 from ..core.base.devices import Context, as_context
 from ..core.base.dtypes import CODES, INT64, DType, as_dtype
@@ -122,7 +122,7 @@ def full(
         return made if out is not None else as_class(made, ndarray)  # type: ignore[return-value]
     source = fill_value if isinstance(fill_value, NDArray) else array(fill_value, ctx=ctx)
     trace = ready_trace()
-    node = enter(source, trace)
+    node = node_in(source, trace)
     target: DType = node.dtype if dtype is None else as_dtype(dtype)
     result: ndarray = make_result(broadcast(cast(node, target), extents), trace, ndarray)
     if out is None:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from ..core.array.binary import binary, operate, use_class
 from ..core.array.call import function_of, method_of, write
-from ..core.array.handle import Handle, computed, make_result
+from ..core.array.handle import Handle, make_result, materialize_if_naive
 from ..core.graph.node import Node, forgetters
 from ..core.graph.operator import Operator
 from ..core.trace.trace import LOCAL
@@ -119,7 +119,7 @@ def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
                 if declared.tolerates is not None:
                     declared.tolerates(keyword, value)
             node = operate(declared, x1, x2)
-            return make_result(node, LOCAL.trace, ndarray) if out is None else computed(write(out, node))
+            return make_result(node, LOCAL.trace, ndarray) if out is None else materialize_if_naive(write(out, node))
         return whole(x1, x2, out=out, **kwargs)
 
     function.__name__ = function.__qualname__ = name

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.array.binary import Numbers
-from ..core.array.handle import Handle, computed, enter, make_view, read, rebind, settled
+from ..core.array.handle import Handle, assign, make_view, materialize_if_naive, node_in, read, record_or_detach
 from ..core.array.indexing import get as get_part
 from ..core.array.indexing import set_ as set_part
-from ..core.array.observed import LISTENERS, Deed, watched
+from ..core.array.observed import LISTENERS, NamedAction, observed
 from ..core.base.dtypes import BOOL
 from ..core.graph.node import Shape
 from ..core.ops.math.primitives import cast, reshape_to, select
@@ -25,7 +25,7 @@ from ..core.trace.trace import ready_trace
 
 __all__ = ["get", "set_"]
 
-_MASKED = Deed("_boolean_mask_assign")
+_MASKED = NamedAction("_boolean_mask_assign")
 
 
 def get(self: Any, key: Any) -> Any:
@@ -142,20 +142,20 @@ def _set_where(self: Any, mask: Any, value: Any, listeners: Sequence[int] = LIST
     """Write a value wherever a mask is true."""
     if listeners:
         before = self._node, getattr(value, "_node", None)
-        watched(_MASKED, (self, value), None, (), _set_where, (self, mask, value, ()), before=before)
+        observed(_MASKED, (self, value), None, (), _set_where, (self, mask, value, ()), before=before)
         return
     if self._readonly:
         raise ValueError("Cannot assign to readonly NDArray")
     trace = ready_trace()
-    base = enter(self, trace)
-    where = enter(mask, trace) if isinstance(mask, Handle) else trace.bind(np.array(mask), base.context)
+    base = node_in(self, trace)
+    where = node_in(mask, trace) if isinstance(mask, Handle) else trace.bind(np.array(mask), base.context)
     where = reshape_to(where, where.shape + (1,) * (len(base.shape) - len(where.shape)))
     if isinstance(value, Handle):
-        written = cast(enter(value, trace), base.dtype)
+        written = cast(node_in(value, trace), base.dtype)
     else:
         written = trace.bind_scalar(value, base.dtype, base.kind, base.context)
     chosen = select(where, written, base)
     if chosen.shape != base.shape:
         raise ValueError(f"a value of shape {written.shape} cannot be assigned to rows of shape {base.shape}")
-    rebind(self, settled(chosen), trace)
-    computed(self)
+    assign(self, record_or_detach(chosen), trace)
+    materialize_if_naive(self)

@@ -8,7 +8,7 @@ from typing import Any
 from .. import ndarray
 from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
-from .optimizer import Optimizer, Step, assign, assign_all, register, zeros_like
+from .optimizer import Optimizer, UpdateStep, assign, assign_all, register, zeros_like
 
 __all__ = ["FTML", "AdaDelta", "AdaGrad", "Adam", "Adamax", "Ftrl", "Nadam", "RMSProp"]
 
@@ -45,7 +45,7 @@ class Adam(Optimizer):
         """Return zeros for both means."""
         return zeros_like(weight), zeros_like(weight)
 
-    def _rates(self, step: Step) -> tuple[float | None, ...]:
+    def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         corrected = step.lr * math.sqrt(1.0 - self.beta2**step.number) / (1.0 - self.beta1**step.number)
         return corrected, step.wd or None
 
@@ -130,7 +130,7 @@ class AdaDelta(Optimizer):
         """Return zeros for both means."""
         return zeros_like(weight), zeros_like(weight)
 
-    def _rates(self, step: Step) -> tuple[float | None, ...]:
+    def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         return (step.wd or None,)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, wd: Any) -> None:
@@ -183,7 +183,7 @@ class FTML(Optimizer):
         """Return zeros for d, v and z of the paper."""
         return zeros_like(weight), zeros_like(weight), zeros_like(weight)
 
-    def _rates(self, step: Step) -> tuple[float | None, ...]:
+    def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         powers = 1.0 - self.beta1**step.number, 1.0 - self.beta2**step.number
         return powers[0] / step.lr if step.lr else None, step.wd or None, powers[1]
 
@@ -213,7 +213,7 @@ class Adamax(Optimizer):
         """Return zeros for the mean and the largest gradient."""
         return zeros_like(weight), zeros_like(weight)
 
-    def _rates(self, step: Step) -> tuple[float | None, ...]:
+    def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         return step.lr / (1.0 - self.beta1**step.number), step.wd or None
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
@@ -251,7 +251,7 @@ class Nadam(Optimizer):
         """Return zeros for both means."""
         return zeros_like(weight), zeros_like(weight)
 
-    def _rates(self, step: Step) -> tuple[float | None, ...]:
+    def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         now, later = [
             self.beta1 * (1.0 - 0.5 * pow(0.96, number * self.schedule_decay))
             for number in (step.number, step.number + 1)

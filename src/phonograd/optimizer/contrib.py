@@ -8,7 +8,7 @@ from .. import ndarray
 from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
 from ..ndarray.creation import zeros
-from .optimizer import Optimizer, Step, assign_all, register
+from .optimizer import Optimizer, UpdateStep, assign_all, register
 
 __all__ = ["GroupAdaGrad"]
 
@@ -26,7 +26,7 @@ class GroupAdaGrad(Optimizer):
         assert len(weight.shape) == 2, f"GroupAdaGrad updates matrices, not arrays of shape {weight.shape}"
         return zeros((weight.shape[0], 1), ctx=weight.context)
 
-    def _rates(self, step: Step) -> tuple[float | None, ...]:
+    def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         assert step.wd == 0, "Weight decay is not supported for GroupAdaGrad"
         return (step.lr,)
 

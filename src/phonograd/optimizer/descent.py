@@ -9,7 +9,7 @@ from .. import ndarray
 from ..core.ops.update import update_rules as rules
 from ..ndarray import random
 from ..ndarray.array import NDArray
-from .optimizer import Optimizer, Step, assign, assign_all, register, zeros_like
+from .optimizer import Optimizer, UpdateStep, assign, assign_all, register, zeros_like
 
 __all__ = ["DCASGD", "NAG", "SGD", "SGLD", "Signum", "ccSGD"]
 
@@ -89,7 +89,7 @@ class Signum(_Momentum):
         self.momentum = momentum
         self.wd_lh = wd_lh
 
-    def _rates(self, step: Step) -> tuple[float | None, ...]:
+    def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         return step.lr, step.wd or None, 1 - step.lr * (step.wd if self.momentum == 0.0 else self.wd_lh)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any, kept: Any) -> None:
@@ -131,7 +131,7 @@ class DCASGD(Optimizer):
 class SGLD(Optimizer):
     """Gradient descent with noise, which draws weights from their distribution (Welling and Teh 2011)."""
 
-    def _rates(self, step: Step) -> tuple[float | None, ...]:
+    def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         return step.lr / 2, step.wd or None, math.sqrt(step.lr)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, half: Any, wd: Any, spread: Any) -> None:

@@ -11,7 +11,7 @@ from .. import ndarray
 from ..core.ops.update import update_rules as rules
 from ..ndarray.array import NDArray
 from .descent import _Momentum, descend
-from .optimizer import Optimizer, Step, assign, assign_all, register, zeros_like
+from .optimizer import Optimizer, UpdateStep, assign, assign_all, register, zeros_like
 
 __all__ = ["LAMB", "LARS", "LBSGD"]
 
@@ -215,7 +215,7 @@ class LAMB(Optimizer):
         """Return zeros for both means."""
         return zeros_like(weight), zeros_like(weight)
 
-    def _rates(self, step: Step) -> tuple[float | None, ...]:
+    def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         if not self.bias_correction:
             return step.lr, step.wd or None, None, None
         return step.lr, step.wd or None, 1.0 - self.beta1**step.number, 1.0 - self.beta2**step.number

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import ndarray
 from ..core.array.call import write
-from ..core.array.handle import enter, settled
+from ..core.array.handle import node_in, record_or_detach
 from ..core.base.errors import nearest
 from ..core.ops.update.update_rules import decayed, limited, prepared, rescaled
 from ..core.trace.trace import ready_trace
@@ -19,7 +19,7 @@ from ..ndarray.array import NDArray
 from ..ndarray.creation import zeros
 from ..ndarray.sparse import labelled, touched_rows
 
-__all__ = ["Optimizer", "Step", "Test", "assign", "assign_all", "create", "register", "zeros_like"]
+__all__ = ["Optimizer", "Test", "UpdateStep", "assign", "assign_all", "create", "register", "zeros_like"]
 
 Class = TypeVar("Class", bound="type[Optimizer]")
 
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class Step(NamedTuple):
+class UpdateStep(NamedTuple):
     """What one update of one weight depends on."""
 
     lr: float
@@ -50,7 +50,7 @@ def zeros_like(weight: NDArray, dtype: Any = None) -> NDArray:
 
 def assign(target: NDArray, value: NDArray) -> None:
     """Give an array another value of the same shape and dtype: ``target[:] = value``, the short way."""
-    write(target, settled(enter(value, ready_trace())))
+    write(target, record_or_detach(node_in(value, ready_trace())))
 
 
 def assign_all(targets: Sequence[NDArray], values: Sequence[NDArray]) -> None:
@@ -240,10 +240,10 @@ class Optimizer:
             counts[each] = counts.get(each, self.begin_num_update) + 1
             self.num_update = max(counts[each], self.num_update)
 
-    def _step(self, index: Any) -> Step:
+    def _step(self, index: Any) -> UpdateStep:
         """Return what the next update of a parameter depends on, and count it."""
         self._update_count(index)
-        return Step(self._get_lr(index), self._get_wd(index), self._index_update_count[index])
+        return UpdateStep(self._get_lr(index), self._get_wd(index), self._index_update_count[index])
 
     # -- gradients
 
@@ -283,7 +283,7 @@ class Optimizer:
             )
         return self.create_state(index, weight)
 
-    def _rates(self, step: Step) -> tuple[float | None, ...]:
+    def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         """Return the numbers of one update that may be others in the next; None for one that has no effect."""
         return step.lr, step.wd or None
 

@@ -24,7 +24,7 @@ from ..core.events import (
     current_thread_id,
     remove_collector,
 )
-from ..core.observe.allocations import Piece
+from ..core.observe.allocations import Allocation
 from .events import EventList, Slice, build
 from .memory import inventory
 
@@ -73,7 +73,7 @@ class Recording:
         self._shortest = minimum_duration_ns
         self._events: EventList | None = None
         self._preexisting = preexisting
-        self._held: list[tuple[int, list[Piece]]] = []
+        self._held: list[tuple[int, list[Allocation]]] = []
         self.dropped = 0
         self.origin_ns = origin_ns or time.perf_counter_ns()
         """The moment from which times are counted."""

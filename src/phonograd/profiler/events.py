@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
 from ..core.events import BACKWARD_FUNCTION, KERNEL, MEMORY, Range
-from ..core.observe.allocations import Piece
+from ..core.observe.allocations import Allocation
 from .credit import credit_backward, credit_kernels, credit_memory, link
 from .event import CHILDLESS, FunctionEvent
 from .tables import write_text
@@ -44,7 +44,7 @@ class EventList(Sequence[FunctionEvent]):
         dropped: int = 0,
         *,
         moments: list[Range] | None = None,
-        held: list[tuple[int, list[Piece]]] | None = None,
+        held: list[tuple[int, list[Allocation]]] | None = None,
         links: list[tuple[FunctionEvent, FunctionEvent]] | None = None,
         causes: list[tuple[FunctionEvent, FunctionEvent]] | None = None,
         uncredited_ns: int = 0,
@@ -175,7 +175,7 @@ def build(
     stop_ns: int,
     wall_ns: int,
     dropped: int = 0,
-    held: list[tuple[int, list[Piece]]] | None = None,
+    held: list[tuple[int, list[Allocation]]] | None = None,
 ) -> EventList:
     """Return the events of the ranges that each thread began, with parents, self times, slices and credit."""
     found: dict[Range, FunctionEvent] = {}

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from ..core.array.handle import Handle
 from ..core.events import CATEGORIES, Range
-from ..core.observe.allocations import Piece, pieces, roles_of
+from ..core.observe.allocations import Allocation, pieces, roles_of
 from .events import EventList
 from .tables import bytes_text, printable, text_table
 
 __all__ = ["HeldMemory", "MemoryTimeline", "inventory"]
 
 
-def inventory() -> list[Piece]:
+def inventory() -> list[Allocation]:
     """Return the memory that arrays hold now, each piece with what it is for."""
     tracked = gc.get_objects()
     kinds = {kind for kind in set(map(type, tracked)) if issubclass(kind, Handle)}
@@ -184,8 +184,8 @@ def _path(moment: Range) -> tuple[str, ...]:
 
 
 def _categorized(
-    held_ns: Sequence[tuple[int, list[Piece]]], moments: Sequence[Range]
-) -> tuple[dict[Range, str], list[list[Piece]]]:
+    held_ns: Sequence[tuple[int, list[Allocation]]], moments: Sequence[Range]
+) -> tuple[dict[Range, str], list[list[Allocation]]]:
     """Return the category of each moment, and the pieces held at some times with theirs: those that were known last."""
     latest: dict[int, str] = {}
     finals: dict[Range, str] = {}
@@ -201,7 +201,7 @@ def _categorized(
     return finals, held
 
 
-def _preexisting(there: Iterable[Piece], moments: Iterable[tuple[Range, str]]) -> dict[str, int]:
+def _preexisting(there: Iterable[Allocation], moments: Iterable[tuple[Range, str]]) -> dict[str, int]:
     """Return what was there before, and must have been for no category ever to be negative."""
     known: set[int] = set()
     held: dict[str, int] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.events import Range
 from ..core.events.facts import Facts, Segment
-from ..core.observe.allocations import Piece
+from ..core.observe.allocations import Allocation
 from .arguments import as_json
 from .events import EventList, build
 from .tables import write_bytes
@@ -99,7 +99,7 @@ def load_events(paths: Iterable[str | os.PathLike[str]]) -> tuple[EventList, dic
     origin = min([document["wall_ns"] for document in documents])
     buffers: dict[int, tuple[str, list[Range]]] = {}
     metadata: dict[str, Any] = {}
-    held: list[tuple[int, list[Piece]]] = []
+    held: list[tuple[int, list[Allocation]]] = []
     stop = 0
     for document in documents:
         prefix = f"process {document['process']}: " if len(documents) > 1 else ""
@@ -111,7 +111,7 @@ def load_events(paths: Iterable[str | os.PathLike[str]]) -> tuple[EventList, dic
             buffers[source.thread_id][1].append(source)
         metadata.update(document["metadata"])
         if len(documents) == 1:
-            held = [(time, [Piece(*piece) for piece in pieces]) for time, pieces in document.get("held", ())]
+            held = [(time, [Allocation(*piece) for piece in pieces]) for time, pieces in document.get("held", ())]
         stop = max(stop, shift + document["elapsed_ns"])
     dropped = sum([document["dropped"] for document in documents])
     return build(buffers, 1, stop, origin, dropped, held), metadata

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.array.handle import counter_leaf, enter, make
+from ..core.array.handle import counter_leaf, make, node_in
 from ..core.array.numbers import with_data
-from ..core.array.observed import LISTENERS, watched
+from ..core.array.observed import LISTENERS, observed
 from ..core.base.devices import Context
 from ..core.base.dtypes import DType
 from ..core.base.errors import MXNetError, format_shape, nearest
@@ -86,7 +86,7 @@ class Environment:
 
     def node(self, kept: Any) -> Node:
         """Return the node of something that was kept."""
-        return enter(kept, LOCAL.trace) if self.careful else kept
+        return node_in(kept, LOCAL.trace) if self.careful else kept
 
     def counter(self) -> Node:
         """Return the node of the next place in the random stream."""
@@ -277,7 +277,7 @@ class OperatorCall(Call):
 
         nodes = self._placed(inputs, lambda: ABSENT)
         arrays = [None if node is None else make(node, environment.trace) for node in nodes if node is not ABSENT]
-        watched(self.declared, arrays, _named, self.attributes[environment.training], call, ())
+        observed(self.declared, arrays, _named, self.attributes[environment.training], call, ())
         return outcomes[0]
 
     def _evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:

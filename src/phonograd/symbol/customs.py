@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import operator
-from ..core.array.handle import enter, make
+from ..core.array.handle import make, node_in
 from ..core.base.errors import MXNetError
 from ..core.graph.interface import Partial, is_known
 from ..core.graph.node import Node
@@ -51,8 +51,8 @@ class CustomCall(Call):
         arrays = [make(node, environment.trace) for node in inputs]
         result = operator.Custom(*arrays, op_type=self.op_type, **self.parameters)
         outputs: list[NDArray] = [result] if isinstance(result, NDArray) else result
-        changed = {place: enter(arrays[place], environment.trace) for place in self.auxiliary}
-        return tuple([enter(output, environment.trace) for output in outputs]), changed
+        changed = {place: node_in(arrays[place], environment.trace) for place in self.auxiliary}
+        return tuple([node_in(output, environment.trace) for output in outputs]), changed
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
         """Return what the operator says of shapes and types, as far as it can say it."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.array.handle import enter, make, rebind, settled
+from ..core.array.handle import assign, make, node_in, record_or_detach
 from ..core.base.devices import Context
 from ..core.base.dtypes import as_dtype
 from ..core.base.errors import MXNetError, nearest
@@ -327,7 +327,7 @@ class Symbol(Arithmetic):
     ) -> list[NDArray]:
         """Return the outputs for arrays by name; those that operators change are changed."""
         trace = ready_trace()
-        nodes: dict[str, Node] = {name: enter(array, trace) for name, array in arrays.items()}
+        nodes: dict[str, Node] = {name: node_in(array, trace) for name, array in arrays.items()}
         entries = self._entries()
         careful = any([not entry.is_argument and entry.call.looks_at_values for entry in entries])
         environment = Environment(context, is_training(), careful)
@@ -335,9 +335,9 @@ class Symbol(Arithmetic):
         trace = LOCAL.trace
         # as everywhere: what is computed from an array of mx.np is one
         kind = next((c for c in [array._result_class for array in arrays.values()] if c is not NDArray), NDArray)
-        results = [make(settled(node), trace, kind) for node in outputs]
+        results = [make(record_or_detach(node), trace, kind) for node in outputs]
         for name, node in changed.items():
-            rebind(arrays[name], detach(node), trace)
+            assign(arrays[name], detach(node), trace)
         return results
 
     def eval(self, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:

@@ -22,7 +22,7 @@ from ..core.backward.variable import Variable
 from ..core.base.errors import MXNetError
 from ..core.graph.node import Node, Shape
 from ..core.graph.operator import ABSENT, Operator
-from ..core.ops.math.structural import AGAIN, LEAF, VARIABLE, constant_value
+from ..core.ops.math.structural import LEAF, REPEAT_CALL, VARIABLE, constant_value
 from ..core.trace.trace import Origin, Target, Trace
 from ..ndarray.array import NDArray
 from .customs import CustomCall
@@ -119,7 +119,7 @@ class _Reader:
         while stack:
             home, here = stack.pop()
             needs = self._recorded_needs(home, here)
-            base = here.inputs[0] if here.operator is AGAIN else here
+            base = here.inputs[0] if here.operator is REPEAT_CALL else here
             if base in home.made and base not in gradient_nodes.get(home, ()) and not _passes_on(base):
                 self.given.update([need for need in needs if not need[1].marked])
             for need in needs:
@@ -143,7 +143,7 @@ class _Reader:
             return target.call.sources() if isinstance(target, FunctionOutput) else []
         if _passes_on(node):
             return [(trace, node.inputs[-1])]
-        declared, sources, _ = _call_of(node.inputs[0] if node.operator is AGAIN else node)
+        declared, sources, _ = _call_of(node.inputs[0] if node.operator is REPEAT_CALL else node)
         return [(trace, source) for source in _arrays(trace, declared, sources)]
 
     def _translate(self, trace: Trace, node: Node) -> Output:
@@ -157,7 +157,7 @@ class _Reader:
             return self._target(trace.targets[node.attributes[0]])
         if _passes_on(node):
             return self.found[trace, node.inputs[-1]]
-        base, count = (node.inputs[0], node.attributes[0]) if node.operator is AGAIN else (node, 0)
+        base, count = (node.inputs[0], node.attributes[0]) if node.operator is REPEAT_CALL else (node, 0)
         place, index, outputs = _output_of(trace, base)
         key = (trace, place, count)
         if key not in self.found:
@@ -254,7 +254,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 def _passes_on(node: Node) -> bool:
     """Return whether a node only stands for another one."""
-    if node.operator is AGAIN:
+    if node.operator is REPEAT_CALL:
         # one more record of what is no call: an array that passes a variable on
         return _passes_on(node.inputs[0])
     return node.call is None and node.operator.name in _STAND_INS

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.array.handle import enter, make
+from ..core.array.handle import make, node_in
 from ..core.base.errors import MXNetError
 from ..core.graph.node import Node
 from ..ndarray import control, functions
@@ -53,7 +53,7 @@ class HistogramCall(Call):
         """Return the nodes of counts and edges; they are computed now."""
         data, *bins = [make(node, environment.trace) for node in inputs]
         found = functions.histogram(data, self.bins or bins[0], self.range if self.bins else None)
-        return tuple([enter(array, environment.trace) for array in found]), {}
+        return tuple([node_in(array, environment.trace) for array in found]), {}
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
         """Return shapes and dtypes: there is one more edge than bins."""
@@ -79,7 +79,7 @@ class MaskCall(Call):
         """Return the node of what the mask chooses; the mask is computed now."""
         data, index = [make(node, environment.trace) for node in inputs]
         chosen = control.boolean_mask(data, index, self.axis)
-        return (enter(chosen, environment.trace),), {}
+        return (node_in(chosen, environment.trace),), {}
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
         """Return the dtype; how many slices there will be is not known."""

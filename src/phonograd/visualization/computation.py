@@ -24,7 +24,7 @@ from ..core.run.reference import order, resolve
 from ..core.trace.trace import Origin, Trace
 from ..ndarray.array import NDArray
 
-__all__ = ["Computation", "Step", "computation_of"]
+__all__ = ["Computation", "ComputedValue", "computation_of"]
 
 #: operators that give an array of one number another shape
 _SPREADING = frozenset(("_reshape", "_broadcast"))
@@ -34,7 +34,7 @@ _FIRST_LENT = 1 << 40
 
 
 @dataclasses.dataclass
-class Step:
+class ComputedValue:
     """One value of a computation."""
 
     name: str
@@ -64,7 +64,7 @@ class Step:
 class Computation:
     """All steps, each after what it is computed from, and the operators of each kernel by its number."""
 
-    steps: list[Step]
+    steps: list[ComputedValue]
     kernels: dict[int, list[str]]
 
 
@@ -92,16 +92,16 @@ class _Reader:
         self.with_kernels = kernels
         self.heads: list[tuple[Trace, Node]] = []
         self.waiting: dict[Trace, list[tuple[Node, Node | None]]] = {}
-        self.calls: dict[FunctionCall, dict[int, Step | None]] = {}
-        self.forward_steps: dict[Any, Step] = {}
-        self.backward_steps: list[Step] = []
-        self.ends: dict[Variable, Step] = {}
+        self.calls: dict[FunctionCall, dict[int, ComputedValue | None]] = {}
+        self.forward_steps: dict[Any, ComputedValue] = {}
+        self.backward_steps: list[ComputedValue] = []
+        self.ends: dict[Variable, ComputedValue] = {}
         self.kernels: dict[int, list[str]] = {}
-        self.lent: dict[Node, Step] = {}
+        self.lent: dict[Node, ComputedValue] = {}
         self.numbers = itertools.count(_FIRST_LENT)
         #: what stands in the place of outputs of Functions and of arrays of earlier traces: (step, its future source)
-        self.open: list[tuple[Step, int, Any]] = []
-        self.call_steps: dict[FunctionCall, Step] = {}
+        self.open: list[tuple[ComputedValue, int, Any]] = []
+        self.call_steps: dict[FunctionCall, ComputedValue] = {}
 
     def wait(self, trace: Trace, node: Node, grad: Node | None) -> None:
         self.waiting.setdefault(trace, []).append((node, grad))
@@ -125,38 +125,38 @@ class _Reader:
             step.kernel = None if step.kernel is None else numbers[step.kernel]
         return Computation(steps, {numbers[kernel]: self.kernels[kernel] for kernel in shown})
 
-    def _found(self, key: Any) -> Step:
+    def _found(self, key: Any) -> ComputedValue:
         if isinstance(key, FunctionCall):
             return self.call_steps[key]
         trace, node = key
         return self.forward_steps[trace, _place(resolve(node))]
 
-    def _end(self, name: str, source: Step, is_backward: bool = False) -> Step:
-        return Step(name, [source], source.shape, source.dtype, is_backward=is_backward, is_end=True)
+    def _end(self, name: str, source: ComputedValue, is_backward: bool = False) -> ComputedValue:
+        return ComputedValue(name, [source], source.shape, source.dtype, is_backward=is_backward, is_end=True)
 
-    def arrive(self, target: Variable, grad: Step) -> None:
+    def arrive(self, target: Variable, grad: ComputedValue) -> None:
         """Note a gradient of a variable; several pieces may contribute to it."""
         if target in self.ends:
             self.ends[target].arguments.append(grad)
         else:
             self.ends[target] = self._end(f"gradient of variable {target.number}", grad, True)
 
-    def lend(self, step: Step | None, node: Node) -> Node:
+    def lend(self, step: ComputedValue | None, node: Node) -> Node:
         """Return a leaf for a gradient that was computed in a later piece."""
         lent = leaf(next(self.numbers), node.shape, node.dtype)
         if step is not None:
             self.lent[lent] = step
         return lent
 
-    def _read_call(self, call: FunctionCall, grads: dict[int, Step | None]) -> None:
+    def _read_call(self, call: FunctionCall, grads: dict[int, ComputedValue | None]) -> None:
         """Note a call of a Function, and let gradients wait at its inputs."""
         step = self.call_steps.get(call)
         if step is None:
-            step = self.call_steps[call] = Step(call.name or "hook", [None] * len(call.inputs), None, "")
+            step = self.call_steps[call] = ComputedValue(call.name or "hook", [None] * len(call.inputs), None, "")
             self.forward_steps[call] = step
             self.open += [(step, index, source) for index, source in enumerate(call.sources())]
         arriving = [grad for _, grad in sorted(grads.items()) if grad is not None]
-        behind = Step(f"backward of {step.name}", list(arriving), None, "", is_backward=True)
+        behind = ComputedValue(f"backward of {step.name}", list(arriving), None, "", is_backward=True)
         if arriving:
             self.backward_steps.append(behind)
         for trace, node in call.sources():
@@ -172,7 +172,7 @@ class _Piece:
         self.trace = trace
         self.heads = tuple([node for node, _ in waiting])
         self.grads = tuple([grad for _, grad in waiting])
-        self.steps: dict[Node, Step] = {}
+        self.steps: dict[Node, ComputedValue] = {}
         self.numbers: dict[Node, int] = {}
 
     def read(self) -> None:
@@ -242,10 +242,10 @@ class _Piece:
             value = self.trace.leaves[node.attributes[0]][()]
         return None if value is None else value.item()
 
-    def _step(self, node: Node) -> Step:
+    def _step(self, node: Node) -> ComputedValue:
         shape, dtype = (None, "") if node.outputs is not None else (node.shape, str(node.dtype))
         if node.operator is LEAF:
-            return Step("array", [], shape, dtype, is_end=True)
+            return ComputedValue("array", [], shape, dtype, is_end=True)
         arguments: list[Any] = []
         for source in node.inputs:
             value = self._number(source)
@@ -254,7 +254,7 @@ class _Piece:
             elif source.operator is not ABSENT.operator:
                 arguments.append(self.steps[_place(resolve(source))])
         shown = {name: value for name, value in node.parameters.items() if name not in ("data", "label")}
-        return Step(
+        return ComputedValue(
             node.operator.name.lstrip("_"),
             arguments,
             shape,
@@ -285,13 +285,13 @@ class _Piece:
         elif isinstance(target, FunctionOutput):
             reader.calls.setdefault(target.call, {})[target.index] = arrived
 
-    def _gradient(self, grad: Node | None) -> Step | None:
+    def _gradient(self, grad: Node | None) -> ComputedValue | None:
         if grad is None:
             return None
         place = _place(resolve(grad))
         step = self.steps.get(place)
         if step is None:
-            step = Step("full", [self._number(place)], grad.shape, str(grad.dtype), is_backward=True)
+            step = ComputedValue("full", [self._number(place)], grad.shape, str(grad.dtype), is_backward=True)
             self.reader.backward_steps.append(step)
         return step
 
@@ -306,9 +306,9 @@ def _place(node: Node) -> Node:
     return resolve(node.inputs[0]) if node.operator is item_operator() else node
 
 
-def _sorted(steps: list[Step]) -> list[Step]:
+def _sorted(steps: list[ComputedValue]) -> list[ComputedValue]:
     """Return steps in an order in which each comes after what it is computed from, otherwise as they are."""
-    found: dict[int, Step] = {}
+    found: dict[int, ComputedValue] = {}
     for first in steps:
         stack = [(first, False)]
         while stack:
@@ -319,5 +319,7 @@ def _sorted(steps: list[Step]) -> list[Step]:
                 found[id(step)] = step
                 continue
             stack.append((step, True))
-            stack.extend([(s, False) for s in reversed(step.arguments) if isinstance(s, Step) and id(s) not in found])
+            stack.extend(
+                [(s, False) for s in reversed(step.arguments) if isinstance(s, ComputedValue) and id(s) not in found]
+            )
     return list(found.values())

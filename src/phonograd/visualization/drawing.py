@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from .graph_layout import Place, Point, Route, arrange
+from .graph_layout import BoxPosition, Point, Route, arrange
 from .labels import Label, Sheet
 from .text import room
 
@@ -71,7 +71,7 @@ class Group:
 class Outline:
     """A rectangle or an ellipse, with its centre at a place."""
 
-    place: Place
+    place: BoxPosition
     shape: str
     fill: str
     line: str | None
@@ -144,11 +144,11 @@ def _size(box: Box) -> Point:
     return max(across, _SMALLEST[0]), max(down, _SMALLEST[1])
 
 
-def _ground(group: Group, places: Sequence[Place], routes: Sequence[Route]) -> list[Figure]:
+def _ground(group: Group, places: Sequence[BoxPosition], routes: Sequence[Route]) -> list[Figure]:
     """Return the coloured ground of a group."""
     figures: list[Figure] = [Curve(route.points, group.fill, 2 * _GROUND, False) for route in routes]
     for place in places:
-        larger = Place(place.x, place.y, place.width + 2 * _GROUND, place.height + 2 * _GROUND)
+        larger = BoxPosition(place.x, place.y, place.width + 2 * _GROUND, place.height + 2 * _GROUND)
         figures.append(Outline(larger, "box", group.fill, None, group.title, radius=_GROUND))
     return figures
 

@@ -13,7 +13,7 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 
-__all__ = ["Place", "Route", "arrange"]
+__all__ = ["BoxPosition", "Route", "arrange"]
 
 #: distances between boxes of a rank, between bends, and between ranks
 _BESIDE = 26.0
@@ -38,7 +38,7 @@ Point = tuple[float, float]
 
 
 @dataclasses.dataclass
-class Place:
+class BoxPosition:
     """Where a box stands: its centre and its size."""
 
     x: float
@@ -287,7 +287,7 @@ def arrange(
     edges: Sequence[tuple[int, int]],
     families: Mapping[int, int] | None = None,
     upward: bool = False,
-) -> tuple[list[Place], list[Route], Point]:
+) -> tuple[list[BoxPosition], list[Route], Point]:
     """Return the places of boxes, the routes of edges, and the size of the whole.
 
     Parameters
@@ -320,7 +320,8 @@ def arrange(
     right = max([place + size[0] / 2 for place, size in zip(across, layers.sizes)])
     middles = [tops[rank] + heights[rank] / 2 for rank in layers.rank]
     places = [
-        Place(across[number] - left, middles[number], width, height) for number, (width, height) in enumerate(sizes)
+        BoxPosition(across[number] - left, middles[number], width, height)
+        for number, (width, height) in enumerate(sizes)
     ]
     ports = _ports(layers, across)
     routes = []

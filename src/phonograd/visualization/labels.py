@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 
-from .graph_layout import Place, Point, Route
+from .graph_layout import BoxPosition, Point, Route
 from .text import room
 
 __all__ = ["SMALL_LETTERS", "Label", "Sheet", "control_points"]
@@ -74,7 +74,7 @@ def _strips(top: float, bottom: float) -> range:
 class Sheet:
     """What stands on the sheet already: boxes, edges and labels."""
 
-    def __init__(self, places: Sequence[Place], routes: Sequence[Route]) -> None:
+    def __init__(self, places: Sequence[BoxPosition], routes: Sequence[Route]) -> None:
         self._areas: dict[int, list[Rectangle]] = {}
         self._points: dict[int, list[tuple[float, float, int]]] = {}
         for place in places:
@@ -134,7 +134,7 @@ class Sheet:
 
         return self._put(places(), number)
 
-    def around(self, members: Sequence[Place], distance: float, text: str, colour: str) -> Label:
+    def around(self, members: Sequence[BoxPosition], distance: float, text: str, colour: str) -> Label:
         """Return the name of a group, at a corner of one of its first boxes."""
         across = room(text, SMALL_LETTERS)
 

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from ..ndarray.array import NDArray
-from .computation import Computation, Step, computation_of
+from .computation import Computation, ComputedValue, computation_of
 from .drawing import Box, Edge, Group
 from .families import ARGUMENT, colour_of
 from .picture import Picture
@@ -56,7 +56,7 @@ def plot_record(
         Edge(names[id(source)], names[id(step)], _extents(source), step.is_backward and not source.is_backward)
         for step in computation.steps
         for source in step.arguments
-        if isinstance(source, Step)
+        if isinstance(source, ComputedValue)
     ]
     return Picture(title, boxes, edges, _groups(computation, names), format=save_format)
 
@@ -91,12 +91,12 @@ def record_text(*heads: NDArray, backward: bool = True, kernels: bool = True) ->
     return "\n".join(lines)
 
 
-def _is_result(step: Step) -> bool:
+def _is_result(step: ComputedValue) -> bool:
     return step.is_end and step.name.startswith(("output", "gradient of"))
 
 
-def _line(step: Step, numbers: dict[int, str]) -> str:
-    arguments = [numbers[id(s)] if isinstance(s, Step) else _number(s) for s in step.arguments]
+def _line(step: ComputedValue, numbers: dict[int, str]) -> str:
+    arguments = [numbers[id(s)] if isinstance(s, ComputedValue) else _number(s) for s in step.arguments]
     arguments += [f"{name}={shortened(repr(value), 40)}" for name, value in step.attributes.items()]
     call = f"{step.name}({', '.join(arguments)})" if arguments else step.name
     text = call if _is_result(step) else f"{numbers[id(step)]} = {call}"
@@ -121,17 +121,17 @@ def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _extents(step: Step) -> str:
+def _extents(step: ComputedValue) -> str:
     return "x".join([str(extent) for extent in step.shape or ()])
 
 
-def _box(step: Step, name: str) -> Box:
+def _box(step: ComputedValue, name: str) -> Box:
     if step.is_end:
         label = step.name if step.arguments else f"{step.name}\n{step.kind}"
         return Box(name, label, ARGUMENT if not step.arguments else _END, "oval", step.kind)
     label = step.name
-    if any([not isinstance(source, Step) for source in step.arguments]):
-        label += f"({', '.join(['·' if isinstance(s, Step) else _number(s) for s in step.arguments])})"
+    if any([not isinstance(source, ComputedValue) for source in step.arguments]):
+        label += f"({', '.join(['·' if isinstance(s, ComputedValue) else _number(s) for s in step.arguments])})"
     title = [f"{step.name}: {step.kind}" if step.kind else step.name]
     title += [f"{key} = {shortened(repr(value), 200)}" for key, value in step.attributes.items()]
     title += [f"gradient of {step.gradient_of}"] if step.gradient_of else []

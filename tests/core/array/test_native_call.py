@@ -219,8 +219,8 @@ def test_the_living_are_found(x):
     _, kept, _ = [x * factor for factor in (2, 3, 4)]
     del _
     trace = LOCAL.trace
-    assert liveness.referenced is not liveness.living
-    for function in (liveness.referenced, liveness.living):
+    assert liveness.referenced is not liveness.live_handles
+    for function in (liveness.referenced, liveness.live_handles):
         found = function(trace, trace.handles)
         assert [id(handle) for handle, _ in found] == [id(x), id(kept)]
         assert found[1][1] is kept._node

@@ -345,7 +345,7 @@ def test_python_functions_enter_arrays_by_machine_code():
             if not machine_code:
                 patch.setattr(handle_module, "_enter_simply", None)
             trace = LOCAL.trace
-            nodes = [handle_module.enter(array, trace) for array in (w, x, base, there, pending, x, w)]
+            nodes = [handle_module.node_in(array, trace) for array in (w, x, base, there, pending, x, w)]
         assert [array._trace is trace for array in (w, x, base, there, pending)] == [True] * 5
         results.append(nodes)
     assert all([first is second for first, second in zip(results[0], results[1], strict=True)])

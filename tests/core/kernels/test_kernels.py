@@ -14,9 +14,9 @@ from phonograd.core.kernels.structure import (
     SPLAT,
     STRIDE,
     UNIT,
+    Compute,
     Fold,
     Load,
-    Step,
     Store,
     Structure,
 )
@@ -28,7 +28,7 @@ from phonograd.core.run.driver import Row
 
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 
-ADD = Step("broadcast_add", (), (0, 1), FLOAT32)
+ADD = Compute("broadcast_add", (), (0, 1), FLOAT32)
 
 
 def launch(structure: Structure, extents: list[int], operands: list[list[int]], arrays: list[Any], span: int) -> None:
@@ -40,7 +40,7 @@ def launch(structure: Structure, extents: list[int], operands: list[list[int]], 
 @pytest.mark.parametrize("size", [0, 1, 3, 15, 16, 17, 31, 64, 65, 100])
 @pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64])
 def test_nothing_is_written_outside(size: int, dtype: np.dtype) -> None:
-    step = Step("exp", (), (0,), dtype)
+    step = Compute("exp", (), (0,), dtype)
     lanes = ROW // (dtype.itemsize // 4)
     structure = Structure("K", lanes, (Load(dtype, UNIT),), (), (step,), (Store(1),))
     source = np.linspace(-1, 1, size).astype(dtype)
@@ -108,7 +108,7 @@ def test_a_divided_range_gives_the_same_bits(
         ROW,
         (Load(FLOAT32, UNIT),),
         (),
-        (Step("tanh", (), (0,), FLOAT32), *([Fold("_sum_to", 1, FLOAT32)] if folds else [])),
+        (Compute("tanh", (), (0,), FLOAT32), *([Fold("_sum_to", 1, FLOAT32)] if folds else [])),
         (Store(2, row=True) if folds else Store(1),),
         axes.index("K"),
     )

@@ -16,7 +16,7 @@ from phonograd.core.ops.math.primitives import matmul, swap_last
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run.memory_pool import pool
-from phonograd.core.run.program import Running
+from phonograd.core.run.program import RecipeProgram
 
 SHAPE = (96, 64)
 FLOAT32 = np.dtype("float32")
@@ -45,7 +45,7 @@ def _known(value: float = 1.0) -> Any:
 def test_a_result_can_lie_in_any_input_that_is_read_where_it_is_written() -> None:
     x, y, z = (leaf(number, SHAPE, FLOAT32) for number in range(3))
     program = NativeProgram([x * y + z, x - z], lambda node: False)
-    assert sorted(program.spendable) == [0, 1, 2]
+    assert sorted(program.donatable) == [0, 1, 2]
     inputs = [np.full(SHAPE, value, FLOAT32) for value in (2, 3, 4)]
     found = program.run(list(inputs), [1, 2])
     assert [value.flat[0] for value in found] == [10, -2]
@@ -55,7 +55,7 @@ def test_a_result_can_lie_in_any_input_that_is_read_where_it_is_written() -> Non
 
 def _spendable(*targets: Any) -> set[Any]:
     program = NativeProgram(targets, lambda node: False)
-    return {program.inputs[number] for number in program.spendable}
+    return {program.inputs[number] for number in program.donatable}
 
 
 def test_nothing_is_written_over_that_is_read_elsewhere_or_later_or_handed_back() -> None:
@@ -69,7 +69,7 @@ def test_nothing_is_written_over_that_is_read_elsewhere_or_later_or_handed_back(
 
 def test_small_arrays_are_not_worth_it() -> None:
     x = leaf(0, (8, 8), FLOAT32)
-    assert NativeProgram([x * x], lambda node: False).spendable == ()
+    assert NativeProgram([x * x], lambda node: False).donatable == ()
 
 
 # -- arrays
@@ -173,14 +173,14 @@ def test_an_array_that_is_another_one_is_not_written_over() -> None:
 
 def _interrupt(patch: pytest.MonkeyPatch, before: bool) -> None:
     """Have KeyboardInterrupt raised as if the user had asked for it before, or while, the kernels of a program run."""
-    run = Running.run
+    run = RecipeProgram.run
 
-    def interrupted(program: Running, *arguments: Any) -> None:
+    def interrupted(program: RecipeProgram, *arguments: Any) -> None:
         if not before:
             run(program, *arguments)
         raise KeyboardInterrupt
 
-    patch.setattr(Running, "run", interrupted)
+    patch.setattr(RecipeProgram, "run", interrupted)
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
@@ -219,14 +219,14 @@ def test_an_interrupted_update_is_done_once(monkeypatch: pytest.MonkeyPatch, cha
 
 def test_what_is_interrupted_between_its_kernels_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     x = _known()
-    run = Running._run_noted
+    run = RecipeProgram._run_noted
 
-    def interrupted(self: Running, *arguments: Any) -> None:
+    def interrupted(self: RecipeProgram, *arguments: Any) -> None:
         run(self, *arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Running, "_run_noted", interrupted)
+        patch.setattr(RecipeProgram, "_run_noted", interrupted)
         with mx.profiler.profile():
             x += 1
             with pytest.raises(KeyboardInterrupt):

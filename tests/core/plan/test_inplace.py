@@ -58,11 +58,11 @@ def _check(targets: list[Node], *leaves: Node) -> NativeProgram:
     program = NativeProgram(targets, bindings.__contains__)
     expected = dict(zip(targets, evaluate(targets, bindings), strict=True))
     inputs = [bindings[node].copy() for node in program.inputs]
-    for spent in ((), program.spendable):
-        found = program.run(inputs, spent)
+    for donated in ((), program.donatable):
+        found = program.run(inputs, donated)
         for (node, _), value in zip(program.kept, found, strict=True):
             np.testing.assert_array_equal(value, expected[node], err_msg=str(node))
-        if not spent:
+        if not donated:
             for node, array in zip(program.inputs, inputs, strict=True):
                 np.testing.assert_array_equal(array, bindings[node], err_msg="an input was written to")
     return program
@@ -101,7 +101,7 @@ def _rows_in_turn(node: Node, steps: int, value: Callable[[Node, int], Node]) ->
 def test_a_loop_over_rows_goes_through_the_rows_alone(value: Callable[[Node, int], Node]) -> None:
     last = _rows_in_turn(_leaf(), 20, value)
     program = _check([last], _leaf(), _leaf(1, (COLUMNS,)))
-    assert program.spendable == (program.inputs.index(_leaf()),)
+    assert program.donatable == (program.inputs.index(_leaf()),)
     # values are computed and written, at most in two kernels
     assert _walked([last]) <= 2 * 20 * COLUMNS
 
@@ -134,7 +134,7 @@ def test_writing_through_views() -> None:
     for row in range(1, 9):
         node = assign_flat(node, _leaf(1, (COLUMNS,)) + float(row), row * COLUMNS)
     program = _check([node], _leaf(), _leaf(1, (COLUMNS,)))
-    assert program.spendable
+    assert program.donatable
 
 
 def test_parts_with_steps_and_in_reverse() -> None:
@@ -151,7 +151,7 @@ def test_small_arrays_are_computed_element_by_element() -> None:
     for row in range(4):
         node = assign_step(node, constant(float(row), FLOAT32), (row, 0), (row + 1, 4))
     program = NativeProgram([node], lambda found: False)
-    assert not program.spendable
+    assert not program.donatable
     assert len(program.parts) == 1
 
 
@@ -272,4 +272,4 @@ def test_numpy_sees_the_right_shape() -> None:
     line = node.inputs[0]
     order = [REGISTRY[name](line, axis=0) for name in ("argsort", "sort")]
     program = _check([line, *order], _leaf(), _leaf(1, (COLUMNS,)))  # type: ignore[list-item]
-    assert not program.spendable
+    assert not program.donatable

@@ -68,9 +68,9 @@ def test_a_value_of_rows_is_written_to_all_elements_of_a_block() -> None:
 def test_an_input_that_is_handed_back_is_not_written_over() -> None:
     x = _leaf(0, 64, 100)
     changed = assign_step(x, constant(2.5, x.dtype), (3, 0), (4, 100))
-    assert check(changed).spendable
+    assert check(changed).donatable
     # a sum over nothing is the array itself
-    assert not check(_sum_to(x, 64, 100), changed).spendable
+    assert not check(_sum_to(x, 64, 100), changed).donatable
 
 
 def test_an_array_is_not_changed_while_others_read_it() -> None:
@@ -196,7 +196,7 @@ def run_spent(targets: list[Node], bindings: dict[Node, Array]) -> dict[Node, Ar
     """Return the values of the targets, computed by a program that writes over its inputs where it can."""
     program = NativeProgram(targets, bindings.__contains__)
     inputs = [bindings[node].copy() for node in program.inputs]
-    results = program.run(inputs, program.spendable)
+    results = program.run(inputs, program.donatable)
     return dict(zip([node for node, _ in program.kept], results, strict=True))
 
 

@@ -42,9 +42,9 @@ _runs: list[int] = []
 def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
     run = PiecewiseProgram.run
 
-    def counted(self, inputs, spent=()):  # type: ignore[no-untyped-def]
+    def counted(self, inputs, donated=()):  # type: ignore[no-untyped-def]
         _runs.append(1)
-        return run(self, inputs, spent)
+        return run(self, inputs, donated)
 
     monkeypatch.setattr(PiecewiseProgram, "run", counted)
 

@@ -25,7 +25,7 @@ from phonograd.core.kernels.structure import REDUCED, Structure
 from phonograd.core.lower.pattern import Pattern
 from phonograd.core.plan import layout as layouts
 from phonograd.core.plan import native_program as programs
-from phonograd.core.plan.grouping import Alias, Call
+from phonograd.core.plan.grouping import Alias, NumpyCall
 from phonograd.core.plan.inplace import Overlays, overlay_of, part_of
 from phonograd.core.plan.layout import Job, Layout
 from phonograd.core.plan.native_program import NativeProgram
@@ -71,10 +71,10 @@ class _Caught:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.layout: Layout | None = None
-        self.jobs: list[Job | Call | Alias] = []
+        self.jobs: list[Job | NumpyCall | Alias] = []
         self.overlays: Overlays | None = None
         #: by number of a job that it became, a job with the nodes whose values it reads
-        self.originals: dict[int, Job | Call | Alias] = {}
+        self.originals: dict[int, Job | NumpyCall | Alias] = {}
         self.source: Callable[[Node], Node] = resolve
         jobs_of, moved, rewrite = programs.jobs_of, layouts._moved, programs.Rewriting
 
@@ -130,12 +130,12 @@ class _Walk:
         for given, slot, _ in self.program._begun:
             # in the very array, or in a copy
             self.slots[slot] = self.slots[given]
-            if given not in self.program.spendable:
+            if given not in self.program.donatable:
                 self.slots[slot] = len(self.memories)
                 self.memories.append(self.memories[self.slots[given]].copy())
         exchanged: dict[int, int] = {}
         for made, numbers in self.program._exchanges:
-            free = [number for number in numbers if number in self.program.spendable]
+            free = [number for number in numbers if number in self.program.donatable]
             exchanged.update(zip([slot for slot, _ in made], free))
         region, touched = -1, list[tuple[int, list[_Touched], list[_Touched]]]()
         for number, job in enumerate(self.caught.jobs):

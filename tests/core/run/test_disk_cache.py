@@ -17,12 +17,12 @@ import pytest
 
 from phonograd.core.base import settings
 from phonograd.core.graph.operator import REGISTRY, Operator
-from phonograd.core.kernels.structure import Load, Step, Structure
+from phonograd.core.kernels.structure import Compute, Load, Structure
 from phonograd.core.lower.lowering import Elementwise
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import disk_cache, kernel_cache
-from phonograd.core.run.disk_cache import Store, describe
+from phonograd.core.run.disk_cache import DiskCache, describe
 from phonograd.core.run.objects import Codes
 
 FLOAT32 = np.dtype("float32")
@@ -38,22 +38,22 @@ def files(directory: Path) -> list[Path]:
 
 def structure(operator: str = "exp", dtype: str = "float32") -> Structure:
     kind = np.dtype(dtype)
-    return Structure("K", 16, (Load(kind, "unit"),), (), (Step(operator, (), (0,), kind),), (1,), ())
+    return Structure("K", 16, (Load(kind, "unit"),), (), (Compute(operator, (), (0,), kind),), (1,), ())
 
 
 def test_what_is_saved_is_found_by_its_key(tmp_path: Path) -> None:
-    kept = Store(tmp_path, UNLIMITED, "versions")
+    kept = DiskCache(tmp_path, UNLIMITED, "versions")
     key = kept.key("a kernel")
     assert kept.load(key) is None
     kept.save(key, b"machine code")
     assert kept.load(key) == b"machine code"
-    assert Store(tmp_path, UNLIMITED, "versions").load(key) == b"machine code"
+    assert DiskCache(tmp_path, UNLIMITED, "versions").load(key) == b"machine code"
     kept.remove(key)
     assert kept.load(key) is None
 
 
 def test_other_versions_have_other_keys(tmp_path: Path) -> None:
-    keys = {Store(tmp_path, UNLIMITED, version).key(text) for version in ("1", "2") for text in ("a", "b")}
+    keys = {DiskCache(tmp_path, UNLIMITED, version).key(text) for version in ("1", "2") for text in ("a", "b")}
     assert len(keys) == 4
     assert all(key.isalnum() and key[0].isalpha() for key in keys)
 
@@ -71,7 +71,7 @@ def test_other_versions_have_other_keys(tmp_path: Path) -> None:
     ids=["empty", "cut short", "one byte less", "one byte more", "one bit", "no head"],
 )
 def test_damaged_files_are_ignored(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
-    kept = Store(tmp_path, UNLIMITED, "")
+    kept = DiskCache(tmp_path, UNLIMITED, "")
     kept.save("key", b"machine code")
     (path,) = files(tmp_path)
     path.write_bytes(damage(path.read_bytes()))
@@ -81,7 +81,7 @@ def test_damaged_files_are_ignored(tmp_path: Path, damage) -> None:  # type: ign
 
 
 def test_files_under_another_name_are_ignored(tmp_path: Path) -> None:
-    kept = Store(tmp_path, UNLIMITED, "")
+    kept = DiskCache(tmp_path, UNLIMITED, "")
     kept.save("first", b"machine code")
     (path,) = files(tmp_path)
     path.rename(path.with_name("second"))
@@ -89,7 +89,7 @@ def test_files_under_another_name_are_ignored(tmp_path: Path) -> None:
 
 
 def test_the_least_recently_used_files_are_dropped(tmp_path: Path) -> None:
-    kept = Store(tmp_path, 8 * 1100, "")
+    kept = DiskCache(tmp_path, 8 * 1100, "")
     now = time.time()
     keys = [kept.key(str(number)) + (".quick" if number % 2 else "") for number in range(16)]
     for number, key in enumerate(keys):
@@ -107,14 +107,14 @@ def test_the_least_recently_used_files_are_dropped(tmp_path: Path) -> None:
 
 def test_the_size_is_looked_at_while_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_cache, "_WRITES_PER_LOOK", 8)
-    kept = Store(tmp_path, 10 * 1100, "")
+    kept = DiskCache(tmp_path, 10 * 1100, "")
     for number in range(100):
         kept.save(kept.key(str(number)), bytes(1000))
     assert len(files(tmp_path)) <= 10 + 8
 
 
 def test_what_others_put_there_is_left_alone(tmp_path: Path) -> None:
-    kept = Store(tmp_path, 0, "")
+    kept = DiskCache(tmp_path, 0, "")
     kept.save(kept.key("mine"), bytes(1000))
     place = tmp_path / "kernels"
     (place / "notes.txt").write_text("not a kernel")
@@ -126,7 +126,7 @@ def test_what_others_put_there_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_a_crash_left_behind_is_removed(tmp_path: Path) -> None:
-    kept = Store(tmp_path, UNLIMITED, "")
+    kept = DiskCache(tmp_path, UNLIMITED, "")
     kept.save("key", b"code")
     for name, age in (("old.tmp", 1e5), ("new.tmp", 0)):
         path = tmp_path / "kernels" / name
@@ -140,7 +140,7 @@ def test_what_a_crash_left_behind_is_removed(tmp_path: Path) -> None:
 @not_root
 def test_a_disk_that_is_read_only(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    kept = Store(tmp_path / "below", UNLIMITED, "")
+    kept = DiskCache(tmp_path / "below", UNLIMITED, "")
     with pytest.warns(RuntimeWarning, match="cannot be kept"):
         kept.save("key", b"code")
     assert kept.load("key") is None
@@ -151,7 +151,7 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    kept = Store(tmp_path, UNLIMITED, "")
+    kept = DiskCache(tmp_path, UNLIMITED, "")
     kept.save("before", b"code")
     monkeypatch.setattr(disk_cache, "write_atomically", full)
     with pytest.warns(RuntimeWarning, match=r"No space left.*PHONOGRAD_CACHE_DIRECTORY"):
@@ -166,8 +166,8 @@ def test_kernels_on_a_disk_that_became_read_only_are_used(tmp_path: Path, monkey
     def read_only(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    Store(tmp_path, UNLIMITED, "").save("key", b"code")
-    kept = Store(tmp_path, UNLIMITED, "")
+    DiskCache(tmp_path, UNLIMITED, "").save("key", b"code")
+    kept = DiskCache(tmp_path, UNLIMITED, "")
     os.utime(tmp_path / "kernels" / "key", (0, 0))
     monkeypatch.setattr(disk_cache, "write_atomically", read_only)
     monkeypatch.setattr(os, "utime", read_only)
@@ -181,7 +181,7 @@ def test_kernels_on_a_disk_that_became_read_only_are_used(tmp_path: Path, monkey
 
 def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
     (tmp_path / "kernels").write_text("")
-    kept = Store(tmp_path, UNLIMITED, "")
+    kept = DiskCache(tmp_path, UNLIMITED, "")
     assert kept.load("key") is None
     with pytest.warns(RuntimeWarning, match="cannot be kept"):
         kept.save("key", b"code")
@@ -189,19 +189,19 @@ def test_a_file_where_the_directory_should_be(tmp_path: Path) -> None:
 
 @posix
 def test_a_directory_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
-    Store(tmp_path, UNLIMITED, "").save("key", b"code")
+    DiskCache(tmp_path, UNLIMITED, "").save("key", b"code")
     for mode in (0o700, 0o755, 0o500):
         (tmp_path / "kernels").chmod(mode)
-        assert Store(tmp_path, UNLIMITED, "").load("key") == b"code"
+        assert DiskCache(tmp_path, UNLIMITED, "").load("key") == b"code"
     (tmp_path / "kernels").chmod(0o777)
     with pytest.warns(RuntimeWarning, match="others can write to it"):
-        kept = Store(tmp_path, UNLIMITED, "")
+        kept = DiskCache(tmp_path, UNLIMITED, "")
     assert kept.load("key") is None
 
 
 @posix
 def test_the_directory_is_private(tmp_path: Path) -> None:
-    Store(tmp_path / "new", UNLIMITED, "").save("key", b"code")
+    DiskCache(tmp_path / "new", UNLIMITED, "").save("key", b"code")
     assert (tmp_path / "new" / "kernels").stat().st_mode & 0o77 == 0
 
 
@@ -209,7 +209,7 @@ def test_many_writers_at_once(tmp_path: Path) -> None:
     wrong: list[object] = []
 
     def work() -> None:
-        kept = Store(tmp_path, 4000, "")
+        kept = DiskCache(tmp_path, 4000, "")
         for number in range(40):
             kept.save(f"key{number % 5}", bytes([number % 5]) * 500)
             found = kept.load(f"key{number % 5}")

@@ -58,7 +58,7 @@ def count() -> kernel_cache.Kernel:
 
 
 @pytest.fixture
-def four() -> Iterator[thread_pool.Team]:
+def four() -> Iterator[thread_pool.ThreadPool]:
     """Have a team of four threads, on any machine."""
     with settings.override(num_threads=4):
         found = thread_pool.renew()
@@ -151,19 +151,19 @@ def test_threads_that_are_held_up_work_alone_for_a_while() -> None:
         assert least <= int(found.memory[PENALTY]) <= most
 
 
-def asleep(found: thread_pool.Team) -> bool:
+def asleep(found: thread_pool.ThreadPool) -> bool:
     """Return whether all workers sleep."""
     return all([found.memory[FIRST_WORKER + WORKER_WORDS * index + SLEEPS] for index in range(found.size - 1)])
 
 
-def wait_for_sleep(found: thread_pool.Team) -> None:
+def wait_for_sleep(found: thread_pool.ThreadPool) -> None:
     deadline = time.monotonic() + 30
     while not asleep(found):
         assert time.monotonic() < deadline, "workers do not fall asleep"
         time.sleep(0.001)
 
 
-def test_workers_sleep_and_wake_up(count: kernel_cache.Kernel, four: thread_pool.Team) -> None:
+def test_workers_sleep_and_wake_up(count: kernel_cache.Kernel, four: thread_pool.ThreadPool) -> None:
     for _ in range(3):
         counts = np.zeros(100_000, np.int64)
         run(count, counts, 100, launches=10)
@@ -171,7 +171,7 @@ def test_workers_sleep_and_wake_up(count: kernel_cache.Kernel, four: thread_pool
         wait_for_sleep(four)
 
 
-def test_workers_sleep_through_a_little_work(count: kernel_cache.Kernel, four: thread_pool.Team) -> None:
+def test_workers_sleep_through_a_little_work(count: kernel_cache.Kernel, four: thread_pool.ThreadPool) -> None:
     wait_for_sleep(four)
     counts = np.zeros(MUCH_WORK - 1, np.int64)
     run(count, counts, 1)
@@ -243,7 +243,7 @@ def test_the_setting_may_change_while_threads_launch(count: kernel_cache.Kernel)
 
 
 def test_workers_end_when_they_are_dismissed() -> None:
-    made = thread_pool.Team(3)
+    made = thread_pool.ThreadPool(3)
     made.dismiss(timeout=30)
     assert not any([thread.is_alive() for thread in made._threads])
 

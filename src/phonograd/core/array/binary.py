@@ -15,8 +15,8 @@ from ..ops.math.structural import detach
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.trace import LOCAL, ready_trace
 from . import handle as _handle
-from .handle import Handle, computed, enter, make_result, rebind, settled
-from .observed import LISTENERS, watched
+from .handle import Handle, assign, make_result, materialize_if_naive, node_in, record_or_detach
+from .observed import LISTENERS, observed
 
 __all__ = ["BINARY", "Numbers", "binary", "finish", "inplace", "operate", "use_class"]
 
@@ -27,9 +27,9 @@ def operate(declared: Operator, lhs: Any, rhs: Any) -> Node:
     """Return the node of a binary operator for arrays or numbers: the slow path of ``+``, ``nd.add`` and so on."""
     trace = ready_trace()
     if isinstance(lhs, Handle):
-        first = enter(lhs, trace)
+        first = node_in(lhs, trace)
         if isinstance(rhs, Handle):
-            second = enter(rhs, trace)
+            second = node_in(rhs, trace)
         else:
             number = rhs if type(rhs) is float else _number(rhs)
             if first.dtype.kind != "f":
@@ -39,7 +39,7 @@ def operate(declared: Operator, lhs: Any, rhs: Any) -> Node:
         number = lhs if type(lhs) is float else _number(lhs)
         if not isinstance(rhs, Handle):
             raise TypeError(f"type {type(rhs)} not supported")
-        second = enter(rhs, trace)
+        second = node_in(rhs, trace)
         if second.dtype.kind != "f":
             second = (declared.beside_numbers or _counted)(second)
         first = trace.bind_scalar(number, second.dtype, second.kind, second.context)
@@ -47,7 +47,7 @@ def operate(declared: Operator, lhs: Any, rhs: Any) -> Node:
     node: Node | None = declared.calls.get(key)
     if node is None:
         node = declared.calls[key] = declared.apply(key, ())
-    return settled(node)
+    return record_or_detach(node)
 
 
 def _counted(node: Node) -> Node:
@@ -101,7 +101,7 @@ def binary(operator: str | Operator, reflected: bool = False) -> Callable[[Any, 
         def method(self: Any, other: Any) -> Any:
             if listeners:
                 operands = (other, self) if reflected else (self, other)
-                return watched(declared, operands, None, (), deaf, (self, other))
+                return observed(declared, operands, None, (), deaf, (self, other))
             trace = local.trace
             node = None
             # nodes are read before traces, because another thread may take an array over in between (trace.HANDOVER)
@@ -129,7 +129,7 @@ def binary(operator: str | Operator, reflected: bool = False) -> Callable[[Any, 
             result = new(array_class)
             result._trace = trace
             result._node = node
-            result._buffer = result._rare = None
+            result._buffer = result._extras = None
             handles = trace.handles
             handles.append(result)
             if len(handles) > trace.prune_at:
@@ -183,7 +183,7 @@ def inplace(operator: str | Operator) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if LISTENERS:
             before = self._node, getattr(other, "_node", None)
-            return watched(declared, (self, other), None, (), deaf, (self, other), before=before)
+            return observed(declared, (self, other), None, (), deaf, (self, other), before=before)
         return deaf(self, other)
 
     def deaf(self: Any, other: Any) -> Any:
@@ -192,7 +192,7 @@ def inplace(operator: str | Operator) -> Callable[[Any, Any], Any]:
             operand = other._node
             node = calls.get((own, operand)) if other._trace is trace else None
             if node is not None and node.shape == own.shape and node.dtype is own.dtype and not self._readonly:
-                rebind(self, settled(node) if node.marked else node, trace)
+                assign(self, record_or_detach(node) if node.marked else node, trace)
                 return self
         return change(self, other)
 
@@ -206,8 +206,8 @@ def inplace(operator: str | Operator) -> Callable[[Any, Any], Any]:
             )
         if node.dtype != self._dtype:
             raise MXNetError(f"in-place {declared.name} would change the dtype from {self._dtype} to {node.dtype}")
-        rebind(self, node, LOCAL.trace)
-        return computed(self)
+        assign(self, node, LOCAL.trace)
+        return materialize_if_naive(self)
 
     _name(method, "i", declared)
     method.__doc__ = f"In place: {declared.__doc__}"

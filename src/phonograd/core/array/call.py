@@ -23,8 +23,8 @@ from ..ops.math.structural import detach, moved
 from ..trace.flags import FLAGS, RECORDING, TRAINING
 from ..trace.trace import LOCAL, Trace
 from . import handle as _handle
-from .handle import Handle, apply, computed, enter, make, make_result, rebind, settled
-from .observed import LISTENERS, watched
+from .handle import Handle, apply, assign, make, make_result, materialize_if_naive, node_in, record_or_detach
+from .observed import LISTENERS, observed
 
 __all__ = ["function_of", "invoke", "write"]
 
@@ -55,7 +55,7 @@ def write(out: Any, node: Node) -> Any:
             f"Incompatible attr in node  at 0-th output: expected {_show(expected)}, got {_show(got)} "
             f"in operator {name}"
         )
-    rebind(out, node, LOCAL.trace)
+    assign(out, node, LOCAL.trace)
     return out
 
 
@@ -69,7 +69,7 @@ def invoke(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], 
     ``given`` holds the values of the visible parameters in order, ``extra`` whatever other keywords were passed.
     """
     if LISTENERS:
-        return watched(declared, inputs, _named, given, _invoke, (declared, inputs, given, out, extra))
+        return observed(declared, inputs, _named, given, _invoke, (declared, inputs, given, out, extra))
     return _invoke(declared, inputs, given, out, extra)
 
 
@@ -157,7 +157,7 @@ def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:
     if FLAGS.get() & RECORDING:
         for node in call.nodes:
             trace.siblings[node] = call.nodes
-    made = [make(settled(node), trace, array_class) for node in call.nodes[: call.shown]]
+    made = [make(record_or_detach(node), trace, array_class) for node in call.nodes[: call.shown]]
     return made[0] if len(made) == 1 and call.declared is not None else made
 
 
@@ -195,12 +195,12 @@ def _key_source(parameter: Parameter) -> str:
 
 def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any, array_class: type[Any]) -> Any:
     if isinstance(result, Node):
-        node = settled(result)
+        node = record_or_detach(result)
         if out is None:
             return make_result(node, LOCAL.trace, array_class)
-        computed(write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, node))
+        materialize_if_naive(write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, node))
         return out
-    nodes = [settled(node) for node in result[: _shown(declared, len(result), attributes)]]
+    nodes = [record_or_detach(node) for node in result[: _shown(declared, len(result), attributes)]]
     if out is not None:
         outs = list(out) if isinstance(out, (list, tuple)) else [out]
         if len(outs) != len(nodes):
@@ -209,9 +209,9 @@ def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out:
                 f"but got {len(outs)} instead."
             )
         for target in [write(target, node) for target, node in zip(outs, nodes, strict=True)]:
-            computed(target)
+            materialize_if_naive(target)
         return out
-    made = [computed(handle) for handle in [make(node, LOCAL.trace, array_class) for node in nodes]]
+    made = [materialize_if_naive(handle) for handle in [make(node, LOCAL.trace, array_class) for node in nodes]]
     return made[0] if len(made) == 1 and declared.visible is not None else made
 
 
@@ -293,7 +293,7 @@ def {name}({signature}):
             result = new(array_class)
             result._trace = trace
             result._node = node
-            result._buffer = result._rare = None
+            result._buffer = result._extras = None
             handles = trace.handles
             handles.append(result)
             if len(handles) > trace.prune_at:
@@ -365,7 +365,7 @@ def python_function_of(declared: Operator, name: str, array_class: type[Any] | N
         "calls": declared.calls,
         "declared": declared,
         "detach": detach,
-        "enter": enter,
+        "enter": node_in,
         "invoke": invoke,
         "listeners": LISTENERS,
         "make_several": _make_several,
@@ -373,7 +373,7 @@ def python_function_of(declared: Operator, name: str, array_class: type[Any] | N
         "active": active,
         "named": _named,
         "new": object.__new__,
-        "watched": watched,
+        "watched": observed,
     }
     defaults = []
     for parameter in parameters:

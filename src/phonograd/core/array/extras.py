@@ -1,4 +1,4 @@
-"""Rare: what only some arrays have, and how an array knows its views.
+"""ArrayExtras: what only some arrays have, and how an array knows its views.
 
 A view is a handle that names a piece of another array. It keeps what it has seen there until that array changes; then
 it is told to look again. Each is told once, however often the array changes before the view is used.
@@ -13,13 +13,13 @@ from ..base.devices import CPU
 from ..graph.node import Shape
 from ..trace.trace import HANDOVER, LOCAL
 
-__all__ = ["Rare", "have_look_again", "note_view", "views_of"]
+__all__ = ["ArrayExtras", "mark_views_stale", "note_view", "views_of"]
 
 #: views an array may have before the list is searched for dead ones
 _FEW_VIEWS = 8
 
 
-class Rare:
+class ArrayExtras:
     """What only some arrays have."""
 
     __slots__ = ("context", "readonly", "region", "root", "told", "variable", "views")
@@ -36,28 +36,28 @@ class Rare:
 
 def note_view(root: Any, view: Any) -> None:
     """Enter a view into the list of the array that owns the memory, because it looks at it."""
-    rare = root._rare
-    while rare is not None and rare.root is not None:
-        root = rare.root
-        rare = root._rare
-    if rare is None:
-        rare = root._rare = Rare()
-    views = rare.views
+    extras = root._extras
+    while extras is not None and extras.root is not None:
+        root = extras.root
+        extras = root._extras
+    if extras is None:
+        extras = root._extras = ArrayExtras()
+    views = extras.views
     if views is None:
-        rare.views = [weakref.ref(view)]
+        extras.views = [weakref.ref(view)]
         return
     if len(views) >= _FEW_VIEWS and not len(views) & (len(views) - 1):
         # at every doubling, so that many living views do not make each new one expensive; most are dead by now, but
         # the trace does not know yet
         LOCAL.trace.prune()
-        views = rare.views = [reference for reference in views if reference() is not None]
+        views = extras.views = [reference for reference in views if reference() is not None]
     views.append(weakref.ref(view))
 
 
-def have_look_again(rare: Rare) -> None:
+def mark_views_stale(extras: ArrayExtras) -> None:
     """Tell the views of an array that it has changed. Each is told once, however often it changes before it is used."""
-    views, told = rare.views or [], rare.told or []
-    rare.views = None
+    views, told = extras.views or [], extras.told or []
+    extras.views = None
     with HANDOVER:
         for reference in views:
             view = reference()
@@ -71,13 +71,13 @@ def have_look_again(rare: Rare) -> None:
     if len(told) >= _FEW_VIEWS and count.bit_length() != len(told).bit_length():
         # a view that was told several times has the same reference each time
         told = list({id(reference): reference for reference in told if reference() is not None}.values())
-    rare.told = told
+    extras.told = told
 
 
 def views_of(handle: Any) -> list[Any]:
     """Return the living views of an array that is none itself."""
-    rare = handle._rare
-    if rare is None:
+    extras = handle._extras
+    if extras is None:
         return []
-    living = [view for reference in (*(rare.views or ()), *(rare.told or ())) if (view := reference()) is not None]
+    living = [view for reference in (*(extras.views or ()), *(extras.told or ())) if (view := reference()) is not None]
     return list({id(view): view for view in living}.values())

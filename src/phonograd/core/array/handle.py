@@ -1,6 +1,6 @@
 """Handle: the mechanics under NDArray. A handle names a node of a trace, or memory; it can be made to name another one.
 
-Everything that changes an array in place goes through :func:`rebind`: the memory of the old value is not written while
+Everything that changes an array in place goes through :func:`assign`: the memory of the old value is not written while
 anybody refers to it, so whoever recorded it, or still has it pending, sees what it saw. A view (:func:`make_view`)
 names a contiguous piece of its base: writing to one makes the other look again. Only memory that another library uses
 too (:class:`SharedMemory`) is really written to, and copied when it is read.
@@ -26,7 +26,7 @@ from ..ops.vision.regions import assign_flat, view_flat
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.rng import next_counter
 from ..trace.trace import HANDOVER, LOCAL, Capturing, Trace, ready_trace
-from .extras import Rare, have_look_again, note_view, views_of
+from .extras import ArrayExtras, mark_views_stale, note_view, views_of
 from .numbers import with_data
 
 __all__ = [
@@ -34,14 +34,14 @@ __all__ = [
     "SharedMemory",
     "apply",
     "as_class",
-    "computed",
-    "enter",
+    "assign",
     "make",
     "make_concrete",
     "make_result",
     "make_view",
+    "materialize_if_naive",
+    "node_in",
     "read",
-    "rebind",
     "replace",
     "share",
     "views_of",
@@ -61,7 +61,7 @@ Kind = TypeVar("Kind")
 
 
 class _Seldom(Generic[Kind]):
-    """An attribute of an array that stands in its ``_rare``, which is made when something is set."""
+    """An attribute of an array that stands in its ``_extras``, which is made when something is set."""
 
     __slots__ = ("_default", "_name", "_read")
 
@@ -71,14 +71,14 @@ class _Seldom(Generic[Kind]):
         self._read = operator.attrgetter(name)
 
     def __get__(self, handle: Handle, owner: type[Handle]) -> Kind:
-        rare = handle._rare
-        return self._default if rare is None else self._read(rare)
+        extras = handle._extras
+        return self._default if extras is None else self._read(extras)
 
     def __set__(self, handle: Handle, value: Kind) -> None:
-        rare = handle._rare
-        if rare is None:
-            rare = handle._rare = Rare()
-        setattr(rare, self._name, value)
+        extras = handle._extras
+        if extras is None:
+            extras = handle._extras = ArrayExtras()
+        setattr(extras, self._name, value)
 
 
 class Handle:
@@ -88,7 +88,7 @@ class Handle:
     _trace     the trace that ``_node`` belongs to, or None
     _node      the expression of the current value
     _buffer    the current value, once it is known
-    _rare      the others, which few arrays have; they are in one place so that making an array is quick
+    _extras      the others, which few arrays have; they are in one place so that making an array is quick
     _variable  gradient buffer and request, if the array was marked for gradients
     _root      for a view: the array it is a piece of
     _region    for a view: (first element, shape, whether gradients pass between the two)
@@ -101,12 +101,12 @@ class Handle:
     Neither this class nor a subclass may define ``__getattr__``: the interpreter then reads every attribute slowly.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "_node", "_rare", "_trace")
+    __slots__ = ("__weakref__", "_buffer", "_extras", "_node", "_trace")
 
     _trace: Trace | None
     _node: Node | None
     _buffer: Array | None
-    _rare: Rare | None
+    _extras: ArrayExtras | None
     _variable = _Seldom[Any]("variable", None)
     _root = _Seldom[Any]("root", None)
     _region = _Seldom["tuple[int, Shape, bool] | None"]("region", None)
@@ -179,14 +179,14 @@ def make(node: Node, trace: Trace, array_class: type[Any] | None = None) -> Any:
     handle = _new(array_class or _class)
     handle._trace = trace
     handle._node = node
-    handle._buffer = handle._rare = None
+    handle._buffer = handle._extras = None
     trace.adopt(handle)
     return handle
 
 
 def make_result(node: Node, trace: Trace, array_class: type[Any] | None = None) -> Any:
     """Return a new array for the user; with the naive engine it is computed at once."""
-    return computed(make(node, trace, array_class))
+    return materialize_if_naive(make(node, trace, array_class))
 
 
 def as_class(handle: Any, array_class: type[Any]) -> Any:
@@ -196,7 +196,7 @@ def as_class(handle: Any, array_class: type[Any]) -> Any:
     return handle
 
 
-def computed(handle: Any) -> Any:
+def materialize_if_naive(handle: Any) -> Any:
     """Return an array to the user, computed if the naive engine is on. The trace may end here."""
     if active.naive:
         read(handle)
@@ -209,14 +209,14 @@ def make_concrete(data: Array, context: Context = CPU, array_class: type[Any] | 
     if isinstance(trace, Capturing):
         return make(trace.bind(data, context), trace, array_class)
     handle = _new(array_class or _class)
-    handle._trace = handle._node = handle._rare = None
+    handle._trace = handle._node = handle._extras = None
     handle._buffer = data
     if context is not CPU:
         handle._context = context
     return handle
 
 
-#: what :func:`enter` and :func:`rebind` try first: they return None, or False, where it is not simple
+#: what :func:`node_in` and :func:`assign` try first: they return None, or False, where it is not simple
 _enter_simply: Callable[[Handle, Trace], Node | None] | None = None
 _write_simply: Callable[[Handle, Node, Trace], bool] | None = None
 
@@ -224,12 +224,12 @@ _write_simply: Callable[[Handle, Node, Trace], bool] | None = None
 def use_machine_code(
     enter: Callable[[Handle, Trace], Node | None], write: Callable[[Handle, Node, Trace], bool]
 ) -> None:
-    """Set functions that do what :func:`enter` and :func:`rebind` do where that is simple."""
+    """Set functions that do what :func:`node_in` and :func:`assign` do where that is simple."""
     global _enter_simply, _write_simply
     _enter_simply, _write_simply = enter, write
 
 
-def enter(handle: Handle, trace: Trace) -> Node:
+def node_in(handle: Handle, trace: Trace) -> Node:
     """Return the node of an array in a trace, binding its memory as a leaf if it comes from outside."""
     if _enter_simply is not None:
         found = _enter_simply(handle, trace)
@@ -246,15 +246,15 @@ def enter(handle: Handle, trace: Trace) -> Node:
         home, node, buffer = _place(handle)
         if buffer is None:
             if node is None or home is None:
-                return _look_again(handle, trace)
+                return _reread_view(handle, trace)
             buffer = home.value(node)
-    rare = handle._rare
-    owner = None if rare is None else rare.variable
+    extras = handle._extras
+    owner = None if extras is None else extras.variable
     if type(buffer) is SharedMemory:
         # looked at anew by every use: the array does not keep the node
         entered = trace.bind(np.array(buffer), handle.context)
         return entered if owner is None else variable(entered, trace.slot(owner))
-    entered = trace.bind(buffer, CPU if rare is None and node is None else handle.context)
+    entered = trace.bind(buffer, CPU if extras is None and node is None else handle.context)
     if node is not None and home is not None and node.marked:
         # recorded in an earlier trace or another thread's: gradients continue there
         entered = variable(entered, trace.slot(home.target_of(node)))
@@ -298,13 +298,13 @@ def _region_of(view: Handle) -> tuple[int, Shape, bool]:
     return view._region
 
 
-def _look_again(view: Handle, trace: Trace) -> Node:
+def _reread_view(view: Handle, trace: Trace) -> Node:
     """Return the node of a view whose base has changed since."""
     if view._root is None:
         view._buffer = view._made()
-        return enter(view, trace)
+        return node_in(view, trace)
     start, shape, linked = _region_of(view)
-    node = view_flat(enter(view._root, trace), start, shape)
+    node = view_flat(node_in(view._root, trace), start, shape)
     if not linked or view._variable is not None:
         node = detach(node)
     if view._variable is not None:
@@ -338,7 +338,7 @@ def read(handle: Handle) -> Array:
             note_view(root, handle)
             return value
         trace = LOCAL.trace
-        node = enter(handle, trace)
+        node = node_in(handle, trace)
     if trace is LOCAL.trace:
         trace.flush()
         now, same, value = _place(handle)
@@ -365,7 +365,7 @@ def _piece(base: Handle, start: int, shape: Shape) -> Array:
     return buffer.reshape(-1)[start : start + size].reshape(shape)
 
 
-def rebind(handle: Handle, node: Node, trace: Trace) -> None:
+def assign(handle: Handle, node: Node, trace: Trace) -> None:
     """Make an array name another value of the same shape and dtype; views and bases follow.
 
     While recording, the array is then part of the record exactly if the value is. Otherwise only the value changes: a
@@ -376,16 +376,16 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
     if type(trace) is not Trace and isinstance(trace, Capturing) and _is_outside(handle, trace):
         trace.write(handle, node)
         return
-    before, rare = handle._node, handle._rare
+    before, extras = handle._node, handle._extras
     if (
-        (rare is None or (rare.root is None and not rare.views))
+        (extras is None or (extras.root is None and not extras.views))
         and not node.marked
         and node.context is (handle.context if before is None else before.context)
         and type(handle._buffer) is not SharedMemory
     ):
         # by far the most: nothing looks at the array, and what is written is not recorded
-        if rare is not None and rare.variable is not None:
-            _hold(handle, variable(node, trace.slot(rare.variable)), trace)
+        if extras is not None and extras.variable is not None:
+            _hold(handle, variable(node, trace.slot(extras.variable)), trace)
             return
         if before is None or not before.marked:
             _hold(handle, node, trace)
@@ -397,15 +397,15 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
         node = moved(node, context)
     if root is not None:
         start, shape, linked = _region_of(handle)
-        changed = assign_flat(enter(root, trace), node, start)
-        rebind(root, settled(changed), trace)
+        changed = assign_flat(node_in(root, trace), node, start)
+        assign(root, record_or_detach(changed), trace)
         if recording and not linked:
             handle._region = (start, shape, True)
         if handle._variable is None:
             # it has been told to look again, and will find what was written
             return
-    if rare is not None and rare.views:
-        have_look_again(rare)
+    if extras is not None and extras.views:
+        mark_views_stale(extras)
     buffer = handle._buffer
     if type(buffer) is SharedMemory and buffer.flags.writeable and not node.marked:
         np.copyto(buffer, trace.value(node))
@@ -414,7 +414,7 @@ def rebind(handle: Handle, node: Node, trace: Trace) -> None:
         if handle._variable is not None:
             node = variable(node, trace.slot(handle._variable))
         elif not recording and handle._node is not None and handle._node.marked:
-            node = overwritten(node, enter(handle, trace))
+            node = overwritten(node, node_in(handle, trace))
     _hold(handle, node, trace)
 
 
@@ -440,7 +440,7 @@ def replace(handle: Handle, value: Array) -> None:
         handle._buffer = value
 
 
-def known(handle: Handle) -> Array | None:
+def known_value(handle: Handle) -> Array | None:
     """Return the value of an array that is computed and that no record needs to follow, else None.
 
     A piece of such an array is taken at once. Were it an expression, the bounds of the piece would be part of it, and
@@ -457,35 +457,35 @@ def known(handle: Handle) -> Array | None:
 
 def make_view(base: Handle, start: int, shape: Shape) -> Any:
     """Return an array that shares a contiguous piece of another array: a write to either shows in both."""
-    value, rare = known(base), base._rare
-    context = CPU if rare is None and base._node is None else base.context
+    value, extras = known_value(base), base._extras
+    context = CPU if extras is None and base._node is None else base.context
     if value is not None:
         # as make_concrete does, where nothing is captured
         view = _new(base._result_class)
         view._trace = view._node = None
         view._buffer = _piece(base, start, shape)
         if type(value) is SharedMemory:
-            view._rare = None
+            view._extras = None
             view._context = context
             return view
     else:
         trace = ready_trace()
-        view = make(settled(view_flat(enter(base, trace), start, shape)), trace, base._result_class)
-        rare = base._rare
+        view = make(record_or_detach(view_flat(node_in(base, trace), start, shape)), trace, base._result_class)
+        extras = base._extras
     linked = bool(FLAGS.get() & RECORDING)
     root = base
-    if rare is not None and rare.root is not None and rare.variable is None:
-        root = rare.root
+    if extras is not None and extras.root is not None and extras.variable is None:
+        root = extras.root
         first, _, base_linked = _region_of(base)
         start, linked = start + first, linked and base_linked
-    own = Rare(root, (start, shape, linked))
+    own = ArrayExtras(root, (start, shape, linked))
     if context is not CPU:
         own.context = context
-    if rare is not None and rare.readonly:
+    if extras is not None and extras.readonly:
         own.readonly = True
-    view._rare = own
+    view._extras = own
     note_view(root, view)
-    return computed(view) if active.naive else view
+    return materialize_if_naive(view) if active.naive else view
 
 
 def share(handle: Handle) -> Array:
@@ -527,7 +527,7 @@ def apply(
 ) -> tuple[Any, tuple[Node | None, ...]]:
     """Return the node (or nodes) of an operator applied to arrays, and the nodes of the arrays."""
     trace = ready_trace()
-    nodes = tuple([None if handle is None else enter(handle, trace) for handle in inputs])
+    nodes = tuple([None if handle is None else node_in(handle, trace) for handle in inputs])
     if declared.random:
         nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (counter_leaf(trace),)
     if declared.numbers:
@@ -570,10 +570,10 @@ def _take_effect(
     for index, node in changed.items():
         handle = inputs[index]
         if handle is not None:
-            rebind(handle, detach(node), trace)
+            assign(handle, detach(node), trace)
 
 
-def settled(node: Node) -> Node:
+def record_or_detach(node: Node) -> Node:
     """Return the node of a call's result as the recording flag wants it: a record of its own, or unmarked."""
     if not node.marked:
         return node

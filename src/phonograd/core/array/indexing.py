@@ -21,16 +21,27 @@ from ..ops.vision.regions import assign_flat, assign_step, view_step
 from ..trace.flags import is_recording
 from ..trace.trace import Trace, ready_trace
 from .binary import Numbers
-from .handle import Handle, SharedMemory, computed, enter, known, make_concrete, make_result, make_view, rebind, settled
+from .handle import (
+    Handle,
+    SharedMemory,
+    assign,
+    known_value,
+    make_concrete,
+    make_result,
+    make_view,
+    materialize_if_naive,
+    node_in,
+    record_or_detach,
+)
 from .keys import Advanced, Basic, Selection, is_contiguous, parse, simple, value_shape
-from .observed import LISTENERS, Deed, watched
+from .observed import LISTENERS, NamedAction, observed
 from .values import values_of
 
 __all__ = ["get", "is_contiguous", "set_"]
 
 
 _EVERYTHING = slice(None)
-_SLICE, _ASSIGNMENT = Deed("slice"), Deed("_slice_assign")
+_SLICE, _ASSIGNMENT = NamedAction("slice"), NamedAction("_slice_assign")
 
 
 def _is_array(value: Any) -> bool:
@@ -40,20 +51,20 @@ def _is_array(value: Any) -> bool:
 def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
     """Return the part of the array that a key selects: a view where its elements are contiguous, else a copy."""
     if listeners:
-        return watched(_SLICE, (self,), None, (), get, (self, key, ()))
+        return observed(_SLICE, (self,), None, (), get, (self, key, ()))
     selection = simple(key, self.shape) or parse(key, self.shape, _is_array)
     if type(selection) is Advanced:
         trace = ready_trace()
-        node = slice_step(enter(self, trace), selection.begin, selection.end, selection.step)
+        node = slice_step(node_in(self, trace), selection.begin, selection.end, selection.step)
         node = reshape_to(node, selection.expanded)
         taken = take_points(node, selection.layout, _index_nodes(selection, trace))
-        return make_result(settled(reshape_to(taken, selection.shape)), trace, self._result_class)
+        return make_result(record_or_detach(reshape_to(taken, selection.shape)), trace, self._result_class)
     assert type(selection) is Basic
     if selection.whole:
         return self
     if selection.offset is not None:
         return make_view(self, selection.offset, selection.shape)
-    value = known(self)
+    value = known_value(self)
     if value is not None:
         steps = zip(selection.begin, selection.end, selection.step, strict=True)
         region = value[tuple([slice(b, e if e >= 0 else None, s) for b, e, s in steps])]
@@ -61,15 +72,15 @@ def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
         region = np.array(region) if type(value) is SharedMemory else region
         return make_concrete(region.reshape(selection.shape), self.context, self._result_class)
     trace = ready_trace()
-    node = view_step(enter(self, trace), selection.begin, selection.end, selection.step)
-    return make_result(settled(reshape_to(node, selection.shape)), trace, self._result_class)
+    node = view_step(node_in(self, trace), selection.begin, selection.end, selection.step)
+    return make_result(record_or_detach(reshape_to(node, selection.shape)), trace, self._result_class)
 
 
 def _index_nodes(selection: Advanced, trace: Trace) -> tuple[Node, ...]:
     nodes = []
     for index in selection.indices:
         if isinstance(index, Handle):
-            node = enter(index, trace)
+            node = node_in(index, trace)
             nodes.append(reshape_to(node, node.shape or (1,)))
         else:
             nodes.append(trace.bind(index, CPU))
@@ -80,29 +91,29 @@ def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) 
     """Replace the part of the array that a key selects; the value is broadcast and converted to the array's dtype."""
     if listeners:
         before = self._node, getattr(value, "_node", None)
-        watched(_ASSIGNMENT, (self, value), None, (), set_, (self, key, value, ()), before=before)
+        observed(_ASSIGNMENT, (self, value), None, (), set_, (self, key, value, ()), before=before)
         return
     if self._readonly:
         raise ValueError("Cannot assign to readonly NDArray")
     if type(key) is slice and type(value) is type(self) and key == _EVERYTHING and value is not self:
         trace = ready_trace()
-        node = enter(value, trace)
+        node = node_in(value, trace)
         if node.shape == self.shape and node.dtype == self._dtype and node.shape:
             # what the rest of this function would do
-            rebind(self, settled(node), trace)
-            computed(self)
+            assign(self, record_or_detach(node), trace)
+            materialize_if_naive(self)
             return
     selection = simple(key, self.shape) or parse(key, self.shape, _is_array)
     if 0 in selection.target or _is_there(self, selection, value):
         return
     trace = ready_trace()
-    base = enter(self, trace)
+    base = node_in(self, trace)
     if isinstance(value, Handle) and type(selection) is Basic and selection.offset is not None:
-        node = enter(value, trace)
+        node = node_in(value, trace)
         if node.shape == selection.shape and node.kind == base.kind:
             # what the rest of this function would do
-            rebind(self, settled(assign_flat(base, node, selection.offset)), trace)
-            computed(self)
+            assign(self, record_or_detach(assign_flat(base, node, selection.offset)), trace)
+            materialize_if_naive(self)
             return
     node = _value_node(self, value, base, selection, trace)
     if isinstance(selection, Advanced):
@@ -112,24 +123,24 @@ def set_(self: Any, key: Any, value: Any, listeners: Sequence[int] = LISTENERS) 
         node = reshape_to(written, region.shape)
     elif selection.offset is not None:
         # as a view of this part would be written to
-        rebind(self, settled(assign_flat(base, broadcast(node, selection.target), selection.offset)), trace)
-        computed(self)
+        assign(self, record_or_detach(assign_flat(base, broadcast(node, selection.target), selection.offset)), trace)
+        materialize_if_naive(self)
         return
-    rebind(self, settled(assign_step(base, node, selection.begin, selection.end, selection.step)), trace)
-    computed(self)
+    assign(self, record_or_detach(assign_step(base, node, selection.begin, selection.end, selection.step)), trace)
+    materialize_if_naive(self)
 
 
 def _is_there(array: Any, selection: Selection, value: Any) -> bool:
     """Return whether the value is a view of the very part it is assigned to: what ``x[0] += 1`` ends with."""
     if not isinstance(value, Handle) or isinstance(selection, Advanced) or selection.offset is None:
         return False
-    rare, own = value._rare, array._rare
-    if rare is None or rare.region is None:
+    extras, own = value._extras, array._extras
+    if extras is None or extras.region is None:
         return False
-    root, start, linked = array, selection.offset, rare.region[2]
+    root, start, linked = array, selection.offset, extras.region[2]
     if own is not None and own.root is not None:
         root, start, linked = own.root, start + own.region[0], linked and own.region[2]
-    if rare.root is not root or rare.region[:2] != (start, selection.shape):
+    if extras.root is not root or extras.region[:2] != (start, selection.shape):
         return False
     # a variable whose value was recorded starts anew when it is written to outside of recording
     return linked if is_recording() else array._variable is None and root._variable is None
@@ -138,7 +149,7 @@ def _is_there(array: Any, selection: Selection, value: Any) -> bool:
 def _value_node(owner: Any, value: Any, base: Node, selection: Selection, trace: Trace) -> Node:
     """Return an assigned value as a node of the array's dtype that broadcasts to the selected region."""
     if isinstance(value, Handle):
-        node = cast(enter(value, trace), base.dtype)
+        node = cast(node_in(value, trace), base.dtype)
         return reshape_to(node, value_shape(selection, node.shape))
     if value is None:
         value = float("nan")

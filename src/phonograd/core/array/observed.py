@@ -31,7 +31,7 @@ from ..trace.flags import FLAGS, RECORDING
 from ..trace.trace import LOCAL
 from .handle import Handle
 
-__all__ = ["LISTENERS", "Deed", "watched"]
+__all__ = ["LISTENERS", "NamedAction", "observed"]
 
 #: the observers of operators; not empty while there are any
 LISTENERS = LISTENING[FUNCTION]
@@ -42,14 +42,14 @@ _new = object.__new__
 _GIVEN = (Handle, int, float, np.generic)
 
 
-class Deed(NamedTuple):
+class NamedAction(NamedTuple):
     """Something that is done to arrays without calling an operator by its name, as observers are told of it."""
 
     name: str
 
 
-def watched(
-    declared: Operator | Deed,
+def observed(
+    declared: Operator | NamedAction,
     inputs: Sequence[Any],
     named: Callable[[Any, tuple[Any, ...]], Mapping[str, Any]] | None,
     given: tuple[Any, ...],

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ndarray.array import NDArray, use_backward
-from ..array.handle import as_class, enter, make, make_concrete, read, rebind
+from ..array.handle import as_class, assign, make, make_concrete, node_in, read
 from ..base.devices import Context
 from ..base.dtypes import DType
 from ..base.errors import MXNetError, format_shape
@@ -101,7 +101,7 @@ class FunctionCall:
 Waiting = NDArray | Nothing | None
 
 
-class _Sweep:
+class _BackwardPass:
     """One backward pass: gradients waiting at nodes of traces and at outputs of Functions."""
 
     def __init__(self, create_graph: bool) -> None:
@@ -152,7 +152,7 @@ class _Sweep:
         self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
     ) -> tuple[Gradient, list[NDArray | None]]:
         """Differentiate in this thread's current trace, where the gradients are pending like any other result."""
-        nodes = [enter(grad, trace) if isinstance(grad, NDArray) else grad for grad in grads]
+        nodes = [node_in(grad, trace) if isinstance(grad, NDArray) else grad for grad in grads]
         if not self.create_graph:
             nodes = [detach(node) if isinstance(node, Node) else node for node in nodes]
         result = differentiate(heads, tuple(nodes))
@@ -251,7 +251,7 @@ def place_in_record(array: NDArray) -> tuple[Trace, Node]:
         trace, node = array._trace, array._node
     if trace is None or node is None or not node.marked:
         trace = LOCAL.trace
-        node = enter(array, trace)
+        node = node_in(array, trace)
     return trace, node
 
 
@@ -266,8 +266,8 @@ def _flags(recording: bool, training: bool) -> flags_set_to:
     return flags_set_to((RECORDING if recording else 0) | (TRAINING if training else 0))
 
 
-def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph: bool) -> _Sweep:
-    sweep = _Sweep(create_graph)
+def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph: bool) -> _BackwardPass:
+    sweep = _BackwardPass(create_graph)
     for position, (head, grad) in enumerate(zip(heads, head_grads, strict=True)):
         trace, node = place_in_record(head)
         if not node.marked:
@@ -298,7 +298,7 @@ def backward_pass(heads: list[NDArray], head_grads: list[NDArray | None], retain
 def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
     """Run a backward pass that stays in the current trace and only writes gradients; return whether it is one.
 
-    What :class:`_Sweep` would do, without looking for what is not there. No code of the user runs in it.
+    What :class:`_BackwardPass` would do, without looking for what is not there. No code of the user runs in it.
     """
     trace, node = LOCAL.trace, head._node
     if head._trace is not trace or node is None or not node.marked or type(trace) is not Trace:
@@ -312,11 +312,11 @@ def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
         if type(owner) is not Variable or owner.request != "write" or owner.hooks.functions:
             return False
         before = owner.grad._node
-        if owner.grad._rare is not None or (before is not None and before.marked):
+        if owner.grad._extras is not None or (before is not None and before.marked):
             return False
         owners.append(owner)
     for owner, (_, grad) in zip(owners, result.plain, strict=True):
-        rebind(owner.grad, grad, trace)
+        assign(owner.grad, grad, trace)
         owner.fresh = 1
     if not retain_graph:
         trace.clear(result.visited)
@@ -361,7 +361,7 @@ def grad_pass(
 def _result(grad: NDArray, create_graph: bool, array_class: type[NDArray]) -> NDArray:
     """Return a gradient as an array of its own, in the current trace."""
     trace = LOCAL.trace
-    node = enter(grad, trace)
+    node = node_in(grad, trace)
     if create_graph:
         gradient_nodes.setdefault(trace, set()).add(recorded(node))
     result: NDArray = make(trace.distinct(recorded(node)) if create_graph else detach(node), trace, array_class)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ndarray.array import NDArray
-from ..array.handle import SharedMemory, enter, make
+from ..array.handle import SharedMemory, make, node_in
 from ..base.errors import MXNetError, format_shape
 from ..graph.node import Node
 from ..ops.math.broadcasting import broadcast, broadcast_shapes
@@ -117,7 +117,7 @@ def as_recorded(saved: Any) -> Any:
     if not isinstance(saved, NDArray):
         return saved
     trace = LOCAL.trace
-    kept = make(enter(saved, trace), trace, saved._result_class)
+    kept = make(node_in(saved, trace), trace, saved._result_class)
     if saved._variable is not None:
         kept._variable = saved._variable
     return kept
@@ -126,7 +126,7 @@ def as_recorded(saved: Any) -> Any:
 def sources_of(inputs: Sequence[NDArray]) -> Sources:
     """Return where arrays stand in the record now, whatever happens to them later."""
     trace = LOCAL.trace
-    return [(trace, enter(array, trace)) for array in inputs]
+    return [(trace, node_in(array, trace)) for array in inputs]
 
 
 def record_call(
@@ -170,7 +170,7 @@ def _leave_base(view: NDArray) -> None:
 def _stand_for(result: NDArray, call: FunctionCall) -> Node:
     """Make an array the next output of a call: it keeps its value, and gradients that arrive go to the call."""
     trace = LOCAL.trace
-    node = enter(result, trace)
+    node = node_in(result, trace)
     output = variable(detach(node), trace.slot(FunctionOutput(call, len(call.outputs))))
     call.outputs.append((node.shape, node.dtype, node.context, result._result_class))
     result._trace, result._node = trace, output
@@ -207,7 +207,7 @@ def _fitted(name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
     if (grad.shape, grad._dtype) == (shape, dtype):
         return grad
     trace = LOCAL.trace
-    node = cast(enter(grad, trace), dtype)
+    node = cast(node_in(grad, trace), dtype)
     try:
         fits = broadcast_shapes(node.shape, shape) == shape
     except MXNetError:

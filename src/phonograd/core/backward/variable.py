@@ -13,7 +13,7 @@ from typing import Any
 
 from ...ndarray.array import NDArray
 from ...ndarray.sparse import labelled
-from ..array.handle import enter, make, rebind
+from ..array.handle import assign, make, node_in
 from ..base.errors import MXNetError, format_shape
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import detach, full, variable
@@ -97,10 +97,10 @@ class Variable(Target):
     def take(self, grad: NDArray) -> None:
         """Write or add a gradient into the buffer."""
         trace = LOCAL.trace
-        node = enter(grad, trace)
+        node = node_in(grad, trace)
         if self.request == "add":
-            node = add(enter(self.grad, trace), node)
-        rebind(self.grad, detach(node), trace)
+            node = add(node_in(self.grad, trace), node)
+        assign(self.grad, detach(node), trace)
         self._refresh()
         if isinstance(trace, Capturing):
             trace.repeat(self._refresh)

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from ..array.handle import Handle, SharedMemory, counter_leaf, enter, make, views_of
+from ..array.handle import Handle, SharedMemory, counter_leaf, make, node_in, views_of
 from ..backward.variable import Variable
 from ..base.devices import Context
 from ..base.dtypes import UINT32, DType, convert_scalar
@@ -23,9 +23,9 @@ from ..base.errors import user_line
 from ..graph.node import Node, attributed_to
 from ..graph.operator import ABSENT, REGISTRY, Array
 from ..ops.math.structural import (
-    AGAIN,
     DETACH,
     LEAF,
+    REPEAT_CALL,
     VARIABLE,
     again,
     detach,
@@ -35,7 +35,7 @@ from ..ops.math.structural import (
 )
 from ..trace.trace import Capturing, Target, Trace
 
-__all__ = ["Capture", "Filled", "Place", "Refusal", "Template"]
+__all__ = ["Capture", "Filled", "Input", "Refusal", "Template"]
 
 _ITEM, _COMPOSITE, _COPYTO = REGISTRY["_item"], REGISTRY["_composite"], REGISTRY["_copyto"]
 
@@ -44,7 +44,7 @@ class Refusal(BaseException):
     """A function does something that cannot be captured. No exception that a function might handle."""
 
 
-class Place(NamedTuple):
+class Input(NamedTuple):
     """Where something from outside enters: the node that stands for it, and how to find what is there."""
 
     node: Node
@@ -88,7 +88,7 @@ class Capture(Capturing):
         super().__init__()
         self.outer = outer
         #: everything that comes from outside, in order
-        self.places: list[Place] = []
+        self.places: list[Input] = []
         #: arrays from outside that the function refers to: the array and the node that stands for its value
         self.outside: dict[int, tuple[Handle, Node]] = {}
         #: arrays from outside that are changed, with the nodes of their new values
@@ -104,7 +104,7 @@ class Capture(Capturing):
 
     # -- what comes from outside
 
-    def _place(self, place: Place) -> Node:
+    def _place(self, place: Input) -> Node:
         self.places.append(place)
         return place.node
 
@@ -120,10 +120,10 @@ class Capture(Capturing):
 
     def argument(self, number: int, handle: Handle) -> Any:
         """Return an array that stands for an argument of the function."""
-        actual = enter(handle, self.outer)
+        actual = node_in(handle, self.outer)
         node = self._stand_in(actual, handle._variable)
         self._actual[node] = actual
-        proxy = make(self._place(Place(node, _no_argument, argument=number)), self, handle._result_class)
+        proxy = make(self._place(Input(node, _no_argument, argument=number)), self, handle._result_class)
         if handle._variable is not None:
             proxy._variable = handle._variable
         if handle._readonly:
@@ -140,10 +140,10 @@ class Capture(Capturing):
             return node
         found = self.outside.get(id(handle))
         if found is None:
-            actual = enter(handle, self.outer)
+            actual = node_in(handle, self.outer)
             node = self._stand_in(actual, handle._variable)
             self._actual[node] = actual
-            place = Place(node, lambda trace: enter(handle, trace), handle=handle)
+            place = Input(node, lambda trace: node_in(handle, trace), handle=handle)
             found = self.outside[id(handle)] = handle, self._place(place)
         return found[1]
 
@@ -153,7 +153,7 @@ class Capture(Capturing):
         if found is None or found.context != context:
             node = leaf(len(self.places), data.shape, data.dtype, context)
             self.leaves.append(data)
-            found = self._place(Place(node, lambda trace: trace.bind(data, context), data=data))
+            found = self._place(Input(node, lambda trace: trace.bind(data, context), data=data))
             self.bound[id(data)] = found
         return found
 
@@ -164,12 +164,12 @@ class Capture(Capturing):
         if found is None or found.context != context:
             node = leaf(len(self.places), (), dtype, context)
             find = functools.partial(_bind_scalar, value, dtype, kind, context)
-            found = self.scalars[key] = self._place(Place(node, find, data=convert_scalar(value, dtype)))
+            found = self.scalars[key] = self._place(Input(node, find, data=convert_scalar(value, dtype)))
         return found
 
     def counter(self) -> Node:
         """Return the node of the next place in the random stream."""
-        return self._place(Place(leaf(len(self.places), (4,), UINT32), counter_leaf))
+        return self._place(Input(leaf(len(self.places), (4,), UINT32), counter_leaf))
 
     def slot(self, target: Target) -> int:
         """Return the number of a gradient target: a variable from outside, or where an array was recorded."""
@@ -315,7 +315,7 @@ class Template:
         repeats = False
         for step in self.steps:
             node = self._rebuilt(step, values, trace)
-            if recorded and (step in self._made or step.operator is AGAIN):
+            if recorded and (step in self._made or step.operator is REPEAT_CALL):
                 count = made.get(node)
                 if count is None:
                     first = 1 if node.operator is VARIABLE else 0
@@ -335,7 +335,7 @@ class Template:
         inputs = tuple([values.get(source, source) for source in step.inputs])
         if operator is _ITEM:
             return inputs[0][step.attributes[0]]
-        if operator is AGAIN:
+        if operator is REPEAT_CALL:
             return _once(inputs[0])
         if operator is DETACH:
             return detach(inputs[0])
@@ -381,7 +381,7 @@ def _replaced(attributes: tuple[Any, ...], values: dict[Node, Any]) -> tuple[Any
 
 def _once(node: Node) -> Node:
     """Return the node of a call that was made several times, as it was the first time."""
-    return node.inputs[0] if node.operator is AGAIN else node
+    return node.inputs[0] if node.operator is REPEAT_CALL else node
 
 
 def _sources(node: Node) -> tuple[Node, ...]:

@@ -25,7 +25,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from ..array.handle import Handle, enter, make, make_concrete, rebind, views_of
+from ..array.handle import Handle, assign, make, make_concrete, node_in, views_of
 from ..base.devices import CPU, Context
 from ..base.errors import user_line
 from ..base.settings import active
@@ -34,8 +34,8 @@ from ..graph.node import Node, forgetters
 from ..graph.operator import Array
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.trace import LOCAL, Capturing, Trace, ready_trace
-from .capture import Capture, Filled, Place, Refusal, Template
-from .replay import Direct, Shortcut
+from .capture import Capture, Filled, Input, Refusal, Template
+from .replay import Replay, Shortcut
 
 __all__ = ["Compiled", "compile"]
 
@@ -316,7 +316,7 @@ class _Ending:
             array._trace, array._node = outer, node
             outer.adopt(array)
         for (array, _), node in zip(writes, filled.nodes):
-            rebind(array, node, outer)
+            assign(array, node, outer)
         for action in capture.actions:
             action()
         returned: set[int] = set()
@@ -343,17 +343,17 @@ class _Ending:
     def _part(self, reference: weakref.ref[Any]) -> None:
         """Make a view of an array that nobody else refers to an array of its own: nobody can tell the difference."""
         view, capture = reference(), self._capture
-        rare = None if view is None else view._rare
-        if view is None or rare is None or rare.root is None or rare.variable is not None:
+        extras = None if view is None else view._extras
+        if view is None or extras is None or extras.root is None or extras.variable is not None:
             return
-        base = rare.root
+        base = extras.root
         if base._trace is not capture or id(base) in self._numbers or len(views_of(base)) != 1:
             return
-        enter(view, capture)
-        region, watched = rare.region, weakref.ref(base)
-        base = rare.root = rare.region = None
+        node_in(view, capture)
+        region, watched = extras.region, weakref.ref(base)
+        base = extras.root = extras.region = None
         if watched() is not None:
-            rare.root, rare.region = watched(), region
+            extras.root, extras.region = watched(), region
 
     def _outlined(self, array: Any, left: list[Any], returned: set[int]) -> Any:
         """Return what stands for an array of the result in later calls."""
@@ -409,7 +409,7 @@ class _Repeatable:
         self._filled: OrderedDict[tuple[Node, ...], Filled] = OrderedDict()
         self._draws = any([place.is_random for place in template.places])
         numbers = [array.number if isinstance(array, _Argument) else array for array in changed]
-        self._direct = Direct(template, numbers) if Direct.is_possible(template) else None
+        self._direct = Replay(template, numbers) if Replay.is_possible(template) else None
         self._shortcut: Shortcut | None = None
 
     def fits(self, arrays: dict[int, Any]) -> bool:
@@ -446,7 +446,7 @@ class _Repeatable:
         nodes, count = filled.nodes, len(self._changed)
         made = [make(node, trace, kind) for node, kind in zip(nodes[count:], self._classes)]
         for array, node in zip(self._changed, nodes):
-            rebind(arrays[array.number] if isinstance(array, _Argument) else array, node, trace)
+            assign(arrays[array.number] if isinstance(array, _Argument) else array, node, trace)
         return self._returned(arrays, made)
 
     def is_recognised(self, arguments: tuple[Any, ...]) -> bool:
@@ -503,8 +503,8 @@ class _Repeatable:
         return _replaced(result, actual)
 
 
-def _found_in(place: Place, arrays: list[Any], trace: Trace) -> Node:
-    return place.find(trace) if place.argument is None else enter(arrays[place.argument], trace)
+def _found_in(place: Input, arrays: list[Any], trace: Trace) -> Node:
+    return place.find(trace) if place.argument is None else node_in(arrays[place.argument], trace)
 
 
 def _is_alike(place: Node, node: Node) -> bool:

@@ -19,13 +19,13 @@ from ..base.settings import active
 from ..graph.operator import Array
 from ..observe.anomaly import detection
 from ..plan.cache import build
-from ..run.donation import COUNTS, Spent, is_alone
+from ..run.donation import COUNTS, Donation, is_unshared
 from ..run.reference import resolve
 from ..trace.flags import FLAGS
 from ..trace.rng import next_counter
 from .capture import Template
 
-__all__ = ["Direct", "Shortcut"]
+__all__ = ["Replay", "Shortcut"]
 
 
 class _Entering(NamedTuple):
@@ -45,11 +45,11 @@ class _Made(NamedTuple):
     """The places of its inputs."""
     results: list[int]
     """Where the value of each node of the template is found: among its own results, or before them in a place."""
-    spendable: list[tuple[int, int]]
+    donatable: list[tuple[int, int]]
     """Inputs that it can write over, if nobody else needs them, and the numbers of the changed arrays they are from."""
 
 
-class Direct:
+class Replay:
     """A template as a program on memory.
 
     Parameters
@@ -98,7 +98,7 @@ class Direct:
         inputs = self._constants.copy()
         for place, marked, argument, handle in self._entering:
             array = handle if argument is None else arrays[argument]
-            data, rare = array._buffer, array._rare
+            data, rare = array._buffer, array._extras
             if array._node is not None or type(data) is not ndarray:
                 return None
             if marked != (rare is not None and rare.variable is not None):
@@ -112,17 +112,17 @@ class Direct:
         made = self._programs.get(active.executor)
         if made is None:
             made = self._programs[active.executor] = self._made()
-        program, order, results, spendable = made
+        program, order, results, donatable = made
         given = [inputs[number] for number in order]
-        spent = self._taken(spendable, given, changed) if spendable else None
-        if spent is None:
+        donated = self._taken(donatable, given, changed) if donatable else None
+        if donated is None:
             return self._kept(inputs, [] if program is None else program.run(given), results, changed)
         found: list[Array] = []
 
         def keep(values: list[Array]) -> None:
             found[:] = self._kept(inputs, values, results, changed)
 
-        spent.run(program, lambda: program.run(given, spent), keep)
+        donated.run(program, lambda: program.run(given, donated), keep)
         return found
 
     @staticmethod
@@ -134,12 +134,12 @@ class Direct:
         return found
 
     @staticmethod
-    def _taken(spendable: list[tuple[int, int]], given: list[Any], changed: list[Any]) -> Spent | None:
+    def _taken(donatable: list[tuple[int, int]], given: list[Any], changed: list[Any]) -> Donation | None:
         """Return the inputs that the program can write over, taken away from the arrays that are changed."""
         numbers, taken = [], []
-        for number, which in spendable:
+        for number, which in donatable:
             # besides the list of what is given: the list of all inputs, and the array itself
-            if is_alone(given, number, 2):
+            if is_unshared(given, number, 2):
                 numbers.append(number)
                 handle = changed[which]
                 taken.append((handle, handle._buffer))
@@ -149,7 +149,7 @@ class Direct:
             for handle, value in taken:
                 handle._buffer = value
 
-        return Spent(numbers, give_back) if numbers else None
+        return Donation(numbers, give_back) if numbers else None
 
     def _made(self) -> _Made:
         places = self._template.places
@@ -161,19 +161,19 @@ class Direct:
         for number, (node, _) in enumerate([] if program is None else program.kept):
             numbers[node] = number
         results = [numbers[node] for node in targets]
-        spendable = []
-        for number in getattr(program, "spendable", ()) if COUNTS else ():
+        donatable = []
+        for number in getattr(program, "donatable", ()) if COUNTS else ():
             _, _, argument, handle, _ = places[order[number]]
             for which, array in enumerate(self._changed):
                 is_changed = array is handle if argument is None else type(array) is int and array == argument
                 if is_changed and ~order[number] not in results:
-                    spendable.append((number, which))
-        return _Made(program, order, results, spendable)
+                    donatable.append((number, which))
+        return _Made(program, order, results, donatable)
 
 
 def _is_replaceable(array: Any) -> bool:
     """Return whether an array can be given another value without anybody else being told."""
-    node, rare = array._node, array._rare
+    node, rare = array._node, array._extras
     if type(array._buffer) is SharedMemory:
         return False
     if rare is None:
@@ -223,7 +223,7 @@ class Shortcut:
         for array, (array_class, shape, dtype, is_variable) in zip(arguments, kinds):
             if type(array) is not array_class or array._node is not None:
                 return False
-            data, rare = array._buffer, array._rare
+            data, rare = array._buffer, array._extras
             if type(data) is not ndarray or data.shape != shape or data.dtype is not dtype:
                 return False
             if rare is None:

@@ -13,7 +13,7 @@ from ..base.errors import MXNetError
 from ..graph.node import Node, attributed_to, forgetters, statistics
 from ..graph.operator import item_operator
 from ..ops.math.arithmetic import add
-from ..ops.math.structural import AGAIN, VARIABLE, detach, full
+from ..ops.math.structural import REPEAT_CALL, VARIABLE, detach, full
 from ..ops.reduce.accumulation import total
 
 __all__ = ["NOTHING", "Gradient", "Nothing", "differentiate"]
@@ -86,7 +86,7 @@ def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
 
 def _call_of(node: Node) -> Node:
     """Return the node to differentiate: a call that was made before is differentiated like that one."""
-    return node.inputs[0] if node.operator is AGAIN and node.inputs[0].operator is not VARIABLE else node
+    return node.inputs[0] if node.operator is REPEAT_CALL and node.inputs[0].operator is not VARIABLE else node
 
 
 def _users_first(heads: tuple[Node, ...]) -> list[Node]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from ..lower.ir.function_builder import Function, Index
+from ..lower.ir.function_builder import FunctionBuilder, Index
 
 __all__ = ["INNER", "Launch", "Plan", "Reference", "Words", "Written", "operand"]
 
@@ -101,20 +101,20 @@ class Words:
         known = {name: Reference(name) for name in self._operands}
         return (*[values[name] if name in values else known[name] for name in self._places], *tail)
 
-    def index(self, function: Function, name: str) -> Index:
+    def index(self, function: FunctionBuilder, name: str) -> Index:
         """Return a number of the table, in a function that has it as ``%table``."""
         return function.load_word("%table", str(self._places[name]))
 
-    def pointer(self, function: Function, name: str) -> str:
+    def pointer(self, function: FunctionBuilder, name: str) -> str:
         """Return the address of an operand, in a function that has ``%table`` and ``%bases``."""
         return operand(function, self._places[name])
 
-    def tail(self, function: Function) -> str:
+    def tail(self, function: FunctionBuilder) -> str:
         """Return the address of the words without names."""
         return function.address("%table", str(self.count), "i64")
 
 
-def operand(function: Function, place: int) -> str:
+def operand(function: FunctionBuilder, place: int) -> str:
     """Return the address of the operand whose two words stand at a place of ``%table``."""
     base = function.load_word("%table", str(place))
     start = function.load_word("%table", str(place + 1))

@@ -15,8 +15,8 @@ When it runs, a kernel reads everything else from its table of 64-bit words:
   the first position and the one after the last along each axis that has bounds, and for a take the distance in
   elements from one index to the next.
 
-A kernel is launched over the first axis that is kept, or another one (``range_axis``). One that is *parted* is launched
-over parts of the outermost reduced axis instead, and writes partial results, which
+A kernel is launched over the first axis that is kept, or another one (``range_axis``). One that is *partitioned* is
+launched over parts of the outermost reduced axis instead, and writes partial results, which
 :class:`~phonograd.core.kernels.fused.join.Join` combines. A part is one position on that axis if it is not the only
 reduced one, else 4096 terms of its sums.
 """
@@ -34,10 +34,10 @@ __all__ = [
     "SPLAT",
     "STRIDE",
     "UNIT",
+    "Compute",
     "Draw",
     "Fold",
     "Load",
-    "Step",
     "Store",
     "Structure",
     "Take",
@@ -73,7 +73,7 @@ class Draw(NamedTuple):
     dtype: DType
 
 
-class Step(NamedTuple):
+class Compute(NamedTuple):
     """A value computed from others by an elementwise operator."""
 
     operator: str
@@ -116,11 +116,11 @@ class Structure(NamedTuple):
     lanes: int
     loads: tuple[Load, ...]
     draws: tuple[Draw, ...]
-    steps: tuple[Step | Take | Fold, ...]
+    steps: tuple[Compute | Take | Fold, ...]
     stores: tuple[Store, ...]
     range_axis: int | None = 0
     """The axis that a launch can be divided along; None if nothing is kept."""
-    parted: bool = False
+    partitioned: bool = False
     tile: int | None = None
     """An axis that is walked in blocks together with the last one, because some operands lie along it."""
     width: int = 1

@@ -14,10 +14,10 @@ kind                   what the operator does                                   
 :class:`Coordinate`    elements are their own positions along an axis                  that axis
 :class:`Pieces`        several outputs, each a part of the only input                  the pattern of each
 :class:`Mosaic`        the inputs side by side                                         where each begins
-:class:`Overlay`       the first input, a region of it replaced by the second          the region
+:class:`InplaceUpdate`       the first input, a region of it replaced by the second          the region
 :class:`Gather`        elements of the first input at places that the second names     how the first one is walked
 :class:`Scatter`       elements added up at places that the second input names         sizes
-:class:`Running`       elements added up one after the other along an axis             that axis, and the direction
+:class:`Cumulative`       elements added up one after the other along an axis             that axis, and the direction
 :class:`Windowed`      something over sliding windows of images                        its name
 :class:`Expansion`     what other operators do                                         the expression
 :class:`Either`        one of these, by dtype or parameters                            several of them
@@ -56,21 +56,21 @@ __all__ = [
     "WIDE_FLOATS",
     "Constant",
     "Coordinate",
+    "Cumulative",
     "Either",
     "Elementwise",
     "Expansion",
     "Gather",
+    "IndexWalk",
+    "InplaceUpdate",
     "Location",
     "Lowering",
     "Matmul",
     "Mosaic",
-    "Overlay",
     "Pieces",
     "Random",
     "Reduction",
-    "Running",
     "Scatter",
-    "Walk",
     "Windowed",
     "alternatives",
     "declared",
@@ -198,7 +198,7 @@ class Mosaic:
     dtypes: frozenset[DType] = SUPPORTED
 
 
-class Walk(NamedTuple):
+class IndexWalk(NamedTuple):
     """How elements are found by an index: the place of each without it, and the distance between its numbers."""
 
     pattern: Pattern
@@ -214,7 +214,7 @@ class Gather:
     ``index(pattern of the index, shape of the output)`` returns the pattern of the index over the output.
     """
 
-    walk: Callable[..., Walk | None]
+    walk: Callable[..., IndexWalk | None]
     index: Callable[..., Pattern]
     dtypes: frozenset[DType] = SUPPORTED
 
@@ -236,7 +236,7 @@ class Scatter:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Overlay:
+class InplaceUpdate:
     """The first input with a region of it replaced by the second one, repeated to its shape.
 
     ``region()`` returns begin, end and step. Stands behind an expansion that says the same element by element; the
@@ -248,7 +248,7 @@ class Overlay:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Running:
+class Cumulative:
     """Along an axis, every element is the sum of those of the only input up to it, added one after the other.
 
     ``along()`` returns the axis, and whether the sums begin at its end.
@@ -305,10 +305,10 @@ Lowering = (
     | Coordinate
     | Pieces
     | Mosaic
-    | Overlay
+    | InplaceUpdate
     | Gather
     | Scatter
-    | Running
+    | Cumulative
     | Windowed
     | Expansion
     | Either

@@ -20,7 +20,7 @@ import numpy as np
 from ..events import LISTENING, MEMORY, Range, allocated, released
 from ..graph.operator import Array
 
-__all__ = ["OPTIMIZERS", "Piece", "borrowed", "hold", "owner_of", "pieces", "roles_of", "use"]
+__all__ = ["OPTIMIZERS", "Allocation", "borrowed", "hold", "owner_of", "pieces", "roles_of", "use"]
 
 #: what has a dictionary ``states``: arrays, or tuples and lists of them, that an optimiser keeps for each weight
 OPTIMIZERS: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -32,7 +32,7 @@ _ROLES = ("parameter", "gradient", "optimizer")
 _numbers = itertools.count(1 << 62)
 
 
-class Piece(NamedTuple):
+class Allocation(NamedTuple):
     """A piece of memory that is held."""
 
     identity: int
@@ -41,7 +41,7 @@ class Piece(NamedTuple):
 
 
 #: everything that observers were told of and that is still there, by identity
-_held: dict[int, Piece] = {}
+_held: dict[int, Allocation] = {}
 #: those of them that something was computed from
 _used: set[int] = set()
 
@@ -67,7 +67,7 @@ def hold(value: Array, category: str, cause: Range | None = None, backward: bool
         # a block of a pool is a little larger than what lies in it
         size = owner.nbytes if owner.__class__ is np.ndarray else value.nbytes
         if size and allocated(size, category, identity, cause=cause, backward=backward):
-            _held[identity] = Piece(identity, size, category)
+            _held[identity] = Allocation(identity, size, category)
             weakref.finalize(owner, _let_go, identity).atexit = False
     elif category != known.category and (category in _ROLES or known.category == "input"):
         _held[identity] = known._replace(category=category)
@@ -89,7 +89,7 @@ def _let_go(identity: int) -> None:
         released(gone.nbytes, gone.category, identity)
 
 
-def pieces(arrays: Iterable[tuple[Array, str]]) -> list[Piece]:
+def pieces(arrays: Iterable[tuple[Array, str]]) -> list[Allocation]:
     """Return everything that is held: what observers were told of, and arrays that were there before, by category."""
     for value, category in arrays:
         owner = owner_of(value)
@@ -98,7 +98,7 @@ def pieces(arrays: Iterable[tuple[Array, str]]) -> list[Piece]:
             if identity not in _held:
                 weakref.finalize(owner, _let_go, identity).atexit = False
             size = owner.nbytes if owner.__class__ is np.ndarray else value.nbytes
-            _held[identity] = Piece(identity, size, category)
+            _held[identity] = Allocation(identity, size, category)
     return list(_held.values())
 
 
@@ -119,10 +119,10 @@ def roles_of(arrays: Iterable[Any]) -> dict[int, str]:
     """Return what arrays are for that somebody keeps for a purpose, by their identities."""
     roles: dict[int, str] = {}
     for array in arrays:
-        rare = array._rare
-        if rare is not None and rare.variable is not None:
+        extras = array._extras
+        if extras is not None and extras.variable is not None:
             roles[id(array)] = "parameter"
-            roles.setdefault(id(rare.variable.grad), "gradient")
+            roles.setdefault(id(extras.variable.grad), "gradient")
     for optimizer in list(OPTIMIZERS):
         for state in list(optimizer.states.values()):
             for array in _arrays_of(state):

@@ -29,14 +29,14 @@ from ..events import (
 )
 from ..graph.node import Node, ancestors, forgetters
 from ..graph.operator import Array
-from ..ops.math.structural import AGAIN, DETACH, LEAF
+from ..ops.math.structural import DETACH, LEAF, REPEAT_CALL
 from ..run.reference import Part, resolve
 from .allocations import borrowed, hold, owner_of, roles_of, use
 
 __all__ = ["MARKS", "Attribution", "open_scope"]
 
 #: what recording leaves around the node that a call means
-MARKS = (DETACH, AGAIN)
+MARKS = (DETACH, REPEAT_CALL)
 
 #: names of operators that the name of a kernel shows
 _SHOWN = 6
@@ -185,7 +185,7 @@ class Attribution:
         self,
         program: Any,
         inputs: list[Any],
-        spent: Container[int],
+        donated: Container[int],
         kept: Sequence[Node],
         arrays: Sequence[Any],
         recorded: bool,
@@ -197,7 +197,7 @@ class Attribution:
         """
         results: list[Array]
         if not LISTENING[MEMORY]:
-            results = program.run(inputs, spent, self.ran)
+            results = program.run(inputs, donated, self.ran)
             return results
         self._look_through()
         roles = roles_of(arrays)
@@ -209,7 +209,7 @@ class Attribution:
                 use(value)
         sizes = getattr(program, "memory", None)
         with borrowed({} if sizes is None else {"arena": sizes.arena, "temporary": sizes.other}):
-            results = program.run(inputs, spent, self.ran)
+            results = program.run(inputs, donated, self.ran)
         by_node = {resolve(array._node): role for array, role in held if array._node is not None}
         for node, value in zip(kept, results, strict=True):
             backward = node in self._backward and node not in self._forward

@@ -22,11 +22,11 @@ from ..kernels.structure import (
     SPLAT,
     STRIDE,
     UNIT,
+    Compute,
     Draw,
     Fold,
     Load,
     Parameters,
-    Step,
     Store,
     Structure,
     Take,
@@ -34,8 +34,8 @@ from ..kernels.structure import (
 from ..lower.ir.emitter import ROW
 from ..lower.lowering import Constant, Coordinate, Elementwise, Gather, Random, declared
 from .expansion import parameters
-from .group import ELEMENT, FOLD, Group, Member, Read, Target
-from .partition import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, parted, parts_of, work_of
+from .group import ELEMENT, FOLD, Group, Member, Read, WriteTarget
+from .partition import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, partitioned, parts_of, work_of
 
 __all__ = ["Assembler", "Assembly", "Operand", "assemble", "collapse"]
 
@@ -79,7 +79,7 @@ class _Load(NamedTuple):
     bounds: Bounds = ()
 
 
-class _Step(NamedTuple):
+class _Compute(NamedTuple):
     """What is computed."""
 
     operator: Operator
@@ -110,7 +110,7 @@ class _Values:
         #: (operator, attributes, dtype) of what is drawn, and the counters
         self.draws: list[tuple[Operator, tuple[Any, ...], DType]] = []
         self.counters: list[Operand] = []
-        self.steps: list[_Step] = []
+        self.steps: list[_Compute] = []
         #: where the arrays begin of which elements are taken
         self.taken: list[Operand] = []
         self.stores: list[_Store] = []
@@ -139,15 +139,15 @@ class _Values:
             if lowering.numbers is not None:
                 for number in lowering.numbers(dtype, **operator.accepted(lowering.numbers, attributes)):
                     sources.append(self._number(convert_scalar(number, dtype).tobytes(), dtype))
-            self._step(member, _Step(operator, attributes, tuple(sources), dtype, role))
+            self._step(member, _Compute(operator, attributes, tuple(sources), dtype, role))
         elif role == FOLD:
-            self._step(member, _Step(operator, (), (self.code(operands[0]),), dtype, role))
+            self._step(member, _Compute(operator, (), (self.code(operands[0]),), dtype, role))
         elif isinstance(lowering, Gather):
             data, index = operands
             assert isinstance(data, Read)
             self.taken.append(Operand(data.source, data.offset))
             take = data.strides, member.index_stride
-            self._step(member, _Step(operator, (), (self.code(index),), dtype, role, take))
+            self._step(member, _Compute(operator, (), (self.code(index),), dtype, role, take))
         elif isinstance(lowering, Random):
             counter = operands[0]
             assert isinstance(counter, Read)
@@ -157,7 +157,7 @@ class _Values:
         else:
             self.codes[member] = self.code(operands[0])
 
-    def _step(self, member: Member, step: _Step) -> None:
+    def _step(self, member: Member, step: _Compute) -> None:
         self.codes[member] = len(self.steps), _STEP
         self.steps.append(step)
 
@@ -234,11 +234,11 @@ class Assembler:
         return Assembly(plan, dict(zip(_names(len(operands)), operands)), nodes)
 
 
-def _own_memory(group: Group, member: Member) -> Target:
-    return Target(member, member.node, 0, group.strides if member.role == ELEMENT else group.kept_strides)
+def _own_memory(group: Group, member: Member) -> WriteTarget:
+    return WriteTarget(member, member.node, 0, group.strides if member.role == ELEMENT else group.kept_strides)
 
 
-def _needed(group: Group, targets: Iterable[Target]) -> set[Member | Read]:
+def _needed(group: Group, targets: Iterable[WriteTarget]) -> set[Member | Read]:
     """Return the members from which what is written is made, among other things that are read."""
     found: set[Member | Read] = {target.value for target in targets}
     for member in reversed(group.members):
@@ -272,7 +272,7 @@ class _Planner:
         self.first_store = self.first_take + len(self.takes)
 
     def plan(self) -> Plan:
-        """Return the launch of a kernel, and others that join its results if it is parted."""
+        """Return the launch of a kernel, and others that join its results if it is partitioned."""
         structure = _with_loops(self._structure(), self.extents, self.strides)
         parts = parts_of(structure, self.extents) if self._can_be_parted() else 0
         names = iter(range(len(self.strides)))
@@ -294,7 +294,7 @@ class _Planner:
             else:
                 words += [name, *self.strides[number]]
         if parts:
-            return parted(structure, self.extents, words, results, parts)
+            return partitioned(structure, self.extents, words, results, parts)
         axis = structure.range_axis
         extent = 1 if axis is None else self.extents[axis]
         chunk, work = chunk_of(structure, self.extents), int(work_of(structure, self.extents))
@@ -345,14 +345,14 @@ class _Planner:
         reduced = [axis for axis, kind in enumerate(self.axes) if kind == REDUCED]
         return bool(reduced) and not any([strides[axis] for axis in reduced]) and set(reduced).isdisjoint(bounded)
 
-    def _vector_dtypes(self, loads: list[Load], draws: list[Draw], steps: list[Step | Take | Fold]) -> list[DType]:
+    def _vector_dtypes(self, loads: list[Load], draws: list[Draw], steps: list[Compute | Take | Fold]) -> list[DType]:
         """Return the dtypes of the values that fill vectors: those of rows along the last axis are single numbers."""
         if self.axes[-1] != REDUCED:
             return [value.dtype for value in (*loads, *draws, *steps)]
         return [value.dtype for value in (*loads, *steps) if isinstance(value, Fold) or not value.row]
 
-    def _steps(self, loads: list[Load], strides: list[int]) -> list[Step | Take | Fold]:
-        steps: list[Step | Take | Fold] = []
+    def _steps(self, loads: list[Load], strides: list[int]) -> list[Compute | Take | Fold]:
+        steps: list[Compute | Take | Fold] = []
         # values that are the same all along the last axis
         same = {(n, _LOAD) for n, load in enumerate(loads) if load.access == SPLAT and not load.bounds}
         taken = iter(strides)
@@ -368,7 +368,7 @@ class _Planner:
                 is_same = is_same and not stride
             else:
                 emit = declared(operator.name, Elementwise).emit
-                steps.append(Step(operator.name, _parameters(operator, emit, attributes), numbers, dtype, is_row))
+                steps.append(Compute(operator.name, _parameters(operator, emit, attributes), numbers, dtype, is_row))
             if is_same:
                 same.add((number, _STEP))
         return steps

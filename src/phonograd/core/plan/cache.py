@@ -1,6 +1,6 @@
 """Plans: remembered evaluations, found by what was computed before and what is asked for; and how they stay bounded.
 
-A trace (:mod:`phonograd.core.trace.trace`) walks a tree: each evaluation leads from one :class:`Stage` to the next.
+A trace (:mod:`phonograd.core.trace.trace`) walks a tree: each evaluation leads from one :class:`CacheNode` to the next.
 Programs stand on the way. When there are too many plans or nodes, the least recently used ones are forgotten.
 """
 
@@ -22,10 +22,10 @@ __all__ = [
     "OBSERVERS",
     "PLANS",
     "WHEN_REPEATING",
-    "Stage",
-    "Step",
+    "CacheNode",
+    "CachedPlan",
     "build",
-    "new_step",
+    "new_cached_plan",
     "repeating",
     "starting_points",
     "waits",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 #: called with every plan that is made, the stage it begins at, and whether it keeps all values
-OBSERVERS: list[Callable[[Step, Stage, bool], None]] = []
+OBSERVERS: list[Callable[[CachedPlan, CacheNode, bool], None]] = []
 #: called once, when a plan with kernels is used again, or many were made: what else can be compiled then. A program
 #: that does everything once would only wait for it
 WHEN_REPEATING: list[Callable[[], None]] = []
@@ -42,7 +42,7 @@ _SOME_PLANS = 16
 _MANY_NODES, _FEW_PLANS = 64, 4
 
 
-class Stage:
+class CacheNode:
     """What a trace has computed so far, as a position in the tree of all sequences of evaluations seen.
 
     The same sequence leads to the same stage and leaves the same values, so a plan is found by one look-up without
@@ -52,16 +52,17 @@ class Stage:
     __slots__ = ("following",)
 
     def __init__(self) -> None:
-        self.following: dict[Any, Step] = {}
+        self.following: dict[Any, CachedPlan] = {}
 
 
-class Step:
+class CachedPlan:
     """One remembered evaluation: the program, where each target's value is found, and the stage it leads to.
 
     ``known`` holds the nodes whose values are there at the stage where it is made.
     """
 
     __slots__ = (
+        "donatable",
         "following",
         "inputs",
         "is_provisional",
@@ -71,14 +72,13 @@ class Step:
         "program",
         "results",
         "sources",
-        "spendable",
         "used",
         "waits",
     )
 
     def __init__(
         self,
-        stage: Stage,
+        stage: CacheNode,
         nodes: Sequence[Node],
         known: Container[Node],
         keep_all: bool,
@@ -95,7 +95,7 @@ class Step:
         self.inputs: list[tuple[int | None, Node]] = []
         self.kept: list[Node] = []
         if self.program is not None:
-            self.following = Stage()
+            self.following = CacheNode()
             self.kept = [node for node, _ in self.program.kept]
             self.inputs = [(_leaf_index(node), node) for node in self.program.inputs]
         #: for each target its leaf, or its number among what the program keeps; None if one is neither
@@ -104,11 +104,11 @@ class Step:
         if all([index is not None or node in numbers for index, node in self.places]):
             self.results = [(index, numbers.get(node, -1)) for index, node in self.places]
         #: numbers of the inputs whose arrays the program can write over
-        spendable: tuple[int, ...] = getattr(self.program, "spendable", ())
-        if spendable:
+        donatable: tuple[int, ...] = getattr(self.program, "donatable", ())
+        if donatable:
             asked = set(self.sources)
-            spendable = tuple([number for number in spendable if self.inputs[number][1] not in asked])
-        self.spendable = spendable
+            donatable = tuple([number for number in donatable if self.inputs[number][1] not in asked])
+        self.donatable = donatable
         #: when it was used last, and when it was made
         self.used = self.made = 0
         #: whether something of what is computed is waiting to be differentiated
@@ -126,7 +126,7 @@ class Novelty:
 
     def __init__(self) -> None:
         # never changed, only replaced: threads plan at the same time
-        self._latest: tuple[tuple[Step, int], ...] = ()
+        self._latest: tuple[tuple[CachedPlan, int], ...] = ()
 
     def prevails(self) -> bool:
         """Return whether hardly any of the latest plans has been used again."""
@@ -135,7 +135,7 @@ class Novelty:
         again = sum([size for step, size in latest if step.used > step.made])
         return len(latest) >= _FEW_PLANS and 0 < settings.current().novel_nodes <= total and 4 * again <= total
 
-    def note(self, step: Step, size: int) -> None:
+    def note(self, step: CachedPlan, size: int) -> None:
         """Remember a plan for some number of nodes; small ones cost little."""
         if size >= _MANY_NODES:
             latest = (*self._latest, (step, size))
@@ -152,15 +152,15 @@ class Novelty:
 NOVELTY = Novelty()
 
 
-def new_step(
-    stage: Stage, nodes: Sequence[Node], known: Container[Node], keep_all: bool, again: bool, observed: bool
-) -> Step:
+def new_cached_plan(
+    stage: CacheNode, nodes: Sequence[Node], known: Container[Node], keep_all: bool, again: bool, observed: bool
+) -> CachedPlan:
     """Return a new evaluation, ``again`` if it was computed by pieces before; what is observed is always planned."""
     if not (again or observed or OBSERVERS) and NOVELTY.prevails():
         pieces = _pieces_for([node for node in map(resolve, nodes) if node.operator is not LEAF], known)
         if pieces is not None:
-            return Step(stage, nodes, known, keep_all, pieces)
-    step = Step(stage, nodes, known, keep_all)
+            return CachedPlan(stage, nodes, known, keep_all, pieces)
+    step = CachedPlan(stage, nodes, known, keep_all)
     # what is planned because it is there again has been used again
     step.made = -1 if again else PLANS.tick
     if step.program is not None:
@@ -235,7 +235,7 @@ class Plans:
     """All remembered plans, and the nodes they are about; drops the least recently used ones beyond the limits."""
 
     def __init__(self) -> None:
-        self.root = Stage()
+        self.root = CacheNode()
         self.tick = 0
         self._count = 0
         self._nodes_before = 0
@@ -274,7 +274,7 @@ class Plans:
         self._nodes_kept = len(keep)
         self._nodes_before = statistics.nodes - len(keep)
 
-    def steps(self) -> list[tuple[Stage, Any, Step]]:
+    def steps(self) -> list[tuple[CacheNode, Any, CachedPlan]]:
         """Return every plan with the place where it is found, the first of each sequence first."""
         found, queue, seen = [], deque([self.root]), {self.root}
         while queue:

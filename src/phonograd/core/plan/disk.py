@@ -28,10 +28,10 @@ from ..graph.operator import REGISTRY, Array, Operator
 from ..kernels.launch import Written
 from ..ops.math.structural import LEAF
 from ..run import driver, kernel_cache
-from ..run.disk_cache import Store, is_ours
+from ..run.disk_cache import DiskCache, is_ours
 from ..run.gc_pause import not_collecting
 from ..run.host import host
-from ..run.program import Aliased, Called, Launched, Memory, Recipe, Rows, Running
+from ..run.program import Aliased, Called, Launched, Memory, Recipe, RecipeProgram, Rows
 from ..run.reference import Note, Part, order, resolve
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _DTYPES: dict[int, DType] = {dtype.num: dtype for dtype in (*CODES, UINT32, UINT
 _kept = 0
 
 
-def program_for(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> Running:
+def program_for(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> RecipeProgram:
     """Return the program that computes nodes: as it was planned before, or planned now and kept."""
     store = kernel_cache.store() if kernel_cache.available() else None
     if store is None:
@@ -82,7 +82,7 @@ def _planned(targets: Iterable[Node], available: Callable[[Node], bool], keep_al
 
 
 def _recalled(
-    store: Store, key: str, nodes: Sequence[Node], wanted: list[Node], inputs: tuple[Node, ...], keep_all: bool
+    store: DiskCache, key: str, nodes: Sequence[Node], wanted: list[Node], inputs: tuple[Node, ...], keep_all: bool
 ) -> RecalledProgram | None:
     data = store.load(key)
     found = None if data is None else decoded(data, nodes)
@@ -101,7 +101,7 @@ def _recalled(
     return program
 
 
-def _keep(store: Store, key: str, planned: NativeProgram, nodes: Sequence[Node]) -> None:
+def _keep(store: DiskCache, key: str, planned: NativeProgram, nodes: Sequence[Node]) -> None:
     global _kept
     if _kept < MOST_KEPT:
         data = encoded(planned.recipe, planned.kernels, planned.work, nodes)
@@ -110,7 +110,7 @@ def _keep(store: Store, key: str, planned: NativeProgram, nodes: Sequence[Node])
             store.save(key, data)
 
 
-class RecalledProgram(Running):
+class RecalledProgram(RecipeProgram):
     """A program whose recipe was on disk."""
 
     __slots__ = ("_keep_all", "_planned", "_wanted")
@@ -139,12 +139,12 @@ class RecalledProgram(Running):
         """The kernels by description."""
         return self._plan().kernels
 
-    def run(self, inputs: list[Any], spent: Any = (), note: Note | None = None) -> list[Array]:
+    def run(self, inputs: list[Any], donated: Any = (), note: Note | None = None) -> list[Array]:
         """Return the kept values, computed from the values of ``inputs``; see :meth:`Running.run`."""
         if note is None:
-            return super().run(inputs, spent)
+            return super().run(inputs, donated)
         planned = self._plan()
-        found = dict(zip([node for node, _ in planned.kept], planned.run(inputs, spent, note), strict=True))
+        found = dict(zip([node for node, _ in planned.kept], planned.run(inputs, donated, note), strict=True))
         return [found[node] for node, _ in self.kept]
 
     def _plan(self) -> NativeProgram:

@@ -1,4 +1,4 @@
-"""Settling: in which group a node is computed.
+"""Fusion: in which group a node is computed.
 
 A node joins a group that has its operands in registers, or one of the same stage and space, or begins a new one. See
 :mod:`~phonograd.core.plan.grouping`.
@@ -16,7 +16,7 @@ from .group import ELEMENT, WEIGHT_LIMIT, Group, Layout, Member, Read
 from .rematerialize import Again, Copies
 from .views import Views
 
-__all__ = ["Candidate", "Settling"]
+__all__ = ["Candidate", "Fusion"]
 
 #: groups of a stage and a space that are asked whether they accept one more node
 LOOK_BACK = 8
@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
     """The nodes whose values are read, where they are read over the shape of the node."""
 
 
-class Settling:
+class Fusion:
     """Groups, while nodes settle in them.
 
     Parameters
@@ -66,7 +66,7 @@ class Settling:
         self.again = Again(order, kept, views, self.homes, self.written)
         self._open: dict[tuple[int, Shape], list[Group]] = {}
 
-    def settle(self, candidate: Candidate) -> None:
+    def assign_to_group(self, candidate: Candidate) -> None:
         """Put a node into a group of its stage, or of a later one where that is not possible."""
         space, stage = candidate.space, 0
         near: list[tuple[int, Group]] = []

@@ -25,8 +25,8 @@ __all__ = [
     "Group",
     "Member",
     "Read",
-    "Target",
     "View",
+    "WriteTarget",
     "folds_as_lines",
     "is_line",
     "squeezed",
@@ -113,7 +113,7 @@ class Member:
         return f"<{self.role} {self.node}>"
 
 
-class Target(NamedTuple):
+class WriteTarget(NamedTuple):
     """Memory to which a member (or what is read) is written: a block of another node's memory."""
 
     value: Member | Read
@@ -158,7 +158,7 @@ class Group:
         self.values: dict[Node, Member] = {}
         #: members that have the elements of a view
         self.seen: dict[Read, Member] = {}
-        self.targets: list[Target] = []
+        self.targets: list[WriteTarget] = []
         #: axes along which this group's folds combine; None while it has no fold
         self.reduced: Shape | None = None
         self.row_space: Shape | None = None
@@ -271,7 +271,7 @@ class Group:
         self.row_space = tuple([extent for axis, extent in enumerate(self.space) if axis not in reduced])
         self.kept_strides = strides_without(self.space, reduced)
 
-    def write(self, target: Target) -> None:
+    def write(self, target: WriteTarget) -> None:
         """Have a value written to a block of memory."""
         self.targets.append(target)
         self.layouts.add((target.strides, ()))

@@ -26,17 +26,17 @@ from ..kernels.matmul.packing import Packed
 from ..lower.lowering import (
     Constant,
     Coordinate,
+    Cumulative,
     Elementwise,
     Gather,
+    InplaceUpdate,
     Location,
     Lowering,
     Matmul,
     Mosaic,
-    Overlay,
     Pieces,
     Random,
     Reduction,
-    Running,
     Scatter,
     Windowed,
 )
@@ -44,7 +44,7 @@ from ..lower.pattern import Pattern, contiguous_strides
 from ..run import kernel_cache
 from ..run.reference import resolve
 from .expansion import Order, lowering_of, parameters
-from .fusion import Candidate, Settling
+from .fusion import Candidate, Fusion
 from .group import (
     DRAW_WEIGHT,
     ELEMENT,
@@ -52,8 +52,8 @@ from .group import (
     Group,
     Member,
     Read,
-    Target,
     View,
+    WriteTarget,
     folds_as_lines,
     line_strides,
     squeezed,
@@ -62,10 +62,10 @@ from .group import (
 from .inplace import Overlays, is_apart, part_of
 from .library_kernels import plan_work
 from .products import panels_of, plan_product, sums_of_products, uses_of_operands
-from .steps import Alias, Call, Step, Work
+from .steps import Alias, LibraryKernel, NumpyCall, PlanStep
 from .views import Views, over
 
-__all__ = ["Alias", "Call", "Group", "Grouping", "Step", "View", "Work", "lowering_of"]
+__all__ = ["Alias", "Group", "Grouping", "LibraryKernel", "NumpyCall", "PlanStep", "View", "lowering_of"]
 
 
 class Grouping:
@@ -99,10 +99,10 @@ class Grouping:
         self.overlays = Overlays(computed, self.inputs, kept, source, refused)
         order = Order(self.overlays.order, self.inputs, source, self.overlays.chosen)
         self._views = Views(order, self._copy)
-        self._members = members = Settling(order, self.inputs, kept, self._views)
+        self._members = members = Fusion(order, self.inputs, kept, self._views)
         self._stages, self._homes = members.stages, members.homes
-        self._others: list[tuple[int, Call | Alias]] = []
-        self._works: list[tuple[int, Work]] = []
+        self._others: list[tuple[int, NumpyCall | Alias]] = []
+        self._works: list[tuple[int, LibraryKernel]] = []
         self._work_of: dict[Written, int] = {}
         #: matrices as panels, by where they lie and how they are packed
         self._panels: dict[tuple[View, Launch], Node] = {}
@@ -125,9 +125,9 @@ class Grouping:
         for node in kept:
             self._as_array(node)
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[PlanStep]:
         """Return everything that is done, in order; in each stage NumPy comes last."""
-        numbered: list[tuple[int, int, Step]] = [
+        numbered: list[tuple[int, int, PlanStep]] = [
             (group.stage, 0, group) for group in self.groups if group.targets or self.writes(group)
         ]
         numbered += [(stage, 1, work) for stage, work in self._works]
@@ -163,9 +163,9 @@ class Grouping:
             self._place_random(node, lowering)
         elif isinstance(lowering, Matmul):
             self._place_product(node, expression)
-        elif isinstance(lowering, Overlay):
+        elif isinstance(lowering, InplaceUpdate):
             self._place_overlay(node, expression, lowering)
-        elif isinstance(lowering, (Running, Scatter, Windowed)):
+        elif isinstance(lowering, (Cumulative, Scatter, Windowed)):
             self._place_work(node, expression, lowering)
         else:
             self._call(node)
@@ -176,7 +176,7 @@ class Grouping:
         stage = max([self._as_array(source) for source in sources], default=0)
         self._stages[node] = stage
         self.arrays.add(node)
-        self._others.append((stage, Call(node, sources)))
+        self._others.append((stage, NumpyCall(node, sources)))
 
     # -- kernels of their own
 
@@ -204,7 +204,7 @@ class Grouping:
             self._work(node, Plan((packed.launch,)), {"rhs": view})
         return View(node, Pattern.contiguous(node.shape))
 
-    def _place_work(self, node: Node, expression: Node, lowering: Running | Scatter | Windowed) -> None:
+    def _place_work(self, node: Node, expression: Node, lowering: Cumulative | Scatter | Windowed) -> None:
         """Have a node computed by kernels of its own, if there are some for it."""
         found = plan_work(expression, lowering)
         if found is None:
@@ -221,7 +221,7 @@ class Grouping:
             self._members.needed_in_memory(view.source)
         self.written.add(node)
         self._stages[node] = stage
-        self._works.append((stage, Work(node, plan, operands)))
+        self._works.append((stage, LibraryKernel(node, plan, operands)))
         for structure, _, extent, chunk, products in plan.launches:
             before = self._work_of.get(structure, 0)
             self._work_of[structure] = before + max(extent // chunk, products)
@@ -248,7 +248,9 @@ class Grouping:
         read, shape, sources = self._views.read, node.shape, self._sources[node]
         reads = [read(operand, shape) for operand in sources]
         weight = weight_of(expression)
-        self._members.settle(Candidate(node, expression, lowering, squeezed(shape), reads, weight, sources=sources))
+        self._members.assign_to_group(
+            Candidate(node, expression, lowering, squeezed(shape), reads, weight, sources=sources)
+        )
 
     def _place_gather(self, node: Node, expression: Node, lowering: Gather) -> None:
         """Have elements taken at places that an index names."""
@@ -264,13 +266,15 @@ class Grouping:
         pattern = lowering.index(found.pattern, node.shape, **parameters(expression, lowering.index))
         reads = [over(view.source, walk.pattern), over(found.source, pattern)]
         space = squeezed(node.shape)
-        self._members.settle(Candidate(node, expression, lowering, space, reads, 4.0, walk.index_stride, in_memory=1))
+        self._members.assign_to_group(
+            Candidate(node, expression, lowering, space, reads, 4.0, walk.index_stride, in_memory=1)
+        )
 
     def _copy(self, node: Node) -> None:
         """Have the value of a location or input written to memory, in order."""
         if node not in self._stages:
             reads = [self._views.read(node, node.shape)]
-            self._members.settle(Candidate(node, node, None, squeezed(node.shape), reads, 1.0, in_memory=1))
+            self._members.assign_to_group(Candidate(node, node, None, squeezed(node.shape), reads, 1.0, in_memory=1))
             self.written.add(node)
 
     def _place_random(self, node: Node, lowering: Random) -> None:
@@ -403,7 +407,7 @@ class Grouping:
             # what belongs to a row is written once for it, not to each of its elements
             fits = member is not None and (role != ELEMENT or member.role == ELEMENT)
             if member is not None and fits and home.accepts((spread.layout,), 0.0, member.level, role):
-                home.write(Target(member, node, spread.offset, spread.strides))
+                home.write(WriteTarget(member, node, spread.offset, spread.strides))
                 return home.stage
         stage = self._members.ready(read.source)
         for group in self._members.recent(stage, space):
@@ -412,10 +416,10 @@ class Grouping:
         else:
             group = self._members.new_group(stage, space)
         self._members.note([read])
-        group.write(Target(read, node, place.offset, place.strides))
+        group.write(WriteTarget(read, node, place.offset, place.strides))
         return stage
 
-    def _place_overlay(self, node: Node, expression: Node, lowering: Overlay) -> None:
+    def _place_overlay(self, node: Node, expression: Node, lowering: InplaceUpdate) -> None:
         """Have a part of a value replaced, in the memory of the old value or in a copy."""
         data, value = [self._source(source) for source in expression.inputs]
         base, part = self.overlays.begin(node), part_of(expression, lowering)
@@ -435,13 +439,13 @@ class Grouping:
         if there and home is not None and member is not None:
             accepted = home.accepts((place.layout,), 0.0, member.level)
             if accepted and (base is None or is_apart(home, base, place)):
-                self._overlay(home, node, Target(member, node, place.offset, place.strides))
+                self._overlay(home, node, WriteTarget(member, node, place.offset, place.strides))
                 return
         group = self._members.new_group(max([*before, *within, self._members.ready(read.source)]), squeezed(part.shape))
         self._members.note([read])
-        self._overlay(group, node, Target(read, node, place.offset, place.strides))
+        self._overlay(group, node, WriteTarget(read, node, place.offset, place.strides))
 
-    def _overlay(self, group: Group, node: Node, target: Target) -> None:
+    def _overlay(self, group: Group, node: Node, target: WriteTarget) -> None:
         """Have a group write a part of a node."""
         group.write(target)
         self.overlays.writers[node] = group

@@ -18,11 +18,11 @@ from typing import Any
 
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Operator
-from ..lower.lowering import Gather, Location, Overlay, Pieces, alternatives
+from ..lower.lowering import Gather, InplaceUpdate, Location, Pieces, alternatives
 from ..lower.pattern import Pattern
 from .expansion import lowerings_of
-from .group import Group, Read, Target
-from .steps import Step, Work, sources_of
+from .group import Group, Read, WriteTarget
+from .steps import LibraryKernel, PlanStep, sources_of
 
 __all__ = ["Overlays", "is_apart", "part_of"]
 
@@ -33,20 +33,20 @@ _RESHAPE: Operator = REGISTRY["_reshape"]
 _FOR_EVER = math.inf
 
 
-def overlay_of(node: Node) -> Overlay | None:
+def overlay_of(node: Node) -> InplaceUpdate | None:
     """Return the lowering of an assignment to a part, or None for any other node."""
     operator = node.operator
     found = _overlays.get(operator)
     if found is None or found[0] is not operator.lowering:
-        fitting = [lowering for lowering in alternatives(operator.lowering) if isinstance(lowering, Overlay)]
+        fitting = [lowering for lowering in alternatives(operator.lowering) if isinstance(lowering, InplaceUpdate)]
         found = _overlays[operator] = operator.lowering, fitting[0] if fitting else None
     return found[1]
 
 
-_overlays: dict[Operator, tuple[Any, Overlay | None]] = {}
+_overlays: dict[Operator, tuple[Any, InplaceUpdate | None]] = {}
 
 
-def region_of(node: Node, overlay: Overlay) -> tuple[Shape, Shape, Shape]:
+def region_of(node: Node, overlay: InplaceUpdate) -> tuple[Shape, Shape, Shape]:
     """Return begin, end and step of the part that an assignment writes."""
     return overlay.region(**node.operator.accepted(overlay.region, node.attributes))
 
@@ -223,7 +223,7 @@ class Overlays:
 
     # -- in the end
 
-    def late(self, steps: Sequence[Step]) -> set[Node]:
+    def late(self, steps: Sequence[PlanStep]) -> set[Node]:
         """Return the assignments that would be done before all readers of what they replace are."""
         if not self.replaced:
             return set()
@@ -235,18 +235,18 @@ class Overlays:
                 if source in ends:
                     when, node = ends[source]
                     # what NumPy returns may lie in the memory that it reads
-                    in_time = place < when and isinstance(step, (Group, Work))
+                    in_time = place < when and isinstance(step, (Group, LibraryKernel))
                     if place == when and isinstance(step, Group):
                         in_time = is_apart(step, source, self._target(step, node))
                     if not in_time:
                         found.add(node)
         return found
 
-    def _target(self, group: Group, node: Node) -> Target:
+    def _target(self, group: Group, node: Node) -> WriteTarget:
         return next(target for target in group.targets if target.node is node)
 
 
-def is_apart(group: Group, source: Node, place: Target | Read) -> bool:
+def is_apart(group: Group, source: Node, place: WriteTarget | Read) -> bool:
     """Return whether a group may write to a place of the memory that it reads as the value of a node.
 
     It may where it reads nothing there, or each element just where one is written.
@@ -279,6 +279,6 @@ def _span(space: Shape, offset: int, strides: Shape) -> tuple[int, int]:
     return offset + sum([min(end, 0) for end in ends]), offset + sum([max(end, 0) for end in ends])
 
 
-def part_of(node: Node, overlay: Overlay) -> Pattern:
+def part_of(node: Node, overlay: InplaceUpdate) -> Pattern:
     """Return where the part that an assignment writes lies in the memory of its result."""
     return Pattern.contiguous(node.shape).slice(*region_of(node, overlay))

@@ -23,7 +23,7 @@ from ..lower.lowering import Gather
 from ..run import kernel_cache, memory_pool
 from .assembly import Assembler, Operand
 from .group import Group, Read, squeezed
-from .grouping import Alias, Call, Grouping, Work
+from .grouping import Alias, Grouping, LibraryKernel, NumpyCall
 from .inplace import Overlays
 
 __all__ = ["Job", "Layout", "jobs_of", "regions_of"]
@@ -62,9 +62,9 @@ class Job(NamedTuple):
         return -(-launch.extent // launch.chunk)
 
 
-def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | Call | Alias]:
+def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | NumpyCall | Alias]:
     """Return the steps of a plan with the groups and works among them as jobs; some values are kept."""
-    jobs: list[Job | Call | Alias] = []
+    jobs: list[Job | NumpyCall | Alias] = []
     assembler = Assembler(grouping.inputs, kernel_cache.expect)
     overlays = grouping.overlays
     owner = overlays.owner
@@ -81,7 +81,7 @@ def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | Call | 
             nodes = tuple([member.expression for member in step.members])
             over, exchanged = _replaceable(step, own)
             jobs.append(Job(plan, operands, made, over, nodes, written, exchanged))
-        elif isinstance(step, Work):
+        elif isinstance(step, LibraryKernel):
             read = {name: Operand(view.source, view.pattern.offset) for name, view in step.operands.items()}
             operands, made = {**read, "out": Operand(step.node, 0)}, [step.node]
             over = _added(step)
@@ -91,10 +91,10 @@ def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | Call | 
             jobs.append(step)
     if not overlays.chosen:
         return jobs
-    moved: list[Job | Call | Alias] = []
+    moved: list[Job | NumpyCall | Alias] = []
     seen: set[Node] = set()
     for job in jobs:
-        if isinstance(job, Call):
+        if isinstance(job, NumpyCall):
             moved += _seen(job.sources, overlays, seen)
         moved.append(_moved(job, overlays))
     return moved + _seen(kept, overlays, seen)
@@ -107,13 +107,13 @@ def _seen(nodes: Iterable[Node], overlays: Overlays, seen: set[Node]) -> list[Al
     return [Alias(node, overlays.owner(node)) for node in dict.fromkeys(found)]
 
 
-def _moved(job: Job | Call | Alias, overlays: Overlays) -> Job | Call | Alias:
+def _moved(job: Job | NumpyCall | Alias, overlays: Overlays) -> Job | NumpyCall | Alias:
     """Return a job with the nodes in whose memory values lie in the place of those that they are values of."""
     owner = overlays.owner
     if isinstance(job, Alias):
         return Alias(job.node, owner(job.source))
-    if isinstance(job, Call):
-        return Call(job.node, tuple(map(overlays.seen_as, job.sources)))
+    if isinstance(job, NumpyCall):
+        return NumpyCall(job.node, tuple(map(overlays.seen_as, job.sources)))
     operands = {
         name: Operand(owner(source), start) if isinstance(source, Node) else Operand(source, start)
         for name, (source, start) in job.operands.items()
@@ -124,7 +124,7 @@ def _moved(job: Job | Call | Alias, overlays: Overlays) -> Job | Call | Alias:
     return job._replace(operands=operands, over=over, written=list(map(owner, job.written)), exchanged=(made, read))
 
 
-def _added(work: Work) -> list[tuple[Node, Node]]:
+def _added(work: LibraryKernel) -> list[tuple[Node, Node]]:
     """Return the sum of a product and what it is added to, if it can be written there."""
     old = work.operands.get("old")
     others = [view.source for name, view in work.operands.items() if name != "old"]
@@ -164,7 +164,7 @@ def _replaceable(group: Group, made: list[Node]) -> tuple[list[tuple[Node, Node]
     return pairs, exchanged
 
 
-def regions_of(jobs: Sequence[Job | Call | Alias], begun: Mapping[Node, Node] = _NONE) -> list[int]:
+def regions_of(jobs: Sequence[Job | NumpyCall | Alias], begun: Mapping[Node, Node] = _NONE) -> list[int]:
     """Return the number of the region of each job; some nodes may lie in the very memory of the inputs ``begun``."""
     regions: list[int] = []
     written: set[Node] = set()
@@ -211,7 +211,7 @@ class Layout:
 
     def __init__(
         self,
-        jobs: Sequence[Job | Call | Alias],
+        jobs: Sequence[Job | NumpyCall | Alias],
         inputs: Sequence[Node],
         kept: Iterable[Node],
         arrays: set[Node],
@@ -243,7 +243,7 @@ class Layout:
 
     def _place(
         self,
-        jobs: Sequence[Job | Call | Alias],
+        jobs: Sequence[Job | NumpyCall | Alias],
         arrays: set[Node],
         lasting: set[Node],
         handed_back: set[Node],
@@ -301,7 +301,7 @@ class Layout:
 
     def _exchange(
         self,
-        jobs: Sequence[Job | Call | Alias],
+        jobs: Sequence[Job | NumpyCall | Alias],
         handed_back: set[Node],
         given: set[Node],
         last: Mapping[Node, int],

@@ -6,13 +6,13 @@ import math
 
 from ..graph.node import Node
 from ..kernels.launch import Plan
-from ..lower.lowering import Running, Scatter, Windowed
+from ..lower.lowering import Cumulative, Scatter, Windowed
 from .expansion import parameters
 
 __all__ = ["plan_work"]
 
 
-def plan_work(expression: Node, lowering: Running | Scatter | Windowed) -> tuple[Plan, tuple[str, ...]] | None:
+def plan_work(expression: Node, lowering: Cumulative | Scatter | Windowed) -> tuple[Plan, tuple[str, ...]] | None:
     """Return the kernels that compute an expression, and the names of its inputs in their plan; None: NumPy does it."""
     # most plans have none of them, and there is much to import for some
     if isinstance(lowering, Windowed):
@@ -20,7 +20,7 @@ def plan_work(expression: Node, lowering: Running | Scatter | Windowed) -> tuple
 
         plan = plan_windows(lowering.primitive, expression)
         return None if plan is None else (plan, expression.operator.input_names)
-    if isinstance(lowering, Running):
+    if isinstance(lowering, Cumulative):
         from ..kernels.cumsum import running_sums
 
         axis, reverse = lowering.along(**parameters(expression, lowering.along))

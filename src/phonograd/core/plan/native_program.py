@@ -23,13 +23,13 @@ from ..run.program import (
     Launched,
     Memory,
     Recipe,
+    RecipeProgram,
     Rows,
-    Running,
     Segment,
     segment_of,
 )
 from ..run.reference import Part, order, resolve
-from .grouping import Alias, Call, Grouping, lowering_of
+from .grouping import Alias, Grouping, NumpyCall, lowering_of
 from .layout import Job, Layout, jobs_of
 from .rewrite import Rewriting
 
@@ -39,7 +39,7 @@ __all__ = ["NativeProgram"]
 CHEAP = 4.0
 
 
-class NativeProgram(Running):
+class NativeProgram(RecipeProgram):
     """The kernels and NumPy calls that compute some nodes from leaves and from values that are there already.
 
     With ``keep_all``, what is kept are the targets and every intermediate value that is worth its memory; the others
@@ -64,7 +64,7 @@ class NativeProgram(Running):
         asked = dict.fromkeys([node for node in wanted if node not in given])
         kept = [n for n in computed if n in asked or _worth_keeping(n)] if keep_all else list(asked)
         kept = [node for node in kept if node.outputs is None and node.operator is not ABSENT.operator]
-        jobs: list[Job | Call | Alias]
+        jobs: list[Job | NumpyCall | Alias]
         if kernel_cache.available():
             rewriting = Rewriting(computed, given, kept)
             source = rewriting.source
@@ -75,7 +75,7 @@ class NativeProgram(Running):
             arrays = {*map(grouping.overlays.owner, grouping.arrays), *map(seen_as, grouping.arrays)}
         else:
             source, made, arrays = resolve, kept, set(computed)
-            jobs = [Call(node, tuple(map(resolve, node.inputs))) for node in computed]
+            jobs = [NumpyCall(node, tuple(map(resolve, node.inputs))) for node in computed]
             seen_as, begun = resolve, {}
         layout = Layout(jobs, self.inputs, map(seen_as, made), arrays, begun)
         #: by description of a kernel, how many chunks of work there are for it
@@ -134,8 +134,8 @@ def _bytes(nodes: Iterable[Node]) -> int:
     return sum([node.size * node.dtype.itemsize for node in nodes])
 
 
-def _part(job: Job | Call | Alias) -> Part:
-    if isinstance(job, Call):
+def _part(job: Job | NumpyCall | Alias) -> Part:
+    if isinstance(job, NumpyCall):
         return Part((job.node,), (), (*job.sources, job.node), (job.node,))
     if isinstance(job, Alias):
         return Part((job.node,), (), (), ())
@@ -144,7 +144,7 @@ def _part(job: Job | Call | Alias) -> Part:
     return Part(job.nodes, kernels, tuple(touched), tuple(job.written))
 
 
-def _work_of(jobs: Iterable[Job | Call | Alias]) -> dict[Written, int]:
+def _work_of(jobs: Iterable[Job | NumpyCall | Alias]) -> dict[Written, int]:
     """Return how many chunks of work there are for each kernel, by description."""
     # jobs share plans, and looking a long description up takes longer than counting
     times: dict[int, int] = {}
@@ -202,7 +202,7 @@ class _Form(NamedTuple):
 class _Steps:
     """The steps of a recipe while they are made; kernels are numbered."""
 
-    def __init__(self, jobs: Sequence[Job | Call | Alias], layout: Layout, kernels: Mapping[Written, int]) -> None:
+    def __init__(self, jobs: Sequence[Job | NumpyCall | Alias], layout: Layout, kernels: Mapping[Written, int]) -> None:
         self._jobs = jobs
         self._layout = layout
         self._kernels = kernels
@@ -231,7 +231,7 @@ class _Steps:
             for index, job in enumerate(self._jobs)
         ]
 
-    def _other(self, index: int, job: Call | Alias) -> Called | Aliased:
+    def _other(self, index: int, job: NumpyCall | Alias) -> Called | Aliased:
         slots, done = self._layout.slots, self._layout.done.get(index, [])
         if isinstance(job, Alias):
             return Aliased(job.node.shape, slots[job.source], slots[job.node], done)

@@ -17,10 +17,10 @@ from ..graph.operator import REGISTRY
 from ..kernels.fused.join import JOIN, Join
 from ..kernels.fused.writer import BLOCKS
 from ..kernels.launch import Launch, Plan, Reference, aligned
-from ..kernels.structure import KEPT, REDUCED, Step, Structure
+from ..kernels.structure import KEPT, REDUCED, Compute, Structure
 from ..lower.ir.emitter import ROW
 
-__all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "Result", "chunk_of", "parted", "parts_of", "work_of"]
+__all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "Result", "chunk_of", "partitioned", "parts_of", "work_of"]
 
 #: elements that one thread computes at a time where it does little with each: 2 to 8 microseconds of work. Handing a
 #: chunk over takes half a microsecond, and reading what another processor wrote ten times as long as one's own
@@ -68,14 +68,14 @@ def _operations(structure: Structure) -> float:
     """Return about how many operations a kernel needs for an element."""
     total = float(len(structure.draws) * 10)
     for step in structure.steps:
-        if isinstance(step, Step) and not step.row:
+        if isinstance(step, Compute) and not step.row:
             cost = REGISTRY[step.operator].cost
             total += 1.0 if callable(cost) else cost
     return total
 
 
 def parts_of(structure: Structure, extents: Shape) -> int:
-    """Return into how many parts a kernel is divided along its outermost reduced axis; 0 if it is not parted."""
+    """Return into how many parts a kernel is divided along its outermost reduced axis; 0 if it is not partitioned."""
     elements = math.prod(extents)
     if elements < PART_ELEMENTS:
         return 0
@@ -89,7 +89,7 @@ def parts_of(structure: Structure, extents: Shape) -> int:
     return parts if parts > chunks and chunks < ENOUGH_CHUNKS and partial <= elements // 8 else 0
 
 
-def parted(
+def partitioned(
     structure: Structure, extents: Shape, words: list[int | Reference], results: list[Result], parts: int
 ) -> Plan:
     """Return a kernel that computes partial results, and those that join them; ``words`` are of all other operands."""
@@ -107,7 +107,7 @@ def parted(
         scratch_bytes += aligned(parts * items * width * dtype.itemsize)
     stores = tuple([store for store in structure.stores if not store.row])
     chunk = max(1, CHUNK_ELEMENTS * parts // math.prod(extents))
-    launch = Launch(structure._replace(stores=stores, parted=True), tuple(words), parts, chunk)
+    launch = Launch(structure._replace(stores=stores, partitioned=True), tuple(words), parts, chunk)
     return Plan((launch, *joins), scratch_bytes)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..graph.node import Node
 from ..graph.operator import ABSENT, Array, item_operator
-from ..lower.lowering import Constant, Location, Overlay
+from ..lower.lowering import Constant, InplaceUpdate, Location
 from ..ops.math.structural import leaf
 from ..run.gc_pause import not_collecting
 from ..run.reference import order, resolve
@@ -62,7 +62,7 @@ class PiecewiseProgram:
     __slots__ = ("_steps", "_width", "inputs", "kept")
 
     #: numbers of the inputs whose arrays may be written over: none
-    spendable: tuple[int, ...] = ()
+    donatable: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class PiecewiseProgram:
                 done.append(slot)
         self._width = len(slots)
 
-    def run(self, inputs: list[Any], spent: Container[int] = ()) -> list[Array]:
+    def run(self, inputs: list[Any], donated: Container[int] = ()) -> list[Array]:
         """Return the kept values, computed from the values of ``inputs``; none of these is written over."""
         values: list[Any] = inputs + [None] * (self._width - len(inputs))
         # who remembers that this was computed need not remember how
@@ -153,7 +153,7 @@ def _divided(computed: Sequence[Node], asked: Container[Node]) -> tuple[list[lis
                 depths[node] = depth + 1
                 if node not in asked:
                     continue
-        elif isinstance(lowering, Overlay):
+        elif isinstance(lowering, InplaceUpdate):
             moved[node] = False
         elif node.operator is _ITEM and node.inputs[0] in by_whole:
             by_whole[node.inputs[0]].append(node)

@@ -9,17 +9,17 @@ from ..graph.node import Node
 from ..kernels.launch import Plan
 from .group import Group, View
 
-__all__ = ["Alias", "Call", "Step", "Work", "sources_of"]
+__all__ = ["Alias", "LibraryKernel", "NumpyCall", "PlanStep", "sources_of"]
 
 
-class Call(NamedTuple):
+class NumpyCall(NamedTuple):
     """A node that NumPy evaluates, and the nodes whose arrays it reads."""
 
     node: Node
     sources: tuple[Node, ...]
 
 
-class Work(NamedTuple):
+class LibraryKernel(NamedTuple):
     """A node that is computed by kernels of its own; the operands of its plan are views of memory."""
 
     node: Node
@@ -34,13 +34,13 @@ class Alias(NamedTuple):
     source: Node
 
 
-Step = Group | Work | Call | Alias
+PlanStep = Group | LibraryKernel | NumpyCall | Alias
 
 
-def sources_of(step: Step) -> Iterable[Node]:
+def sources_of(step: PlanStep) -> Iterable[Node]:
     """Return the nodes whose memory a step reads."""
     if isinstance(step, Group):
         return step.sources
-    if isinstance(step, Work):
+    if isinstance(step, LibraryKernel):
         return [view.source for view in step.operands.values()]
-    return step.sources if isinstance(step, Call) else (step.source,)
+    return step.sources if isinstance(step, NumpyCall) else (step.source,)

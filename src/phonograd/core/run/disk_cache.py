@@ -36,7 +36,7 @@ try:
 except ImportError:
     from hashlib import blake2b
 
-__all__ = ["Store", "describe", "digest", "is_ours", "source_digest"]
+__all__ = ["DiskCache", "describe", "digest", "is_ours", "source_digest"]
 
 _MAGIC = b"phonograd kernel 2\n"
 _DIGEST_SIZE = 32
@@ -56,7 +56,7 @@ _WRITES_PER_LOOK = 256
 _OWN_NAME = re.compile(r"[a-z][0-9a-f]{64}(\.quick)?|.+\.tmp")
 
 
-class Store:
+class DiskCache:
     """Files with machine code in one directory.
 
     Parameters
@@ -293,7 +293,7 @@ def _module_of(function: Any) -> str:
 _PLANNERS = ("core",)
 
 
-def source_digest(memory: Store | None = None, when_new: Callable[[], None] | None = None) -> str | None:
+def source_digest(memory: DiskCache | None = None, when_new: Callable[[], None] | None = None) -> str | None:
     """Return a digest of all sources that make plans and write kernels.
 
     None is returned where that says nothing: only compiled ones are installed, or they are being edited. Reading them

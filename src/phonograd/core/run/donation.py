@@ -4,7 +4,8 @@ Reference counts say so, as they say which handles are alive. Whatever else coul
 another array, a view of it, an exported buffer, a record that waits to be differentiated.
 
 A user may interrupt a program at any moment (``KeyboardInterrupt``), and goes on with the arrays that there are.
-Weights that were being updated in place must then have their old values, or the new ones: :class:`Spent` knows which.
+Weights that were being updated in place must then have their old values, or the new ones: :class:`Donation` knows
+which.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from ..graph.operator import Array
 
-__all__ = ["COUNTS", "Spent", "is_alone", "take_out"]
+__all__ = ["COUNTS", "Donation", "donate", "is_unshared"]
 
 #: without a global lock, counts are not to be relied on
 COUNTS = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
@@ -25,7 +26,7 @@ COUNTS = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 _NOT_BEGUN, _DONE, _IN_PIECES = 0, 1, 2
 
 
-class Spent:
+class Donation:
     """The numbers of inputs that a run may write over, and how far it has got.
 
     ``give_back`` makes things as they were before the inputs were taken.
@@ -68,15 +69,15 @@ class Spent:
             raise
 
 
-def take_out(leaves: list[Any], spendable: Sequence[int], inputs: Sequence[tuple[int | None, Any]]) -> Spent | None:
+def donate(leaves: list[Any], donatable: Sequence[int], inputs: Sequence[tuple[int | None, Any]]) -> Donation | None:
     """Return those inputs of a plan that it can write over, and take them out of the leaves; None if there is none.
 
     Only ``leaves`` and the list of inputs may refer to them.
     """
     numbers, taken = [], []
-    for number in spendable if COUNTS else ():
+    for number in donatable if COUNTS else ():
         index, _ = inputs[number]
-        if index is not None and is_alone(leaves, index, 1):
+        if index is not None and is_unshared(leaves, index, 1):
             taken.append((index, leaves[index]))
             leaves[index] = None
             numbers.append(number)
@@ -87,10 +88,10 @@ def take_out(leaves: list[Any], spendable: Sequence[int], inputs: Sequence[tuple
         for index, array in taken:
             leaves[index] = array
 
-    return Spent(numbers, give_back)
+    return Donation(numbers, give_back)
 
 
-def is_alone(items: list[Any], index: int, others: int) -> bool:
+def is_unshared(items: list[Any], index: int, others: int) -> bool:
     """Return whether so many others than a list refer to an array of it, and nobody else to the memory it lies in.
 
     That is the memory of arrays all the way down.

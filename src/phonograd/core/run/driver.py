@@ -27,7 +27,7 @@ import numpy as np
 from ..base.dtypes import DType
 from ..graph.node import Shape
 from ..graph.operator import Array
-from ..lower.ir.function_builder import Function, Index, Value
+from ..lower.ir.function_builder import FunctionBuilder, Index, Value
 from . import launcher, thread_pool
 from .kernel_cache import Kernel, available, compile_module, expect_module, statistics
 from .launcher import Launching
@@ -59,7 +59,7 @@ def driver_text(name: str, data_offset: int) -> str:
         if there is a flag:
             *bases[flag] = 1
     """
-    f = Function(name, "ptr %record, ptr %objects")
+    f = FunctionBuilder(name, "ptr %record, ptr %objects")
     regions = f.load_word("%record", "0", "ptr")
     region_count = f.load_word("%record", "1")
     object_count = f.load_word("%record", "2")

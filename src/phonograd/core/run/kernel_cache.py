@@ -42,7 +42,7 @@ from ..kernels.launch import Written
 from . import elf_loader
 from .background import Gate
 from .compiler import Description, Library
-from .disk_cache import Store
+from .disk_cache import DiskCache
 from .objects import Codes, CompilerLost, Found
 from .tier_up import Improver
 
@@ -391,7 +391,7 @@ def compile_module(write: Callable[..., str], arguments: tuple[Any, ...], name: 
     return _started().compile(write, arguments, name, quick)
 
 
-def store() -> Store | None:
+def store() -> DiskCache | None:
     """Return where machine code and plans are kept on disk, if they are."""
     return _started().codes.store()
 

@@ -32,7 +32,7 @@ import numpy as np
 from ..base import settings
 from ..base.dtypes import DType
 from ..graph.node import Shape
-from ..lower.ir.function_builder import Function, Index, Value
+from ..lower.ir.function_builder import FunctionBuilder, Index, Value
 from . import kernel_cache
 
 __all__ = ["MOST_ON_STACK", "Launching", "expect", "possible"]
@@ -65,7 +65,7 @@ _RECORD, _SLOT_COUNT, _SLOTS, _MADE_COUNT, _MADE, _ROOM = range(6)
 _MADE_WORDS = 4
 
 
-class _Code(Function):
+class _Code(FunctionBuilder):
     """The text of the function."""
 
     def known(self, name: str) -> str:

@@ -20,7 +20,7 @@ from ..kernels.launch import Written
 from . import elf_loader
 from .background import Gate, Task, Tasks
 from .compiler import FULL, QUICK, Compiler, Description, fingerprint
-from .disk_cache import Store, describe, source_digest
+from .disk_cache import DiskCache, describe, source_digest
 from .llvm_library import preload
 from .object_bundle import bundled, divided
 
@@ -79,9 +79,9 @@ class Codes:
         self._expected_modules: dict[Callable[..., str], Task[bytes]] = {}
         #: modules that are no kernels and were compiled quickly, by the keys they have on disk
         self._quick_modules: list[str] = []
-        self._store: Store | None = None
+        self._store: DiskCache | None = None
         self._store_settings: tuple[str, int] | None = None
-        self._vouched: Store | None = None
+        self._vouched: DiskCache | None = None
         # where images are not possible, the compiler must load what is on disk
         known = self.store() if elf_loader.possible() else None
         found = None if known is None else known.load(known.key("compiler", "c"))
@@ -150,10 +150,10 @@ class Codes:
         self._expected.clear()
         self._expected_modules.clear()
 
-    def _task(self, store: Store | None, structure: Written, quick: bool) -> Task[Found]:
+    def _task(self, store: DiskCache | None, structure: Written, quick: bool) -> Task[Found]:
         return Task(lambda: self._obtained(store, structure, quick))
 
-    def _obtained(self, store: Store | None, structure: Written, quick: bool) -> Found:
+    def _obtained(self, store: DiskCache | None, structure: Written, quick: bool) -> Found:
         description = None if store is None else describe(structure)
         key = None if store is None or description is None else store.key(description)
         if key is not None:
@@ -166,7 +166,7 @@ class Codes:
         self._keep(store, key, code, text if quick else None)
         return Found(name, key, code, quick, compiled=True)
 
-    def kept(self, key: str, quick: bool, store: Store | None = None) -> Found | None:
+    def kept(self, key: str, quick: bool, store: DiskCache | None = None) -> Found | None:
         """Return what is on disk under a key, compiled quickly if that is enough."""
         store = store or self.store()
         if store is None:
@@ -174,7 +174,7 @@ class Codes:
         code = store.load(key)
         if code is not None:
             return Found(key, key, code, quick=False, compiled=False)
-        code = _parted(store.load(_quick(key)))[0] if quick else None
+        code = _partitioned(store.load(_quick(key)))[0] if quick else None
         return None if code is None else Found(key, key, code, quick=True, compiled=False)
 
     def improved(self, key: str | None, structure: Written | None) -> Found | None:
@@ -196,9 +196,9 @@ class Codes:
                 self._keep(store, other, self._emit(text, quick=False), None)
         return Found(name, key, code, quick=False, compiled=True)
 
-    def _quick_text(self, store: Store | None, key: str | None) -> str | None:
+    def _quick_text(self, store: DiskCache | None, key: str | None) -> str | None:
         """Return the text of what was compiled quickly, if that is on disk."""
-        return None if store is None or key is None else _parted(store.load(_quick(key)))[1]
+        return None if store is None or key is None else _partitioned(store.load(_quick(key)))[1]
 
     def of_module(self, write: Callable[..., str], arguments: tuple[Any, ...], quick: bool) -> bytes:
         """Return the code of a module that a function of the library writes, which is called if it is not on disk.
@@ -250,7 +250,7 @@ class Codes:
 
     # -- the disk
 
-    def _keep(self, store: Store | None, key: str | None, code: bytes, text: str | None) -> None:
+    def _keep(self, store: DiskCache | None, key: str | None, code: bytes, text: str | None) -> None:
         """Keep code on disk; with the text that it was made from, if it was made quickly."""
         if store is None or key is None:
             return
@@ -263,7 +263,7 @@ class Codes:
         else:
             store.save(_quick(key), _LENGTH.pack(len(code)) + code + text.encode())
 
-    def store(self) -> Store | None:
+    def store(self) -> DiskCache | None:
         """Return the store that the settings ask for."""
         now = settings.current()
         wanted = now.cache_directory, now.cache_bytes
@@ -281,12 +281,12 @@ class Codes:
         with self._gate:
             preload()
 
-    def _opened(self, directory: str, limit_bytes: int) -> Store | None:
-        sources = source_digest(Store(directory, limit_bytes, "sources"), self._preload)
+    def _opened(self, directory: str, limit_bytes: int) -> DiskCache | None:
+        sources = source_digest(DiskCache(directory, limit_bytes, "sources"), self._preload)
         if sources is None:
             return None
         identity = fingerprint() or self.compiler().description().versions
-        return Store(directory, limit_bytes, f"{sources}\n{identity}")
+        return DiskCache(directory, limit_bytes, f"{sources}\n{identity}")
 
 
 def _quick(key: str) -> str:
@@ -294,7 +294,7 @@ def _quick(key: str) -> str:
     return f"{key}.quick"
 
 
-def _parted(data: bytes | None) -> tuple[bytes | None, str | None]:
+def _partitioned(data: bytes | None) -> tuple[bytes | None, str | None]:
     """Return the code and the text of a kernel that was compiled quickly."""
     if data is None:
         return None, None

@@ -20,12 +20,12 @@ from ..base.errors import MXNetError
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from . import kernel_cache, memory_pool
-from .donation import Spent
+from .donation import Donation
 from .driver import Row, can_launch, prepare
 from .launcher import MOST_ON_STACK
 from .reference import Note, Part, located
 
-__all__ = ["Aliased", "Called", "Launched", "Memory", "Recipe", "Rows", "Running", "Segment"]
+__all__ = ["Aliased", "Called", "Launched", "Memory", "Recipe", "RecipeProgram", "Rows", "Segment"]
 
 #: a part of a run, as a function of the list of all values
 Segment = Callable[[list[Any]], None]
@@ -120,7 +120,7 @@ class Recipe(NamedTuple):
         return is_one_row and bool(self.begun or self.exchanges)
 
 
-class Running:
+class RecipeProgram:
     """A program that runs a recipe.
 
     ``inputs`` are the nodes whose values are passed in, ``kept`` holds (node, slot) of every value to hand back. It can
@@ -140,11 +140,11 @@ class Running:
         "_tells",
         "_used",
         "_uses_numpy",
+        "donatable",
         "inputs",
         "kept",
         "memory",
         "runs",
-        "spendable",
     )
 
     inputs: tuple[Node, ...]
@@ -171,35 +171,35 @@ class Running:
         self._kept_slots = [slot for _, slot in recipe.kept]
         self._begun = recipe.begun
         self._exchanges = recipe.exchanges
-        spendable = [] if self._uses_numpy else [number for number, _, _ in recipe.begun]
-        spendable += [number for _, numbers in recipe.exchanges for number in numbers if self._tells]
+        donatable = [] if self._uses_numpy else [number for number, _, _ in recipe.begun]
+        donatable += [number for _, numbers in recipe.exchanges for number in numbers if self._tells]
         #: numbers of the inputs whose arrays a run can write over, should nobody else need them; some are handed back,
         #: as values that are the same
-        self.spendable = tuple(dict.fromkeys([number for number in spendable if number not in self._kept_slots]))
+        self.donatable = tuple(dict.fromkeys([number for number in donatable if number not in self._kept_slots]))
         self.memory = recipe.memory
         self.runs = 0
 
-    def run(self, inputs: list[Any], spent: Container[int] = (), note: Note | None = None) -> list[Array]:
+    def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
         """Return the kept values, computed from the values of ``inputs``.
 
-        These are arrays of the shapes and dtypes of their nodes, with any strides. Those whose numbers are in ``spent``
-        may be written over: nobody else refers to them; a :class:`Spent` is told how far the run gets. With ``note``,
-        the parts of the program run one by one, and it is called after each of them with the part, and the times at
-        which it began and ended.
+        These are arrays of the shapes and dtypes of their nodes, with any strides. Those whose numbers are in
+        ``donated`` may be written over: nobody else refers to them; a :class:`Donation` is told how far the run gets.
+        With ``note``, the parts of the program run one by one, and it is called after each of them with the part, and
+        the times at which it began and ended.
         """
-        if self._looks and note is None and not spent and not self._begun:
+        if self._looks and note is None and not donated and not self._begun:
             values = inputs + self._fixed
         else:
             values = [value if _is_contiguous(value) else _contiguous(value) for value in inputs]
             values += self._fixed
-        for number in self.spendable:
+        for number in self.donatable:
             if values[number] is None:
                 raise MXNetError("an array was lost: the computation that changed it in place has been interrupted")
-        if spent:
-            self._exchange(values, spent, note is None)
+        if donated:
+            self._exchange(values, donated, note is None)
         for number, slot, shape in self._begun:
             given = values[number].reshape(shape)
-            values[slot] = given if number in spent else _copied(given)
+            values[slot] = given if number in donated else _copied(given)
         if self._arena_room and not (self._on_stack and note is None):
             values[len(inputs) + 1] = memory_pool.allocate((self._arena_room,), _BYTE, self._arena_room)
         if note is not None:
@@ -218,14 +218,14 @@ class Running:
                 kernel_cache.improve(self._used)
         return [values[slot] for slot in self._kept_slots]
 
-    def _exchange(self, values: list[Any], spent: Container[int], is_one_call: bool) -> None:
+    def _exchange(self, values: list[Any], donated: Container[int], is_one_call: bool) -> None:
         """Have results made where inputs lie that may be written over."""
         for made, numbers in self._exchanges:
-            free = [values[number] for number in numbers if number in spent and number in self.spendable]
+            free = [values[number] for number in numbers if number in donated and number in self.donatable]
             for (slot, shape), array in zip(made, free):
                 values[slot] = array if array.shape == shape else array.reshape(shape)
-        if isinstance(spent, Spent):
-            values[len(self.inputs) + _FLAG] = spent.begin(values, is_one_call and self._tells)
+        if isinstance(donated, Donation):
+            values[len(self.inputs) + _FLAG] = donated.begin(values, is_one_call and self._tells)
 
     def results(self, values: list[Any]) -> list[Array]:
         """Return the kept values out of the list of all values of a run that was interrupted after its kernels ran."""

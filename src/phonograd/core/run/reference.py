@@ -63,10 +63,10 @@ class Program:
         self.parts: list[Part] = []
         self.steps = _steps(computed, slots, {node for node, _ in self.kept})
 
-    def run(self, inputs: list[Any], spent: Container[int] = (), note: Note | None = None) -> list[Array]:
+    def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
         """Return the kept values, computed from the values of ``inputs``.
 
-        Nothing is written over, whatever is ``spent``. ``note`` is called after every step.
+        Nothing is written over, whatever is ``donated``. ``note`` is called after every step.
         """
         self.runs += 1
         with np.errstate(all="ignore"):

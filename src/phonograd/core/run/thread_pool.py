@@ -45,7 +45,7 @@ from .thread_pool_ir import (
     team_text,
 )
 
-__all__ = ["CELL", "Team", "expect", "renew"]
+__all__ = ["CELL", "ThreadPool", "expect", "renew"]
 
 #: how long a worker looks for work before it sleeps. Waking it takes 20 to 60 us, and the Python between two plans of a
 #: small training loop some hundred
@@ -101,7 +101,7 @@ def _rates(spin: Callable[[int], None], clock: Callable[[], int]) -> tuple[float
     return min(times) / turns, ticks / (time.perf_counter() - begin)
 
 
-class Team:
+class ThreadPool:
     """Some workers and the memory they share with the threads that launch kernels.
 
     Parameters
@@ -176,7 +176,7 @@ CELL = np.zeros(1, np.int64)
 #: has changed
 stale = True
 
-_team: Team | None = None
+_team: ThreadPool | None = None
 _code: _Code | None = None
 _memories: list[Any] = []
 _lock = threading.Lock()
@@ -195,7 +195,7 @@ def expect() -> None:
         kernel_cache.expect_module(team_text, (platform.machine(),))
 
 
-def renew() -> Team | None:
+def renew() -> ThreadPool | None:
     """Return the team that the settings ask for, starting it if need be; None where one thread is to do everything."""
     global _team, stale
     with _lock:
@@ -207,7 +207,7 @@ def renew() -> Team | None:
                 _team.dismiss()
                 _team = None
             if workers > 0:
-                _team = Team(workers)
+                _team = ThreadPool(workers)
                 CELL[0] = _team.address
         return _team
 

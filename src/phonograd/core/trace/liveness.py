@@ -11,12 +11,12 @@ from ..graph.node import Node
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["count_references", "living", "referenced"]
+__all__ = ["count_references", "live_handles", "referenced"]
 
 Pairs = list[tuple[Any, Node]]
 
 
-def living(trace: Trace, handles: list[Any]) -> Pairs:
+def live_handles(trace: Trace, handles: list[Any]) -> Pairs:
     """Return the handles of a trace that somebody refers to, with their nodes."""
     limit, count, pairs = _baseline, sys.getrefcount, []
     for handle in handles:
@@ -42,12 +42,12 @@ class _Probe:
 
 
 def _calibrate() -> int:
-    """Return the count that ``getrefcount`` gives inside ``living`` for an object only the list refers to."""
+    """Return the count that ``getrefcount`` gives inside ``live_handles`` for an object only the list refers to."""
     global _baseline
     trace: Any = object()
     for guess in range(1, 8):
         _baseline = guess
-        if not living(trace, [_Probe(trace)]):
+        if not live_handles(trace, [_Probe(trace)]):
             return guess
     raise RuntimeError("cannot calibrate reference counts on this interpreter")
 
@@ -56,11 +56,11 @@ _baseline = 0
 #: finds the handles that are alive. Without the GIL counts are split between threads and say nothing: there every
 #: handle counts as alive
 referenced: Callable[[Trace, list[Any]], Pairs]
-referenced = _all if not getattr(sys, "_is_gil_enabled", lambda: True)() else living
+referenced = _all if not getattr(sys, "_is_gil_enabled", lambda: True)() else live_handles
 _calibrate()
 
 
 def count_references(function: Callable[[Trace, list[Any]], Pairs]) -> None:
-    """Use another function in the place of :func:`living`."""
+    """Use another function in the place of :func:`live_handles`."""
     global referenced
     referenced = function

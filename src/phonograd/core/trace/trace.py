@@ -35,9 +35,9 @@ from ..graph.operator import Array
 from ..observe.anomaly import check, detection
 from ..observe.attribution import Attribution, open_scope
 from ..ops.math.structural import (
-    AGAIN,
     LEAF,
     OVERWRITTEN,
+    REPEAT_CALL,
     VARIABLE,
     again,
     detach,
@@ -48,15 +48,15 @@ from ..ops.math.structural import (
 from ..plan.cache import (
     PLANS,
     WHEN_REPEATING,
-    Stage,
-    Step,
+    CachedPlan,
+    CacheNode,
     build,
-    new_step,
+    new_cached_plan,
     repeating,
     starting_points,
     waits,
 )
-from ..run.donation import take_out
+from ..run.donation import donate
 from ..run.reference import resolve
 from . import liveness
 from .flags import is_recording
@@ -235,7 +235,7 @@ class Trace:
         Equal expressions are one node, but two calls are two records: one of them may be differentiated and cleared
         while the other one stays.
         """
-        if node.operator is AGAIN:
+        if node.operator is REPEAT_CALL:
             node = node.inputs[0]
         # what passes a variable on unchanged is no variable itself
         count = self.made.get(node, 1 if node.operator is VARIABLE else 0)
@@ -262,7 +262,7 @@ class Trace:
         nodes: tuple[Node, ...],
         lent: Mapping[Node, Array] | None = None,
         last: bool = False,
-        step: Step | None = None,
+        step: CachedPlan | None = None,
     ) -> list[Array]:
         """Return the values of nodes, computing what is not there yet. What a record may need again is kept.
 
@@ -284,12 +284,12 @@ class Trace:
             if program is not None:
                 statistics.evaluations += 1
                 inputs = [values[node] if index is None else leaves[index] for index, node in step.inputs]
-                if last and step.spendable and not detection.on:
-                    spent = take_out(leaves, step.spendable, step.inputs)
-                    if spent is not None:
+                if last and step.donatable and not detection.on:
+                    donated = donate(leaves, step.donatable, step.inputs)
+                    if donated is not None:
                         # results are kept, because nobody can compute them again
-                        run, keep = partial(self._run, step, inputs, spent), partial(self._keep, step)
-                        spent.run(program, run, keep)
+                        run, keep = partial(self._run, step, inputs, donated), partial(self._keep, step)
+                        donated.run(program, run, keep)
                         return [values[node] if index is None else leaves[index] for index, node in step.places]
                 results = self._run(step, inputs) if settings.active.watched else program.run(inputs)
                 if detection.on:
@@ -302,27 +302,27 @@ class Trace:
                     self.stage = step.following
             return [values[node] if index is None else leaves[index] for index, node in step.places]
 
-    def _new_step(self, key: Any, again: bool, keep_all: bool) -> Step:
+    def _new_step(self, key: Any, again: bool, keep_all: bool) -> CachedPlan:
         """Return a new evaluation; ``again`` says that there was a provisional one. Observers ask for plans."""
         observed = settings.active.watched or detection.on or type(self) is not Trace
         with begin(COMPILATION, "compilation") if LISTENING[COMPILATION] else _UNWATCHED:
-            step = new_step(self.stage, key[0], self.values, keep_all, again, observed)
+            step = new_cached_plan(self.stage, key[0], self.values, keep_all, again, observed)
         self.stage.following[key] = step
         PLANS.made()
         return step
 
-    def _keep(self, step: Step, results: list[Array]) -> None:
+    def _keep(self, step: CachedPlan, results: list[Array]) -> None:
         self.values.update(zip(step.kept, results))
         self.stage = step.following
 
-    def _run(self, step: Step, inputs: list[Any], spent: Container[int] = ()) -> list[Array]:
+    def _run(self, step: CachedPlan, inputs: list[Any], donated: Container[int] = ()) -> list[Array]:
         """Return what a program computes; observers are told of each of its kernels."""
         program: Any = step.program
         if not settings.active.watched:
-            return program.run(inputs, spent)  # type: ignore[no-any-return]
+            return program.run(inputs, donated)  # type: ignore[no-any-return]
         attribution = self.attributed()
         with begin(EVALUATION, "evaluation"):
-            return attribution.run(program, inputs, spent, step.kept, self.handles, bool(self.made))
+            return attribution.run(program, inputs, donated, step.kept, self.handles, bool(self.made))
 
     def _scope_of(self, node: Node) -> str:
         """Return the scope of the user's in which a node was called, as far as that was noted."""
@@ -484,19 +484,19 @@ class Trace:
             return True
         if not self.siblings:
             return False
-        call, count = (node.inputs[0], node.attributes[0]) if node.operator is AGAIN else (node, 0)
+        call, count = (node.inputs[0], node.attributes[0]) if node.operator is REPEAT_CALL else (node, 0)
         return any([again(sibling, count) in visited for sibling in self.siblings.get(call, ())])
 
     def _cut(self, handle: Any, node: Node) -> None:
         """Make a handle on a node of this trace a plain array, or a variable again if it is one."""
-        plain, rare = node.detached or detach(node), handle._rare
-        if rare is not None and rare.variable is not None:
-            plain = variable(plain, self.slot(rare.variable))
+        plain, extras = node.detached or detach(node), handle._extras
+        if extras is not None and extras.variable is not None:
+            plain = variable(plain, self.slot(extras.variable))
         with HANDOVER:
             if handle._node is node and handle._trace is self:
                 handle._node = plain
-                if rare is not None and rare.region is not None:
-                    rare.region = (*rare.region[:2], False)
+                if extras is not None and extras.region is not None:
+                    extras.region = (*extras.region[:2], False)
 
     def _lose_origins(self, origin: Trace, visited: frozenset[Node]) -> None:
         """Cut what was recorded in an earlier trace, entered this one, and has been cleared there."""
@@ -514,7 +514,7 @@ class Trace:
         step = self.stage.following.get(key)
         if step is None:
             needed = starting_points(sources, self.values)
-            step = self.stage.following.setdefault(key, Step(Stage(), needed, self.values, False))
+            step = self.stage.following.setdefault(key, CachedPlan(CacheNode(), needed, self.values, False))
             PLANS.made()
         step.used = PLANS.tick
         self.stage = step.following

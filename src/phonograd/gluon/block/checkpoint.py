@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ...core.array.handle import enter, make, make_concrete, rebind
+from ...core.array.handle import assign, make, make_concrete, node_in
 from ...core.backward.backward import grads_where_reached
 from ...core.backward.function import as_recorded, record_call, sources_of
 from ...core.backward.variable import Variable
@@ -72,7 +72,7 @@ class _Call:
         computed = iter(_computed([*results, *self._statistics, *self._inputs]))
         own = [next(computed) for _ in results]
         for array in self._statistics:
-            rebind(array, enter(next(computed), trace), trace)
+            assign(array, node_in(next(computed), trace), trace)
         self._inputs = list(computed)
         # the trace refers to the call: it would stay in memory if the call referred to it
         self._trace = weakref.ref(trace)
@@ -89,13 +89,13 @@ class _Call:
         for array, node in zip(self._inputs, self._nodes):
             owner = Variable(array, "write") if node.marked else None
             owners.append(owner)
-            entered = make(enter(array, trace), trace) if owner is None else _fresh(array, owner, trace)
+            entered = make(node_in(array, trace), trace) if owner is None else _fresh(array, owner, trace)
             given.append(entered)
         before = [as_recorded(array) for array in self._statistics]
         with flags_set_to(self._flags | RECORDING), repeating_counters(self._counters):
             outputs = flattened(self._block.forward(*filled(self._outline, iter(given))))
         for array, value in zip(self._statistics, before):
-            rebind(array, detach(enter(value, trace)), trace)
+            assign(array, detach(node_in(value, trace)), trace)
         owners += [array._variable for array in self._weights]
         found = grads_where_reached(outputs, list(out_grads), owners, create_graph)
         if create_graph:
@@ -116,13 +116,13 @@ class _Call:
 def _computed(arrays: list[NDArray]) -> list[NDArray]:
     """Return arrays with the values of others, computed now without keeping anything of what lies between."""
     trace = LOCAL.trace
-    nodes = tuple([enter(array, trace) for array in arrays])
+    nodes = tuple([node_in(array, trace) for array in arrays])
     return [make_concrete(value, node.context) for value, node in zip(trace.evaluate(nodes, {}), nodes)]
 
 
 def _fresh(array: NDArray, owner: Variable, trace: Any) -> NDArray:
     """Return an array with the value of another one at which gradients stop."""
-    made: NDArray = make(variable(detach(enter(array, trace)), trace.slot(owner)), trace)
+    made: NDArray = make(variable(detach(node_in(array, trace)), trace.slot(owner)), trace)
     made._variable = owner
     return made
 

@@ -12,7 +12,7 @@ import warnings
 from typing import Any
 
 from ... import ndarray
-from ...core.array.handle import enter, make_result
+from ...core.array.handle import make_result, node_in
 from ...core.base.devices import Context, current_context
 from ...core.capture.compiled import Compiled
 from ...core.trace.trace import LOCAL, Capturing, ready_trace
@@ -155,15 +155,15 @@ class HybridBlock(Block):
                 raise ValueError(
                     f"In HybridBlock, we do not support mixed NDArrays and Symbols types for the input. {_ONE_KIND}"
                 )
-            return self._composed(x, *args)
+            return self._run_symbolic(x, *args)
         if not contexts:
             raise ValueError(f"In HybridBlock, there must be one NDArray or one Symbol in the input. {_ONE_KIND}")
         context = next(iter(contexts))
         if not self._active:
-            return self._computed(context, x, *args)
+            return self._run_eager(context, x, *args)
         # layers that somebody wants to see are called
         if self._keeps_arrays or isinstance(LOCAL.trace, Capturing) or _LISTENERS:
-            result = (self._called if _CALLS.are_nested else self._result)(context, x, *args)
+            result = (self._run_nested if _CALLS.are_nested else self._run_unaliased)(context, x, *args)
         elif len(contexts) > 1:
             raise ValueError(
                 "Find multiple contexts in the input, After hybridized, the HybridBlock only supports one input "
@@ -173,7 +173,7 @@ class HybridBlock(Block):
         elif self._operator_hook is not None:
             result = self._monitored(context, x, *args)
         else:
-            result = self._repeated(context, x, *args)
+            result = self._run_compiled(context, x, *args)
         return result if isinstance(result, NDArray) or _CALLS.are_nested else listed(result)
 
     def register_op_hook(self, callback: OperatorHook, monitor_all: bool = False) -> None:
@@ -205,7 +205,7 @@ class HybridBlock(Block):
                 parameter._finish_deferred_init()
         return run_monitored(self, context, args, *self._operator_hook)
 
-    def _computed(self, context: Context, *args: Any) -> Any:
+    def _run_eager(self, context: Context, *args: Any) -> Any:
         """Return the outputs for arrays."""
         try:
             params = {name: parameter.data(context) for name, parameter in self._reg_params.items()}
@@ -219,31 +219,31 @@ class HybridBlock(Block):
         with context:
             return self._call(context, *args, **params)
 
-    def _called(self, context: Context, *args: Any) -> Any:
+    def _run_nested(self, context: Context, *args: Any) -> Any:
         """Return the outputs for arrays of a hybridized block, as its Python code makes them."""
         before, _CALLS.are_nested = _CALLS.are_nested, True
         try:
-            return self._computed(context, *args)
+            return self._run_eager(context, *args)
         finally:
             _CALLS.are_nested = before
 
-    def _result(self, context: Context, *args: Any) -> Any:
+    def _run_unaliased(self, context: Context, *args: Any) -> Any:
         """Return the outputs for arrays as a graph has them: none shares memory with an argument it is a view of."""
-        return _parted(self._called(context, *args))
+        return _unaliased(self._run_nested(context, *args))
 
     def _call(self, context: Context, *args: Any, **params: Any) -> Any:
         """Return the outputs for arrays, with all parameters at hand and the context set."""
         return self.hybrid_forward(ndarray, *args, **params)
 
-    def _repeated(self, context: Context, *args: Any) -> Any:
+    def _run_compiled(self, context: Context, *args: Any) -> Any:
         """Return the outputs for arrays, the Python code run only if that has to be."""
         if self._compiled is None or self._compiled_for != replacements():
             self._outline = outlined(args)
             if any([parameter._deferred_init is not None for parameter in self.collect_params().values()]):
-                return self._result(context, *args)
+                return self._run_unaliased(context, *args)
             if any([child._has_checkpoints() for child in self._children.values()]):
-                return self._result(context, *args)
-            self._compiled, self._compiled_for = Compiled(self._result), replacements()
+                return self._run_unaliased(context, *args)
+            self._compiled, self._compiled_for = Compiled(self._run_unaliased), replacements()
             # what warnings and profiles call it
             self._compiled.__dict__["__qualname__"] = self._name
         return self._compiled(context, *args)
@@ -264,7 +264,7 @@ class HybridBlock(Block):
 
     # -- symbols
 
-    def _composed(self, *args: Any) -> Any:
+    def _run_symbolic(self, *args: Any) -> Any:
         """Return the outputs for symbols."""
         params = {name: parameter.var() for name, parameter in self._reg_params.items()}
         if is_np_array():
@@ -280,7 +280,7 @@ class HybridBlock(Block):
             inputs = [symbols().var(name) for name in names]
             if is_np_array():
                 inputs = [variable.as_np_ndarray() for variable in inputs]
-            composed = self._composed(*filled(outline, iter(inputs)))
+            composed = self._run_symbolic(*filled(outline, iter(inputs)))
             outputs, self._output_outline = flattened(composed), outlined(composed)
             self._graph = inputs, outputs[0] if len(outputs) == 1 else symbols().Group(outputs)
         return self._graph
@@ -379,11 +379,11 @@ def _gather(values: Any, contexts: dict[Context, None]) -> bool:
     return has_symbol
 
 
-def _parted(value: Any) -> Any:
+def _unaliased(value: Any) -> Any:
     """Return arrays of their own in the place of views, in any depth."""
     if isinstance(value, NDArray):
         if value._root is None:
             return value
         trace = ready_trace()
-        return make_result(enter(value, trace), trace, type(value))
-    return type(value)([_parted(part) for part in value]) if type(value) in (list, tuple) else value
+        return make_result(node_in(value, trace), trace, type(value))
+    return type(value)([_unaliased(part) for part in value]) if type(value) in (list, tuple) else value

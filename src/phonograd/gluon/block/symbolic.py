@@ -123,7 +123,7 @@ class SymbolBlock(HybridBlock):
         found = {parameter.name: parameter.data(context) for parameter in self._reg_params.values()}
         return regrouped(self._output.eval(context, **given, **found), self._form)
 
-    def _composed(self, *args: Any) -> Any:
+    def _run_symbolic(self, *args: Any) -> Any:
         used = self._output.list_inputs()
         given = {name: symbol for name, symbol in self._named(args).items() if name in used}
         return regrouped(list(self._output(**given)), self._form)

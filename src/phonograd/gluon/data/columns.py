@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ... import autograd
-from ...core.array.handle import known, make_concrete, read
+from ...core.array.handle import known_value, make_concrete, read
 from ...core.array.observed import LISTENERS
 from ...core.base.devices import CPU
 from ...core.trace.trace import LOCAL, Capturing
@@ -77,7 +77,7 @@ def _values(array: Any) -> Any:
     """Return the values of an array of either library, to which nobody may write."""
     if not isinstance(array, NDArray):
         return array
-    value = known(array)
+    value = known_value(array)
     return read(array) if value is None else value
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from .batchify import default_batchify_fn
 from .columns import batch_of
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
-from .workers import Crew, ProcessCrew, ThreadCrew, WorkerTimeout
+from .workers import ProcessWorkerPool, ThreadWorkerPool, WorkerPool, WorkerTimeout
 
 __all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
 
@@ -92,7 +92,7 @@ class DataLoader:
         self._batchify_fn = default_batchify_fn if batchify_fn is None else batchify_fn
         self._auto_reload = auto_reload
         self._passes = 0
-        self._crew: Crew | None = None
+        self._crew: WorkerPool | None = None
         self._ending: Any = None
         self._iter: Iterator[Any] | None = None
         if auto_reload:
@@ -134,11 +134,11 @@ class DataLoader:
         # a copy has workers of its own
         return {**self.__dict__, "_crew": None, "_ending": None, "_iter": None}
 
-    def _workers(self) -> Crew:
+    def _workers(self) -> WorkerPool:
         """Return the workers, started now if there are none, or if they died."""
         if self._crew is None or not self._crew.is_usable:
             self.close()
-            kind = ThreadCrew if self._thread_pool else ProcessCrew
+            kind = ThreadWorkerPool if self._thread_pool else ProcessWorkerPool
             self._crew = kind(self._num_workers, self._dataset, self._batchify_fn)
             self._ending = weakref.finalize(self, self._crew.close)
         return self._crew
@@ -199,7 +199,7 @@ class _Pass:
         return batch
 
 
-def _forget(crew: Crew, keys: deque[tuple[int, int]]) -> None:
+def _forget(crew: WorkerPool, keys: deque[tuple[int, int]]) -> None:
     """Forget the batches of a pass that nobody wants any more."""
     crew.forget(list(keys))
 

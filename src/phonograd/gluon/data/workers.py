@@ -42,7 +42,7 @@ from ...util import is_np_array, is_np_shape, np_array, np_shape
 from .batchify import finished, unfinished
 from .columns import batch_of
 
-__all__ = ["Crew", "ProcessCrew", "ThreadCrew", "WorkerTimeout", "WorkerTraceback"]
+__all__ = ["ProcessWorkerPool", "ThreadWorkerPool", "WorkerPool", "WorkerTimeout", "WorkerTraceback"]
 
 #: buffers below this size stay in the message
 _LEAST_SHARED_BYTES = 1 << 16
@@ -69,7 +69,7 @@ class WorkerTraceback(Exception):
         return f"\n\nin a worker process:\n{self.args[0]}"
 
 
-class Crew:
+class WorkerPool:
     """What crews have in common: batches by key, and waiting for them."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class Crew:
                 self._batches.pop(key, None)
 
 
-class ThreadCrew(Crew):
+class ThreadWorkerPool(WorkerPool):
     """Threads that make batches."""
 
     def __init__(self, count: int, dataset: Any, batchify_fn: Callable[[Sequence[Any]], Any]) -> None:
@@ -200,7 +200,7 @@ class _Worker:
         self.tasks: set[Hashable] = set()
 
 
-class ProcessCrew(Crew):
+class ProcessWorkerPool(WorkerPool):
     """Processes that make batches.
 
     They are forked on Linux, so that a dataset can have functions without names and a script needs no

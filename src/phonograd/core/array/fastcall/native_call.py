@@ -46,7 +46,7 @@ from ...ops.math.structural import LATEST, VARIABLE, variable
 from ...run import kernel_cache
 from ...trace.flags import FLAGS
 from ...trace.trace import HANDOVER, Target, Trace
-from ..extras import Rare
+from ..extras import ArrayExtras
 from .native_code import ENTRY, module_text
 from .native_text import API, OBJECTS
 
@@ -114,14 +114,14 @@ def _offset(instance: Any, name: str) -> int:
 
 def _offsets(array: Any, node: Node, owner: Target, active: Any) -> dict[str, int]:
     trace = Trace()
-    found = {name: _offset(array, f"_{name}") for name in ("trace", "node", "buffer", "rare")}
+    found = {name: _offset(array, f"_{name}") for name in ("trace", "node", "buffer", "extras")}
     found |= {name: _offset(node, name) for name in ("marked", "kind", "detached", "shape", "dtype", "context")}
     found |= {name: _offset(node, name) for name in ("operator", "attributes")}
     names = ("thread", "scalars", "made", "handles", "prune_at", "bound", "leaves", "slots", "targets", "repeats")
     found |= {name: _offset(trace, name) for name in names}
-    rare = Rare()
-    found |= {name: _offset(rare, name) for name in ("variable", "root", "views", "readonly")}
-    found["place"] = _offset(rare, "context")
+    extras = ArrayExtras()
+    found |= {name: _offset(extras, name) for name in ("variable", "root", "views", "readonly")}
+    found["place"] = _offset(extras, "context")
     found["grad"] = _offset(owner, "grad")
     found["attentive"] = _offset(active, "attentive")
     found["type"] = _type_offset(array)

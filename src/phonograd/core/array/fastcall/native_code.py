@@ -74,7 +74,7 @@ def _finish(offsets: dict[str, int]) -> str:
     f.put(result, "trace", "%trace")
     f.put(result, "node", f.assign(f"load ptr, ptr {node}, align 8"))
     f.put(result, "buffer", f.object("none"))
-    f.put(result, "rare", f.object("none"))
+    f.put(result, "extras", f.object("none"))
     handles = f.field("%trace", "handles")
     appended = f.api("i32", "PyList_Append", f"ptr {handles}, ptr {result}")
     f.leave_unless(f.assign(f"icmp eq i32 {appended}, 0"), "drop")

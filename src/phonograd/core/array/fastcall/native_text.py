@@ -7,7 +7,7 @@ Python function has to decide.
 
 from __future__ import annotations
 
-from ...lower.ir.function_builder import Function, Index
+from ...lower.ir.function_builder import FunctionBuilder, Index
 
 __all__ = ["API", "CALL_WITH", "OBJECTS", "Code"]
 
@@ -68,7 +68,7 @@ _VARIADIC = {"PyTuple_Pack": "(i64, ...) ", "PyObject_CallFunctionObjArgs": "(pt
 CALL_WITH = "PyObject_CallFunctionObjArgs"
 
 
-class Code(Function):
+class Code(FunctionBuilder):
     """The text of one function that returns an object, or null."""
 
     def __init__(self, name: str, arguments: str, offsets: dict[str, int]) -> None:

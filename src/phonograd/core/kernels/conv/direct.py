@@ -18,7 +18,7 @@ from ..scratch import SLOT_WORDS, in_slot
 from .adjoint import ADJOINT_WORDS, collect
 from .padding import FRAME_WORDS, fill
 
-__all__ = ["DIRECT", "SPREAD", "SUMS", "TOTALS", "Direct", "Spread", "Sums", "Totals"]
+__all__ = ["DIRECT", "SPREAD", "SUMS", "TOTALS", "DirectConvolution", "Spread", "Sums", "Totals"]
 
 _SHAPE = (
     *("groups", "channels", "filters", "taps", "pixels", "windows"),
@@ -38,7 +38,7 @@ SPREAD = Words(
 class _Boxes:
     """A kernel while it is written: boxes of windows and their frames."""
 
-    def __init__(self, name: str, kernel: Direct | Sums, words: Words) -> None:
+    def __init__(self, name: str, kernel: DirectConvolution | Sums, words: Words) -> None:
         self.name = name
         self.e = e = Routine(name, kernel.lanes, kernel.dtype)
         self.number = {word: words.index(e, word) for word in (*_SHAPE, "plane", "line", "channel")}
@@ -72,7 +72,7 @@ class _Boxes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Direct:
+class DirectConvolution:
     """The kernel of a convolution; an item of its range is a group of an image. ``lines`` are summed up at once."""
 
     dtype: DType

@@ -10,7 +10,7 @@ from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
 from .adjoint import adjoint_values, known_taps, line_buffer
-from .direct import DIRECT, SPREAD, SUMS, TOTALS, Direct, Spread, Sums, Totals
+from .direct import DIRECT, SPREAD, SUMS, TOTALS, DirectConvolution, Spread, Sums, Totals
 from .geometry import Frame, Geometry, box_of, evenly, rounded, steps_of
 from .padding import frame_values
 
@@ -77,7 +77,7 @@ def _forward(
     values.update(weight_group=strides[0], weight_filter=strides[1])
     places = [word for channel, tap, place in taps for word in (channel * frame.channel + frame.taps[tap], place)]
     items = shape.batch * shape.groups
-    kernel = Direct(dtype, lanes, known_stride(shape.stride[2]))
+    kernel = DirectConvolution(dtype, lanes, known_stride(shape.stride[2]))
     launches = (scratch.clear(), Launch(kernel, DIRECT.fill(values, places), items, _chunk(shape), shape.work))
     return Plan(launches, scratch.size)
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from ...base.dtypes import INT64, DType
 from ...lower.ir.emitter import Emitter, Index, Value
 from ...lower.lowering import Elementwise, declared
-from ..structure import ANY, SPLAT, STRIDE, UNIT, Load, Step, Structure, Take
+from ..structure import ANY, SPLAT, STRIDE, UNIT, Compute, Load, Structure, Take
 from .schedule import Pass, Schedule
 
-__all__ = ["Body", "Place", "Strip"]
+__all__ = ["Body", "LoopPosition", "Strip"]
 
 
 class Strip(NamedTuple):
@@ -26,7 +26,7 @@ class Strip(NamedTuple):
     full: str
 
 
-class Place(NamedTuple):
+class LoopPosition(NamedTuple):
     """Where loops have come to: the offset of every operand, and the position along every axis that was entered."""
 
     offsets: list[Index]
@@ -69,8 +69,8 @@ class Body:
         word = count
         accesses: list[str] = [load.access for load in structure.loads] + [UNIT] * len(structure.draws)
         accesses += [take.access for take in structure.takes] + [store.access for store in structure.stores]
-        # partial results lie one after the other along the axis that is parted, which may be the last
-        accesses += [STRIDE] * (len(structure.folds) if structure.parted else 0)
+        # partial results lie one after the other along the axis that is partitioned, which may be the last
+        accesses += [STRIDE] * (len(structure.folds) if structure.partitioned else 0)
         for number, access in enumerate(accesses):
             load = structure.loads[number] if number < self.first_draw else None
             self.operands.append(self._operand(number, access, word, load))
@@ -110,24 +110,24 @@ class Body:
         elif self.first_store <= number < self.first_partial:
             belongs_to_row = structure.stores[number - self.first_store].row
         else:
-            # partial results lie one after the other along the axis that is parted
+            # partial results lie one after the other along the axis that is partitioned
             belongs_to_row = number >= self.first_partial and axis != structure.axes.index("R")
         return "0" if belongs_to_row else None
 
     # -- places
 
-    def origin(self) -> Place:
+    def origin(self) -> LoopPosition:
         """Return the place at which loops begin."""
-        return Place(["0"] * len(self.operands), {})
+        return LoopPosition(["0"] * len(self.operands), {})
 
-    def advance(self, place: Place, axis: int, index: Index) -> Place:
+    def advance(self, place: LoopPosition, axis: int, index: Index) -> LoopPosition:
         """Return the place at a position on an axis."""
         e = self.emitter
         offsets = [
             e.plus(offset, e.times(index, operand.strides[axis]))
             for offset, operand in zip(place.offsets, self.operands, strict=True)
         ]
-        return Place(offsets, {**place.positions, axis: index})
+        return LoopPosition(offsets, {**place.positions, axis: index})
 
     def strip(self, index: Index, stop: Index) -> Strip:
         """Return the vector that begins at a position on the last axis."""
@@ -139,7 +139,7 @@ class Body:
         """Return a vector that is known to be full."""
         return Strip(index, str(self.emitter.lanes), "true")
 
-    def _along(self, number: int, place: Place, strip: Strip | None) -> Index:
+    def _along(self, number: int, place: LoopPosition, strip: Strip | None) -> Index:
         """Return the offset of an operand's first element in a strip."""
         offset = place.offsets[number]
         if strip is None:
@@ -148,7 +148,7 @@ class Body:
 
     # -- values
 
-    def row_values(self, level: int, place: Place, strip: Strip | None, known: dict[int, Value]) -> None:
+    def row_values(self, level: int, place: LoopPosition, strip: Strip | None, known: dict[int, Value]) -> None:
         """Add the values of a row that become known with a level; without a strip they are the same in all lanes."""
         wanted = self.schedule.row_values(level)
         self._read(dict.fromkeys([n for n in wanted if n < self.first_draw]), place, strip, known)
@@ -156,7 +156,7 @@ class Body:
             if number not in known:
                 known[number] = self._made(number, place, strip, known)
 
-    def line_values(self, found: Pass, place: Place) -> dict[int, Value]:
+    def line_values(self, found: Pass, place: LoopPosition) -> dict[int, Value]:
         """Return the values of elements that are the same all along the last axis."""
         e, loads = self.emitter, self.structure.loads
         known: dict[int, Value] = {}
@@ -165,7 +165,9 @@ class Body:
                 known[number] = self._scalar(number, place.offsets[number], e)
         return known
 
-    def element_values(self, found: Pass, place: Place, strip: Strip, known: dict[int, Value]) -> dict[int, Value]:
+    def element_values(
+        self, found: Pass, place: LoopPosition, strip: Strip, known: dict[int, Value]
+    ) -> dict[int, Value]:
         """Return all values that a pass needs at a strip, given those of the row, of the line, and the random ones."""
         values = dict(known)
         wanted: dict[int, int | None] = {}
@@ -180,11 +182,11 @@ class Body:
                 values[number] = self._made(number, place, strip, values)
         return values
 
-    def _made(self, number: int, place: Place, strip: Strip | None, values: dict[int, Value]) -> Value:
+    def _made(self, number: int, place: LoopPosition, strip: Strip | None, values: dict[int, Value]) -> Value:
         step = self.schedule.value(number)
         if isinstance(step, Take):
             return self._taken(number, step, place, strip, values[step.at])
-        assert isinstance(step, Step), step
+        assert isinstance(step, Compute), step
         lowering = declared(step.operator, Elementwise)
         return lowering.value(
             self.emitter, [values[source] for source in step.sources], dict(step.parameters), step.dtype
@@ -192,7 +194,9 @@ class Body:
 
     # -- reading
 
-    def _read(self, wanted: dict[int, int | None], place: Place, strip: Strip | None, values: dict[int, Value]) -> None:
+    def _read(
+        self, wanted: dict[int, int | None], place: LoopPosition, strip: Strip | None, values: dict[int, Value]
+    ) -> None:
         """Add values that are read from memory: those of their own operands, or from the memory of a store."""
         e, loads = self.emitter, self.structure.loads
         units: list[tuple[int, int, DType]] = []
@@ -228,7 +232,7 @@ class Body:
             return self._as(e.splat(e.plus(operand.start, offset), INT64), load.dtype)
         return e.load_splat(operand.pointer, offset, load.dtype)
 
-    def _bounded_scalar(self, number: int, place: Place) -> Value:
+    def _bounded_scalar(self, number: int, place: LoopPosition) -> Value:
         """Return one element of a load in every lane, or 0 where none lies in memory."""
         e, operand, dtype = self.emitter, self.operands[number], self.structure.loads[number].dtype
         inside = "true"
@@ -243,7 +247,7 @@ class Body:
         not_after = e.assign(f"icmp slt i64 {position}, {end}")
         return e.assign(f"and i1 {not_before}, {not_after}")
 
-    def _places(self, number: int, place: Place, strip: Strip) -> Value:
+    def _places(self, number: int, place: LoopPosition, strip: Strip) -> Value:
         """Return the distances of elements from where their memory would begin."""
         e, operand, load = self.emitter, self.operands[number], self.structure.loads[number]
         # 32 bits are enough for the difference between lanes wherever they are for the places
@@ -259,7 +263,7 @@ class Body:
     def _as(self, value: Value, dtype: DType) -> Value:
         return value if value.dtype == dtype else self.emitter.convert(value, dtype)
 
-    def _guarded(self, number: int, load: Load, place: Place, strip: Strip, mask: Value) -> Value:
+    def _guarded(self, number: int, load: Load, place: LoopPosition, strip: Strip, mask: Value) -> Value:
         """Return the elements of a load whose memory may be touched at some positions only."""
         e, operand = self.emitter, self.operands[number]
         mask = self._inside(number, place, strip, mask)
@@ -268,7 +272,7 @@ class Body:
             return e.load_where(operand.pointer, offset, load.dtype, mask)
         return e.gather(operand.pointer, offset, operand.strides[self.last], load.dtype, mask)
 
-    def _inside(self, number: int, place: Place, strip: Strip, mask: Value) -> Value:
+    def _inside(self, number: int, place: LoopPosition, strip: Strip, mask: Value) -> Value:
         """Return a mask without the positions at which nothing of an operand lies in memory."""
         e, operand = self.emitter, self.operands[number]
         for axis, (first, end) in operand.bounds.items():
@@ -281,7 +285,7 @@ class Body:
             mask = e.bits("and", mask, inside)
         return mask
 
-    def _in_strip(self, wanted: Sequence[tuple[int, DType]], place: Place, strip: Strip) -> list[Value]:
+    def _in_strip(self, wanted: Sequence[tuple[int, DType]], place: LoopPosition, strip: Strip) -> list[Value]:
         """Return consecutive elements of some operands."""
         e = self.emitter
         places = [(self.operands[n].pointer, self._along(n, place, strip), dtype) for n, dtype in wanted]
@@ -298,7 +302,7 @@ class Body:
         e = self.emitter
         return e.choose(strip.full, whole, lambda: part(e.below(strip.left)))
 
-    def _taken(self, number: int, take: Take, place: Place, strip: Strip | None, index: Value) -> Value:
+    def _taken(self, number: int, take: Take, place: LoopPosition, strip: Strip | None, index: Value) -> Value:
         """Return the elements of an array at the places that an index names."""
         e, position = self.emitter, self._take_places[number]
         operand = self.operands[position]
@@ -323,12 +327,12 @@ class Body:
 
     # -- writing
 
-    def store_elements(self, found: Pass, place: Place, strip: Strip, values: dict[int, Value]) -> None:
+    def store_elements(self, found: Pass, place: LoopPosition, strip: Strip, values: dict[int, Value]) -> None:
         """Write what a pass stores at a strip."""
         writes = [(values[self.structure.stores[n].source], n) for n in found.stores]
         self._write(writes + [(values[value], n) for value, n in found.parks], place, strip)
 
-    def store_row(self, place: Place, strip: Strip | None, values: dict[int, Value]) -> None:
+    def store_row(self, place: LoopPosition, strip: Strip | None, values: dict[int, Value]) -> None:
         """Write the values of a row."""
         writes = [(values[self.structure.stores[n].source], n) for n in self.schedule.row_stores]
         if strip is not None:
@@ -338,7 +342,7 @@ class Body:
             operand = self.first_store + number
             self.emitter.store_first(self.operands[operand].pointer, place.offsets[operand], value)
 
-    def _write(self, writes: list[tuple[Value, int]], place: Place, strip: Strip) -> None:
+    def _write(self, writes: list[tuple[Value, int]], place: LoopPosition, strip: Strip) -> None:
         if not writes:
             return
         e = self.emitter

@@ -1,4 +1,4 @@
-"""Join: combines the partial results of a kernel that is parted, in the order of the parts."""
+"""Join: combines the partial results of a kernel that is partitioned, in the order of the parts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 
 from ...graph.operator import REGISTRY
-from ..structure import UNIT, Fold, Step, Structure, Take
+from ..structure import UNIT, Compute, Fold, Structure, Take
 
 __all__ = ["Pass", "Schedule"]
 
@@ -62,7 +62,7 @@ class Schedule:
         self.row_stores = [number for number, store in enumerate(structure.stores) if store.row]
         self.passes = self._passes()
 
-    def value(self, number: int) -> Step | Take | Fold | None:
+    def value(self, number: int) -> Compute | Take | Fold | None:
         """Return the step that makes a value; None for what is loaded or drawn."""
         return self.structure.steps[number - self._first_step] if number >= self._first_step else None
 
@@ -71,7 +71,7 @@ class Schedule:
         step = self.value(number)
         if step is None:
             return ()
-        if isinstance(step, Step):
+        if isinstance(step, Compute):
             return step.sources
         return (step.at,) if isinstance(step, Take) else (step.source,)
 
@@ -115,7 +115,7 @@ class Schedule:
         free = [number for number, store in enumerate(self.structure.stores) if not store.row and store.access == UNIT]
         for value in reversed(range(self._first_step, len(self.levels))):
             step = self.value(value)
-            if self.rows[value] or not isinstance(step, Step) or not _is_dear(step):
+            if self.rows[value] or not isinstance(step, Compute) or not _is_dear(step):
                 continue
             users = [number for number, found in enumerate(passes) if value in found.needed]
             if len(users) < 2:
@@ -144,6 +144,6 @@ class Schedule:
         return None
 
 
-def _is_dear(step: Step) -> bool:
+def _is_dear(step: Compute) -> bool:
     cost = REGISTRY[step.operator].cost
     return callable(cost) or cost > DEAR

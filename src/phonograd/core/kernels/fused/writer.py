@@ -13,7 +13,7 @@ reduced axes are taken as one. Then, along the innermost reduced axis:
 * each sum is made of blocks of 64 terms, and of blocks of 64 such blocks, added up in sequence:
   64 terms, 64 blocks, and then as many as there are. Rounding errors grow with 128 + n / 4096, not with n.
 
-Sums along further reduced axes take the results of the inner one in sequence. A kernel that is parted leaves the
+Sums along further reduced axes take the results of the inner one in sequence. A kernel that is partitioned leaves the
 outermost of these sequences to :mod:`~phonograd.core.kernels.fused.join`. At the very end lanes are added by
 halves: lane *i* and *i* + 8, then *i* and *i* + 4, + 2, + 1.
 """
@@ -27,7 +27,7 @@ from ...lower.ir import philox_ir
 from ...lower.ir.emitter import ROW, Emitter, Index, Value
 from ...lower.lowering import Random, Reduction, declared
 from ..structure import KEPT, REDUCED, Fold, Structure
-from .body import Body, Place, Strip
+from .body import Body, LoopPosition, Strip
 from .schedule import Pass, Schedule
 
 __all__ = ["BLOCKS", "fold_lanes", "write"]
@@ -63,7 +63,7 @@ class _Writer:
         self.parts = ROW // structure.lanes if structure.folds_rows else 1
         self.scratch: list[str] = []
         self.counters: list[philox_ir.Counter] = []
-        #: the part that is being computed, if the kernel is parted
+        #: the part that is being computed, if the kernel is partitioned
         self.part: Index | None = None
 
     # -- loops over kept axes
@@ -73,15 +73,15 @@ class _Writer:
         place = self.body.origin()
         if self.structure.draws:
             self._drawn(place)
-        elif self.structure.parted:
-            self._parted(place)
+        elif self.structure.partitioned:
+            self._partitioned(place)
         elif self.structure.tile is not None:
             apart = self.structure.tile, self.last
             self._outer([axis for axis in self.kept if axis not in apart], place, self._tiles)
         else:
             self._outer([axis for axis in self.kept if axis != self.last], place, self._lines)
 
-    def _parted(self, place: Place) -> None:
+    def _partitioned(self, place: LoopPosition) -> None:
         """Write the loop over parts of the outermost reduced axis."""
         e, body, axis = self.emitter, self.body, self.reduced[0]
 
@@ -91,7 +91,7 @@ class _Writer:
             for number in range(body.first_partial, len(offsets)):
                 offsets[number] = e.times(index, body.operands[number].strides[axis])
             kept = [axis for axis in self.kept if axis != self.last]
-            self._outer(kept, Place(offsets, place.positions), self._lines)
+            self._outer(kept, LoopPosition(offsets, place.positions), self._lines)
             return ()
 
         e.loop("%lo", "%hi", "1", (), part)
@@ -101,7 +101,7 @@ class _Writer:
         divided = axis == self.structure.range_axis and self.part is None
         return ("%lo", "%hi") if divided else ("0", self.body.extents[axis])
 
-    def _outer(self, axes: list[int], place: Place, inside: Callable[[Place], None]) -> None:
+    def _outer(self, axes: list[int], place: LoopPosition, inside: Callable[[LoopPosition], None]) -> None:
         if not axes:
             inside(place)
             return
@@ -112,7 +112,7 @@ class _Writer:
 
         self.emitter.loop(*self._range(axes[0]), "1", (), line)
 
-    def _lines(self, place: Place) -> None:
+    def _lines(self, place: LoopPosition) -> None:
         """Write what is done at all positions of the last axis, if it is kept, or else for one row."""
         if self.structure.folds_rows:
             self._row(place, [])
@@ -121,7 +121,7 @@ class _Writer:
         known = {} if self.reduced else self.body.line_values(self.schedule.passes[0], place)
         self._strips(place, start, stop, known)
 
-    def _strips(self, place: Place, start: Index, stop: Index, known: dict[int, Value]) -> None:
+    def _strips(self, place: LoopPosition, start: Index, stop: Index, known: dict[int, Value]) -> None:
         """Write the loop over vectors along the last axis, which is kept."""
         e, body = self.emitter, self.body
 
@@ -136,7 +136,7 @@ class _Writer:
             start = self._wide_strips(place, start, stop)
         e.loop(start, stop, str(e.lanes), (), vector)
 
-    def _wide_strips(self, place: Place, start: Index, stop: Index) -> Index:
+    def _wide_strips(self, place: LoopPosition, start: Index, stop: Index) -> Index:
         """Write the loop over several vectors together, as long as all are full; return where it ends."""
         e, step = self.emitter, self.structure.width * self.emitter.lanes
         bits = step.bit_length() - 1
@@ -151,7 +151,7 @@ class _Writer:
         e.loop(start, end, str(step), (), vectors)
         return end
 
-    def _tiles(self, place: Place) -> None:
+    def _tiles(self, place: LoopPosition) -> None:
         """Write loops over small blocks of two axes, so that operands that lie along either stay in a cache."""
         e, tile = self.emitter, self.structure.tile
         assert tile is not None
@@ -178,7 +178,7 @@ class _Writer:
 
     # -- random numbers
 
-    def _drawn(self, place: Place) -> None:
+    def _drawn(self, place: LoopPosition) -> None:
         """Write the loop of a kernel that draws: groups of 64 elements, whose random values are made first."""
         e, body = self.emitter, self.body
         for number, draw in enumerate(self.structure.draws):
@@ -218,7 +218,7 @@ class _Writer:
 
     # -- one row
 
-    def _row(self, place: Place, strips: list[Strip]) -> None:
+    def _row(self, place: LoopPosition, strips: list[Strip]) -> None:
         """Write everything that is done for a row, or for the rows of some strips, which are gone through together."""
         body = self.body
         each: list[Strip | None] = [*strips] or [None]
@@ -248,7 +248,7 @@ class _Writer:
         first = e.assign(f"extractelement {e.vector_type(total.dtype)} {total.text}, i64 0")
         return e.splat(first, total.dtype)
 
-    def _round(self, found: Pass, place: Place, strip: Strip, known: dict[int, Value]) -> list[Value]:
+    def _round(self, found: Pass, place: LoopPosition, strip: Strip, known: dict[int, Value]) -> list[Value]:
         """Write everything that is done for one vector; return the values to fold, with identities outside."""
         e = self.emitter
         values = self.body.element_values(found, place, strip, known)
@@ -265,7 +265,7 @@ class _Writer:
         return e.choose(strip.full, lambda: folded, part) if folded else []
 
     def _walk(
-        self, axes: list[int], found: Pass, place: Place, strips: list[Strip], known: list[dict[int, Value]]
+        self, axes: list[int], found: Pass, place: LoopPosition, strips: list[Strip], known: list[dict[int, Value]]
     ) -> None:
         """Write a pass that folds nothing."""
         e, body = self.emitter, self.body
@@ -315,7 +315,7 @@ class _Writer:
         return [combine(self.emitter, a, b) for combine, a, b in zip(combines, first, second, strict=True)]
 
     def _combined(
-        self, axes: list[int], found: Pass, place: Place, strips: list[Strip], known: list[dict[int, Value]]
+        self, axes: list[int], found: Pass, place: LoopPosition, strips: list[Strip], known: list[dict[int, Value]]
     ) -> list[Value]:
         """Return the partial results over some reduced axes; without strips, vectors lie along the last one."""
         e, body, axis = self.emitter, self.body, axes[0]
@@ -357,7 +357,7 @@ class _Writer:
         start: Index,
         stop: Index,
         found: Pass,
-        place: Place,
+        place: LoopPosition,
         strips: list[Strip],
         known: list[dict[int, Value]],
     ) -> list[Value]:
@@ -373,7 +373,9 @@ class _Writer:
 
         return self.emitter.loop(start, stop, "1", self._identities(found, strips), term)
 
-    def _row_block(self, start: Index, stop: Index, found: Pass, place: Place, known: dict[int, Value]) -> list[Value]:
+    def _row_block(
+        self, start: Index, stop: Index, found: Pass, place: LoopPosition, known: dict[int, Value]
+    ) -> list[Value]:
         """Return a block of rows along the last axis, the lanes of a row apart.
 
         A row may take several vectors. Their partial results are passed on in a ring, so that each vector meets its
@@ -393,7 +395,7 @@ class _Writer:
         first, end = e.times(start, str(parts)), e.times(stop, str(parts))
         return e.loop(first, end, "1", self._identities(found, []), vector)
 
-    def _store_partial(self, found: Pass, partial: list[Value], place: Place, strips: list[Strip]) -> None:
+    def _store_partial(self, found: Pass, partial: list[Value], place: LoopPosition, strips: list[Strip]) -> None:
         """Write the partial results of a part: all lanes of a row, or those of a strip that are inside."""
         e, body = self.emitter, self.body
         values = iter(partial)

@@ -34,7 +34,7 @@ from ...base.dtypes import (
     DType,
 )
 from .. import vector_math
-from .function_builder import Function, Index, Value
+from .function_builder import FunctionBuilder, Index, Value
 
 __all__ = ["ARGUMENTS", "ROW", "SUPPORTED", "Emitter", "Index", "Value"]
 
@@ -66,7 +66,7 @@ _STORED = {FLOAT16: "i16", BOOL: "i8"}
 _RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-class Emitter(Function):
+class Emitter(FunctionBuilder):
     """A function on vectors. Every value has as many lanes as the emitter."""
 
     def __init__(self, name: str, lanes: int = ROW, arguments: str = ARGUMENTS) -> None:

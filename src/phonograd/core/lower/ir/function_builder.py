@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...base.dtypes import DType
 
-__all__ = ["Function", "Index", "Value"]
+__all__ = ["FunctionBuilder", "Index", "Value"]
 
 #: a 64-bit number: the name of one, or its digits
 Index = str
@@ -28,7 +28,7 @@ class Value(NamedTuple):
     truth: str | None = None
 
 
-class Function:
+class FunctionBuilder:
     """The text of one function, written instruction by instruction.
 
     >>> f = Function("twice", "ptr %table, i64 %n")

@@ -32,10 +32,10 @@ from ...lower.lowering import (
     Elementwise,
     Expansion,
     Gather,
+    IndexWalk,
     Location,
     Matmul,
     Scatter,
-    Walk,
 )
 from ...lower.pattern import Pattern
 from .broadcasting import broadcast_shapes, sum_to
@@ -183,9 +183,9 @@ def select(condition: Node, x: Node | float, y: Node | float) -> Node:
     return single(_select.apply((condition, first, second), ()))
 
 
-def _walk_flat(pattern: Pattern, index: Shape) -> Walk | None:
+def _walk_flat(pattern: Pattern, index: Shape) -> IndexWalk | None:
     line = pattern.reshape((math.prod(pattern.shape),))
-    return None if line is None else Walk(Pattern(index, (0,) * len(index), line.offset), line.strides[0])
+    return None if line is None else IndexWalk(Pattern(index, (0,) * len(index), line.offset), line.strides[0])
 
 
 @operator(lowering=Gather(_walk_flat, lambda pattern, shape: pattern))

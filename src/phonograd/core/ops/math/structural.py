@@ -1,8 +1,8 @@
 """Operators that make graphs hold together: leaves, constants, and the marks that recording leaves.
 
 ``_leaf`` is where data enters; a trace binds leaf *k* to memory. ``_detach``, ``_variable``, ``_graph``,
-``_overwritten`` and ``_again`` pass their value through and only differ in what the gradient pass sees: nothing, a
-target, "recorded although constant", the record of the value that was there before, and the same call once more.
+``_overwritten`` and ``_repeat_call`` pass their value through and only differ in what the gradient pass sees: nothing,
+a target, "recorded although constant", the record of the value that was there before, and the same call once more.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _overwritten(data: Array, record: Array) -> Array:
 
 
 @operator(gradient=lambda out_grad, out, data: out_grad, marks=True, is_view=True)
-def _again(data: Array, *, count: Any) -> Array:
+def _repeat_call(data: Array, *, count: Any) -> Array:
     """Return the value of a recorded call that was made once more: a record of its own with the same expression."""
     return data
 
@@ -197,9 +197,9 @@ def overwritten(node: Node, record: Node) -> Node:
 
 def again(node: Node, count: int) -> Node:
     """Return the node for the call that made a node, made ``count`` times before; for 0 the node itself."""
-    return single(_again.apply((node,), (count,))) if count else node
+    return single(_repeat_call.apply((node,), (count,))) if count else node
 
 
-LEAF, VARIABLE, DETACH, OVERWRITTEN, AGAIN = _leaf, _variable, _detach, _overwritten, _again
+LEAF, VARIABLE, DETACH, OVERWRITTEN, REPEAT_CALL = _leaf, _variable, _detach, _overwritten, _repeat_call
 
 Node.arithmetic["constant"] = constant

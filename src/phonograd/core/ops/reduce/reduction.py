@@ -21,7 +21,7 @@ from ...graph.operator import Array, Operator, Spec, composite, declare, nothing
 from ...graph.parameters import Axis
 from ...graph.shapes import real_axes, real_axis, reduction_axes, with_ones, without
 from ...lower.ir.emitter import Emitter, Value
-from ...lower.lowering import FLOATS, INTEGERS, Either, Expansion, Reduction, Running
+from ...lower.lowering import FLOATS, INTEGERS, Cumulative, Either, Expansion, Reduction
 from ..math.broadcasting import sum_to
 from ..math.comparison import equal, greater, lesser, logical_and, logical_or, not_equal
 from ..math.elementary import abs_, sqrt, square
@@ -162,7 +162,7 @@ def _(out_grad: Node, out: Node, data: Node) -> Node:
     return data / out * out_grad
 
 
-@operator(cost=4.0, lowering=Running(lambda *, axis, reverse: (axis, reverse)))
+@operator(cost=4.0, lowering=Cumulative(lambda *, axis, reverse: (axis, reverse)))
 def _running_sum(data: Array, *, axis: int, reverse: bool) -> Array:
     """Return sums of the elements up to each one along an axis, or with reverse from each one on."""
     if reverse:

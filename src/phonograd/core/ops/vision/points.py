@@ -26,7 +26,7 @@ from ...base.dtypes import INT64, UINT8
 from ...base.errors import MXNetError
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
-from ...lower.lowering import Expansion, Gather, Scatter, Walk
+from ...lower.lowering import Expansion, Gather, IndexWalk, Scatter
 from ...lower.pattern import Pattern
 from ..math.arithmetic import maximum, minimum, mod
 from ..math.broadcasting import broadcast, broadcast_shapes, sum_to
@@ -106,10 +106,10 @@ def _added_sizes(data: Shape, index: Shape, *, axis: int, extent: int) -> tuple[
     return math.prod(data[:axis]), math.prod(data[axis + len(index) :]), extent
 
 
-def _walk_axis(pattern: Pattern, index: Shape, *, axis: int) -> Walk:
+def _walk_axis(pattern: Pattern, index: Shape, *, axis: int) -> IndexWalk:
     """Return how slices are found: the axes of the index stand in the place of the axis."""
     strides = (*pattern.strides[:axis], *(0,) * len(index), *pattern.strides[axis + 1 :])
-    return Walk(Pattern(_taken_shape(pattern.shape, index, axis), strides, pattern.offset), pattern.strides[axis])
+    return IndexWalk(Pattern(_taken_shape(pattern.shape, index, axis), strides, pattern.offset), pattern.strides[axis])
 
 
 def _index_axis(pattern: Pattern, shape: Shape, *, axis: int) -> Pattern:
@@ -263,9 +263,9 @@ def put_axis(data: Node, value: Node, index: Node, axis: int) -> Node:
 # -- an index for every element
 
 
-def _walk_along(pattern: Pattern, index: Shape, *, axis: int) -> Walk:
+def _walk_along(pattern: Pattern, index: Shape, *, axis: int) -> IndexWalk:
     strides = (*pattern.strides[:axis], 0, *pattern.strides[axis + 1 :])
-    return Walk(Pattern(index, strides, pattern.offset), pattern.strides[axis])
+    return IndexWalk(Pattern(index, strides, pattern.offset), pattern.strides[axis])
 
 
 @operator(lowering=Gather(_walk_along, lambda pattern, shape: pattern))

@@ -23,7 +23,7 @@ import numpy as np
 
 from ...graph.node import Node, Shape, forgetters
 from ...graph.operator import REGISTRY, Array, Operator, Spec, composite, operator, single
-from ...lower.lowering import Either, Expansion, Overlay
+from ...lower.lowering import Either, Expansion, InplaceUpdate
 from ..math.arithmetic import add, mod
 from ..math.broadcasting import broadcast, broadcast_shapes, sum_to
 from ..math.comparison import equal, greater_equal, lesser_equal, logical_and
@@ -95,7 +95,9 @@ def _expand_assign_step(data: Node, value: Node, *, begin: Shape, end: Shape, st
     return select(inside, embed(broadcast(value, region), data.shape, begin, end, step), data)
 
 
-@operator(lowering=Either(Expansion(_expand_assign_step), Overlay(lambda *, begin, end, step: (begin, end, step))))
+@operator(
+    lowering=Either(Expansion(_expand_assign_step), InplaceUpdate(lambda *, begin, end, step: (begin, end, step)))
+)
 def _assign_step(data: Array, value: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return the array with the region [begin:end:step] replaced by a value that broadcasts to it."""
     out = np.array(data)
