@@ -69,86 +69,86 @@ for _name, _operator in _UNARY.items():
 
 
 @maps("square")
-def _(graph: Graph, call: Call) -> str:
+def export_square(graph: Graph, call: Call) -> str:
     return graph.add("Mul", [call.data, call.data])
 
 
 @maps("rsqrt")
-def _(graph: Graph, call: Call) -> str:
+def export_rsqrt(graph: Graph, call: Call) -> str:
     return graph.add("Reciprocal", [graph.add("Sqrt", [call.data])])
 
 
 @maps("log1p")
-def _(graph: Graph, call: Call) -> str:
+def export_log1p(graph: Graph, call: Call) -> str:
     return graph.add("Log", [graph.add("Add", [call.data, graph.scalar(1, call.dtype)])])
 
 
 @maps("expm1")
-def _(graph: Graph, call: Call) -> str:
+def export_expm1(graph: Graph, call: Call) -> str:
     return graph.add("Sub", [graph.add("Exp", [call.data]), graph.scalar(1, call.dtype)])
 
 
 @maps("log2")
-def _(graph: Graph, call: Call) -> str:
+def export_log2(graph: Graph, call: Call) -> str:
     return graph.add("Mul", [graph.add("Log", [call.data]), graph.scalar(1 / math.log(2), call.dtype)])
 
 
 @maps("log10")
-def _(graph: Graph, call: Call) -> str:
+def export_log10(graph: Graph, call: Call) -> str:
     return graph.add("Mul", [graph.add("Log", [call.data]), graph.scalar(1 / math.log(10), call.dtype)])
 
 
 @maps("hard_sigmoid")
-def _(graph: Graph, call: Call) -> str:
+def export_hard_sigmoid(graph: Graph, call: Call) -> str:
     return graph.add("HardSigmoid", [call.data], alpha=call["alpha"], beta=call["beta"])
 
 
 @maps("logical_not")
-def _(graph: Graph, call: Call) -> str:
+def export_logical_not(graph: Graph, call: Call) -> str:
     return graph.cast(graph.add("Equal", [call.data, graph.scalar(0, call.dtype)]), call.dtype)
 
 
 @maps("clip")
-def _(graph: Graph, call: Call) -> str:
+def export_clip(graph: Graph, call: Call) -> str:
     bounds = [graph.scalar(call[name], call.dtype) for name in ("a_min", "a_max")]
     return graph.add("Clip", [call.data, *bounds])
 
 
 @maps("Cast")
-def _(graph: Graph, call: Call) -> str:
+def export_cast(graph: Graph, call: Call) -> str:
     return graph.cast(call.data, call["dtype"])
 
 
 @maps("amp_cast")
-def _(graph: Graph, call: Call) -> str:
+def export_amp_cast(graph: Graph, call: Call) -> str:
     return graph.cast(call.data, call.output_dtype)
 
 
 @maps("zeros_like")
-def _(graph: Graph, call: Call) -> str:
+def export_zeros_like(graph: Graph, call: Call) -> str:
     return graph.add("Mul", [call.data, graph.scalar(0, call.dtype)])
 
 
 @maps("ones_like")
-def _(graph: Graph, call: Call) -> str:
+def export_ones_like(graph: Graph, call: Call) -> str:
     nothing = graph.add("Mul", [call.data, graph.scalar(0, call.dtype)])
     return graph.add("Add", [nothing, graph.scalar(1, call.dtype)])
 
 
 @maps("add_n")
-def _(graph: Graph, call: Call) -> str:
+def export_add_n(graph: Graph, call: Call) -> str:
     return graph.add("Sum", list(call.inputs))
 
 
 @maps("where")
-def _(graph: Graph, call: Call) -> str:
+def export_where(graph: Graph, call: Call) -> str:
     if len(call.shapes[0]) != len(call.shapes[1]):
         raise call.refuse("chooses whole rows")
     return graph.add("Where", [graph.cast(call.data, np.bool_), *call.inputs[1:]])
 
 
 @maps("_contrib_div_sqrt_dim")
-def _(graph: Graph, call: Call) -> str:
+def export_contrib_div_sqrt_dim(graph: Graph, call: Call) -> str:
     return graph.add("Div", [call.data, graph.scalar(math.sqrt(call.shape[-1]), call.dtype)])
 
 

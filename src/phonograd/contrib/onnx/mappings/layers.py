@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 @maps("FullyConnected")
-def _(graph: Graph, call: Call) -> str:
+def export_fully_connected(graph: Graph, call: Call) -> str:
     data, rank = call.data, len(call.shape)
     if call["flatten"] or rank == 2:
         if rank != 2:
@@ -37,14 +37,14 @@ def _check_layout(call: Call) -> None:
 
 
 @maps("Convolution")
-def _(graph: Graph, call: Call) -> str:
+def export_convolution(graph: Graph, call: Call) -> str:
     _check_layout(call)
     dilations = list(call["dilate"] or (1,) * len(call["kernel"]))
     return graph.add("Conv", call.inputs, **_geometry(call), dilations=dilations, group=call["num_group"])
 
 
 @maps("Deconvolution")
-def _(graph: Graph, call: Call) -> str:
+def export_deconvolution(graph: Graph, call: Call) -> str:
     _check_layout(call)
     if any(call["target_shape"]):
         raise call.refuse("has a target_shape")
@@ -63,7 +63,7 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("Pooling")
-def _(graph: Graph, call: Call) -> str:
+def export_pooling(graph: Graph, call: Call) -> str:
     _check_layout(call)
     kind = call["pool_type"]
     if call["global_pool"]:
@@ -101,7 +101,7 @@ def _pooled_globally(graph: Graph, call: Call, kind: str) -> str:
 
 
 @maps("_contrib_AdaptiveAvgPooling2D")
-def _(graph: Graph, call: Call) -> str:
+def export_contrib_adaptive_avg_pooling2_d(graph: Graph, call: Call) -> str:
     height, width = call.output_shapes[0][2:]
     if call.shape[2] % height or call.shape[3] % width:
         raise call.refuse(f"divides {call.shape[2:]} into {height}x{width} parts of different sizes")
@@ -122,7 +122,7 @@ def _moved(graph: Graph, value: str, rank: int, start: int, end: int) -> str:
 
 
 @maps("BatchNorm")
-def _(graph: Graph, call: Call) -> str:
+def export_batch_norm(graph: Graph, call: Call) -> str:
     if call["output_mean_var"]:
         raise call.refuse("has output_mean_var=True")
     axis, rank = call.axis(call["axis"]), len(call.shape)
@@ -135,7 +135,7 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("LayerNorm")
-def _(graph: Graph, call: Call) -> str:
+def export_layer_norm(graph: Graph, call: Call) -> str:
     if call["output_mean_var"]:
         raise call.refuse("has output_mean_var=True")
     axis, last = call.axis(call["axis"]), len(call.shape) - 1
@@ -145,12 +145,12 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("InstanceNorm")
-def _(graph: Graph, call: Call) -> str:
+def export_instance_norm(graph: Graph, call: Call) -> str:
     return graph.add("InstanceNormalization", call.inputs, epsilon=call["eps"])
 
 
 @maps("GroupNorm")
-def _(graph: Graph, call: Call) -> str:
+def export_group_norm(graph: Graph, call: Call) -> str:
     if call["output_mean_var"]:
         raise call.refuse("has output_mean_var=True")
     groups, shape = call["num_groups"], call.shape
@@ -167,12 +167,12 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("LRN")
-def _(graph: Graph, call: Call) -> str:
+def export_lrn(graph: Graph, call: Call) -> str:
     return graph.add("LRN", [call.data], alpha=call["alpha"], beta=call["beta"], bias=call["knorm"], size=call["nsize"])
 
 
 @maps("Dropout")
-def _(graph: Graph, call: Call) -> Sequence[str]:
+def export_dropout(graph: Graph, call: Call) -> Sequence[str]:
     if call["mode"] == "always":
         raise call.refuse("has mode='always'")
     return [graph.add("Identity", [call.data])]
@@ -184,12 +184,12 @@ _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "softrelu": "Softplus", "s
 
 
 @maps("Activation")
-def _(graph: Graph, call: Call) -> str:
+def export_activation(graph: Graph, call: Call) -> str:
     return graph.add(_ACTIVATIONS[call["act_type"]], [call.data])
 
 
 @maps("LeakyReLU")
-def _(graph: Graph, call: Call) -> str:
+def export_leaky_re_lu(graph: Graph, call: Call) -> str:
     kind = call["act_type"]
     if kind == "prelu":
         slope = call.inputs[1]

@@ -22,7 +22,7 @@ _KINDS: dict[str, tuple[str, tuple[int, ...]]] = {
 
 
 @maps("RNN")
-def _(graph: Graph, call: Call) -> list[str]:
+def export_rnn(graph: Graph, call: Call) -> list[str]:
     if call["projection_size"] is not None or call["use_sequence_length"]:
         raise call.refuse("has a projection_size or use_sequence_length=True")
     if call["lstm_state_clip_min"] is not None or call["lstm_state_clip_max"] is not None:

@@ -31,7 +31,7 @@ def total(graph: Graph, value: str, axes: tuple[int, ...], keepdims: bool) -> st
 
 
 @maps("sum")
-def _(graph: Graph, call: Call) -> str:
+def export_sum(graph: Graph, call: Call) -> str:
     axes = reduced_axes(call, call["exclude"])
     return finished(graph, call, total(graph, call.data, axes, call["keepdims"]), axes)
 
@@ -49,7 +49,7 @@ for _name, _operator in (("mean", "ReduceMean"), ("max", "ReduceMax"), ("min", "
 
 
 @maps("norm")
-def _(graph: Graph, call: Call) -> str:
+def export_norm(graph: Graph, call: Call) -> str:
     if call["ord"] not in (1, 2):
         raise call.refuse(f"has ord={call['ord']}")
     axes = reduced_axes(call)
@@ -94,17 +94,17 @@ def _typed(graph: Graph, call: Call, value: str) -> str:
 
 
 @maps("softmax")
-def _(graph: Graph, call: Call) -> str:
+def export_softmax(graph: Graph, call: Call) -> str:
     return _typed(graph, call, graph.add("Softmax", [_heated(graph, call)], axis=call["axis"]))
 
 
 @maps("log_softmax")
-def _(graph: Graph, call: Call) -> str:
+def export_log_softmax(graph: Graph, call: Call) -> str:
     return _typed(graph, call, graph.add("LogSoftmax", [_heated(graph, call)], axis=call["axis"]))
 
 
 @maps("softmin")
-def _(graph: Graph, call: Call) -> str:
+def export_softmin(graph: Graph, call: Call) -> str:
     turned = graph.add("Neg", [_heated(graph, call)])
     return _typed(graph, call, graph.add("Softmax", [turned], axis=call["axis"]))
 
@@ -118,7 +118,7 @@ def _over_rows(graph: Graph, call: Call) -> str:
 
 
 @maps("SoftmaxOutput")
-def _(graph: Graph, call: Call) -> str:
+def export_softmax_output(graph: Graph, call: Call) -> str:
     if call["multi_output"]:
         return graph.add("Softmax", [call.data], axis=1)
     if call["preserve_shape"]:
@@ -127,22 +127,22 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("SoftmaxActivation")
-def _(graph: Graph, call: Call) -> str:
+def export_softmax_activation(graph: Graph, call: Call) -> str:
     return graph.add("Softmax", [call.data], axis=1) if call["mode"] == "channel" else _over_rows(graph, call)
 
 
 @maps("LinearRegressionOutput", "MAERegressionOutput")
-def _(graph: Graph, call: Call) -> str:
+def export_linear_regression_output(graph: Graph, call: Call) -> str:
     return graph.add("Identity", [call.data])
 
 
 @maps("LogisticRegressionOutput")
-def _(graph: Graph, call: Call) -> str:
+def export_logistic_regression_output(graph: Graph, call: Call) -> str:
     return graph.add("Sigmoid", [call.data])
 
 
 @maps("L2Normalization")
-def _(graph: Graph, call: Call) -> str:
+def export_l2_normalization(graph: Graph, call: Call) -> str:
     rank = len(call.shape)
     axes = {"instance": range(1, rank), "channel": range(1, 2), "spatial": range(2, rank)}[call["mode"]]
     squares = total(graph, graph.add("Mul", [call.data, call.data]), tuple(axes), True)
@@ -166,7 +166,7 @@ def _product(graph: Graph, call: Call) -> str:
 
 
 @maps("dot")
-def _(graph: Graph, call: Call) -> str:
+def export_dot(graph: Graph, call: Call) -> str:
     ranks = tuple([len(shape) for shape in call.shapes])
     if ranks == (1, 1):
         return graph.reshape(graph.add("MatMul", call.inputs), [1])
@@ -178,12 +178,12 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("batch_dot")
-def _(graph: Graph, call: Call) -> str:
+def export_batch_dot(graph: Graph, call: Call) -> str:
     return _product(graph, call)
 
 
 @maps("_linalg_gemm2")
-def _(graph: Graph, call: Call) -> str:
+def export_linalg_gemm2(graph: Graph, call: Call) -> str:
     if call["axis"] != -2:
         raise call.refuse(f"has axis={call['axis']}")
     value = _product(graph, call)
@@ -191,7 +191,7 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("topk")
-def _(graph: Graph, call: Call) -> list[str]:
+def export_topk(graph: Graph, call: Call) -> list[str]:
     if call["ret_typ"] == "mask" or call["axis"] is None:
         raise call.refuse("gives a mask" if call["ret_typ"] == "mask" else "looks at the array as one row")
     count = call["k"] if call["k"] > 0 else call.shape[call.axis(call["axis"])]

@@ -14,7 +14,7 @@ _LAST, _FIRST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 @maps("Flatten")
-def _(graph: Graph, call: Call) -> str:
+def export_flatten(graph: Graph, call: Call) -> str:
     return graph.add("Flatten", [call.data], axis=1)
 
 
@@ -27,7 +27,7 @@ def _kept_batch(call: Call) -> list[int]:
 
 
 @maps("Reshape")
-def _(graph: Graph, call: Call) -> str:
+def export_reshape(graph: Graph, call: Call) -> str:
     shape = list(call["shape"])
     if not shape or call["reverse"] or min(shape) < -1:
         shape = _kept_batch(call)
@@ -35,18 +35,18 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("reshape_like")
-def _(graph: Graph, call: Call) -> str:
+def export_reshape_like(graph: Graph, call: Call) -> str:
     return graph.reshape(call.data, _kept_batch(call))
 
 
 @maps("transpose")
-def _(graph: Graph, call: Call) -> str:
+def export_transpose(graph: Graph, call: Call) -> str:
     axes = call["axes"] or tuple(range(len(call.shape)))[::-1]
     return graph.add("Transpose", [call.data], perm=[call.axis(axis) for axis in axes])
 
 
 @maps("SwapAxis")
-def _(graph: Graph, call: Call) -> str:
+def export_swap_axis(graph: Graph, call: Call) -> str:
     axes = list(range(len(call.shape)))
     first, second = call.axis(call["dim1"]), call.axis(call["dim2"])
     axes[first], axes[second] = axes[second], axes[first]
@@ -54,12 +54,12 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("expand_dims")
-def _(graph: Graph, call: Call) -> str:
+def export_expand_dims(graph: Graph, call: Call) -> str:
     return graph.add("Unsqueeze", [call.data, graph.integers(call["axis"])])
 
 
 @maps("squeeze")
-def _(graph: Graph, call: Call) -> str:
+def export_squeeze(graph: Graph, call: Call) -> str:
     axis = call["axis"]
     if axis is None:
         return graph.reshape(call.data, call.output_shapes[0])
@@ -68,14 +68,14 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("broadcast_to")
-def _(graph: Graph, call: Call) -> str:
+def export_broadcast_to(graph: Graph, call: Call) -> str:
     # 1 leaves an extent as it is
     shape = [1 if extent == 0 else extent for extent in call["shape"]]
     return graph.add("Expand", [call.data, graph.integers(*shape)])
 
 
 @maps("broadcast_axis")
-def _(graph: Graph, call: Call) -> str:
+def export_broadcast_axis(graph: Graph, call: Call) -> str:
     shape = [1] * len(call.shape)
     for axis, size in zip(call["axis"], call["size"]):
         shape[axis] = size
@@ -83,14 +83,14 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("broadcast_like")
-def _(graph: Graph, call: Call) -> str:
+def export_broadcast_like(graph: Graph, call: Call) -> str:
     if call["lhs_axes"] is not None or call["rhs_axes"] is not None:
         raise call.refuse("names axes")
     return graph.add("Expand", [call.data, graph.add("Shape", [call.inputs[1]])])
 
 
 @maps("tile")
-def _(graph: Graph, call: Call) -> str:
+def export_tile(graph: Graph, call: Call) -> str:
     repetitions = list(call["reps"])
     rank = len(call.shape)
     data = call.data
@@ -107,7 +107,7 @@ def _slice(graph: Graph, data: str, starts: list[int], ends: list[int], axes: li
 
 
 @maps("slice")
-def _(graph: Graph, call: Call) -> str:
+def export_slice(graph: Graph, call: Call) -> str:
     count = len(call["begin"])
     steps = [step or 1 for step in (*call["step"], *[None] * (count - len(call["step"])))]
     starts = [(0 if step > 0 else _LAST) if begin is None else begin for begin, step in zip(call["begin"], steps)]
@@ -116,27 +116,27 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("slice_axis")
-def _(graph: Graph, call: Call) -> str:
+def export_slice_axis(graph: Graph, call: Call) -> str:
     end = _LAST if call["end"] is None else call["end"]
     return _slice(graph, call.data, [call["begin"]], [end], [call["axis"]], [1])
 
 
 @maps("slice_like")
-def _(graph: Graph, call: Call) -> str:
+def export_slice_like(graph: Graph, call: Call) -> str:
     axes = [call.axis(axis) for axis in call["axes"]] or list(range(len(call.shapes[1])))
     ends = [call.shapes[1][axis] for axis in axes]
     return _slice(graph, call.data, [0] * len(axes), ends, axes, [1] * len(axes))
 
 
 @maps("reverse")
-def _(graph: Graph, call: Call) -> str:
+def export_reverse(graph: Graph, call: Call) -> str:
     axes = list(call["axis"])
     rows = ([_LAST] * len(axes), [_FIRST] * len(axes), axes, [-1] * len(axes))
     return _slice(graph, call.data, *rows)
 
 
 @maps("SliceChannel")
-def _(graph: Graph, call: Call) -> list[str]:
+def export_slice_channel(graph: Graph, call: Call) -> list[str]:
     parts = graph.add_several("Split", [call.data], call["num_outputs"], axis=call["axis"])
     if not call["squeeze_axis"]:
         return parts
@@ -144,7 +144,7 @@ def _(graph: Graph, call: Call) -> list[str]:
 
 
 @maps("_split_v2")
-def _(graph: Graph, call: Call) -> list[str]:
+def export_split_v2(graph: Graph, call: Call) -> list[str]:
     axis, extent = call["axis"], call.shape[call.axis(call["axis"])]
     if call["sections"]:
         sizes = [extent // call["sections"]] * call["sections"]
@@ -161,18 +161,18 @@ def _(graph: Graph, call: Call) -> list[str]:
 
 
 @maps("Concat")
-def _(graph: Graph, call: Call) -> str:
+def export_concat(graph: Graph, call: Call) -> str:
     return graph.add("Concat", call.inputs, axis=call["dim"])
 
 
 @maps("stack")
-def _(graph: Graph, call: Call) -> str:
+def export_stack(graph: Graph, call: Call) -> str:
     parts = [graph.add("Unsqueeze", [value, graph.integers(call["axis"])]) for value in call.inputs]
     return graph.add("Concat", parts, axis=call["axis"])
 
 
 @maps("Pad")
-def _(graph: Graph, call: Call) -> str:
+def export_pad(graph: Graph, call: Call) -> str:
     widths = call["pad_width"]
     pads = graph.integers(*widths[0::2], *widths[1::2])
     inputs = [call.data, pads]
@@ -182,7 +182,7 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("UpSampling")
-def _(graph: Graph, call: Call) -> str:
+def export_up_sampling(graph: Graph, call: Call) -> str:
     if call["sample_type"] != "nearest" or len(call.inputs) > 1:
         raise call.refuse(f"has sample_type={call['sample_type']!r} or several inputs")
     scales = graph.constant([1, 1, call["scale"], call["scale"]], np.float32)
@@ -196,7 +196,7 @@ def _(graph: Graph, call: Call) -> str:
 
 
 @maps("depth_to_space")
-def _(graph: Graph, call: Call) -> str:
+def export_depth_to_space(graph: Graph, call: Call) -> str:
     return graph.add("DepthToSpace", [call.data], blocksize=call["block_size"], mode="DCR")
 
 
@@ -214,19 +214,19 @@ def _whole(graph: Graph, call: Call, indices: str, extent: int, mode: str) -> st
 
 
 @maps("Embedding")
-def _(graph: Graph, call: Call) -> str:
+def export_embedding(graph: Graph, call: Call) -> str:
     return graph.add("Gather", [call.inputs[1], _whole(graph, call, call.data, call["input_dim"], "clip")], axis=0)
 
 
 @maps("take")
-def _(graph: Graph, call: Call) -> str:
+def export_take(graph: Graph, call: Call) -> str:
     extent = call.shape[call.axis(call["axis"])]
     indices = _whole(graph, call, call.inputs[1], extent, call["mode"])
     return graph.add("Gather", [call.data, indices], axis=call["axis"])
 
 
 @maps("one_hot")
-def _(graph: Graph, call: Call) -> str:
+def export_one_hot(graph: Graph, call: Call) -> str:
     values = graph.constant([call["off_value"], call["on_value"]], call["dtype"])
     indices = graph.cast(call.data, np.int64)
     # an index that does not fit gives a row of zeros here, but counts from the end there

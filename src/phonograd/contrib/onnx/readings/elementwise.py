@@ -104,7 +104,7 @@ for _name, (_word, _function) in _BINARY.items():
 
 
 @reads("Mod")
-def _(node: Node) -> Symbol:
+def import_mod(node: Node) -> Symbol:
     if node.get("fmod", 0):
         raise node.refuse("has fmod=1")
     return _pair(node, "mod", lambda a, b: a % b)
@@ -123,12 +123,12 @@ for _name, _word in (("Max", "maximum"), ("Min", "minimum"), ("Sum", "add")):
 
 
 @reads("Mean")
-def _(node: Node) -> Symbol:
+def import_mean(node: Node) -> Symbol:
     return _read_several("add", node) / len(node.inputs)
 
 
 @reads("Cast")
-def _(node: Node) -> Symbol:
+def import_cast(node: Node) -> Symbol:
     from onnx import helper
 
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(node.get("to")))
@@ -137,14 +137,14 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Clip")
-def _(node: Node) -> Symbol:
+def import_clip(node: Node) -> Symbol:
     highest = float(np.finfo(np.float32).max)
     low, high = node.number(1, "min", -highest), node.number(2, "max", highest)
     return node.make("clip", node.data, a_min=low, a_max=high)
 
 
 @reads("Where")
-def _(node: Node) -> Symbol:
+def import_where(node: Node) -> Symbol:
     shapes = [node.known_shape(index) for index in range(3)]
     shape = np.broadcast_shapes(*shapes)
     parts = []
@@ -162,22 +162,22 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Softplus")
-def _(node: Node) -> Symbol:
+def import_softplus(node: Node) -> Symbol:
     return node.make("Activation", node.data, act_type="softrelu")
 
 
 @reads("LeakyRelu")
-def _(node: Node) -> Symbol:
+def import_leaky_relu(node: Node) -> Symbol:
     return node.make("LeakyReLU", node.data, act_type="leaky", slope=node.get("alpha", 0.01))
 
 
 @reads("Elu")
-def _(node: Node) -> Symbol:
+def import_elu(node: Node) -> Symbol:
     return node.make("LeakyReLU", node.data, act_type="elu", slope=node.get("alpha", 1.0))
 
 
 @reads("Selu")
-def _(node: Node) -> Symbol:
+def import_selu(node: Node) -> Symbol:
     alpha, gamma = node.get("alpha", 1.6732632), node.get("gamma", 1.0507010)
     if abs(alpha - 1.6732632) > 1e-4 or abs(gamma - 1.0507010) > 1e-4:
         raise node.refuse(f"has alpha={alpha} and gamma={gamma}")
@@ -185,7 +185,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("PRelu")
-def _(node: Node) -> Symbol:
+def import_p_relu(node: Node) -> Symbol:
     slope = node.array(1, "slope")
     rank = node.rank()
     # the channels are the second axis
@@ -196,23 +196,23 @@ def _(node: Node) -> Symbol:
 
 
 @reads("HardSigmoid")
-def _(node: Node) -> Symbol:
+def import_hard_sigmoid(node: Node) -> Symbol:
     return node.make("hard_sigmoid", node.data, alpha=node.get("alpha", 0.2), beta=node.get("beta", 0.5))
 
 
 @reads("HardSwish")
-def _(node: Node) -> Symbol:
+def import_hard_swish(node: Node) -> Symbol:
     return node.data * node.make("hard_sigmoid", node.data, alpha=1 / 6, beta=0.5)
 
 
 @reads("ThresholdedRelu")
-def _(node: Node) -> Symbol:
+def import_thresholded_relu(node: Node) -> Symbol:
     above: Symbol = node.data > float(node.get("alpha", 1.0))
     return node.data * above
 
 
 @reads("Gelu")
-def _(node: Node) -> Symbol:
+def import_gelu(node: Node) -> Symbol:
     if node.get("approximate", "none") == "none":
         return node.make("LeakyReLU", node.data, act_type="gelu")
     inner = (node.data + node.data**3 * 0.044715) * math.sqrt(2 / math.pi)
@@ -221,5 +221,5 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Dropout")
-def _(node: Node) -> Symbol:
+def import_dropout(node: Node) -> Symbol:
     return node.make("Dropout", node.data, p=node.number(1, "ratio", 0.5))

@@ -51,7 +51,7 @@ def _padded(node: Node, pads: list[int], value: float) -> tuple[Symbol, list[int
 
 
 @reads("Conv")
-def _(node: Node) -> Symbol:
+def import_conv(node: Node) -> Symbol:
     weight = node.known_shape(1)
     kernel = list(node.get("kernel_shape") or weight[2:])
     strides, dilations, pads = _geometry(node, kernel)
@@ -71,7 +71,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("ConvTranspose")
-def _(node: Node) -> Symbol:
+def import_conv_transpose(node: Node) -> Symbol:
     weight = node.known_shape(1)
     kernel = list(node.get("kernel_shape") or weight[2:])
     strides, dilations, pads = _geometry(node, kernel)
@@ -94,7 +94,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Gemm")
-def _(node: Node) -> Symbol:
+def import_gemm(node: Node) -> Symbol:
     alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
     weight = node.constant(1)
     is_layer = weight is not None and not node.get("transA", 0) and alpha == 1 == beta
@@ -123,7 +123,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("MatMul")
-def _(node: Node) -> Symbol:
+def import_mat_mul(node: Node) -> Symbol:
     left, right = node.rank(0), node.rank(1)
     if right <= 2:
         # the last axis with the first one
@@ -158,17 +158,17 @@ def _pooled(node: Node, kind: str, **more: Any) -> Symbol:
 
 
 @reads("MaxPool")
-def _(node: Node) -> Symbol:
+def import_max_pool(node: Node) -> Symbol:
     return _pooled(node, "max")
 
 
 @reads("AveragePool")
-def _(node: Node) -> Symbol:
+def import_average_pool(node: Node) -> Symbol:
     return _pooled(node, "avg", count_include_pad=bool(node.get("count_include_pad", 0)))
 
 
 @reads("LpPool")
-def _(node: Node) -> Symbol:
+def import_lp_pool(node: Node) -> Symbol:
     return _pooled(node, "lp", p_value=node.get("p", 2))
 
 
@@ -178,17 +178,17 @@ def _pooled_globally(node: Node, kind: str, **more: Any) -> Symbol:
 
 
 @reads("GlobalMaxPool")
-def _(node: Node) -> Symbol:
+def import_global_max_pool(node: Node) -> Symbol:
     return _pooled_globally(node, "max")
 
 
 @reads("GlobalAveragePool")
-def _(node: Node) -> Symbol:
+def import_global_average_pool(node: Node) -> Symbol:
     return _pooled_globally(node, "avg")
 
 
 @reads("GlobalLpPool")
-def _(node: Node) -> Symbol:
+def import_global_lp_pool(node: Node) -> Symbol:
     return _pooled_globally(node, "lp", p_value=node.get("p", 2))
 
 
@@ -196,7 +196,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("BatchNormalization")
-def _(node: Node) -> Symbol:
+def import_batch_normalization(node: Node) -> Symbol:
     if node.get("training_mode", 0):
         raise node.refuse("has training_mode=1")
     inputs = [node.symbol(index) for index in range(5)]
@@ -205,12 +205,12 @@ def _(node: Node) -> Symbol:
 
 
 @reads("InstanceNormalization")
-def _(node: Node) -> Symbol:
+def import_instance_normalization(node: Node) -> Symbol:
     return node.make("InstanceNorm", *[node.symbol(index) for index in range(3)], eps=node.get("epsilon", 1e-5))
 
 
 @reads("LayerNormalization")
-def _(node: Node) -> Symbol:
+def import_layer_normalization(node: Node) -> Symbol:
     axis = node.axis(node.get("axis", -1))
     if axis != node.rank() - 1 or len(node.outputs) > 1:
         raise node.refuse(f"goes through several axes, from {axis} on, or has several outputs")
@@ -220,7 +220,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("GroupNormalization")
-def _(node: Node) -> Symbol:
+def import_group_normalization(node: Node) -> Symbol:
     facts = {"num_groups": node.get("num_groups"), "eps": node.get("epsilon", 1e-5)}
     if node.known_shape(1) == (facts["num_groups"],):
         return node.make("GroupNorm", *[node.symbol(index) for index in range(3)], **facts)
@@ -233,7 +233,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("LRN")
-def _(node: Node) -> Symbol:
+def import_lrn(node: Node) -> Symbol:
     return node.make(
         "LRN",
         node.data,
@@ -245,6 +245,6 @@ def _(node: Node) -> Symbol:
 
 
 @reads("LpNormalization")
-def _(node: Node) -> Symbol:
+def import_lp_normalization(node: Node) -> Symbol:
     length = node.make("norm", node.data, ord=node.get("p", 2), axis=node.axis(node.get("axis", -1)), keepdims=True)
     return node.make("broadcast_div", node.data, length)

@@ -51,7 +51,7 @@ def _packed(node: Node, directions: int, size: int) -> Array:
 
 
 @reads("LSTM", "GRU", "RNN")
-def _(node: Node) -> list[Symbol]:
+def import_lstm(node: Node) -> list[Symbol]:
     direction = node.get("direction", "forward")
     if direction == "reverse" or node.get("layout", 0) or node.get("clip") or node.get("input_forget", 0):
         raise node.refuse(f"has direction={direction!r}, layout=1, clip or input_forget")

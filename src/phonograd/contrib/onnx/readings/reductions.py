@@ -40,27 +40,27 @@ for _name, _operator in (
 
 
 @reads("ReduceL1")
-def _(node: Node) -> Symbol:
+def import_reduce_l1(node: Node) -> Symbol:
     return _reduced("sum", node, node.make("abs", node.data))
 
 
 @reads("ReduceL2")
-def _(node: Node) -> Symbol:
+def import_reduce_l2(node: Node) -> Symbol:
     return node.make("sqrt", _reduced("sum", node, node.make("square", node.data)))
 
 
 @reads("ReduceSumSquare")
-def _(node: Node) -> Symbol:
+def import_reduce_sum_square(node: Node) -> Symbol:
     return _reduced("sum", node, node.make("square", node.data))
 
 
 @reads("ReduceLogSum")
-def _(node: Node) -> Symbol:
+def import_reduce_log_sum(node: Node) -> Symbol:
     return node.make("log", _reduced("sum", node))
 
 
 @reads("ReduceLogSumExp")
-def _(node: Node) -> Symbol:
+def import_reduce_log_sum_exp(node: Node) -> Symbol:
     return node.make("log", _reduced("sum", node, node.make("exp", node.data)))
 
 
@@ -77,7 +77,7 @@ for _name, _operator in (("ArgMax", "argmax"), ("ArgMin", "argmin")):
 
 
 @reads("TopK")
-def _(node: Node) -> list[Symbol]:
+def import_top_k(node: Node) -> list[Symbol]:
     count = node.integers(1, "k")
     count = count[0] if isinstance(count, list) else count
     found = node.make(
@@ -93,7 +93,7 @@ def _(node: Node) -> list[Symbol]:
 
 
 @reads("CumSum")
-def _(node: Node) -> Symbol:
+def import_cum_sum(node: Node) -> Symbol:
     if node.get("exclusive", 0) or node.get("reverse", 0):
         raise node.refuse("is exclusive or reversed")
     return node.make("cumsum", node.data, axis=node.axis(int(node.number(1, "axis", 0))))
@@ -118,7 +118,7 @@ for _name, _operator in (("Softmax", "softmax"), ("LogSoftmax", "log_softmax")):
 
 
 @reads("OneHot")
-def _(node: Node) -> Symbol:
+def import_one_hot(node: Node) -> Symbol:
     if node.get("axis", -1) != -1:
         raise node.refuse(f"has axis={node.get('axis')}")
     depth = int(node.array(1, "depth").reshape(-1)[0])

@@ -15,7 +15,7 @@ _END = 1 << 31
 
 
 @reads("Flatten")
-def _(node: Node) -> Symbol:
+def import_flatten(node: Node) -> Symbol:
     axis = node.axis(node.get("axis", 1))
     if axis == 1:
         return node.make("Flatten", node.data)
@@ -25,7 +25,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Reshape")
-def _(node: Node) -> Symbol:
+def import_reshape(node: Node) -> Symbol:
     shape = node.integers(1, "shape")
     if 0 in shape and node.get("allowzero", 0):
         raise node.refuse("has allowzero=1")
@@ -34,13 +34,13 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Transpose")
-def _(node: Node) -> Symbol:
+def import_transpose(node: Node) -> Symbol:
     axes = node.get("perm")
     return node.make("transpose", node.data, **({"axes": tuple(axes)} if axes else {}))
 
 
 @reads("Unsqueeze")
-def _(node: Node) -> Symbol:
+def import_unsqueeze(node: Node) -> Symbol:
     axes = node.integers(1, "axes")
     rank = node.rank() + len(axes)
     found = node.data
@@ -50,7 +50,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Squeeze")
-def _(node: Node) -> Symbol:
+def import_squeeze(node: Node) -> Symbol:
     axes = node.integers(1, "axes")
     if not axes:
         return node.make("squeeze", node.data)
@@ -58,7 +58,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Expand")
-def _(node: Node) -> Symbol:
+def import_expand(node: Node) -> Symbol:
     shape = tuple(node.integers(1, "shape"))
     own = node.shape()
     found = node.data
@@ -73,18 +73,18 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Tile")
-def _(node: Node) -> Symbol:
+def import_tile(node: Node) -> Symbol:
     return node.make("tile", node.data, reps=tuple(node.integers(1, "repeats")))
 
 
 @reads("Concat")
-def _(node: Node) -> Symbol:
+def import_concat(node: Node) -> Symbol:
     parts = [node.symbol(index) for index in range(len(node.inputs))]
     return node.make("Concat", *parts, dim=node.axis(node.get("axis", 1)))
 
 
 @reads("Split")
-def _(node: Node) -> list[Symbol]:
+def import_split(node: Node) -> list[Symbol]:
     axis, count = node.axis(node.get("axis", 0)), len(node.outputs)
     sizes = node.integers(1, "split")
     extent = node.shape()[axis]
@@ -101,7 +101,7 @@ def _(node: Node) -> list[Symbol]:
 
 
 @reads("Slice")
-def _(node: Node) -> Symbol:
+def import_slice(node: Node) -> Symbol:
     starts, ends = node.integers(1, "starts"), node.integers(2, "ends")
     axes = node.integers(3, "axes") or list(range(len(starts)))
     steps = node.integers(4, "steps") or [1] * len(starts)
@@ -119,7 +119,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Pad")
-def _(node: Node) -> Symbol:
+def import_pad(node: Node) -> Symbol:
     pads = node.integers(1, "pads")
     mode = node.get("mode", "constant")
     rank = node.rank()
@@ -135,14 +135,14 @@ def _(node: Node) -> Symbol:
 
 
 @reads("DepthToSpace")
-def _(node: Node) -> Symbol:
+def import_depth_to_space(node: Node) -> Symbol:
     if node.get("mode", "DCR") != "DCR":
         raise node.refuse("has mode='CRD'")
     return node.make("depth_to_space", node.data, block_size=node.get("blocksize"))
 
 
 @reads("SpaceToDepth")
-def _(node: Node) -> Symbol:
+def import_space_to_depth(node: Node) -> Symbol:
     return node.make("space_to_depth", node.data, block_size=node.get("blocksize"))
 
 
@@ -158,7 +158,7 @@ def _scales(node: Node) -> list[float]:
 
 
 @reads("Resize", "Upsample")
-def _(node: Node) -> Symbol:
+def import_resize(node: Node) -> Symbol:
     scales, mode = _scales(node), node.get("mode", "nearest")
     where = node.get("coordinate_transformation_mode", "half_pixel" if node.operator == "Resize" else "asymmetric")
     if len(scales) != 4 or scales[:2] != [1, 1]:
@@ -175,7 +175,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Gather")
-def _(node: Node) -> Symbol:
+def import_gather(node: Node) -> Symbol:
     axis = node.axis(node.get("axis", 0))
     indices = node.constant(1)
     if indices is not None and indices.ndim == 0:
@@ -187,7 +187,7 @@ def _(node: Node) -> Symbol:
 
 
 @reads("GatherND")
-def _(node: Node) -> Symbol:
+def import_gather_nd(node: Node) -> Symbol:
     if node.get("batch_dims", 0):
         raise node.refuse("has batch_dims")
     rank = node.rank(1)
@@ -196,6 +196,6 @@ def _(node: Node) -> Symbol:
 
 
 @reads("Constant", "ConstantOfShape", "Range", "Shape", "Size")
-def _(node: Node) -> Symbol:
+def import_constant(node: Node) -> Symbol:
     # those that can be known have been computed already
     raise node.refuse("depends on a shape that is left open")

@@ -112,14 +112,14 @@ def _first_bad_minor(matrix: Array) -> int:
 
 
 @potrf.infer
-def _(A: Node) -> Spec:
+def potrf_shape(A: Node) -> Spec:
     require_matrices("_linalg_potrf", A)
     require_square("_linalg_potrf", A, "No square matrix as input to potrf.")
     return A.shape, A.dtype
 
 
 @potrf.gradient
-def _(out_grad: Node, out: Node, A: Node) -> Node:
+def potrf_grad(out_grad: Node, out: Node, A: Node) -> Node:
     inner = _half_diagonal(matmul(swap_last(out), out_grad))
     return _symmetric(_between_inverses(out, inner))
 
@@ -152,14 +152,14 @@ def potri(A: Array) -> Array:
 
 
 @potri.infer
-def _(A: Node) -> Spec:
+def potri_shape(A: Node) -> Spec:
     require_matrices("_linalg_potri", A)
     require_square("_linalg_potri", A, "No square matrix as input to potri.")
     return A.shape, A.dtype
 
 
 @potri.gradient
-def _(out_grad: Node, out: Node, A: Node) -> Node:
+def potri_grad(out_grad: Node, out: Node, A: Node) -> Node:
     both = matmul(out, out_grad + swap_last(out_grad))
     return -triangle(single(trsm(A, both, transpose=True, rightside=True)))
 
@@ -178,7 +178,7 @@ def gelqf(A: Array) -> tuple[Array, Array]:
 
 
 @gelqf.infer
-def _(A: Node) -> list[Spec]:
+def gelqf_shape(A: Node) -> list[Spec]:
     require_matrices("_linalg_gelqf", A)
     rows, columns = A.shape[-2:]
     if rows > columns:
@@ -190,7 +190,7 @@ def _(A: Node) -> list[Spec]:
 
 
 @gelqf.gradient
-def _(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: Node) -> Node:
+def gelqf_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: Node) -> Node:
     orthonormal_grad, lower_grad = out_grads
     orthonormal, lower = outs
     inner = None
@@ -227,14 +227,14 @@ def syevd(A: Array) -> tuple[Array, Array]:
 
 
 @syevd.infer
-def _(A: Node) -> list[Spec]:
+def syevd_shape(A: Node) -> list[Spec]:
     require_matrices("_linalg_syevd", A)
     require_square("_linalg_syevd", A, "Input A shape wrong: Last two dimensions must be equal")
     return [(A.shape, A.dtype), (A.shape[:-1], A.dtype)]
 
 
 @syevd.gradient
-def _(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: Node) -> Node:
+def syevd_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: Node) -> Node:
     vectors_grad, values_grad = out_grads
     vectors, values = outs
     inner = None
@@ -269,14 +269,14 @@ def inverse(A: Array) -> Array:
 
 
 @inverse.infer
-def _(A: Node) -> Spec:
+def inverse_shape(A: Node) -> Spec:
     require_matrices("_linalg_inverse", A)
     require_square("_linalg_inverse", A, _NOT_SQUARE)
     return A.shape, A.dtype
 
 
 @inverse.gradient
-def _(out_grad: Node, out: Node, A: Node) -> Node:
+def inverse_grad(out_grad: Node, out: Node, A: Node) -> Node:
     turned = swap_last(out)
     return -matmul(matmul(turned, out_grad), turned)
 
@@ -296,14 +296,14 @@ def det(A: Array) -> Array:
 
 
 @det.infer
-def _(A: Node) -> Spec:
+def det_shape(A: Node) -> Spec:
     require_matrices("_linalg_det", A)
     require_square("_linalg_det", A, _NOT_SQUARE)
     return per_matrix(A.shape), A.dtype
 
 
 @det.gradient
-def _(out_grad: Node, out: Node, A: Node) -> Node:
+def det_grad(out_grad: Node, out: Node, A: Node) -> Node:
     return _each_matrix(out_grad, A) * single(_cofactors(A))
 
 
@@ -322,7 +322,7 @@ def _cofactors(A: Array) -> Array:
 
 
 @_cofactors.gradient
-def _(out_grad: Node, out: Node, A: Node) -> Node:
+def cofactors_grad(out_grad: Node, out: Node, A: Node) -> Node:
     inner = sum_to(out * out_grad, (*A.shape[:-2], 1, 1))
     return (inner * out - matmul(matmul(out, swap_last(out_grad)), out)) / _each_matrix(single(det(A)), A)
 
@@ -339,14 +339,14 @@ def slogdet(A: Array) -> tuple[Array, Array]:
 
 
 @slogdet.infer
-def _(A: Node) -> list[Spec]:
+def slogdet_shape(A: Node) -> list[Spec]:
     require_matrices("_linalg_slogdet", A)
     require_square("_linalg_slogdet", A, _NOT_SQUARE)
     return [(per_matrix(A.shape), A.dtype)] * 2
 
 
 @slogdet.gradient
-def _(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: Node) -> Node | None:
+def slogdet_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Node], A: Node) -> Node | None:
     out_grad = out_grads[1]
     if out_grad is None:
         return None

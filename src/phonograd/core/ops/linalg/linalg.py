@@ -100,7 +100,7 @@ def _triangle(data: Array, *, lower: bool, offset: int) -> Array:
 
 
 @_triangle.gradient
-def _(out_grad: Node, out: Node, data: Node, *, lower: bool, offset: int) -> Node:
+def triangle_grad(out_grad: Node, out: Node, data: Node, *, lower: bool, offset: int) -> Node:
     return triangle(out_grad, lower, offset)
 
 
@@ -249,13 +249,13 @@ def trsm(
 
 
 @trsm.infer
-def _(A: Node, B: Node, *, rightside: bool) -> Spec:
+def trsm_shape(A: Node, B: Node, *, rightside: bool) -> Spec:
     _require_triangular("_linalg_trsm", A, B, rightside)
     return B.shape, B.dtype
 
 
 @trsm.gradient
-def _(
+def trsm_grad(
     out_grad: Node, out: Node, A: Node, B: Node, *, transpose: bool, rightside: bool, lower: bool, alpha: float
 ) -> tuple[Node, Node]:
     solved = single(trsm(A, out_grad, transpose=not transpose, rightside=rightside, lower=lower))
@@ -302,12 +302,12 @@ def extractdiag(A: Array, *, offset: int = 0) -> Array:
 
 
 @extractdiag.infer
-def _(A: Node, *, offset: int) -> Spec:
+def extractdiag_shape(A: Node, *, offset: int) -> Spec:
     return (*A.shape[:-2], _extracted("_linalg_extractdiag", A, offset)), A.dtype
 
 
 @extractdiag.gradient
-def _(out_grad: Node, out: Node, A: Node, *, offset: int) -> Node:
+def extractdiag_grad(out_grad: Node, out: Node, A: Node, *, offset: int) -> Node:
     return single(makediag(out_grad, offset=offset))
 
 
@@ -333,14 +333,14 @@ def makediag(A: Array, *, offset: int = 0) -> Array:
 
 
 @makediag.infer
-def _(A: Node, *, offset: int) -> Spec:
+def makediag_shape(A: Node, *, offset: int) -> Spec:
     _require_vectors("_linalg_makediag", A)
     size = A.shape[-1] + abs(offset)
     return (*A.shape[:-1], size, size), A.dtype
 
 
 @makediag.gradient
-def _(out_grad: Node, out: Node, A: Node, *, offset: int) -> Node:
+def makediag_grad(out_grad: Node, out: Node, A: Node, *, offset: int) -> Node:
     return single(extractdiag(out_grad, offset=offset))
 
 
@@ -369,13 +369,13 @@ def extracttrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
 
 
 @extracttrian.infer
-def _(A: Node, *, offset: int) -> Spec:
+def extracttrian_shape(A: Node, *, offset: int) -> Spec:
     length = _extracted("_linalg_extracttrian", A, offset)
     return (*A.shape[:-2], length * (length + 1) // 2), A.dtype
 
 
 @extracttrian.gradient
-def _(out_grad: Node, out: Node, A: Node, *, offset: int, lower: bool) -> Node:
+def extracttrian_grad(out_grad: Node, out: Node, A: Node, *, offset: int, lower: bool) -> Node:
     return single(maketrian(out_grad, offset=offset, lower=lower))
 
 
@@ -395,7 +395,7 @@ def maketrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
 
 
 @maketrian.infer
-def _(A: Node, *, offset: int) -> Spec:
+def maketrian_shape(A: Node, *, offset: int) -> Spec:
     _require_vectors("_linalg_maketrian", A)
     count = A.shape[-1]
     extent = _triangle_extent(count)
@@ -409,5 +409,5 @@ def _(A: Node, *, offset: int) -> Spec:
 
 
 @maketrian.gradient
-def _(out_grad: Node, out: Node, A: Node, *, offset: int, lower: bool) -> Node:
+def maketrian_grad(out_grad: Node, out: Node, A: Node, *, offset: int, lower: bool) -> Node:
     return single(extracttrian(out_grad, offset=offset, lower=lower))

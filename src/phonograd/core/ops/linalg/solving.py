@@ -36,7 +36,7 @@ def solve(A: Array, B: Array) -> Array:
 
 
 @solve.infer
-def _(A: Node, B: Node) -> Spec:
+def solve_shape(A: Node, B: Node) -> Spec:
     require_matrices("_npi_solve", A, B)
     require_square("_npi_solve", A, "A's last two dimensions must be equal")
     if A.shape[:-1] != B.shape[:-1]:
@@ -48,7 +48,7 @@ def _(A: Node, B: Node) -> Spec:
 
 
 @solve.gradient
-def _(out_grad: Node, out: Node, A: Node, B: Node) -> tuple[Node, Node]:
+def solve_grad(out_grad: Node, out: Node, A: Node, B: Node) -> tuple[Node, Node]:
     turned = single(solve(swap_last(A), out_grad))
     return -matmul(turned, swap_last(out)), turned
 
@@ -69,7 +69,7 @@ def svd(A: Array) -> tuple[Array, Array, Array]:
 
 
 @svd.infer
-def _(A: Node) -> list[Spec]:
+def svd_shape(A: Node) -> list[Spec]:
     require_matrices("_npi_svd", A)
     *lead, rows, columns = A.shape
     few = min(rows, columns)
@@ -77,7 +77,7 @@ def _(A: Node) -> list[Spec]:
 
 
 @svd.gradient
-def _(out_grads: tuple[Node | None, ...], outs: tuple[Node, Node, Node], A: Node) -> Node:
+def svd_grad(out_grads: tuple[Node | None, ...], outs: tuple[Node, Node, Node], A: Node) -> Node:
     left_grad, values_grad, right_grad = out_grads
     left, values, right = outs
     few = values.shape[-1]

@@ -37,13 +37,13 @@ def fft(data: Array, *, compute_size: int = 128) -> Array:
 
 
 @fft.infer
-def _(data: Node) -> Spec:
+def fft_shape(data: Node) -> Spec:
     _check("_contrib_fft", data)
     return (*data.shape[:-1], 2 * data.shape[-1]), data.dtype
 
 
 @fft.gradient
-def _(out_grad: Node, out: Node, data: Node) -> Node:
+def fft_grad(out_grad: Node, out: Node, data: Node) -> Node:
     # the transform is a matrix, and its transpose is the inverse transform that is not divided by the length
     return single(ifft(out_grad))
 
@@ -61,7 +61,7 @@ def ifft(data: Array, *, compute_size: int = 128) -> Array:
 
 
 @ifft.infer
-def _(data: Node) -> Spec:
+def ifft_shape(data: Node) -> Spec:
     _check("_contrib_ifft", data)
     if data.shape[-1] % 2:
         raise MXNetError(f"operator _contrib_ifft takes pairs along the last axis, not {format_shape(data.shape)}")
@@ -69,7 +69,7 @@ def _(data: Node) -> Spec:
 
 
 @ifft.gradient
-def _(out_grad: Node, out: Node, data: Node) -> Node:
+def ifft_grad(out_grad: Node, out: Node, data: Node) -> Node:
     return single(fft(out_grad))
 
 

@@ -258,7 +258,7 @@ def _integer_power(data: Array, *, exponent: int) -> Array:
 
 
 @_integer_power.gradient
-def _(out_grad: Node, out: Node, data: Node, *, exponent: int) -> Node | None:
+def integer_power_grad(out_grad: Node, out: Node, data: Node, *, exponent: int) -> Node | None:
     if exponent == 0:
         return None
     if exponent == 1:

@@ -54,14 +54,14 @@ def _broadcast(data: Array, *, shape: Shape) -> Array:
 
 
 @_broadcast.infer
-def _(data: Node, *, shape: Shape) -> Spec:
+def broadcast_shape(data: Node, *, shape: Shape) -> Spec:
     if broadcast_shapes(data.shape, shape) != shape:
         raise MXNetError(f"cannot broadcast {format_shape(data.shape)} to {format_shape(shape)}")
     return shape, data.dtype
 
 
 @_broadcast.gradient
-def _(out_grad: Node, out: Node, data: Node) -> Node:
+def broadcast_grad(out_grad: Node, out: Node, data: Node) -> Node:
     return sum_to(out_grad, data.shape)
 
 
@@ -98,12 +98,12 @@ def _sum_to(data: Array, *, shape: Shape) -> Array:
 
 
 @_sum_to.infer
-def _(data: Node, *, shape: Shape) -> Spec:
+def sum_to_shape(data: Node, *, shape: Shape) -> Spec:
     return shape, data.dtype
 
 
 @_sum_to.gradient
-def _(out_grad: Node, out: Node, data: Node) -> Node:
+def sum_to_grad(out_grad: Node, out: Node, data: Node) -> Node:
     return broadcast(out_grad, data.shape)
 
 

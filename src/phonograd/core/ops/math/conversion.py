@@ -73,14 +73,14 @@ def clip(data: Array, *, a_min: float, a_max: float) -> Array:
 
 
 @clip.infer
-def _(data: Node) -> Spec:
+def clip_shape(data: Node) -> Spec:
     if data.dtype.kind == "b":
         raise MXNetError("Operator clip does not take bool arrays; use astype first")
     return data.shape, data.dtype
 
 
 @clip.gradient
-def _(out_grad: Node, out: Node, data: Node, *, a_min: float, a_max: float) -> Node:
+def clip_grad(out_grad: Node, out: Node, data: Node, *, a_min: float, a_max: float) -> Node:
     low, high = [constant(_limit(bound, data.dtype), data.dtype) for bound in (a_min, a_max)]
     return select(greater(data, high), 0, select(lesser(data, low), 0, out_grad))
 

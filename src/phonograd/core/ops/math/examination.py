@@ -66,7 +66,7 @@ def allclose(a: Array, b: Array, *, rtol: float = 1e-5, atol: float = 1e-8, equa
 
 
 @allclose.infer
-def _(a: Node, b: Node) -> Spec:
+def allclose_shape(a: Node, b: Node) -> Spec:
     same_dtype(a, b)
     if a.shape != b.shape:
         raise MXNetError(
@@ -90,7 +90,7 @@ def getnnz(data: Array, *, axis: int | None = None) -> Array:
 
 
 @getnnz.infer
-def _(data: Node, *, axis: int | None) -> Spec:
+def getnnz_shape(data: Node, *, axis: int | None) -> Spec:
     if data.ndim != 2:
         raise MXNetError(f"_contrib_getnnz takes a matrix, not an array of shape {format_shape(data.shape)}")
     if axis is None:
@@ -117,7 +117,7 @@ def all_finite(data: Array, *, init_output: bool = True) -> Array:
 
 
 @all_finite.infer
-def _(data: Node) -> Spec:
+def all_finite_shape(data: Node) -> Spec:
     return (1,), FLOAT32
 
 
@@ -128,7 +128,7 @@ def multi_all_finite(*data: Array, num_arrays: int = 1, init_output: bool = True
 
 
 @multi_all_finite.infer
-def _(*data: Node) -> Spec:
+def multi_all_finite_shape(*data: Node) -> Spec:
     return (1,), FLOAT32
 
 

@@ -30,7 +30,7 @@ def _depending_on(data: Array, *others: Array) -> Array:
 
 
 @_depending_on.gradient
-def _(out_grad: Node, out: Node, data: Node, *others: Node) -> tuple[Node | None, ...]:
+def depending_on_grad(out_grad: Node, out: Node, data: Node, *others: Node) -> tuple[Node | None, ...]:
     return (out_grad, *[None for _ in others])
 
 
@@ -47,7 +47,9 @@ def _with_gradient(value: Array, data: Array, grad: Array, *, multiply: bool) ->
 
 
 @_with_gradient.gradient
-def _(out_grad: Node, out: Node, value: Node, data: Node, grad: Node, *, multiply: bool) -> tuple[None, Node, None]:
+def with_gradient_grad(
+    out_grad: Node, out: Node, value: Node, data: Node, grad: Node, *, multiply: bool
+) -> tuple[None, Node, None]:
     return None, out_grad * grad if multiply else grad, None
 
 

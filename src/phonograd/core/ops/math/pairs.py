@@ -31,7 +31,7 @@ def arctan2(lhs: Array, rhs: Array) -> Array:
 
 
 @arctan2.gradient
-def _(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node, Node]:
+def arctan2_grad(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node, Node]:
     scaled = out_grad / (lhs * lhs + rhs * rhs)
     return sum_to(scaled * rhs, lhs.shape), sum_to(-(scaled * lhs), rhs.shape)
 
@@ -43,7 +43,7 @@ def copysign(lhs: Array, rhs: Array) -> Array:
 
 
 @copysign.gradient
-def _(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node, None]:
+def copysign_grad(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node, None]:
     # the sign has changed where value and result are of opposite signs
     return sum_to(select(greater_equal(out * lhs, 0), out_grad, -out_grad), lhs.shape), None
 
@@ -87,7 +87,7 @@ def bitwise_not(data: Array) -> Array:
 
 
 @bitwise_not.infer
-def _(data: Node) -> Any:
+def bitwise_not_shape(data: Node) -> Any:
     if data.dtype.kind == "f":
         raise MXNetError(f"Only supports integer types, not {data.dtype}; use astype('int32') or astype('bool')")
     return data.shape, data.dtype

@@ -62,13 +62,13 @@ def _reshape(data: Array, *, shape: Shape) -> Array:
 
 
 @_reshape.infer
-def _(data: Node, *, shape: Shape) -> Spec:
+def reshape_shape(data: Node, *, shape: Shape) -> Spec:
     assert data.size == int(np.prod(shape, dtype=np.int64)), (data, shape)
     return shape, data.dtype
 
 
 @_reshape.gradient
-def _(out_grad: Node, out: Node, data: Node) -> Node:
+def reshape_grad(out_grad: Node, out: Node, data: Node) -> Node:
     return reshape_to(out_grad, data.shape)
 
 
@@ -88,12 +88,12 @@ def _permute(data: Array, *, axes: Shape) -> Array:
 
 
 @_permute.infer
-def _(data: Node, *, axes: Shape) -> Spec:
+def permute_shape(data: Node, *, axes: Shape) -> Spec:
     return tuple([data.shape[axis] for axis in axes]), data.dtype
 
 
 @_permute.gradient
-def _(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
+def permute_grad(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
     if out_grad.operator is _matmul and axes == _last_swapped(len(axes)):
         # the product of weights that lie transposed: computed as they lie, nothing has to be turned
         lhs, rhs = out_grad.inputs
@@ -136,7 +136,7 @@ def _matmul(lhs: Array, rhs: Array) -> Array:
 
 
 @_matmul.infer
-def _(lhs: Node, rhs: Node) -> Spec:
+def matmul_shape(lhs: Node, rhs: Node) -> Spec:
     assert lhs.shape[:-2] == rhs.shape[:-2], (lhs, rhs)
     assert lhs.shape[-1] == rhs.shape[-2], (lhs, rhs)
     assert lhs.dtype == rhs.dtype, (lhs, rhs)
@@ -144,7 +144,7 @@ def _(lhs: Node, rhs: Node) -> Spec:
 
 
 @_matmul.gradient
-def _(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node, Node]:
+def matmul_grad(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node, Node]:
     return matmul(out_grad, swap_last(rhs)), matmul(swap_last(lhs), out_grad)
 
 
@@ -160,13 +160,13 @@ def _select(condition: Array, x: Array, y: Array) -> Array:
 
 
 @_select.infer
-def _(condition: Node, x: Node, y: Node) -> Spec:
+def select_shape(condition: Node, x: Node, y: Node) -> Spec:
     assert x.dtype == y.dtype, (x, y)
     return broadcast_shapes(condition.shape, broadcast_shapes(x.shape, y.shape)), x.dtype
 
 
 @_select.gradient
-def _(out_grad: Node, out: Node, condition: Node, x: Node, y: Node) -> tuple[None, Node, Node]:
+def select_grad(out_grad: Node, out: Node, condition: Node, x: Node, y: Node) -> tuple[None, Node, Node]:
     return (
         None,
         sum_to(select(condition, out_grad, 0), x.shape),
@@ -195,13 +195,13 @@ def _gather(data: Array, index: Array) -> Array:
 
 
 @_gather.infer
-def _(data: Node, index: Node) -> Spec:
+def gather_shape(data: Node, index: Node) -> Spec:
     assert index.dtype == np.int64, index
     return index.shape, data.dtype
 
 
 @_gather.gradient
-def _(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Node, None]:
+def gather_grad(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Node, None]:
     return scatter_add(out_grad, index, data.shape), None
 
 
@@ -218,14 +218,14 @@ def _scatter_add(data: Array, index: Array, *, shape: Shape) -> Array:
 
 
 @_scatter_add.infer
-def _(data: Node, index: Node, *, shape: Shape) -> Spec:
+def scatter_add_shape(data: Node, index: Node, *, shape: Shape) -> Spec:
     assert index.dtype == np.int64, index
     assert index.shape == data.shape, (data, index)
     return shape, data.dtype
 
 
 @_scatter_add.gradient
-def _(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Node, None]:
+def scatter_add_grad(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Node, None]:
     return gather(out_grad, index), None
 
 
@@ -255,12 +255,12 @@ def _slice_step(data: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
 
 
 @_slice_step.infer
-def _(data: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec:
+def slice_step_shape(data: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec:
     return _slice_shape(begin, end, step), data.dtype
 
 
 @_slice_step.gradient
-def _(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
+def slice_step_grad(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
     return embed(out_grad, data.shape, begin, end, step)
 
 
@@ -304,13 +304,13 @@ def _embed(data: Array, *, shape: Shape, begin: Shape, end: Shape, step: Shape) 
 
 
 @_embed.infer
-def _(data: Node, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Spec:
+def embed_shape(data: Node, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Spec:
     assert _slice_shape(begin, end, step) == data.shape, (data, begin, end, step)
     return shape, data.dtype
 
 
 @_embed.gradient
-def _(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
+def embed_grad(out_grad: Node, out: Node, data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
     return slice_step(out_grad, begin, end, step)
 
 
@@ -336,12 +336,12 @@ def _cast(data: Array, *, dtype: DType) -> Array:
 
 
 @_cast.infer
-def _(data: Node, *, dtype: DType) -> Spec:
+def cast_shape(data: Node, *, dtype: DType) -> Spec:
     return data.shape, dtype
 
 
 @_cast.gradient
-def _(out_grad: Node, out: Node, data: Node) -> Node:
+def cast_grad(out_grad: Node, out: Node, data: Node) -> Node:
     return cast(out_grad, data.dtype)
 
 

@@ -87,14 +87,14 @@ def _polygamma(data: Array, *, n: int) -> Array:
 
 
 @_polygamma.infer
-def _(data: Node, *, n: int) -> Spec:
+def polygamma_shape(data: Node, *, n: int) -> Spec:
     if n < 0:
         raise MXNetError(f"_polygamma: the order n of the derivative must not be negative, but is {n}.")
     return data.shape, data.dtype
 
 
 @_polygamma.gradient
-def _(out_grad: Node, out: Node, data: Node, *, n: int) -> Node:
+def polygamma_grad(out_grad: Node, out: Node, data: Node, *, n: int) -> Node:
     return out_grad * polygamma(data, n + 1)
 
 
@@ -140,7 +140,7 @@ def smooth_l1(data: Array, *, scalar: float = 1.0) -> Array:
 
 
 @smooth_l1.gradient
-def _(out_grad: Node, out: Node, data: Node, *, scalar: float) -> Node | None:
+def smooth_l1_grad(out_grad: Node, out: Node, data: Node, *, scalar: float) -> Node | None:
     square = scalar * scalar
     if square == 0:
         return None
@@ -161,7 +161,7 @@ def hard_sigmoid(data: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array
 
 
 @hard_sigmoid.infer
-def _(data: Node) -> Spec:
+def hard_sigmoid_shape(data: Node) -> Spec:
     if data.dtype.kind != "f":
         raise MXNetError(
             f"This operation only support floating point types, not {data.dtype}: hard_sigmoid. "
@@ -171,7 +171,7 @@ def _(data: Node) -> Spec:
 
 
 @hard_sigmoid.gradient
-def _(out_grad: Node, out: Node, data: Node, *, alpha: float) -> Node:
+def hard_sigmoid_grad(out_grad: Node, out: Node, data: Node, *, alpha: float) -> Node:
     between: Node = greater(out, constant(0, out.dtype)) * lesser(out, constant(1, out.dtype))
     return out_grad * (between * alpha)
 
@@ -192,7 +192,7 @@ def make_loss(data: Array) -> Array:
 
 
 @make_loss.gradient
-def _(out_grad: Node, out: Node, data: Node) -> Node:
+def make_loss_grad(out_grad: Node, out: Node, data: Node) -> Node:
     return full(data.shape, 1, data.dtype, data.context)
 
 
@@ -240,7 +240,7 @@ def gradientmultiplier(data: Array, *, scalar: float = 1.0, is_int: bool = True)
 
 
 @gradientmultiplier.gradient
-def _(out_grad: Node, out: Node, data: Node, *, scalar: float) -> Node:
+def gradientmultiplier_grad(out_grad: Node, out: Node, data: Node, *, scalar: float) -> Node:
     return out_grad * scalar
 
 

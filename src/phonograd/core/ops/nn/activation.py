@@ -40,7 +40,7 @@ def _softrelu(data: Array) -> Array:
 
 
 @_softrelu.gradient
-def _(out_grad: Node, out: Node, data: Node) -> Node:
+def softrelu_grad(out_grad: Node, out: Node, data: Node) -> Node:
     return out_grad * single(sigmoid(data))
 
 

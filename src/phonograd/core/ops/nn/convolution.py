@@ -80,7 +80,7 @@ def _convolution(data: Array, weight: Array, *, stride: Shape, dilate: Shape, pa
 
 
 @_convolution.infer
-def _(data: Node, weight: Node, *, stride: Shape, dilate: Shape, pad: Shape, groups: int) -> Spec:
+def convolution_shape(data: Node, weight: Node, *, stride: Shape, dilate: Shape, pad: Shape, groups: int) -> Spec:
     assert data.shape[1] == weight.shape[1] * groups, (data, weight)
     assert weight.shape[0] % groups == 0, (weight, groups)
     counts = window_counts("_convolution", data.shape[2:], weight.shape[2:], stride, dilate, pad)
@@ -88,7 +88,7 @@ def _(data: Node, weight: Node, *, stride: Shape, dilate: Shape, pad: Shape, gro
 
 
 @_convolution.gradient
-def _(
+def convolution_grad(
     out_grad: Node, out: Node, data: Node, weight: Node, *, stride: Shape, dilate: Shape, pad: Shape, groups: int
 ) -> tuple[Node, Node]:
     window = (stride, dilate, pad, groups)
@@ -122,14 +122,16 @@ def _convolution_data_grad(
 
 
 @_convolution_data_grad.infer
-def _(out_grad: Node, weight: Node, *, extent: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int) -> Spec:
+def convolution_data_grad_shape(
+    out_grad: Node, weight: Node, *, extent: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int
+) -> Spec:
     counts = window_counts("_convolution_data_grad", extent, weight.shape[2:], stride, dilate, pad)
     assert out_grad.shape[1:] == (weight.shape[0], *counts), (out_grad, weight, extent)
     return (out_grad.shape[0], weight.shape[1] * groups, *extent), out_grad.dtype
 
 
 @_convolution_data_grad.gradient
-def _(
+def convolution_data_grad_grad(
     grad: Node, out: Node, out_grad: Node, weight: Node, *, stride: Shape, dilate: Shape, pad: Shape, groups: int
 ) -> tuple[Node, Node]:
     window = (stride, dilate, pad, groups)
@@ -160,14 +162,16 @@ def _convolution_weight_grad(
 
 
 @_convolution_weight_grad.infer
-def _(data: Node, out_grad: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int) -> Spec:
+def convolution_weight_grad_shape(
+    data: Node, out_grad: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int
+) -> Spec:
     counts = window_counts("_convolution_weight_grad", data.shape[2:], kernel, stride, dilate, pad)
     assert out_grad.shape == (data.shape[0], out_grad.shape[1], *counts), (data, out_grad, kernel)
     return (out_grad.shape[1], data.shape[1] // groups, *kernel), data.dtype
 
 
 @_convolution_weight_grad.gradient
-def _(
+def convolution_weight_grad_grad(
     grad: Node, out: Node, data: Node, out_grad: Node, *, stride: Shape, dilate: Shape, pad: Shape, groups: int
 ) -> tuple[Node, Node]:
     window = (stride, dilate, pad, groups)

@@ -47,12 +47,12 @@ def _variance(data: Array, mean: Array) -> Array:
 
 
 @_variance.infer
-def _(data: Node, mean: Node) -> Spec:
+def variance_shape(data: Node, mean: Node) -> Spec:
     return mean.shape, data.dtype
 
 
 @_variance.gradient
-def _(out_grad: Node, out: Node, data: Node, mean: Node) -> tuple[Node, None]:
+def variance_grad(out_grad: Node, out: Node, data: Node, mean: Node) -> tuple[Node, None]:
     # distances to the mean sum to zero, so nothing flows through the mean: not here, and in no higher derivative
     return out_grad * ((data - mean) * (2 * mean.size / max(data.size, 1))), None
 

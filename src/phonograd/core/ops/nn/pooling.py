@@ -93,12 +93,12 @@ def _window_sum(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts
 
 
 @_window_sum.infer
-def _(data: Node, *, counts: Shape) -> Spec:
+def window_sum_shape(data: Node, *, counts: Shape) -> Spec:
     return (*data.shape[:2], *counts), data.dtype
 
 
 @_window_sum.gradient
-def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape) -> Node:
+def window_sum_grad(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape) -> Node:
     return single(_window_spread.apply((out_grad,), (data.shape[2:], kernel, stride, pad)))
 
 
@@ -115,12 +115,12 @@ def _window_spread(data: Array, *, extent: Shape, kernel: Shape, stride: Shape, 
 
 
 @_window_spread.infer
-def _(data: Node, *, extent: Shape) -> Spec:
+def window_spread_shape(data: Node, *, extent: Shape) -> Spec:
     return (*data.shape[:2], *extent), data.dtype
 
 
 @_window_spread.gradient
-def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape) -> Node:
+def window_spread_grad(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape) -> Node:
     return window_sum(out_grad, kernel, stride, pad, data.shape[2:])
 
 
@@ -155,7 +155,7 @@ def _window_elements(
 
 
 @_window_elements.infer
-def _(*, counts: Shape, dtype: DType) -> Spec:
+def window_elements_shape(*, counts: Shape, dtype: DType) -> Spec:
     return (1, 1, *counts), dtype
 
 
@@ -177,12 +177,14 @@ def _window_max(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts
 
 
 @_window_max.infer
-def _(data: Node, *, counts: Shape) -> Spec:
+def window_max_shape(data: Node, *, counts: Shape) -> Spec:
     return (*data.shape[:2], *counts), data.dtype
 
 
 @_window_max.gradient
-def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Node:
+def window_max_grad(
+    out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape
+) -> Node:
     return single(_window_max_grad.apply((out_grad, data, out), (kernel, stride, pad)))
 
 
@@ -205,12 +207,12 @@ def _window_max_grad(
 
 
 @_window_max_grad.infer
-def _(out_grad: Node, data: Node, largest: Node) -> Spec:
+def window_max_grad_shape(out_grad: Node, data: Node, largest: Node) -> Spec:
     return data.shape, out_grad.dtype
 
 
 @_window_max_grad.gradient
-def _(
+def window_max_grad_grad(
     grad: Node, out: Node, out_grad: Node, data: Node, largest: Node, *, kernel: Shape, stride: Shape, pad: Shape
 ) -> tuple[Node, None, None]:
     position = single(_window_argmax.apply((data, largest), (kernel, stride, pad)))
@@ -262,7 +264,7 @@ def _flat(indices: list[Array], extent: Shape) -> Array:
 
 
 @_window_argmax.infer
-def _(data: Node, largest: Node) -> Spec:
+def window_argmax_shape(data: Node, largest: Node) -> Spec:
     return largest.shape, INT64
 
 

@@ -93,7 +93,7 @@ def _softmax(data: Array, *, axis: int) -> Array:
 
 
 @_softmax.gradient
-def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
+def softmax_grad(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
     inner = out_grad * out
     return inner - out * sum_to(inner, with_ones(out.shape, (axis,)))
 
@@ -108,7 +108,7 @@ def _log_softmax(data: Array, *, axis: int) -> Array:
 
 
 @_log_softmax.gradient
-def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
+def log_softmax_grad(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
     return out_grad - single(exp(out)) * sum_to(out_grad, with_ones(out.shape, (axis,)))
 
 
@@ -122,12 +122,12 @@ def _log_sum_exp(data: Array, *, axis: int) -> Array:
 
 
 @_log_sum_exp.infer
-def _(data: Node, *, axis: int) -> Spec:
+def log_sum_exp_shape(data: Node, *, axis: int) -> Spec:
     return with_ones(data.shape, (axis,)), data.dtype
 
 
 @_log_sum_exp.gradient
-def _(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
+def log_sum_exp_grad(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
     return out_grad * single(exp(data - out))
 
 

@@ -74,7 +74,7 @@ def _ctc_paths(
 
 
 @_ctc_paths.infer
-def _(label: Node, *lengths: Node | None, frames: int) -> list[Spec]:
+def ctc_paths_shape(label: Node, *lengths: Node | None, frames: int) -> list[Spec]:
     batch, longest = label.shape
     path = (batch, 2 * longest + 1)
     flag = np.dtype(np.bool_)
@@ -99,7 +99,7 @@ def _ctc_step(alpha: Array, skip: Array) -> Array:
 
 
 @_ctc_step.gradient
-def _(out_grad: Node, out: Node, alpha: Node, skip: Node) -> tuple[Node, None]:
+def ctc_step_grad(out_grad: Node, out: Node, alpha: Node, skip: Node) -> tuple[Node, None]:
     places = alpha.shape[1]
     grad = out_grad * single(exp(alpha - out))
     for distance in range(1, min(3, places)):

@@ -261,7 +261,7 @@ def im2col(data: Array, *, kernel: Shape, stride: Shape = (), dilate: Shape = ()
 
 
 @im2col.infer
-def _(data: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Spec:
+def im2col_shape(data: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Spec:
     check_floating("im2col", data.dtype)
     if 1 <= len(kernel) <= 3:
         check_dimensions("im2col", data.shape, kernel)
@@ -270,7 +270,9 @@ def _(data: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) ->
 
 
 @im2col.gradient
-def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Node:
+def im2col_grad(
+    out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape
+) -> Node:
     return single(col2im(out_grad, output_size=data.shape[2:], kernel=kernel, stride=stride, dilate=dilate, pad=pad))
 
 
@@ -287,7 +289,7 @@ def col2im(
 
 
 @col2im.infer
-def _(data: Node, *, output_size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Spec:
+def col2im_shape(data: Node, *, output_size: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Spec:
     check_floating("col2im", data.dtype)
     complete("col2im", "output size", kernel, output_size, 0)
     counts = _column_geometry("col2im", output_size, kernel, stride, dilate, pad)[3]
@@ -306,5 +308,7 @@ def _(data: Node, *, output_size: Shape, kernel: Shape, stride: Shape, dilate: S
 
 
 @col2im.gradient
-def _(out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Node:
+def col2im_grad(
+    out_grad: Node, out: Node, data: Node, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape
+) -> Node:
     return single(im2col(out_grad, kernel=kernel, stride=stride, dilate=dilate, pad=pad))

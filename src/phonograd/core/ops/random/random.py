@@ -366,7 +366,7 @@ def random_randint(
 
 
 @random_randint.infer
-def _(counter: Node, *, low: int, high: int, shape: Shape | None, dtype: DType | None) -> Spec:
+def random_randint_shape(counter: Node, *, low: int, high: int, shape: Shape | None, dtype: DType | None) -> Spec:
     result = dtype or INT32
     if result not in (INT32, INT64):
         raise MXNetError(
@@ -443,7 +443,7 @@ def _categories(data: Array, counter: Array, *, shape: Shape, dtype: DType) -> t
 
 
 @_categories.infer
-def _(data: Node, *others: Node, shape: Shape, dtype: DType) -> list[Spec]:
+def categories_shape(data: Node, *others: Node, shape: Shape, dtype: DType) -> list[Spec]:
     result = data.shape[:-1] + shape
     return [(result, dtype), (result, INT64)]
 
@@ -494,7 +494,7 @@ def sample_unique_zipfian(counter: Array, *, range_max: int, shape: Shape | None
 
 
 @sample_unique_zipfian.infer
-def _(counter: Node, *, range_max: int, shape: Shape | None) -> list[Spec]:
+def sample_unique_zipfian_shape(counter: Node, *, range_max: int, shape: Shape | None) -> list[Spec]:
     if shape is None or len(shape) != 2:
         raise MXNetError(f"Operator _sample_unique_zipfian needs a shape of two numbers, got {shape}")
     if shape[1] > range_max:

@@ -43,7 +43,7 @@ def _order(data: Array, *, axis: int, count: int, ascending: bool) -> Array:
 
 
 @_order.infer
-def _(data: Node, *, axis: int, count: int) -> Spec:
+def order_shape(data: Node, *, axis: int, count: int) -> Spec:
     return (*data.shape[:axis], count, *data.shape[axis + 1 :]), INT64
 
 

@@ -96,12 +96,12 @@ def _product(data: Array, *, axes: Shape) -> Array:
 
 
 @_product.infer
-def _(data: Node, *, axes: Shape) -> Spec:
+def product_shape(data: Node, *, axes: Shape) -> Spec:
     return with_ones(data.shape, axes), data.dtype
 
 
 @_product.gradient
-def _(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
+def product_grad(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
     order = (*[axis for axis in range(data.ndim) if axis not in axes], *axes)
     last = permute(data, order)
     kept = last.shape[: data.ndim - len(axes)]
@@ -153,12 +153,12 @@ def _euclidean(data: Array, *, axes: Shape) -> Array:
 
 
 @_euclidean.infer
-def _(data: Node, *, axes: Shape) -> Spec:
+def euclidean_shape(data: Node, *, axes: Shape) -> Spec:
     return with_ones(data.shape, axes), data.dtype
 
 
 @_euclidean.gradient
-def _(out_grad: Node, out: Node, data: Node) -> Node:
+def euclidean_grad(out_grad: Node, out: Node, data: Node) -> Node:
     return data / out * out_grad
 
 
@@ -171,7 +171,7 @@ def _running_sum(data: Array, *, axis: int, reverse: bool) -> Array:
 
 
 @_running_sum.gradient
-def _(out_grad: Node, out: Node, data: Node, *, axis: int, reverse: bool) -> Node:
+def running_sum_grad(out_grad: Node, out: Node, data: Node, *, axis: int, reverse: bool) -> Node:
     return single(_running_sum(out_grad, axis=axis, reverse=not reverse))
 
 
@@ -397,7 +397,7 @@ def argmax_channel(data: Array) -> Array:
 
 
 @argmax_channel.infer
-def _(data: Node) -> Spec:
+def argmax_channel_shape(data: Node) -> Spec:
     _numeric("argmax_channel", data)
     axis = real_axis(1, data.ndim, "argmax_channel")
     return without(data.shape, (axis,)), data.dtype

@@ -51,7 +51,7 @@ def ravel_multi_index(data: Array, *, shape: Shape | None = None) -> Array:
 
 
 @ravel_multi_index.infer
-def _(data: Node, *, shape: Shape | None) -> Spec:
+def ravel_multi_index_shape(data: Node, *, shape: Shape | None) -> Spec:
     extents = _given(shape, "ravel")
     if data.ndim != 2:
         raise MXNetError(f"Input to ravel operator must be two-dimensional, not {format_shape(data.shape)}.")
@@ -94,7 +94,7 @@ def unravel_index(data: Array, *, shape: Shape | None = None) -> Array:
 
 
 @unravel_index.infer
-def _(data: Node, *, shape: Shape | None) -> Spec:
+def unravel_index_shape(data: Node, *, shape: Shape | None) -> Spec:
     return (len(_given(shape, "unravel")), *data.shape), data.dtype
 
 
@@ -118,7 +118,7 @@ def index_array(data: Array, *, axes: Shape | None = None) -> Array:
 
 
 @index_array.infer
-def _(data: Node, *, axes: Shape | None) -> Spec:
+def index_array_shape(data: Node, *, axes: Shape | None) -> Spec:
     for axis in axes or ():
         if not -data.ndim <= axis < data.ndim:
             raise MXNetError(

@@ -87,7 +87,7 @@ def _position_along(*, shape: Shape, axis: int, dtype: DType) -> Array:
 
 
 @_position_along.infer
-def _(*, shape: Shape, axis: int, dtype: DType) -> Spec:
+def position_along_shape(*, shape: Shape, axis: int, dtype: DType) -> Spec:
     return shape, dtype
 
 
@@ -152,7 +152,9 @@ def arange(
 
 
 @arange.infer
-def _(*, start: float, stop: float | None, step: float, repeat: int, infer_range: bool, dtype: DType) -> Spec:
+def arange_shape(
+    *, start: float, stop: float | None, step: float, repeat: int, infer_range: bool, dtype: DType
+) -> Spec:
     if infer_range and stop is None:
         raise MXNetError("Operator _arange inferring shapes failed. Give stop instead of infer_range=True.")
     if step == 0:
@@ -183,7 +185,7 @@ def linspace(*, start: float, stop: float, num: int, endpoint: bool = True, dtyp
 
 
 @linspace.infer
-def _(*, num: int, dtype: DType) -> Spec:
+def linspace_shape(*, num: int, dtype: DType) -> Spec:
     if num < 0:
         raise MXNetError(f"Number of sequence should be non-negative, received {num}")
     return (num,), dtype
@@ -202,7 +204,7 @@ def eye(*, N: int, M: int = 0, k: int = 0, dtype: DType = FLOAT32) -> Array:
 
 
 @eye.infer
-def _(*, N: int, M: int, dtype: DType) -> Spec:
+def eye_shape(*, N: int, M: int, dtype: DType) -> Spec:
     if N < 0 or M < 0:
         raise MXNetError(f"Shape dim size cannot be a negative value {min(N, M)}, in operator _eye")
     return (N, M or N), dtype
@@ -227,7 +229,7 @@ def arange_like(
 
 
 @arange_like.infer
-def _(data: Node, *, repeat: int, axis: int | None) -> Any:
+def arange_like_shape(data: Node, *, repeat: int, axis: int | None) -> Any:
     if repeat <= 0:
         raise MXNetError(f"Range only supports repeat > 0, received {repeat}, in operator _contrib_arange_like")
     if axis is not None and not -data.ndim <= axis < data.ndim:

@@ -87,7 +87,7 @@ def batch_take(a: Array, indices: Array) -> Array:
 
 
 @batch_take.infer
-def _(a: Node, indices: Node) -> Spec:
+def batch_take_shape(a: Node, indices: Node) -> Spec:
     if indices.dtype != INT32:
         raise MXNetError(f"Type inconsistent, Provided = {indices.dtype}, inferred type = int32 in operator batch_take")
     if a.ndim == 0 or math.prod(a.shape[:-1]) != indices.size:
@@ -253,7 +253,7 @@ def one_hot(
 
 
 @one_hot.infer
-def _(indices: Node, *, depth: int, dtype: DType) -> Spec:
+def one_hot_shape(indices: Node, *, depth: int, dtype: DType) -> Spec:
     if depth < 0:
         raise MXNetError(f"one_hot needs a depth of zero or more, not {depth}")
     return (*indices.shape, depth), dtype
@@ -270,7 +270,7 @@ def _onehot_encode(lhs: Array, rhs: Array) -> Array:
 
 
 @_onehot_encode.infer
-def _(lhs: Node, rhs: Node) -> Spec:
+def onehot_encode_shape(lhs: Node, rhs: Node) -> Spec:
     if lhs.ndim != 1 or rhs.ndim != 2 or lhs.shape[0] != rhs.shape[0]:
         raise MXNetError(
             "onehot_encode takes a vector of indices and a matrix with as many rows, not shapes "
@@ -355,7 +355,7 @@ def _mask_positions(index: Array, *, count: int) -> Array:
 
 
 @_mask_positions.infer
-def _(index: Node, *, count: int) -> Spec:
+def mask_positions_shape(index: Node, *, count: int) -> Spec:
     return (count,), INT64
 
 

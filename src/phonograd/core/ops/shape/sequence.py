@@ -100,13 +100,13 @@ def sequence_mask(
 
 
 @sequence_mask.infer
-def _(data: Node, sequence_length: Node | None, *, use_sequence_length: bool, axis: int) -> Spec:
+def sequence_mask_shape(data: Node, sequence_length: Node | None, *, use_sequence_length: bool, axis: int) -> Spec:
     _check("SequenceMask", data, sequence_length, use_sequence_length, axis, (0, 1))
     return data.shape, data.dtype
 
 
 @sequence_mask.gradient
-def _(
+def sequence_mask_grad(
     out_grad: Node, out: Node, data: Node, sequence_length: Node | None, *, use_sequence_length: bool, axis: int
 ) -> tuple[Node, None]:
     if sequence_length is None:
@@ -147,13 +147,13 @@ def sequence_reverse(
 
 
 @sequence_reverse.infer
-def _(data: Node, sequence_length: Node | None, *, use_sequence_length: bool, axis: int) -> Spec:
+def sequence_reverse_shape(data: Node, sequence_length: Node | None, *, use_sequence_length: bool, axis: int) -> Spec:
     _check("SequenceReverse", data, sequence_length, use_sequence_length, axis, (0,))
     return data.shape, data.dtype
 
 
 @sequence_reverse.gradient
-def _(
+def sequence_reverse_grad(
     out_grad: Node, out: Node, data: Node, sequence_length: Node | None, *, use_sequence_length: bool
 ) -> tuple[Node, None]:
     return sequence_reverse(out_grad, sequence_length, use_sequence_length=use_sequence_length), None

@@ -66,12 +66,12 @@ def _concatenate(*data: Array, axis: int) -> Array:
 
 
 @_concatenate.infer
-def _(*data: Node, axis: int) -> Spec:
+def concatenate_shape(*data: Node, axis: int) -> Spec:
     return concatenated_shape([node.shape for node in data], axis), data[0].dtype
 
 
 @_concatenate.gradient
-def _(out_grad: Node, out: Node, *data: Node, axis: int) -> tuple[Node, ...]:
+def concatenate_grad(out_grad: Node, out: Node, *data: Node, axis: int) -> tuple[Node, ...]:
     return split_at(out_grad, tuple(np.cumsum([node.shape[axis] for node in data])[:-1].tolist()), axis)
 
 
@@ -82,7 +82,7 @@ def _split(data: Array, *, boundaries: Shape, axis: int) -> tuple[Array, ...]:
 
 
 @_split.infer
-def _(data: Node, *, boundaries: Shape, axis: int) -> list[Spec]:
+def split_shape(data: Node, *, boundaries: Shape, axis: int) -> list[Spec]:
     edges = (0, *boundaries, data.shape[axis])
     return [
         ((*data.shape[:axis], end - start, *data.shape[axis + 1 :]), data.dtype)
@@ -91,7 +91,7 @@ def _(data: Node, *, boundaries: Shape, axis: int) -> list[Spec]:
 
 
 @_split.gradient
-def _(out_grad: tuple[Node | None, ...], out: tuple[Node, ...], data: Node, *, axis: int) -> Node:
+def split_grad(out_grad: tuple[Node | None, ...], out: tuple[Node, ...], data: Node, *, axis: int) -> Node:
     pieces = [
         full(piece.shape, 0, piece.dtype, piece.context) if grad is None else grad
         for grad, piece in zip(out_grad, out, strict=True)

@@ -103,12 +103,12 @@ def slice_like(data: Array, shape_like: Array, *, axes: Shape = ()) -> Array:
 
 
 @slice_like.infer
-def _(data: Node, shape_like: Node, *, axes: Shape) -> Spec:
+def slice_like_shape(data: Node, shape_like: Node, *, axes: Shape) -> Spec:
     return _shape_like(data.shape, shape_like.shape, axes), data.dtype
 
 
 @slice_like.gradient
-def _(out_grad: Node, out: Node, data: Node, shape_like: Node) -> tuple[Node, None]:
+def slice_like_grad(out_grad: Node, out: Node, data: Node, shape_like: Node) -> tuple[Node, None]:
     return embed(out_grad, data.shape, (0,) * data.ndim, out.shape), None
 
 

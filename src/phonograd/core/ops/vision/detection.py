@@ -105,7 +105,7 @@ def box_iou(lhs: Array, rhs: Array, *, format: Literal["center", "corner"] = "co
 
 
 @box_iou.infer
-def _(lhs: Node, rhs: Node) -> Spec:
+def box_iou_shape(lhs: Node, rhs: Node) -> Spec:
     demand_floating_boxes("_contrib_box_iou", lhs, rhs)
     for word, node in (("lhs", lhs), ("rhs", rhs)):
         if node.ndim < 2:
@@ -159,7 +159,7 @@ def _nms_order(
 
 
 @_nms_order.infer
-def _(data: Node) -> Spec:
+def nms_order_shape(data: Node) -> Spec:
     return data.shape[:-1], INT64
 
 
@@ -174,7 +174,7 @@ def _is_kept(index: Array) -> Array:
 
 
 @_is_kept.infer
-def _(index: Node) -> Spec:
+def is_kept_shape(index: Node) -> Spec:
     return index.shape, UINT8
 
 
@@ -283,7 +283,7 @@ def bipartite_matching(
 
 
 @bipartite_matching.infer
-def _(data: Node) -> list[Spec]:
+def bipartite_matching_shape(data: Node) -> list[Spec]:
     demand_floating_boxes("_contrib_bipartite_matching", data)
     if data.ndim < 2:
         raise MXNetError(
@@ -311,7 +311,7 @@ def box_encode(
 
 
 @box_encode.infer
-def _(samples: Node, matches: Node, anchors: Node, refs: Node, means: Node, stds: Node) -> list[Spec]:
+def box_encode_shape(samples: Node, matches: Node, anchors: Node, refs: Node, means: Node, stds: Node) -> list[Spec]:
     inputs = (samples, matches, anchors, refs, means, stds)
     demand_floating_boxes("_contrib_box_encode", *inputs)
     fits = (
@@ -359,7 +359,7 @@ def box_decode(
 
 
 @box_decode.infer
-def _(data: Node, anchors: Node) -> Spec:
+def box_decode_shape(data: Node, anchors: Node) -> Spec:
     demand_floating_boxes("_contrib_box_decode", data, anchors)
     if data.ndim != 3 or data.shape[2] != 4 or anchors.shape != (1, *data.shape[1:]):
         raise MXNetError(

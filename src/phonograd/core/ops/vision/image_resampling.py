@@ -144,7 +144,7 @@ def _image_resample_bytes(data: Array, *, width: int, height: int, method: int) 
 
 
 @_image_resample_bytes.infer
-def _(data: Node, *, width: int, height: int) -> Spec:
+def image_resample_bytes_shape(data: Node, *, width: int, height: int) -> Spec:
     return (*data.shape[:-3], height, width, data.shape[-1]), data.dtype
 
 
@@ -155,12 +155,12 @@ def _image_resample(data: Array, *, axis: int, extent: int, method: int) -> Arra
 
 
 @_image_resample.infer
-def _(data: Node, *, axis: int, extent: int) -> Spec:
+def image_resample_shape(data: Node, *, axis: int, extent: int) -> Spec:
     return (*data.shape[:axis], extent, *data.shape[axis + 1 :]), data.dtype
 
 
 @_image_resample.gradient
-def _(out_grad: Node, out: Node, data: Node, *, axis: int, method: int) -> Node:
+def image_resample_grad(out_grad: Node, out: Node, data: Node, *, axis: int, method: int) -> Node:
     return single(_image_resample_adjoint.apply((out_grad,), (axis, data.shape[axis], method)))
 
 
@@ -177,12 +177,12 @@ def _image_resample_adjoint(data: Array, *, axis: int, extent: int, method: int)
 
 
 @_image_resample_adjoint.infer
-def _(data: Node, *, axis: int, extent: int) -> Spec:
+def image_resample_adjoint_shape(data: Node, *, axis: int, extent: int) -> Spec:
     return (*data.shape[:axis], extent, *data.shape[axis + 1 :]), data.dtype
 
 
 @_image_resample_adjoint.gradient
-def _(out_grad: Node, out: Node, data: Node, *, axis: int, method: int) -> Node:
+def image_resample_adjoint_grad(out_grad: Node, out: Node, data: Node, *, axis: int, method: int) -> Node:
     return single(_image_resample.apply((out_grad,), (axis, data.shape[axis], method)))
 
 
@@ -213,7 +213,7 @@ def _image_pixels(data: Array, *, dtype: DType) -> Array:
 
 
 @_image_pixels.infer
-def _(data: Node, *, dtype: DType) -> Spec:
+def image_pixels_shape(data: Node, *, dtype: DType) -> Spec:
     return data.shape, dtype
 
 

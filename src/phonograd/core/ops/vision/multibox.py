@@ -61,7 +61,7 @@ def multibox_prior(
 
 
 @multibox_prior.infer
-def _(data: Node, *, sizes: Floats, ratios: Floats, steps: Floats, offsets: Floats) -> Spec:
+def multibox_prior_shape(data: Node, *, sizes: Floats, ratios: Floats, steps: Floats, offsets: Floats) -> Spec:
     name = "_contrib_MultiBoxPrior"
     demand_floating_boxes(name, data)
     if data.ndim != 4:
@@ -165,7 +165,7 @@ def multibox_target(
 
 
 @multibox_target.infer
-def _(
+def multibox_target_shape(
     anchor: Node, label: Node, cls_pred: Node, *, negative_mining_ratio: float, negative_mining_thresh: float,
     variances: Floats,
 ) -> list[Spec]:  # fmt: skip
@@ -256,7 +256,7 @@ def multibox_detection(
 
 
 @multibox_detection.infer
-def _(cls_prob: Node, loc_pred: Node, anchor: Node, *, variances: Floats) -> Spec:
+def multibox_detection_shape(cls_prob: Node, loc_pred: Node, anchor: Node, *, variances: Floats) -> Spec:
     name = "_contrib_MultiBoxDetection"
     demand_floating_boxes(name, cls_prob, loc_pred, anchor)
     fits = cls_prob.ndim == 3 and anchor.shape == (1, cls_prob.shape[2], 4)

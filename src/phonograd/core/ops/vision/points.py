@@ -89,7 +89,7 @@ def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "rais
 
 
 @_positions.infer
-def _(index: Node) -> Spec:
+def positions_shape(index: Node) -> Spec:
     return index.shape, np.dtype(np.int64)
 
 
@@ -127,13 +127,13 @@ def _take_axis(data: Array, index: Array, *, axis: int) -> Array:
 
 
 @_take_axis.infer
-def _(data: Node, index: Node, *, axis: int) -> Spec:
+def take_axis_shape(data: Node, index: Node, *, axis: int) -> Spec:
     assert index.dtype == np.int64, index
     return _taken_shape(data.shape, index.shape, axis), data.dtype
 
 
 @_take_axis.gradient
-def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
+def take_axis_grad(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
     return add_axis(out_grad, index, axis, data.shape[axis]), None
 
 
@@ -158,14 +158,14 @@ def _add_axis(data: Array, index: Array, *, axis: int, extent: int) -> Array:
 
 
 @_add_axis.infer
-def _(data: Node, index: Node, *, axis: int, extent: int) -> Spec:
+def add_axis_shape(data: Node, index: Node, *, axis: int, extent: int) -> Spec:
     assert index.dtype == np.int64, index
     assert data.shape[axis : axis + index.ndim] == index.shape, (data, index)
     return (*data.shape[:axis], extent, *data.shape[axis + index.ndim :]), data.dtype
 
 
 @_add_axis.gradient
-def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
+def add_axis_grad(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
     return take_axis(out_grad, index, axis), None
 
 
@@ -192,7 +192,7 @@ def _put_axis(data: Array, value: Array, index: Array, *, axis: int) -> Array:
 
 
 @_put_axis.infer
-def _(data: Node, value: Node, index: Node, *, axis: int) -> Spec:
+def put_axis_shape(data: Node, value: Node, index: Node, *, axis: int) -> Spec:
     assert index.dtype == np.int64, index
     assert data.dtype == value.dtype, (data, value)
     shape = _taken_shape(data.shape, index.shape, axis)
@@ -201,7 +201,9 @@ def _(data: Node, value: Node, index: Node, *, axis: int) -> Spec:
 
 
 @_put_axis.gradient
-def _(out_grad: Node, out: Node, data: Node, value: Node, index: Node, *, axis: int) -> tuple[Node, Node, None]:
+def put_axis_grad(
+    out_grad: Node, out: Node, data: Node, value: Node, index: Node, *, axis: int
+) -> tuple[Node, Node, None]:
     kept = put_axis(out_grad, constant(0, out_grad.dtype), index, axis)
     last = single(_is_last(index, extent=data.shape[axis]))
     after = data.ndim - axis - 1
@@ -218,7 +220,7 @@ def _last_place(index: Array, *, extent: int) -> Array:
 
 
 @_last_place.infer
-def _(index: Node, *, extent: int) -> Spec:
+def last_place_shape(index: Node, *, extent: int) -> Spec:
     assert index.dtype == np.int64, index
     return (extent,), INT64
 
@@ -241,7 +243,7 @@ def _is_last(index: Array, *, extent: int) -> Array:
 
 
 @_is_last.infer
-def _(index: Node) -> Spec:
+def is_last_shape(index: Node) -> Spec:
     return index.shape, np.dtype(np.uint8)
 
 
@@ -275,14 +277,14 @@ def _take_along(data: Array, index: Array, *, axis: int) -> Array:
 
 
 @_take_along.infer
-def _(data: Node, index: Node, *, axis: int) -> Spec:
+def take_along_shape(data: Node, index: Node, *, axis: int) -> Spec:
     assert index.dtype == np.int64, index
     assert _taken_shape(data.shape, (index.shape[axis],), axis) == index.shape, (data, index)
     return index.shape, data.dtype
 
 
 @_take_along.gradient
-def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
+def take_along_grad(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
     return add_along(out_grad, index, axis, data.shape[axis]), None
 
 
@@ -322,14 +324,14 @@ def _add_along(data: Array, index: Array, *, axis: int, extent: int) -> Array:
 
 
 @_add_along.infer
-def _(data: Node, index: Node, *, axis: int, extent: int) -> Spec:
+def add_along_shape(data: Node, index: Node, *, axis: int, extent: int) -> Spec:
     assert index.dtype == np.int64, index
     assert data.shape == index.shape, (data, index)
     return (*data.shape[:axis], extent, *data.shape[axis + 1 :]), data.dtype
 
 
 @_add_along.gradient
-def _(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
+def add_along_grad(out_grad: Node, out: Node, data: Node, index: Node, *, axis: int) -> tuple[Node, None]:
     return take_along(out_grad, index, axis), None
 
 

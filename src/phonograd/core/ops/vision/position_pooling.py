@@ -109,12 +109,12 @@ def _position_average(data: Array, rois: Array, *, pooled_size: int, group_size:
 
 
 @_position_average.infer
-def _(data: Node, rois: Node, *, pooled_size: int, group_size: int) -> Spec:
+def position_average_shape(data: Node, rois: Node, *, pooled_size: int, group_size: int) -> Spec:
     return (rois.shape[0], data.shape[1] // group_size**2, pooled_size, pooled_size), data.dtype
 
 
 @_position_average.gradient
-def _(
+def position_average_grad(
     out_grad: Node, out: Node, data: Node, rois: Node, *, pooled_size: int, group_size: int, spatial_scale: float
 ) -> tuple[Node, None]:
     attributes = (data.shape, pooled_size, group_size, spatial_scale)
@@ -139,12 +139,12 @@ def _position_average_adjoint(
 
 
 @_position_average_adjoint.infer
-def _(data: Node, rois: Node, *, shape: Shape) -> Spec:
+def position_average_adjoint_shape(data: Node, rois: Node, *, shape: Shape) -> Spec:
     return shape, data.dtype
 
 
 @_position_average_adjoint.gradient
-def _(
+def position_average_adjoint_grad(
     out_grad: Node, out: Node, data: Node, rois: Node, *, pooled_size: int, group_size: int, spatial_scale: float
 ) -> tuple[Node, None]:
     return single(_position_average.apply((out_grad, rois), (pooled_size, group_size, spatial_scale))), None
@@ -351,7 +351,7 @@ def rotated_roi_align(
 
 
 @rotated_roi_align.infer
-def _(data: Node, rois: Node, *, pooled_size: Shape) -> Spec:
+def rotated_roi_align_shape(data: Node, rois: Node, *, pooled_size: Shape) -> Spec:
     _check("_contrib_RROIAlign", data, rois, 6)
     if len(pooled_size) != 2 or min(pooled_size) < 1:
         raise MXNetError(f"pooled_size of operator _contrib_RROIAlign must be two extents, not {pooled_size}")
@@ -359,7 +359,7 @@ def _(data: Node, rois: Node, *, pooled_size: Shape) -> Spec:
 
 
 @rotated_roi_align.gradient
-def _(
+def rotated_roi_align_grad(
     out_grad: Node, out: Node, data: Node, rois: Node, *, pooled_size: Shape, spatial_scale: float, sampling_ratio: int
 ) -> tuple[Node, None]:
     attributes = (data.shape, pooled_size, spatial_scale, sampling_ratio)
@@ -381,12 +381,12 @@ def _rotated_adjoint(
 
 
 @_rotated_adjoint.infer
-def _(data: Node, rois: Node, *, shape: Shape) -> Spec:
+def rotated_adjoint_shape(data: Node, rois: Node, *, shape: Shape) -> Spec:
     return shape, data.dtype
 
 
 @_rotated_adjoint.gradient
-def _(
+def rotated_adjoint_grad(
     out_grad: Node, out: Node, data: Node, rois: Node, *, pooled_size: Shape, spatial_scale: float, sampling_ratio: int
 ) -> tuple[Node, None]:
     return single(rotated_roi_align.apply((out_grad, rois), (pooled_size, spatial_scale, sampling_ratio))), None

@@ -142,7 +142,7 @@ def _declare(name: str, is_multiple: bool, doc: str) -> Any:
     declared = operator(name=name, gradient=nothing, visible=lambda *, output_score: 2 if output_score else 1)(propose)
 
     @declared.infer
-    def _(
+    def declared_shape(
         cls_prob: Node,
         bbox_pred: Node,
         im_info: Node,

@@ -95,7 +95,7 @@ def _region_argmax(data: Array, rois: Array, *, pooled_size: Shape, spatial_scal
 
 
 @_region_argmax.infer
-def _(data: Node, rois: Node, *, pooled_size: Shape) -> Spec:
+def region_argmax_shape(data: Node, rois: Node, *, pooled_size: Shape) -> Spec:
     return (rois.shape[0], data.shape[1], *pooled_size), INT64
 
 
@@ -181,13 +181,13 @@ def _region_average(
 
 
 @_region_average.infer
-def _(data: Node, rois: Node, *, pooled_size: Shape, position_sensitive: bool) -> Spec:
+def region_average_shape(data: Node, rois: Node, *, pooled_size: Shape, position_sensitive: bool) -> Spec:
     cells = pooled_size[0] * pooled_size[1] if position_sensitive else 1
     return (rois.shape[0], data.shape[1] // cells, *pooled_size), data.dtype
 
 
 @_region_average.gradient
-def _(
+def region_average_grad(
     out_grad: Node,
     out: Node,
     data: Node,
@@ -230,12 +230,12 @@ def _region_average_adjoint(
 
 
 @_region_average_adjoint.infer
-def _(data: Node, rois: Node, *, shape: Shape) -> Spec:
+def region_average_adjoint_shape(data: Node, rois: Node, *, shape: Shape) -> Spec:
     return shape, data.dtype
 
 
 @_region_average_adjoint.gradient
-def _(
+def region_average_adjoint_grad(
     out_grad: Node,
     out: Node,
     data: Node,

@@ -108,7 +108,7 @@ def _assign_step(data: Array, value: Array, *, begin: Shape, end: Shape, step: S
 
 
 @_assign_step.infer
-def _(data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec:
+def assign_step_shape(data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec:
     assert data.dtype == value.dtype, (data, value)
     region = region_shape(begin, end, step)
     assert broadcast_shapes(value.shape, region) == region, (value, region)
@@ -116,7 +116,7 @@ def _(data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape) -> Spec
 
 
 @_assign_step.gradient
-def _(
+def assign_step_grad(
     out_grad: Node, out: Node, data: Node, value: Node, *, begin: Shape, end: Shape, step: Shape
 ) -> tuple[Node, Node]:
     kept = assign_step(out_grad, constant(0, out_grad.dtype), begin, end, step)

@@ -157,12 +157,12 @@ def _resample(data: Array, *, axis: int, extent: int, rule: str) -> Array:
 
 
 @_resample.infer
-def _(data: Node, *, axis: int, extent: int) -> Spec:
+def resample_shape(data: Node, *, axis: int, extent: int) -> Spec:
     return (*data.shape[:axis], extent, *data.shape[axis + 1 :]), data.dtype
 
 
 @_resample.gradient
-def _(out_grad: Node, out: Node, data: Node, *, axis: int, rule: str) -> Node:
+def resample_grad(out_grad: Node, out: Node, data: Node, *, axis: int, rule: str) -> Node:
     return single(_resample_adjoint.apply((out_grad,), (axis, data.shape[axis], rule)))
 
 
@@ -181,12 +181,12 @@ def _resample_adjoint(data: Array, *, axis: int, extent: int, rule: str) -> Arra
 
 
 @_resample_adjoint.infer
-def _(data: Node, *, axis: int, extent: int) -> Spec:
+def resample_adjoint_shape(data: Node, *, axis: int, extent: int) -> Spec:
     return (*data.shape[:axis], extent, *data.shape[axis + 1 :]), data.dtype
 
 
 @_resample_adjoint.gradient
-def _(out_grad: Node, out: Node, data: Node, *, axis: int, rule: str) -> Node:
+def resample_adjoint_grad(out_grad: Node, out: Node, data: Node, *, axis: int, rule: str) -> Node:
     return single(_resample.apply((out_grad,), (axis, data.shape[axis], rule)))
 
 

@@ -57,7 +57,7 @@ def _coordinates(*, height: int, width: int, normalized: bool, dtype: DType) -> 
 
 
 @_coordinates.infer
-def _(*, height: int, width: int, dtype: DType) -> Spec:
+def coordinates_shape(*, height: int, width: int, dtype: DType) -> Spec:
     return (2, height, width), dtype
 
 
@@ -93,7 +93,7 @@ def _element_position(row: Array, column: Array, *, shape: Shape) -> Array:
 
 
 @_element_position.infer
-def _(row: Node, column: Node, *, shape: Shape) -> Spec:
+def element_position_shape(row: Node, column: Node, *, shape: Shape) -> Spec:
     return (*shape[:2], *row.shape[2:]), INT64
 
 
