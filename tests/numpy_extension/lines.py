@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as onp
 
+from ..oracle.factors import Array, differences
 from ..recorded_lines import value_of
 
 
@@ -86,8 +87,20 @@ def _array(values: Any) -> dict[str, Any]:
     return {"dtype": values.dtype.name, "shape": list(values.shape), "values": numbers}
 
 
-def agree(theirs: Any, ours: Any, tolerance: float = 2e-5) -> bool:
-    """Return whether two outcomes are the same, up to rounding."""
+def _arrays(parts: list[dict[str, Any]]) -> list[Array]:
+    return [onp.array(part["values"], part["dtype"]).reshape(part["shape"]) for part in parts]
+
+
+def agree(theirs: Any, ours: Any, tolerance: float = 2e-5, factors: str | None = None) -> bool:
+    """Return whether two outcomes are the same, up to rounding.
+
+    ``factors`` is the kind of factorization if they are lists of factors (:mod:`tests.oracle.factors`): then what the
+    factorization leaves open may differ.
+    """
+    if factors is not None and isinstance(theirs, list) and isinstance(ours, list):
+        if [part["class"] for part in theirs] != [part["class"] for part in ours]:
+            return False
+        return not differences(factors, _arrays(ours), _arrays(theirs), tolerance)
     if isinstance(theirs, dict) and isinstance(ours, dict):
         if [theirs[key] for key in ("class", "dtype", "shape")] != [ours[key] for key in ("class", "dtype", "shape")]:
             return False

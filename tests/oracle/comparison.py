@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .case import Array, Case
+from .factors import KINDS, differences
 from .outcome import Failure, Outcome
-from .tolerance import difference
+from .tolerance import difference, relative
 
 PARTS = ("value", "gradient", "mutation")
 HEAD_GRADIENT = 1.0  # the usual magnitude of the head gradients of a case
@@ -43,6 +45,10 @@ def _values(case: Case, actual: Outcome, expected: Outcome) -> list[str]:
     if actual.structure == "value":
         same = actual.value == expected.value
         return [] if same else [f"returns {actual.value!r} instead of {expected.value!r}"]
+    factorization = re.split("[._]", case.call)[-1]
+    if factorization in KINDS:
+        allowed = relative(expected.outputs[0].dtype, case.tolerance)
+        return differences(factorization, actual.outputs, expected.outputs, allowed)
     pairs = dict(enumerate(actual.outputs)), dict(enumerate(expected.outputs))
     return _arrays("output", *pairs, case)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .case import Array
@@ -27,17 +29,22 @@ KINDS = {
 COLUMNS = {"float16": 0, "float32": 1, "float64": 2}
 
 
+def relative(dtype: np.dtype[Any], kind: str) -> float:
+    """Return the allowed error of a kind of computation relative to what it is measured against."""
+    return KINDS[kind][0][COLUMNS[dtype.name]] * float(np.finfo(dtype).eps)
+
+
 def bound(expected: Array, kind: str, coarsest: str, least: float) -> Array:
     """Return the allowed absolute difference for every element of an expected array.
 
     ``coarsest`` is the lowest precision among the inputs; ``least`` a magnitude that entered the computation even if it
     does not show in the result.
     """
-    multiples, against = KINDS[kind]
+    against = KINDS[kind][1]
     precision = expected.dtype.name
     if kind == "coarse" and COLUMNS[coarsest] < COLUMNS[precision]:
         precision = coarsest
-    unit = multiples[COLUMNS[precision]] * float(np.finfo(precision).eps)
+    unit = relative(np.dtype(precision), kind)
     absolute = np.abs(expected.astype(np.float64))
     magnitude = np.where(np.isfinite(absolute), absolute, 0.0)
     largest = max(float(magnitude.max()) if magnitude.size else 0.0, least)

@@ -2,7 +2,7 @@
 
 Run ``python make.py`` where ``import mxnet`` gives MXNet 1.9.1. To add lines, add ``{"code": "..."}`` to a file first.
 A line that kills the process is recorded as ``crash``. An entry may have ``here`` (what this library does instead) and
-``why``; they are kept.
+``why``, and ``factors`` where the value is a list of factors that are fixed only in part; they are kept.
 """
 
 import sys
