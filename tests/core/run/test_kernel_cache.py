@@ -63,22 +63,24 @@ def test_the_cache_is_bounded_and_forgotten_code_is_freed(monkeypatch: pytest.Mo
     assert library() is None
 
 
-@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names a processor of that family")
-def test_the_processor_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names processors of that family")
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("level", settings.CPU_LEVELS)
+def test_the_processor_does_not_matter(monkeypatch: pytest.MonkeyPatch, level: str, direct: bool) -> None:
     x = leaf(0, (37, 29), FLOAT32)
     value = REGISTRY["tanh"](x * x) * REGISTRY["exp"](x)
-    targets = [value, *[REGISTRY["_sum_to"](value, shape=shape) for shape in ((29,), (37, 1), ())]]
+    product = matmul(value, permute(x, (1, 0)))
+    targets = [value, product, *[REGISTRY["_sum_to"](value, shape=shape) for shape in ((29,), (37, 1), ())]]
     data = np.random.default_rng(0).normal(size=(37, 29)).astype(np.float32)
     here = NativeProgram(targets, lambda node: False).run([data])
 
-    # the first processor of the family: no wide vectors, no fused multiply-add
-    def oldest(llvm: Any, level: int = 2) -> Any:
-        return llvm.Target.from_default_triple().create_target_machine(opt=level, cpu="x86-64", features="")
-
-    monkeypatch.setattr(compiler, "version", lambda: None)
-    monkeypatch.setattr(compiler, "target_machine", oldest)
-    monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
-    there = NativeProgram(targets, lambda node: False).run([data])
+    monkeypatch.setattr(settings, "_fixed", {})
+    if not direct:
+        monkeypatch.setattr(compiler, "version", lambda: None)
+    # down to the first processor of the family: no wide vectors, no fused multiply-add
+    with settings.override(cpu_level=level, cache_directory=""):
+        monkeypatch.setattr(kernel_cache, "_kernels", kernel_cache._Kernels())
+        there = NativeProgram(targets, lambda node: False).run([data])
     assert [array.tobytes() for array in here] == [array.tobytes() for array in there]
 
 

@@ -17,7 +17,10 @@ from typing import Any
 
 from .errors import nearest
 
-__all__ = ["Settings", "current", "override", "update", "watch"]
+__all__ = ["CPU_LEVELS", "Settings", "current", "fix", "override", "update", "watch"]
+
+#: values of the setting ``cpu_level``
+CPU_LEVELS = ("native", "x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 
 
 def _cores() -> int:
@@ -71,6 +74,10 @@ class Settings:
     matrix_unit: bool = True
     """Compute larger products of float32 on the matrix unit of processors that have one, by parts of bfloat16: faster,
     and with smaller rounding errors (see docs/numerics.md). Existing plans stay as they are."""
+    cpu_level: str = "native"
+    """The most that kernels ask of the processor. 'native' uses all it has; 'x86-64-v4' (AVX-512 without AMX),
+    'x86-64-v3' (AVX2 and FMA), 'x86-64-v2' (SSE4.2) and 'x86-64' (SSE2) use no more than all processors of that level
+    have, so that kernels compute the same bits on all of them. It cannot change once the first kernel is compiled."""
     cache_directory: str = _cache_directory()
     """Where plans and kernels are kept between runs; '' keeps none. The default is the platform's place for caches."""
     cache_bytes: int = 256 << 20
@@ -100,7 +107,22 @@ def _checked(settings: Settings) -> Settings:
         raise ValueError(f"executor must be 'auto', 'native' or 'reference', not {settings.executor!r}")
     if settings.winograd not in (0, 4, 6, 8):
         raise ValueError(f"winograd must be 0, 4, 6 or 8, not {settings.winograd!r}")
+    _check_cpu_level(settings.cpu_level)
     return settings
+
+
+def _check_cpu_level(level: str) -> None:
+    if level not in CPU_LEVELS:
+        raise ValueError(f"cpu_level must be one of {', '.join(map(repr, CPU_LEVELS))}, not {level!r}")
+    if level == "native":
+        return
+    import platform
+
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        raise ValueError(
+            f"cpu_level must be 'native' on this processor ({platform.machine()}), not {level!r}: "
+            "the other levels are those of x86-64 processors"
+        )
 
 
 _current = _from_environment()
@@ -136,6 +158,8 @@ class _Active:
 active = _Active()
 
 _watchers: list[Callable[[], None]] = []
+#: by name the reasons why settings cannot change any more
+_fixed: dict[str, str] = {}
 
 
 def watch(callback: Callable[[], None]) -> None:
@@ -156,12 +180,19 @@ def current() -> Settings:
     return _current
 
 
+def fix(name: str, reason: str) -> None:
+    """Refuse to change a setting from now on; the error gives the reason."""
+    _fixed[name] = reason
+
+
 def update(**changes: Any) -> Settings:
     """Change settings for the whole process and return the previous ones."""
     names = [field.name for field in dataclasses.fields(Settings)]
     for name in changes:
         if name not in names:
             raise TypeError(f"there is no setting {name!r}{nearest(name, names)}; settings are {', '.join(names)}")
+        if name in _fixed and changes[name] != getattr(_current, name):
+            raise ValueError(f"{name} stays {getattr(_current, name)!r} in this process: {_fixed[name]}")
     previous = _current
     _install(_checked(dataclasses.replace(_current, **changes)))
     return previous
@@ -174,4 +205,5 @@ def override(**changes: Any) -> Iterator[Settings]:
     try:
         yield _current
     finally:
-        _install(previous)
+        # a setting that was fixed inside of the block keeps its value
+        _install(dataclasses.replace(previous, **{name: getattr(_current, name) for name in _fixed}))

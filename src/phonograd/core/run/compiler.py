@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from .cpu_levels import limit
 from .llvm_library import LLVM, path, version
 from .object_bundle import files
 
-__all__ = ["FULL", "QUICK", "Compiler", "Description", "Library", "fingerprint", "target_machine"]
+__all__ = ["FULL", "QUICK", "Compiler", "Description", "Library", "fingerprint"]
 
 #: how much the code generator optimises
 QUICK, FULL = 0, 2
@@ -57,10 +58,17 @@ class Compiler:
 
     Raises ImportError, OSError or RuntimeError where llvmlite is missing, cannot be loaded, or does not know the
     processor.
+
+    Parameters
+    ----------
+    cpu_level
+        The most that code may ask of the processor (:mod:`~phonograd.core.run.cpu_levels`).
     """
 
-    def __init__(self) -> None:
-        self._llvm: LLVM | _Binding = _Binding() if version() is None else LLVM()
+    def __init__(self, cpu_level: str = "native") -> None:
+        llvm: LLVM | _Binding = _Binding() if version() is None else LLVM()
+        llvm.processor, llvm.features = limit(llvm.processor, llvm.features, cpu_level)
+        self._llvm = llvm
         #: by level the code generators that no thread uses
         self._machines: dict[int, list[Any]] = {}
         # whatever may fail fails here
@@ -109,7 +117,8 @@ class _Binding:
 
     def machine(self, level: int) -> Any:
         """Return LLVM's code generator for this processor; one thread at a time can use it."""
-        return target_machine(self.binding, level)
+        target = self.binding.Target.from_default_triple()
+        return target.create_target_machine(opt=level, cpu=self.processor, features=self.features)
 
     def emit(self, machine: Any, text: str) -> bytes:
         """Return the object file of a module."""
@@ -132,20 +141,14 @@ def _generated(llvm: ModuleType, machine: Any, module: Any) -> bytes:
         library.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-def target_machine(llvm: ModuleType, level: int = FULL) -> Any:
-    """Return LLVM's code generator for this processor."""
-    target = llvm.Target.from_default_triple()
-    features = llvm.get_host_cpu_features().flatten()
-    return target.create_target_machine(opt=level, cpu=llvm.get_host_cpu_name(), features=features)
-
-
 class Library:
     """Memory for machine code of some kernels that LLVM puts there; they keep it alive."""
 
     def __init__(self, llvm: ModuleType) -> None:
         self._llvm = llvm
-        # an engine owns its target machine and must not share it
-        self._engine: Any = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(llvm))
+        # an engine owns its target machine and must not share it; it compiles nothing, so any processor will do
+        machine = llvm.Target.from_default_triple().create_target_machine()
+        self._engine: Any = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         self.addresses: dict[str, int] = {}
 
     def add(self, codes: Mapping[str, bytes]) -> None:

@@ -19,13 +19,13 @@ _ASK_FOR_STATE, _TILE_STATE, _ARCH_PRCTL = 0x1023, 18, 158
 
 
 def host() -> Machine:
-    """Return the processor of this computer, without its matrix unit if settings say so."""
-    return _processor()._replace(matrix_unit=settings.current().matrix_unit and _has_matrix_unit())
+    """Return the processor of this computer, without the features that settings leave out."""
+    features = kernel_cache.description().features
+    return _processor(features)._replace(matrix_unit=settings.current().matrix_unit and _has_matrix_unit(features))
 
 
 @functools.cache
-def _processor() -> Machine:
-    features = kernel_cache.description().features
+def _processor(features: frozenset[str]) -> Machine:
     if features >= {"avx512f", "avx512vl"}:
         return Machine(64, 32)
     if features >= {"avx2", "fma"}:
@@ -36,9 +36,9 @@ def _processor() -> Machine:
 
 
 @functools.cache
-def _has_matrix_unit() -> bool:
+def _has_matrix_unit(features: frozenset[str]) -> bool:
     """Return whether there is a matrix unit that this process may use: for that it has to ask."""
-    if not kernel_cache.description().features >= {"amx-tile", "amx-bf16", "avx512f", "avx512bw"}:
+    if not features >= {"amx-tile", "amx-bf16", "avx512f", "avx512bw"}:
         return False
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return False
@@ -46,7 +46,6 @@ def _has_matrix_unit() -> bool:
     return not ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_STATE)
 
 
-@functools.cache
 def converts_halves() -> bool:
     """Return whether this processor converts between float16 and float32; else compilers call a function for it."""
     if platform.machine().lower() in ("aarch64", "arm64"):

@@ -315,6 +315,7 @@ def available() -> bool:
         if _kernels is None and _missing is None:
             try:
                 _kernels = _Kernels()
+                settings.fix("cpu_level", "the compiler has started; change it before the first value is computed")
             # its shared library cannot be loaded, or LLVM does not know the processor
             except (ImportError, OSError, RuntimeError) as error:
                 lost(error)

@@ -68,6 +68,7 @@ class Codes:
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
+        self._cpu_level = settings.current().cpu_level
         self._compiler: Compiler | None = None
         self._description: Description | None = None
         self._starting = threading.Lock()
@@ -95,7 +96,7 @@ class Codes:
         with self._starting:
             if self._compiler is None:
                 try:
-                    self._compiler = Compiler()
+                    self._compiler = Compiler(self._cpu_level)
                 except (ImportError, OSError, RuntimeError) as error:
                     if self._description is None:
                         raise
@@ -286,7 +287,7 @@ class Codes:
         if sources is None:
             return None
         identity = fingerprint() or self.compiler().description().versions
-        return DiskCache(directory, limit_bytes, f"{sources}\n{identity}")
+        return DiskCache(directory, limit_bytes, f"{sources}\n{self._cpu_level}\n{identity}")
 
 
 def _quick(key: str) -> str:
