@@ -9,12 +9,13 @@ WORKERS ?= 2
 # Where the libraries that phonograd is compared with are installed.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo test test-reference lint format bench peers oracle fuzz clean
+.PHONY: help demo test test-reference test-processors lint format bench peers oracle fuzz clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
 	@echo "make test            lint, then every test that is not slow"
 	@echo "make test-reference  the same tests without llvmlite: NumPy evaluates everything"
+	@echo "make test-processors the numeric tests, computed as on each processor that this one can imitate"
 	@echo "make lint            ruff (lint and format) and mypy --strict"
 	@echo "make format          rewrite the code in the house format"
 	@echo "make fuzz            the slow tests"
@@ -38,6 +39,10 @@ test: lint
 # llvmlite.py in that directory hides the installed one
 test-reference: $(READY)
 	PYTHONPATH=tests/without_llvmlite PHONOGRAD_EXECUTOR=reference $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+# each run is a pytest of its own, and says why it is left out where this processor lacks features
+test-processors: $(READY)
+	$(BIN)/python -m tests.project.processors -n $(WORKERS)
 
 lint: $(READY)
 	$(BIN)/ruff check
