@@ -191,10 +191,11 @@ def update(**changes: Any) -> Settings:
     for name in changes:
         if name not in names:
             raise TypeError(f"there is no setting {name!r}{nearest(name, names)}; settings are {', '.join(names)}")
-        if name in _fixed and changes[name] != getattr(_current, name):
-            raise ValueError(f"{name} stays {getattr(_current, name)!r} in this process: {_fixed[name]}")
-    previous = _current
-    _install(_checked(dataclasses.replace(_current, **changes)))
+    previous, changed = _current, _checked(dataclasses.replace(_current, **changes))
+    for name, reason in _fixed.items():
+        if getattr(changed, name) != getattr(previous, name):
+            raise ValueError(f"{name} stays {getattr(previous, name)!r} in this process: {reason}")
+    _install(changed)
     return previous
 
 
