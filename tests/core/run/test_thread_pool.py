@@ -1,4 +1,4 @@
-"""The thread team: every chunk is run once, by whoever; nothing hangs, whatever ends or begins meanwhile."""
+"""The thread pool with real threads: every item is run once, and no thread hangs when pools end, begin or fork."""
 
 import os
 import subprocess
@@ -14,7 +14,8 @@ import pytest
 from phonograd import settings
 from phonograd.core.run import kernel_cache, thread_pool
 from phonograd.core.run.driver import Row
-from phonograd.core.run.thread_pool_ir import (
+from phonograd.core.run.thread_pool_ir import thread_pool_text
+from phonograd.core.run.thread_pool_words import (
     ALONE_UNTIL,
     FIRST_WORKER,
     LEAST_PENALTY,
@@ -23,7 +24,6 @@ from phonograd.core.run.thread_pool_ir import (
     PENALTY,
     SLEEPS,
     WORKER_WORDS,
-    team_text,
 )
 
 #: adds 1 to the elements of its range
@@ -59,7 +59,7 @@ def count() -> kernel_cache.Kernel:
 
 @pytest.fixture
 def four() -> Iterator[thread_pool.ThreadPool]:
-    """Have a team of four threads, on any machine."""
+    """Yield a pool of four threads, on any machine."""
     with settings.override(num_threads=4):
         found = thread_pool.renew()
         assert found is not None
@@ -74,7 +74,7 @@ def run(kernel: kernel_cache.Kernel, counts: np.ndarray, chunk: int, launches: i
 @pytest.mark.parametrize("machine", ["x86_64", "AMD64", "aarch64", "arm64", "riscv64"])
 def test_the_text_is_right_for_every_machine(machine: str) -> None:
     binding = pytest.importorskip("llvmlite.binding")
-    with binding.parse_assembly(team_text(machine)) as module:
+    with binding.parse_assembly(thread_pool_text(machine)) as module:
         module.verify()
 
 

@@ -6,7 +6,7 @@ may be taken apart and put together lane by lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..base.dtypes import BOOL, INT64, DType
 from ..lower.ir.emitter import ARGUMENTS, Emitter
@@ -14,8 +14,6 @@ from ..lower.ir.function_builder import Index, Value
 from .launch import INNER
 
 __all__ = ["Routine", "module"]
-
-Body = Callable[[Index], None]
 
 
 class Routine(Emitter):
@@ -32,50 +30,11 @@ class Routine(Emitter):
 
     # -- control
 
-    def each(self, start: Index, stop: Index, body: Body, step: Index = "1") -> None:
-        """Write ``for index in range(start, stop, step)`` with nothing carried from round to round."""
-
-        def inner(index: Index, _: list[Value]) -> Sequence[Value]:
-            body(index)
-            return ()
-
-        self.loop(start, stop, step, (), inner)
-
-    def when(self, condition: str, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-        """Write ``if condition: then() else: otherwise()``."""
-
-        def first() -> Sequence[Value]:
-            then()
-            return ()
-
-        def second() -> Sequence[Value]:
-            if otherwise is not None:
-                otherwise()
-            return ()
-
-        self.choose(condition, first, second)
-
-    def test(self, predicate: str, first: Index, second: Index) -> str:
-        """Return the comparison of two numbers: ``icmp slt i64``, ..."""
-        return self.assign(f"icmp {predicate} i64 {first}, {second}")
-
-    def both(self, first: str, second: str) -> str:
-        """Return whether two conditions hold."""
-        return self.assign(f"and i1 {first}, {second}")
-
-    def either(self, condition: str, first: Index, second: Index) -> Index:
-        """Return one of two numbers: ``select i1 %condition, i64 %first, i64 %second``."""
-        return self.assign(f"select i1 {condition}, i64 {first}, i64 {second}")
-
     def invoke(self, routine: str, *arguments: str) -> None:
         """Call a routine of the same module; arguments are typed: ``"ptr %p"``, ``"i64 3"``."""
         self.line(f"call void @{routine}({', '.join(arguments)})")
 
     # -- numbers
-
-    def quotient(self, first: Index, second: Index) -> Index:
-        """Return a number that is not negative, divided by a positive one."""
-        return first if second == "1" else self.assign(f"udiv i64 {first}, {second}")
 
     def split(self, number: Index, size: Index) -> tuple[Index, Index]:
         """Return the quotient and the remainder of a number that is not negative."""

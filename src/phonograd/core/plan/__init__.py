@@ -29,7 +29,7 @@ In the order of the way from nodes to results:
 ``jit``         from the description of a kernel to its machine code, remembered
 ``improver``    the thread that compiles kernels in full
 ``driver``      the one native call that runs a row of kernels
-``team``        the threads that share the range of a kernel
+``team``        the thread pool: workers that share the chunks of kernels
 ``boundaries``  which values go through memory, and why, for those who want to know
 ``program``     :class:`~phonograd.core.plan.native_program.NativeProgram`: from nodes to the recipe that computes them
 ``running``     recipes, and how they are run, behind the interface of the reference

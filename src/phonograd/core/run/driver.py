@@ -31,7 +31,7 @@ from ..lower.ir.function_builder import FunctionBuilder, Index, Value
 from . import launcher, thread_pool
 from .kernel_cache import Kernel, available, compile_module, expect_module, statistics
 from .launcher import Launching
-from .thread_pool_ir import LAUNCH_WORDS, MOST_CHUNKS, MUCH_WORK, PARALLEL, REGION_WORDS, SUMMON
+from .thread_pool_words import LAUNCH_WORDS, MOST_CHUNKS, MUCH_WORK, PARALLEL, REGION_WORDS, SUMMON
 
 __all__ = ["Row", "can_launch", "driver_text", "expect", "prepare"]
 

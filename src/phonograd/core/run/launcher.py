@@ -80,12 +80,6 @@ class _Code(FunctionBuilder):
         self.line(text)
         return ""
 
-    def leave_unless(self, condition: str, target: str) -> None:
-        """Go elsewhere if a condition does not hold."""
-        following = self.new_name("go")
-        self.line(f"br i1 {condition}, label %{following}, label %{target}")
-        self.label(following)
-
     def give_back(self, name: str) -> None:
         """Return an object of the table."""
         self.call("void", "Py_IncRef", f"ptr {self.known(name)}")
@@ -94,7 +88,7 @@ class _Code(FunctionBuilder):
 
 def launching_text() -> str:
     """Return the text of the module; ``launching`` writes the addresses of its table and of ``launch``."""
-    f = _Code("launch", "ptr %self, ptr %values")
+    f = _Code("launch", "ptr %self, ptr %values", "ptr", internal=True)
     front = f.call("ptr", "PyLong_AsVoidPtr", "ptr %self")
     made, slots, count = f.load_word(front, str(_MADE), "ptr"), f.load_word(front, str(_SLOTS), "ptr"), "%count"
     f.line(f"%count = load i64, ptr {f.address(front, str(_SLOT_COUNT), 'i64')}, align 8")
@@ -149,7 +143,7 @@ def launching_text() -> str:
     f.line("ret ptr null")
     return (
         f"@state = internal global [{len(_API) + len(_OTHERS)} x ptr] zeroinitializer, align 8\n"
-        f"define internal ptr @launch({f.arguments}) nounwind {{\nentry:\n{f.body()}\n}}\n"
+        f"{f.text()}"
         "define void @launching(ptr %found) nounwind {\n"
         "  store ptr @state, ptr %found, align 8\n"
         "  %second = getelementptr ptr, ptr %found, i64 1\n"

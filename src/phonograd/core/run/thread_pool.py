@@ -1,13 +1,14 @@
-"""The thread team: workers that share the chunks of kernels' ranges with the thread that launches them.
+"""The thread pool: workers that share the chunks of a region with the thread that runs it.
 
-A launch's range is divided into chunks whose size the launch brings along: it follows from the shape of the work, never
-from the number of threads. Whoever is free takes the next chunk, so a thread that the system holds up delays no other.
-The launching thread works too, and depends on workers only for chunks that they have begun: with workers asleep, gone
-or few, the result is the same, later.
+The range of a launch is divided into chunks. Their size comes with the launch: it follows from the shape of the work,
+never from the number of threads. Each free thread takes the next chunk, so a thread that the system holds up delays no
+other. The caller works too, and waits only for chunks that workers have begun. With workers asleep, gone or few, the
+result is the same, later.
 
-How chunks are taken, and how threads sleep and are woken, is described in :mod:`phonograd.core.run.thread_pool_ir`.
-Locks are Python's own (``PyThread_*``): they exist on every platform and need no interpreter state. Workers are daemon
-threads that sit inside one foreign call.
+This module takes the machine code from :mod:`phonograd.core.run.thread_pool_ir` and hands the address of the pool to
+the driver (:data:`CELL`). ``docs/thread-pool.md`` states the protocol, decision 0005 the reasons. Locks are Python's
+own (``PyThread_*``): they exist on every platform and need no interpreter state. Workers are daemon threads, each
+inside one foreign call.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ import numpy as np
 from ..base import settings
 from . import kernel_cache
 from .background import start
-from .thread_pool_ir import (
+from .thread_pool_ir import FUNCTIONS, thread_pool_text
+from .thread_pool_words import (
     ACQUIRE,
+    CALLER_LOCK,
     FIRST_WORKER,
     GAP,
     LEAST_PENALTY,
     LOCK,
     MOST_PENALTY,
-    OWNER_LOCK,
     PARALLEL,
     PATIENCE,
     RELEASE,
@@ -42,36 +44,38 @@ from .thread_pool_ir import (
     SUMMON,
     WORKER_WORDS,
     WORKERS,
-    team_text,
 )
 
 __all__ = ["CELL", "ThreadPool", "expect", "renew"]
 
+# Each of these was chosen by a measurement: docs/thread-pool.md names it.
+
 #: how long a worker looks for work before it sleeps. Waking it takes 20 to 60 us, and the Python between two plans of a
 #: small training loop some hundred
 SPIN_SECONDS = 500e-6
-#: how long a region takes for which sleeping workers are woken, even if it has few chunks
+#: duration of a region that justifies waking workers, even if it has few chunks
 SLOW_SECONDS = 60e-6
-#: how long a launching thread looks for the end, beyond twice its own time for a chunk, before it sleeps: the worker
-#: that it waits for may need its processor
+#: how long a caller looks for the end, beyond twice its own time for a chunk, before it sleeps: the worker that it
+#: waits for may need its processor
 PATIENCE_SECONDS = 50e-6
-#: how long a thread is held up before it concludes that others need the processors: systems interrupt threads for some
-#: microseconds, and let them wait for others for at least a millisecond
+#: how long a thread must be held up before it concludes that other programs need the processors: systems interrupt
+#: threads for some microseconds, and make them wait for other threads for at least a millisecond
 GAP_SECONDS = 300e-6
-#: for how long everybody works alone after a worker was held up, at least and at most: where that happens all the time,
-#: a few hundredths are lost
+#: least and most length of a back-off. Where back-offs follow each other, the least costs a few hundredths
 PENALTY_SECONDS = 1e-3, 500e-3
 
 
 class _Code:
-    """The compiled functions of a team, and how long a pause is on this machine."""
+    """The compiled functions of the pool, and how long a pause is on this machine."""
 
     def __init__(self) -> None:
-        # threads wait in this code, or take chunks of some thousand times its length
-        kernel = kernel_cache.compile_module(team_text, (platform.machine(),), "team_functions", quick=True)
-        # a worker may still run this code when the interpreter takes everything down
+        # quickly: threads wait in this code, or run chunks that take some thousand times as long
+        kernel = kernel_cache.compile_module(
+            thread_pool_text, (platform.machine(),), "thread_pool_functions", quick=True
+        )
+        # a worker may still run this code while the interpreter shuts down
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kernel))
-        addresses = (ctypes.c_int64 * 6)()
+        addresses = (ctypes.c_int64 * len(FUNCTIONS))()
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(kernel.address)(ctypes.addressof(addresses))
         self.parallel, self.summon, dismiss, worker, spin, clock = addresses
         self.dismiss = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(dismiss)
@@ -81,16 +85,16 @@ class _Code:
         )
 
     def turns(self, seconds: float) -> int:
-        """Return how many turns of waiting take some time."""
+        """Return the number of turns of waiting that take some time."""
         return max(1, int(seconds / self._turn_seconds))
 
     def ticks(self, seconds: float) -> int:
-        """Return by how much the processor's clock advances in some time; 0 if it has none."""
+        """Return the ticks of the processor's clock in some time; 0 if it has no clock."""
         return int(seconds * self._ticks_per_second)
 
 
 def _rates(spin: Callable[[int], None], clock: Callable[[], int]) -> tuple[float, float]:
-    """Return how long a turn of waiting takes, and how often the processor's clock ticks in a second."""
+    """Return the seconds of a turn of waiting, and the ticks of the processor's clock in a second."""
     turns, times = 1000, []
     begin, first = time.perf_counter(), clock()
     for _ in range(5):
@@ -102,19 +106,19 @@ def _rates(spin: Callable[[int], None], clock: Callable[[], int]) -> tuple[float
 
 
 class ThreadPool:
-    """Some workers and the memory they share with the threads that launch kernels.
+    """Workers, and the memory that they share with callers.
 
     Parameters
     ----------
     workers
-        How many threads to start; the launching thread is not counted.
+        Number of threads to start; the caller is not counted.
     """
 
     def __init__(self, workers: int) -> None:
         self._code = code = _compiled()
         words = np.zeros(FIRST_WORKER + WORKER_WORDS * workers + WORKER_WORDS, np.int64)
         aligned = words[-(words.ctypes.data // 8) % WORKER_WORDS :]
-        #: where the team's memory begins; it is never returned, because a launch may still be looking at it
+        #: address of the pool's words. They are never freed, because a caller or a worker may still look at them
         self.address: int = aligned.ctypes.data
         self.memory = aligned
         _memories.append(words)
@@ -123,7 +127,7 @@ class ThreadPool:
         aligned[GAP], aligned[SLOW] = code.ticks(GAP_SECONDS), code.ticks(SLOW_SECONDS)
         aligned[LEAST_PENALTY], aligned[MOST_PENALTY] = [code.ticks(seconds) for seconds in PENALTY_SECONDS]
         aligned[ACQUIRE], aligned[RELEASE] = _function("PyThread_acquire_lock"), _function("PyThread_release_lock")
-        aligned[OWNER_LOCK] = _held_lock()
+        aligned[CALLER_LOCK] = _held_lock()
         self._threads: list[threading.Thread] = []
         for index in range(workers):
             aligned[FIRST_WORKER + WORKER_WORDS * index + LOCK] = _held_lock()
@@ -139,11 +143,11 @@ class ThreadPool:
 
     @property
     def size(self) -> int:
-        """How many threads work on a launch, the launching one included."""
+        """Number of threads that work on a region, the caller included."""
         return 1 + len(self._threads)
 
     def dismiss(self, timeout: float = 0.0) -> None:
-        """Have the workers end after the chunks that they are at, and wait for that for some seconds at most."""
+        """Tell the workers to end after their current region, and wait for them for some seconds at most."""
         self._code.dismiss(self.address)
         deadline = time.monotonic() + timeout
         for thread in self._threads:
@@ -151,14 +155,14 @@ class ThreadPool:
 
 
 def _function(name: str) -> int:
-    """Return the address of a function of Python's."""
+    """Return the address of a function of Python's C interface."""
     address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
     assert address is not None
     return address
 
 
 def _held_lock() -> int:
-    """Return a lock that waits for a release by another thread; like the memory of a team, it is never returned."""
+    """Return a new lock that is held: to acquire it is to sleep. Like the words of a pool, it is never freed."""
     allocate = ctypes.PYFUNCTYPE(ctypes.c_void_p)(_function("PyThread_allocate_lock"))
     acquire = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)(_function("PyThread_acquire_lock"))
     lock: int | None = allocate()
@@ -167,22 +171,22 @@ def _held_lock() -> int:
     return lock
 
 
-# -- the team of this process
+# -- the pool of this process
 
-#: the address of the team's memory for native code; 0 while there is none, and every thread works alone
+#: the address of the pool's words for native code; 0 while there is no pool, and every thread works alone
 CELL = np.zeros(1, np.int64)
 
-#: whether :func:`renew` has something to do: nothing has been started yet, this process was forked, or the setting
-#: has changed
+#: whether :func:`renew` has something to do: no pool was started yet, this process was forked, or the setting changed
 stale = True
 
-_team: ThreadPool | None = None
+_pool: ThreadPool | None = None
 _code: _Code | None = None
 _memories: list[Any] = []
 _lock = threading.Lock()
 
 
 def _compiled() -> _Code:
+    """Return the compiled functions, which all pools of a process share."""
     global _code
     if _code is None:
         _code = _Code()
@@ -190,53 +194,54 @@ def _compiled() -> _Code:
 
 
 def expect() -> None:
-    """Have the functions of a team compiled by another thread, where there will be one."""
+    """Begin to compile the functions of the pool in another thread, if there will be a pool."""
     if _code is None and settings.current().num_threads > 1:
-        kernel_cache.expect_module(team_text, (platform.machine(),))
+        kernel_cache.expect_module(thread_pool_text, (platform.machine(),))
 
 
 def renew() -> ThreadPool | None:
-    """Return the team that the settings ask for, starting it if need be; None where one thread is to do everything."""
-    global _team, stale
+    """Return the pool that the settings ask for, started if need be; None if one thread does everything."""
+    global _pool, stale
     with _lock:
         if stale:
             stale = False
             workers = settings.current().num_threads - 1
-            if _team is not None:
+            if _pool is not None:
                 CELL[0] = 0
-                _team.dismiss()
-                _team = None
+                _pool.dismiss()
+                _pool = None
             if workers > 0:
-                _team = ThreadPool(workers)
-                CELL[0] = _team.address
-        return _team
+                _pool = ThreadPool(workers)
+                CELL[0] = _pool.address
+        return _pool
 
 
 def _mark_stale() -> None:
+    """Note that the settings ask for another number of threads."""
     global stale
     wanted = max(1, settings.current().num_threads)
-    if (1 if _team is None else _team.size) != wanted:
+    if (1 if _pool is None else _pool.size) != wanted:
         stale = True
 
 
 def _after_fork() -> None:
-    """Forget the team of the parent process: a child has none of its threads."""
-    global _team, _lock, stale
+    """Forget the pool of the parent process: a child has none of its threads."""
+    global _pool, _lock, stale
     _lock = threading.Lock()
-    _team = None
+    _pool = None
     CELL[0] = 0
     stale = True
 
 
 def _end() -> None:
-    """Let the workers end when the program does; what runs later runs on one thread."""
-    global _team, stale
+    """End the workers with the program; regions that run later run on one thread."""
+    global _pool, stale
     with _lock:
         stale = False
         CELL[0] = 0
-        team, _team = _team, None
-    if team is not None:
-        team.dismiss(timeout=5.0)
+        pool, _pool = _pool, None
+    if pool is not None:
+        pool.dismiss(timeout=5.0)
 
 
 settings.watch(_mark_stale)

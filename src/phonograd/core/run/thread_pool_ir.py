@@ -1,586 +1,577 @@
-"""Sharing: the text of the functions that share the ranges of kernels out among threads.
+"""The thread pool's machine code: how a caller and its workers share the chunks of a region.
 
-A *job* is a region: launches that do not depend on each other, each divided into chunks. All chunks of a region are
-numbered in one row. Everything that happens per region is native code on one block of memory:
+A *region* is a group of launches that do not depend on each other. Each launch is divided into chunks, and all chunks
+of a region are numbered in one row. The *caller* is the thread that runs a region; *workers* help it. Everything that
+happens per region is native code on one block of memory:
 
 =============  =====================================================================================================
 word           meaning
 =============  =====================================================================================================
-``OWNER``      1 while a thread has the team. Others that come meanwhile do not wait: they work alone
-``CLAIM``      number of the job, and the first and the last of the chunks that nobody has begun. A chunk is taken from
-               one of the two ends with a compare-exchange that fails if the job is over, so a worker may look at any
-               time and is never waited for unless it has a chunk; from then on the words of the job stay as they are
-``REMAINING``  chunks that are not finished; whoever finishes the last one wakes the launching thread if it sleeps
+``OWNER``      1 while a caller owns the pool. Other callers do not wait meanwhile: they run their regions alone
+``CLAIM``      generation of the region, and the first and the end of the chunks that no thread has taken. A thread
+               takes a chunk from either end with a compare-exchange, so a worker may look at any time
+``REMAINING``  chunks that are not finished. The thread that finishes the last one wakes the caller if it sleeps
 ``QUIT``       1 when workers should end
-``PENALTY``    for how long everybody works alone after the next time that a worker was held up, and until when now
+``PENALTY``    length of the last back-off, during which every thread worked alone
 =============  =====================================================================================================
 
-A worker without work looks at ``CLAIM`` for some microseconds and then sleeps on a lock of its own. Waking it takes
-longer than many kernels run, so sleepers are woken for much work only: by a row of launches that has much to do when it
-begins, or by a single region with many chunks, or one that took long the last times. They are woken along a tree: the
-launching thread wakes two, each of these two more.
-
-The launching thread takes chunks from the first on, the first worker from the last on, and so on in turns. So the same
-part of an array is mostly in the hands of the same processor, one kernel after the other, and stays in its cache.
-
-On a machine with more work than processors a worker may be held up in the middle of a chunk, for milliseconds, and a
-thread that looks for work takes time from others, perhaps from the one it waits for. Threads notice: a launching thread
-waits too long for a worker, or a region takes it much longer than it once did, or the clock jumps while a worker looks
-for work.
-Everybody then works alone for a while. It doubles each time that this happens again soon after; where all went well for
-some milliseconds in between, it shrinks.
+``docs/thread-pool.md`` states the protocol: who writes which word with which memory order, and why each chunk runs
+exactly once and no thread sleeps forever. ``tests/core/run/test_thread_pool_model.py`` runs the text below on a small
+pool in every interleaving. The functions are written with
+:class:`~phonograd.core.lower.ir.function_builder.FunctionBuilder`; :mod:`phonograd.core.run.thread_pool` compiles them
+and starts the workers. Decision 0005 has the measurements.
 """
 
 from __future__ import annotations
 
-__all__ = [
-    "ACQUIRE",
-    "ALONE_UNTIL",
-    "CLAIM",
-    "FIRST_WORKER",
-    "GAP",
-    "LAUNCH_WORDS",
-    "LEAST_PENALTY",
-    "LOCK",
-    "MOST_CHUNKS",
-    "MOST_PENALTY",
-    "MUCH_WORK",
-    "OWNER_LOCK",
-    "PARALLEL",
-    "PATIENCE",
-    "PENALTY",
-    "REGION_WORDS",
-    "RELEASE",
-    "SLEEPS",
-    "SLOW",
-    "SPINS",
-    "SUMMON",
-    "WORKERS",
-    "WORKER_WORDS",
-    "team_text",
-]
+from collections.abc import Callable
 
-#: chunks (of 2 to 10 us) that are worth waking up workers
-MUCH_WORK = 12
-
-#: words of a worker. Words that different threads write lie two cache lines apart, because processors fetch pairs
-WORKER_WORDS = 16
-#: words of a team's memory, and of a worker's part of it
-PARALLEL, SUMMON, WORKERS, SPINS, PATIENCE, GAP, SLOW, LEAST_PENALTY, MOST_PENALTY, ACQUIRE, RELEASE, OWNER_LOCK = (
-    range(12)
+from ..base.dtypes import INT64
+from ..lower.ir.function_builder import FunctionBuilder, Index, Value
+from .thread_pool_words import (
+    ALONE_UNTIL,
+    BASES,
+    CALLER_LOCK,
+    CALLER_SLEEPS,
+    CHUNK_BITS,
+    CLAIM,
+    GAP,
+    GENERATION_MASK,
+    LAUNCH_CHUNK,
+    LAUNCH_CHUNKS,
+    LAUNCH_EXTENT,
+    LAUNCH_WORDS,
+    LAUNCHES,
+    LEAST_PENALTY,
+    LOCK,
+    MOST_PENALTY,
+    MUCH_WORK,
+    OWNER,
+    PATIENCE,
+    PENALTY,
+    QUIT,
+    REGION_BEST,
+    REGION_CHUNKS,
+    REGION_COUNT,
+    RELEASE,
+    REMAINING,
+    SLOW,
+    SOON,
+    SPINS,
+    WORKERS,
+    PoolFunction,
 )
-OWNER, CLAIM, JOB, REMAINING, OWNER_SLEEPS, QUIT, PENALTY, FIRST_WORKER = [WORKER_WORDS * line for line in range(1, 9)]
-LAUNCHES, BASES = range(JOB, JOB + 2)
-ALONE_UNTIL = PENALTY + 1
-SLEEPS, LOCK = 0, 1
 
-#: words of a region: where its launches stand, how many there are, how many chunks they have, and the shortest time
-#: that the launching thread has worked on it so far
-REGION_WORDS = 4
-#: words of a launch: where the address of the kernel stands, its table, extent, size of a chunk, number of chunks
-LAUNCH_WORDS = 5
+__all__ = ["FUNCTIONS", "thread_pool_text"]
 
-#: least times of working alone that are soon after the last one
-SOON = 2
-
-#: bits of CLAIM that count chunks from either end; the remaining 16 number the jobs
-CHUNK_BITS = 24
-#: chunks that a region may have
-MOST_CHUNKS = 1 << CHUNK_BITS - 1
-
-_CHUNK_MASK = (1 << CHUNK_BITS) - 1
-
+#: by processor the declaration and the call of the instruction for waiting loops
 _PAUSES = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": ("declare void @llvm.aarch64.isb(i32)", "call void @llvm.aarch64.isb(i32 15)"),
 }
 
+#: the functions that Python and other native code call, in the order in which their addresses are handed out
+FUNCTIONS = ("parallel", "summon", "dismiss", "worker", "spin", "clock")
 
-def team_text(machine: str) -> str:
-    """Return the text of the team's functions for a machine (as ``platform.machine()`` names it).
 
-    ``parallel`` runs the launches of a region, ``summon`` wakes workers up, ``worker`` is the life of one, ``dismiss``
-    ends it, ``spin`` waits for some turns, and ``clock`` returns the time.
+def thread_pool_text(machine: str) -> str:
+    """Return the text of the pool's functions for a machine (as ``platform.machine()`` names it).
+
+    ``parallel`` runs a region, ``summon`` wakes workers, ``worker`` is the loop of a worker, ``dismiss`` ends all of
+    them, ``spin`` waits for some turns, and ``clock`` returns the time. ``thread_pool_functions`` writes the addresses
+    of these::
+
+        define void @thread_pool_functions(ptr %addresses) nounwind {
+        entry:
+          store ptr @parallel, ptr %addresses, align 8
+          %v1 = getelementptr i64, ptr %addresses, i64 1
+          store ptr @summon, ptr %v1, align 8
+          ...
     """
     declaration, pause = _PAUSES.get({"amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower(), machine), ("", ""))
+    f = FunctionBuilder("thread_pool_functions", "ptr %addresses")
+    for index, name in enumerate(FUNCTIONS):
+        f.store_word("%addresses", str(index), f"@{name}", "ptr")
+    writers: tuple[Callable[[], str], ...] = (_wake, _wake_two, _summon, _dismiss, _run_alone, _run_chunk)
+    writers += (_take_chunks, _is_backing_off, _back_off, _clock)
+    texts = [write() for write in writers] + [_spin(pause), _worker(pause), _parallel(pause), f.text()]
+    return "\n".join([declaration, "declare i64 @llvm.readcyclecounter()", *texts])
 
-    def word(name: str, offset: int, pointer: str = "%team") -> str:
-        return f"%{name} = getelementptr i64, ptr {pointer}, i64 {offset}"
 
-    return f"""
-{declaration}
-declare i64 @llvm.readcyclecounter()
+def _numbers(*texts: Index) -> list[Value]:
+    """Return numbers as the values that loops carry."""
+    return [Value(text, INT64) for text in texts]
 
-define internal void @spin(i64 %turns) nounwind {{
-entry:
-  %counter = alloca i64, align 8
-  br label %turn
-turn:
-  %done = phi i64 [ 0, %entry ], [ %next, %turn ]
-  {pause}
-  %next = add i64 %done, 1
-  ; the loop must not be dropped where a pause is nothing
-  store volatile i64 %next, ptr %counter, align 8
-  %more = icmp slt i64 %next, %turns
-  br i1 %more, label %turn, label %over
-over:
-  ret void
-}}
 
-; lets a thread go on that sleeps or is about to: exactly one release for each time that %sleeps was set
-define internal void @wake(ptr %team, ptr %sleeps, ptr %lock) nounwind {{
-entry:
-  %asleep = load atomic i64, ptr %sleeps seq_cst, align 8
-  %may = icmp ne i64 %asleep, 0
-  br i1 %may, label %try, label %over
-try:
-  %exchanged = cmpxchg ptr %sleeps, i64 1, i64 0 seq_cst seq_cst
-  %mine = extractvalue {{ i64, i1 }} %exchanged, 1
-  br i1 %mine, label %release, label %over
-release:
-  {word("release.at", RELEASE)}
-  %release.function = load ptr, ptr %release.at, align 8
-  call void %release.function(ptr %lock)
-  br label %over
-over:
-  ret void
-}}
+# -- waking
 
-; wakes workers %first and %first + 1 where they exist, and only one of them if only one chunk is to be expected
-define internal void @wake_two(ptr %team, i64 %first, i64 %expected) nounwind {{
-entry:
-  {word("workers.at", WORKERS)}
-  %workers = load i64, ptr %workers.at, align 8
-  %few = icmp slt i64 %expected, 2
-  %number = select i1 %few, i64 %expected, i64 2
-  %after = add i64 %first, %number
-  %less = icmp slt i64 %after, %workers
-  %limit = select i1 %less, i64 %after, i64 %workers
-  br label %one
-one:
-  %index = phi i64 [ %first, %entry ], [ %next, %call ]
-  %next = add i64 %index, 1
-  %exists = icmp slt i64 %index, %limit
-  br i1 %exists, label %call, label %over
-call:
-  %offset = mul i64 %index, {WORKER_WORDS}
-  %place = add i64 %offset, {FIRST_WORKER}
-  %sleeps = getelementptr i64, ptr %team, i64 %place
-  {word("lock.at", LOCK, "%sleeps")}
-  %lock = load ptr, ptr %lock.at, align 8
-  call void @wake(ptr %team, ptr %sleeps, ptr %lock)
-  br label %one
-over:
-  ret void
-}}
 
-; runs the launches of a region one after the other
-define internal void @alone(ptr %launches, i64 %count, ptr %bases) nounwind {{
-entry:
-  br label %look
-look:
-  %index = phi i64 [ 0, %entry ], [ %next, %run ]
-  %more = icmp slt i64 %index, %count
-  br i1 %more, label %run, label %over
-run:
-  %offset = mul i64 %index, {LAUNCH_WORDS}
-  %launch = getelementptr i64, ptr %launches, i64 %offset
-  {word("table.at", 1, "%launch")}
-  {word("extent.at", 2, "%launch")}
-  %cell = load ptr, ptr %launch, align 8
-  %kernel = load ptr, ptr %cell, align 8
-  %table = load ptr, ptr %table.at, align 8
-  %extent = load i64, ptr %extent.at, align 8
-  call void %kernel(ptr %table, ptr %bases, i64 0, i64 %extent)
-  %next = add i64 %index, 1
-  br label %look
-over:
-  ret void
-}}
+def _wake() -> str:
+    """Write ``wake``: let a thread go on that sleeps or is about to.
 
-; runs a chunk of a region, which is counted through all its launches
-define internal void @run_chunk(ptr %launches, ptr %bases, i64 %number) nounwind {{
-entry:
-  br label %look
-look:
-  %launch = phi ptr [ %launches, %entry ], [ %following, %skip ]
-  %index = phi i64 [ %number, %entry ], [ %rest, %skip ]
-  {word("chunks.at", 4, "%launch")}
-  %chunks = load i64, ptr %chunks.at, align 8
-  %here = icmp slt i64 %index, %chunks
-  br i1 %here, label %run, label %skip
-skip:
-  %rest = sub i64 %index, %chunks
-  %following = getelementptr i64, ptr %launch, i64 {LAUNCH_WORDS}
-  br label %look
-run:
-  {word("table.at", 1, "%launch")}
-  {word("extent.at", 2, "%launch")}
-  {word("chunk.at", 3, "%launch")}
-  %cell = load ptr, ptr %launch, align 8
-  %kernel = load ptr, ptr %cell, align 8
-  %table = load ptr, ptr %table.at, align 8
-  %extent = load i64, ptr %extent.at, align 8
-  %chunk = load i64, ptr %chunk.at, align 8
-  %begin = mul i64 %index, %chunk
-  %after = add i64 %begin, %chunk
-  %inside = icmp slt i64 %after, %extent
-  %end = select i1 %inside, i64 %after, i64 %extent
-  call void %kernel(ptr %table, ptr %bases, i64 %begin, i64 %end)
-  ret void
-}}
+    The lock is released exactly once for each time that ``%sleeps`` was set::
 
-; takes chunks of a job from one end and runs them until there is none left, or another job has begun; returns how many
-define internal i64 @share(ptr %team, i64 %job, i1 %from_end) nounwind {{
-entry:
-  {word("claim.at", CLAIM)}
-  {word("launches.at", LAUNCHES)}
-  {word("bases.at", BASES)}
-  br label %look
-look:
-  %finished = phi i64 [ 0, %entry ], [ %finished, %take ], [ %more, %run ]
-  %claim = load atomic i64, ptr %claim.at monotonic, align 8
-  %number = lshr i64 %claim, {2 * CHUNK_BITS}
-  %same = icmp eq i64 %number, %job
-  %shifted = lshr i64 %claim, {CHUNK_BITS}
-  %end = and i64 %shifted, {_CHUNK_MASK}
-  %first = and i64 %claim, {_CHUNK_MASK}
-  %some = icmp ult i64 %first, %end
-  %both = and i1 %same, %some
-  br i1 %both, label %take, label %count
-take:
-  %last = sub i64 %end, 1
-  %without_last = sub i64 %claim, {1 << CHUNK_BITS}
-  %without_first = add i64 %claim, 1
-  %index = select i1 %from_end, i64 %last, i64 %first
-  %left = select i1 %from_end, i64 %without_last, i64 %without_first
-  %exchanged = cmpxchg ptr %claim.at, i64 %claim, i64 %left acq_rel monotonic
-  %mine = extractvalue {{ i64, i1 }} %exchanged, 1
-  br i1 %mine, label %run, label %look
-run:
-  %launches = load ptr, ptr %launches.at, align 8
-  %bases = load ptr, ptr %bases.at, align 8
-  call void @run_chunk(ptr %launches, ptr %bases, i64 %index)
-  %more = add i64 %finished, 1
-  br label %look
-count:
-  %any = icmp sgt i64 %finished, 0
-  br i1 %any, label %subtract, label %over
-subtract:
-  {word("remaining.at", REMAINING)}
-  %before = atomicrmw sub ptr %remaining.at, i64 %finished seq_cst
-  %is_last = icmp eq i64 %before, %finished
-  br i1 %is_last, label %end_job, label %over
-end_job:
-  ; by now another thread may have the team: waking it for nothing is allowed for
-  {word("sleeps", OWNER_SLEEPS)}
-  {word("lock.at", OWNER_LOCK)}
-  %lock = load ptr, ptr %lock.at, align 8
-  call void @wake(ptr %team, ptr %sleeps, ptr %lock)
-  br label %over
-over:
-  ret i64 %finished
-}}
+          %v1 = load atomic i64, ptr %sleeps seq_cst, align 8
+          ...
+          %v4 = cmpxchg ptr %sleeps, i64 1, i64 0 seq_cst seq_cst
+          ...
+          call void %release(ptr %lock)
+    """
+    f = PoolFunction("wake", "ptr %pool, ptr %sleeps, ptr %lock")
+    # a look costs less than an exchange, which would take the cache line away from the thread
+    f.leave_if(f.test("eq", f.load_atomic("%sleeps", "seq_cst"), "0"), "over")
+    f.leave_unless(f.compare_exchange("%sleeps", "1", "0", "seq_cst", "seq_cst"), "over")
+    f.line(f"call void {f.constant(RELEASE, 'ptr')}(ptr %lock)")
+    f.go("over")
+    f.label("over")
+    return f.text()
 
-; whether everybody is to work alone for some time
-define internal i1 @is_apart(ptr %team, i64 %now) nounwind {{
-entry:
-  {word("until.at", ALONE_UNTIL)}
-  %until = load atomic i64, ptr %until.at monotonic, align 8
-  %apart = icmp ult i64 %now, %until
-  ret i1 %apart
-}}
 
-; has everybody work alone for a while: twice as long as the last time if that is not long ago, else a quarter of it
-define internal void @part(ptr %team) nounwind {{
-entry:
-  {word("penalty.at", PENALTY)}
-  {word("least.at", LEAST_PENALTY)}
-  {word("most.at", MOST_PENALTY)}
-  {word("until.at", ALONE_UNTIL)}
-  %least = load i64, ptr %least.at, align 8
-  %most = load i64, ptr %most.at, align 8
-  %penalty = load atomic i64, ptr %penalty.at monotonic, align 8
-  %last = load atomic i64, ptr %until.at monotonic, align 8
-  %now = call i64 @llvm.readcyclecounter()
-  %since = sub i64 %now, %last
-  %while = mul i64 %least, {SOON}
-  %soon = icmp slt i64 %since, %while
-  %doubled = shl i64 %penalty, 1
-  %quarter = lshr i64 %penalty, 2
-  %changed = select i1 %soon, i64 %doubled, i64 %quarter
-  %small = icmp slt i64 %changed, %least
-  %raised = select i1 %small, i64 %least, i64 %changed
-  %large = icmp sgt i64 %raised, %most
-  %new = select i1 %large, i64 %most, i64 %raised
-  store atomic i64 %new, ptr %penalty.at monotonic, align 8
-  %until = add i64 %now, %new
-  store atomic i64 %until, ptr %until.at monotonic, align 8
-  ret void
-}}
+def _wake_two() -> str:
+    """Write ``wake_two``: wake workers ``%first`` and ``%first + 1``, as far as they exist and chunks are expected.
 
-define internal void @worker(ptr %team, i64 %index) nounwind {{
-entry:
-  {word("claim.at", CLAIM)}
-  {word("quit.at", QUIT)}
-  {word("spins.at", SPINS)}
-  {word("gap.at", GAP)}
-  {word("acquire.at", ACQUIRE)}
-  %spins = load i64, ptr %spins.at, align 8
-  %gap = load i64, ptr %gap.at, align 8
-  %acquire = load ptr, ptr %acquire.at, align 8
-  %offset = mul i64 %index, {WORKER_WORDS}
-  %place = add i64 %offset, {FIRST_WORKER}
-  %sleeps = getelementptr i64, ptr %team, i64 %place
-  {word("lock.at", LOCK, "%sleeps")}
-  %lock = load ptr, ptr %lock.at, align 8
-  %twice = mul i64 %index, 2
-  %child = add i64 %twice, 2
-  %odd = and i64 %index, 1
-  %from_end = icmp eq i64 %odd, 0
-  br label %look
-look:
-  %seen = phi i64 [ 0, %entry ], [ %job, %work ], [ %seen, %pause ], [ %seen, %stay ], [ %seen, %wait ]
-  %turns = phi i64 [ 0, %entry ], [ 0, %work ], [ %turn, %pause ], [ 0, %stay ], [ 0, %wait ]
-  %last = phi i64 [ -1, %entry ], [ -1, %work ], [ %now, %pause ], [ -1, %stay ], [ -1, %wait ]
-  %quit = load atomic i64, ptr %quit.at monotonic, align 8
-  %stop = icmp ne i64 %quit, 0
-  br i1 %stop, label %over, label %compare
-compare:
-  %claim = load atomic i64, ptr %claim.at monotonic, align 8
-  %job = lshr i64 %claim, {2 * CHUNK_BITS}
-  %new = icmp ne i64 %job, %seen
-  br i1 %new, label %found, label %idle
-found:
-  %shifted = lshr i64 %claim, {CHUNK_BITS}
-  %end = and i64 %shifted, {_CHUNK_MASK}
-  %first = and i64 %claim, {_CHUNK_MASK}
-  %left = sub i64 %end, %first
-  ; one chunk is for this thread, others are worth waking two more
-  %others = sub i64 %left, 1
-  %any = icmp sgt i64 %others, 0
-  br i1 %any, label %spread, label %work
-spread:
-  call void @wake_two(ptr %team, i64 %child, i64 %others)
-  br label %work
-work:
-  %done = call i64 @share(ptr %team, i64 %job, i1 %from_end)
-  br label %look
-idle:
-  %turn = add i64 %turns, 1
-  %now = call i64 @llvm.readcyclecounter()
-  %latest = add i64 %last, %gap
-  %waits = icmp ne i64 %last, -1
-  %jumped = icmp ugt i64 %now, %latest
-  %held_up = and i1 %waits, %jumped
-  br i1 %held_up, label %leave, label %stand
-leave:
-  call void @part(ptr %team)
-  br label %stand
-stand:
-  %apart = call i1 @is_apart(ptr %team, i64 %now)
-  %long = icmp sgt i64 %turn, %spins
-  %tired = or i1 %long, %apart
-  br i1 %tired, label %lie_down, label %pause
-pause:
-  {pause}
-  br label %look
-lie_down:
-  ; either this thread sees the new job here, or who began it sees that this thread sleeps
-  store atomic i64 1, ptr %sleeps seq_cst, align 8
-  %claim.again = load atomic i64, ptr %claim.at seq_cst, align 8
-  %quit.again = load atomic i64, ptr %quit.at seq_cst, align 8
-  %job.again = lshr i64 %claim.again, {2 * CHUNK_BITS}
-  %nothing = icmp eq i64 %job.again, %seen
-  %go_on = icmp eq i64 %quit.again, 0
-  %sleep = and i1 %nothing, %go_on
-  br i1 %sleep, label %wait, label %get_up
-get_up:
-  %exchanged = cmpxchg ptr %sleeps, i64 1, i64 0 seq_cst seq_cst
-  %mine = extractvalue {{ i64, i1 }} %exchanged, 1
-  br i1 %mine, label %stay, label %wait
-stay:
-  br label %look
-wait:
-  %acquired = call i32 %acquire(ptr %lock, i32 1)
-  br label %look
-over:
-  ret void
-}}
+    ::
 
-define internal void @parallel(ptr %team, ptr %region, ptr %bases) nounwind {{
-entry:
-  {word("owner.at", OWNER)}
-  {word("count.at", 1, "%region")}
-  {word("chunks.at", 2, "%region")}
-  {word("best.at", 3, "%region")}
-  %launches = load ptr, ptr %region, align 8
-  %count = load i64, ptr %count.at, align 8
-  %chunks = load i64, ptr %chunks.at, align 8
-  %begun = call i64 @llvm.readcyclecounter()
-  %apart = call i1 @is_apart(ptr %team, i64 %begun)
-  br i1 %apart, label %alone, label %enter
-enter:
-  %exchanged = cmpxchg ptr %owner.at, i64 0, i64 1 acq_rel monotonic
-  %mine = extractvalue {{ i64, i1 }} %exchanged, 1
-  br i1 %mine, label %begin, label %alone
-alone:
-  call void @alone(ptr %launches, i64 %count, ptr %bases)
-  br label %over
-begin:
-  {word("launches.at", LAUNCHES)}
-  {word("bases.at", BASES)}
-  {word("remaining.at", REMAINING)}
-  {word("claim.at", CLAIM)}
-  {word("patience.at", PATIENCE)}
-  {word("gap.at", GAP)}
-  {word("acquire.at", ACQUIRE)}
-  {word("lock.at", OWNER_LOCK)}
-  {word("sleeps", OWNER_SLEEPS)}
-  store ptr %launches, ptr %launches.at, align 8
-  store ptr %bases, ptr %bases.at, align 8
-  store atomic i64 %chunks, ptr %remaining.at monotonic, align 8
-  %last = load atomic i64, ptr %claim.at monotonic, align 8
-  %last.job = lshr i64 %last, {2 * CHUNK_BITS}
-  %raised = add i64 %last.job, 1
-  %job = and i64 %raised, {(1 << 64 - 2 * CHUNK_BITS) - 1}
-  %shifted = shl i64 %job, {2 * CHUNK_BITS}
-  %end = shl i64 %chunks, {CHUNK_BITS}
-  %claim = or i64 %shifted, %end
-  store atomic i64 %claim, ptr %claim.at seq_cst, align 8
-  {word("slow.at", SLOW)}
-  %slow = load i64, ptr %slow.at, align 8
-  %before = load atomic i64, ptr %best.at monotonic, align 8
-  %was_slow = icmp ugt i64 %before, %slow
-  %many = icmp sge i64 %chunks, {MUCH_WORK}
-  %much = or i1 %many, %was_slow
-  br i1 %much, label %wake, label %work
-wake:
-  call void @wake_two(ptr %team, i64 0, i64 2)
-  br label %work
-work:
-  %own = call i64 @share(ptr %team, i64 %job, i1 0)
-  ; a worker should need no longer for a chunk than this thread does
-  %patience = load i64, ptr %patience.at, align 8
-  %gap = load i64, ptr %gap.at, align 8
-  %free = call i64 @llvm.readcyclecounter()
-  %spent = sub i64 %free, %begun
-  %none = icmp eq i64 %own, 0
-  %divisor = select i1 %none, i64 1, i64 %own
-  %each = udiv i64 %spent, %divisor
-  %twice = shl i64 %each, 1
-  %allowed = add i64 %twice, %patience
-  br label %look
-look:
-  %remaining = load atomic i64, ptr %remaining.at acquire, align 8
-  %finished = icmp eq i64 %remaining, 0
-  br i1 %finished, label %calm, label %idle
-idle:
-  %now = call i64 @llvm.readcyclecounter()
-  %waited = sub i64 %now, %free
-  %tired = icmp ugt i64 %waited, %allowed
-  br i1 %tired, label %lie_down, label %pause
-pause:
-  {pause}
-  br label %look
-lie_down:
-  store atomic i64 1, ptr %sleeps seq_cst, align 8
-  %again = load atomic i64, ptr %remaining.at seq_cst, align 8
-  %late = icmp eq i64 %again, 0
-  br i1 %late, label %get_up, label %wait
-get_up:
-  %cleared = cmpxchg ptr %sleeps, i64 1, i64 0 seq_cst seq_cst
-  %up = extractvalue {{ i64, i1 }} %cleared, 1
-  br i1 %up, label %up_again, label %wait
-wait:
-  %acquire = load ptr, ptr %acquire.at, align 8
-  %lock = load ptr, ptr %lock.at, align 8
-  %acquired = call i32 %acquire(ptr %lock, i32 1)
-  %more = load atomic i64, ptr %remaining.at acquire, align 8
-  %woken_early = icmp ne i64 %more, 0
-  br i1 %woken_early, label %lie_down, label %up_again
-up_again:
-  %up.at = call i64 @llvm.readcyclecounter()
-  %slept = sub i64 %up.at, %free
-  %much_later = icmp ugt i64 %slept, %gap
-  br i1 %much_later, label %part, label %leave
-part:
-  call void @part(ptr %team)
-  br label %leave
-calm:
-  ; this thread itself may have been held up
-  %best = load atomic i64, ptr %best.at monotonic, align 8
-  %expected = shl i64 %best, 1
-  %limit = add i64 %expected, %gap
-  %long = icmp ugt i64 %spent, %limit
-  %known = icmp ne i64 %best, 0
-  %interrupted = and i1 %long, %known
-  br i1 %interrupted, label %part, label %time
-time:
-  %below = icmp ult i64 %spent, %best
-  %first = xor i1 %known, 1
-  %better = or i1 %below, %first
-  br i1 %better, label %note, label %leave
-note:
-  store atomic i64 %spent, ptr %best.at monotonic, align 8
-  br label %leave
-leave:
-  store atomic i64 0, ptr %owner.at release, align 8
-  br label %over
-over:
-  ret void
-}}
+        for index in range(first, min(first + min(expected, 2), workers)):
+            call void @wake(ptr %pool, ptr %sleeps, ptr %lock)
+    """
+    f = PoolFunction("wake_two", "ptr %pool, i64 %first, i64 %expected")
 
-define internal void @summon(ptr %team) nounwind {{
-entry:
-  %now = call i64 @llvm.readcyclecounter()
-  %apart = call i1 @is_apart(ptr %team, i64 %now)
-  br i1 %apart, label %over, label %wake
-wake:
-  call void @wake_two(ptr %team, i64 0, i64 2)
-  br label %over
-over:
-  ret void
-}}
+    def wake(index: Index) -> None:
+        sleeps = f.worker(index)
+        f.line(f"call void @wake(ptr %pool, ptr {sleeps}, ptr {f.load_word(sleeps, str(LOCK), 'ptr')})")
 
-define internal i64 @clock() nounwind {{
-entry:
-  %now = call i64 @llvm.readcyclecounter()
-  ret i64 %now
-}}
+    f.each("%first", f.least(f.plus("%first", f.least("%expected", "2")), f.constant(WORKERS)), wake)
+    return f.text()
 
-define internal void @dismiss(ptr %team) nounwind {{
-entry:
-  {word("quit.at", QUIT)}
-  {word("workers.at", WORKERS)}
-  store atomic i64 1, ptr %quit.at seq_cst, align 8
-  %workers = load i64, ptr %workers.at, align 8
-  br label %pair
-pair:
-  %first = phi i64 [ 0, %entry ], [ %next, %call ]
-  %more = icmp slt i64 %first, %workers
-  br i1 %more, label %call, label %over
-call:
-  call void @wake_two(ptr %team, i64 %first, i64 2)
-  %next = add i64 %first, 2
-  br label %pair
-over:
-  ret void
-}}
 
-define void @team_functions(ptr %addresses) nounwind {{
-entry:
-  %summon.at = getelementptr i64, ptr %addresses, i64 1
-  %dismiss.at = getelementptr i64, ptr %addresses, i64 2
-  %worker.at = getelementptr i64, ptr %addresses, i64 3
-  %spin.at = getelementptr i64, ptr %addresses, i64 4
-  %clock.at = getelementptr i64, ptr %addresses, i64 5
-  store ptr @parallel, ptr %addresses, align 8
-  store ptr @summon, ptr %summon.at, align 8
-  store ptr @dismiss, ptr %dismiss.at, align 8
-  store ptr @worker, ptr %worker.at, align 8
-  store ptr @spin, ptr %spin.at, align 8
-  store ptr @clock, ptr %clock.at, align 8
-  ret void
-}}
-"""
+def _summon() -> str:
+    """Write ``summon``: wake the first two workers, unless every thread works alone at present.
+
+    ::
+
+          %v1 = call i64 @llvm.readcyclecounter()
+          %v2 = call i1 @is_backing_off(ptr %pool, i64 %v1)
+          br i1 %v2, label %over, label %go3
+        go3:
+          call void @wake_two(ptr %pool, i64 0, i64 2)
+    """
+    f = PoolFunction("summon", "ptr %pool")
+    f.leave_if(f.assign(f"call i1 @is_backing_off(ptr %pool, i64 {f.now()})"), "over")
+    f.line("call void @wake_two(ptr %pool, i64 0, i64 2)")
+    f.go("over")
+    f.label("over")
+    return f.text()
+
+
+def _dismiss() -> str:
+    """Write ``dismiss``: tell all workers to end.
+
+    ::
+
+        store atomic i64 1, ptr %quit seq_cst, align 8
+        for first in range(0, workers, 2):
+            call void @wake_two(ptr %pool, i64 %first, i64 2)
+    """
+    f = PoolFunction("dismiss", "ptr %pool")
+    f.store_atomic(f.at(QUIT), "1", "seq_cst")
+    f.each(
+        "0",
+        f.constant(WORKERS),
+        lambda first: f.line(f"call void @wake_two(ptr %pool, i64 {first}, i64 2)"),
+        step="2",
+    )
+    return f.text()
+
+
+# -- chunks
+
+
+def _run_alone() -> str:
+    """Write ``run_alone``: run the launches of a region one after the other.
+
+    ::
+
+        for index in range(count):
+            call void %kernel(ptr %table, ptr %bases, i64 0, i64 %extent)
+    """
+    f = PoolFunction("run_alone", "ptr %launches, i64 %count, ptr %bases")
+
+    def run(index: Index) -> None:
+        launch = f.address("%launches", f.times(index, str(LAUNCH_WORDS)), "i64")
+        f.launch(launch, "0", f.load_word(launch, str(LAUNCH_EXTENT)))
+
+    f.each("0", "%count", run)
+    return f.text()
+
+
+def _run_chunk() -> str:
+    """Write ``run_chunk``: run a chunk of a region, given its number among the chunks of all launches.
+
+    ::
+
+        offset, index = 0, number
+        while index >= launches[offset + 4]:
+            offset, index = offset + 5, index - launches[offset + 4]
+        begin = index * chunk
+        call void %kernel(ptr %table, ptr %bases, i64 %begin, i64 min(begin + chunk, extent))
+    """
+    f = PoolFunction("run_chunk", "ptr %launches, ptr %bases, i64 %number")
+
+    def chunks(offset: Value) -> Index:
+        return f.load_word(f.address("%launches", offset.text, "i64"), str(LAUNCH_CHUNKS))
+
+    def is_later(carried: list[Value]) -> str:
+        offset, index = carried
+        return f.test("sge", index.text, chunks(offset))
+
+    def skip(carried: list[Value]) -> list[Value]:
+        offset, index = carried
+        return _numbers(f.plus(offset.text, str(LAUNCH_WORDS)), f.minus(index.text, chunks(offset)))
+
+    offset, index = f.repeat(_numbers("0", "%number"), is_later, skip)
+    launch = f.address("%launches", offset.text, "i64")
+    chunk = f.load_word(launch, str(LAUNCH_CHUNK))
+    begin = f.times(index.text, chunk)
+    f.launch(launch, begin, f.least(f.plus(begin, chunk), f.load_word(launch, str(LAUNCH_EXTENT))))
+    return f.text()
+
+
+def _take_chunks() -> str:
+    """Write ``take_chunks``: take chunks of a generation from one end and run them until none is left.
+
+    It returns how many it has run. The thread that finishes the last chunk of the region wakes the caller::
+
+        finished = 0
+        loop:
+          %claim = load atomic i64, ptr %v1 monotonic, align 8
+          if generation or chunks of %claim are over: leave
+          %v9 = cmpxchg ptr %v1, i64 %claim, i64 %left acq_rel monotonic
+          if exchanged:
+              call void @run_chunk(ptr %launches, ptr %bases, i64 %number)
+              finished += 1
+        if finished:
+            %before = atomicrmw sub ptr %remaining, i64 %finished seq_cst
+            if before == finished:
+                call void @wake(ptr %pool, ptr %caller_sleeps, ptr %caller_lock)
+    """
+    f = PoolFunction("take_chunks", "ptr %pool, i64 %generation, i1 %from_end", "i64")
+    claim = first = end = ""
+
+    def has_chunks(_: list[Value]) -> str:
+        nonlocal claim, first, end
+        claim = f.load_atomic(f.at(CLAIM), "monotonic")
+        first, end = f.claimed(claim)
+        current = f.test("eq", f.shift_down(claim, 2 * CHUNK_BITS), "%generation")
+        return f.both(current, f.test("ult", first, end))
+
+    def take(carried: list[Value]) -> list[Value]:
+        finished = carried[0].text
+        number = f.either("%from_end", f.minus(end, "1"), first)
+        left = f.either("%from_end", f.minus(claim, str(1 << CHUNK_BITS)), f.plus(claim, "1"))
+
+        def run() -> list[Value]:
+            # after the exchange only: the words belong to the region until this chunk is finished
+            launches, bases = f.load_word("%pool", str(LAUNCHES), "ptr"), f.load_word("%pool", str(BASES), "ptr")
+            f.line(f"call void @run_chunk(ptr {launches}, ptr {bases}, i64 {number})")
+            return _numbers(f.plus(finished, "1"))
+
+        taken = f.compare_exchange(f.at(CLAIM), claim, left, "acq_rel", "monotonic")
+        return f.choose(taken, run, lambda: carried)
+
+    finished = f.repeat(_numbers("0"), has_chunks, take)[0].text
+    f.leave_if(f.test("eq", finished, "0"), "over")
+    before = f.subtract_atomic(f.at(REMAINING), finished, "seq_cst")
+    f.leave_unless(f.test("eq", before, finished), "over")
+    # by now another caller may own the pool: it expects to be woken for nothing
+    f.line(f"call void @wake(ptr %pool, ptr {f.at(CALLER_SLEEPS)}, ptr {f.constant(CALLER_LOCK, 'ptr')})")
+    f.go("over")
+    f.label("over")
+    f.line(f"ret i64 {finished}")
+    return f.text()
+
+
+# -- backing off
+
+
+def _is_backing_off() -> str:
+    """Write ``is_backing_off``: return whether every thread is to work alone at a time.
+
+    ::
+
+        %v1 = getelementptr i64, ptr %pool, i64 113
+        %v2 = load atomic i64, ptr %v1 monotonic, align 8
+        %v3 = icmp ult i64 %now, %v2
+        ret i1 %v3
+    """
+    f = PoolFunction("is_backing_off", "ptr %pool, i64 %now", "i1")
+    f.line(f"ret i1 {f.test('ult', '%now', f.load_atomic(f.at(ALONE_UNTIL), 'monotonic'))}")
+    return f.text()
+
+
+def _back_off() -> str:
+    """Write ``back_off``: make every thread work alone for a while.
+
+    The penalty doubles if the last back-off ended a short time ago, else it shrinks to a quarter::
+
+        changed = 2 * penalty if now - until < SOON * least else penalty / 4
+        penalty = min(max(changed, least), most)
+        until = now + penalty
+    """
+    f = PoolFunction("back_off", "ptr %pool")
+    least, most = f.constant(LEAST_PENALTY), f.constant(MOST_PENALTY)
+    penalty = f.load_atomic(f.at(PENALTY), "monotonic")
+    until = f.load_atomic(f.at(ALONE_UNTIL), "monotonic")
+    now = f.now()
+    soon = f.test("slt", f.minus(now, until), f.times(least, str(SOON)))
+    changed = f.either(soon, f.times(penalty, "2"), f.shift_down(penalty, 2))
+    raised = f.either(f.test("slt", changed, least), least, changed)
+    limited = f.least(raised, most)
+    f.store_atomic(f.at(PENALTY), limited, "monotonic")
+    f.store_atomic(f.at(ALONE_UNTIL), f.plus(now, limited), "monotonic")
+    return f.text()
+
+
+def _clock() -> str:
+    """Write ``clock``: return the processor's clock.
+
+    ::
+
+        %v1 = call i64 @llvm.readcyclecounter()
+        ret i64 %v1
+    """
+    f = PoolFunction("clock", "", "i64")
+    f.line(f"ret i64 {f.now()}")
+    return f.text()
+
+
+def _spin(pause: str) -> str:
+    """Write ``spin``: wait for some turns.
+
+    ::
+
+        for turn in range(turns):
+            call void @llvm.x86.sse2.pause()
+            store volatile i64 %turn, ptr %v1, align 8
+    """
+    f = PoolFunction("spin", "i64 %turns")
+    counter = f.assign("alloca i64, align 8")
+
+    def turn(index: Index) -> None:
+        f.pause(pause)
+        # the loop must not be dropped where a pause is no instruction
+        f.line(f"store volatile i64 {index}, ptr {counter}, align 8")
+
+    f.each("0", "%turns", turn)
+    return f.text()
+
+
+# -- the worker
+
+
+def _worker(pause: str) -> str:
+    """Write ``worker``: look for regions and help with them until ``QUIT`` is set.
+
+    A worker carries the generation that it saw last, how many turns it will go on looking, and when it looked last
+    (-1 where it does not know)::
+
+        seen, turns, last = 0, spins, -1
+        while (load atomic i64, ptr %quit monotonic) == 0:
+            claim = load atomic i64, ptr %claim monotonic
+            if generation of claim != seen:
+                wake two more workers, for the chunks beside the one for this thread
+                call i64 @take_chunks(ptr %pool, i64 %generation, i1 %from_end)
+                seen, turns, last = generation, spins, -1
+            else:
+                turns, last = idle(...)
+    """
+    f = PoolFunction("worker", "ptr %pool, i64 %index")
+    spins, own = f.constant(SPINS), f.worker("%index")
+    # children of a worker in the tree along which workers wake each other
+    child = f.plus(f.times("%index", "2"), "2")
+    # workers take chunks from the end and from the first on in turns; the caller from the first on
+    from_end = f.test("eq", f.assign("and i64 %index, 1"), "0")
+
+    def goes_on(_: list[Value]) -> str:
+        return f.test("eq", f.load_atomic(f.at(QUIT), "monotonic"), "0")
+
+    def look(carried: list[Value]) -> list[Value]:
+        seen, turns, last = [value.text for value in carried]
+        claim = f.load_atomic(f.at(CLAIM), "monotonic")
+        generation = f.shift_down(claim, 2 * CHUNK_BITS)
+
+        def work() -> list[Value]:
+            first, end = f.claimed(claim)
+            others = f.minus(f.minus(end, first), "1")
+            f.when(
+                f.test("sgt", others, "0"),
+                lambda: f.line(f"call void @wake_two(ptr %pool, i64 {child}, i64 {others})"),
+            )
+            f.assign(f"call i64 @take_chunks(ptr %pool, i64 {generation}, i1 {from_end})")
+            return _numbers(generation, spins, "-1")
+
+        def idle() -> list[Value]:
+            return _numbers(seen) + _idle(f, own, seen, turns, last, spins, pause)
+
+        return f.choose(f.test("ne", generation, seen), work, idle)
+
+    f.repeat(_numbers("0", spins, "-1"), goes_on, look)
+    return f.text()
+
+
+def _idle(f: PoolFunction, own: str, seen: Index, turns: Index, last: Index, spins: Index, pause: str) -> list[Value]:
+    """Write a turn of a worker without work; return the turns that are left and the time of this one.
+
+    A clock that jumps shows that other programs need the processors::
+
+        now = call i64 @llvm.readcyclecounter()
+        if last != -1 and now > last + gap:
+            call void @back_off(ptr %pool)
+        if turns - 1 < 0 or call i1 @is_backing_off(ptr %pool, i64 %now):
+            sleep on %lock, unless there is a new generation or QUIT
+            turns, last = spins, -1
+        else:
+            call void @llvm.x86.sse2.pause()
+            turns, last = turns - 1, now
+    """
+    left, now = f.minus(turns, "1"), f.now()
+    jumped = f.test("ugt", now, f.plus(last, f.constant(GAP)))
+    held_up = f.both(f.test("ne", last, "-1"), jumped)
+    f.when(held_up, lambda: f.line("call void @back_off(ptr %pool)"))
+    apart = f.assign(f"call i1 @is_backing_off(ptr %pool, i64 {now})")
+    tired = f.assign(f"or i1 {f.test('slt', left, '0')}, {apart}")
+
+    def has_no_work() -> str:
+        claim = f.load_atomic(f.at(CLAIM), "seq_cst")
+        quits = f.load_atomic(f.at(QUIT), "seq_cst")
+        return f.both(f.test("eq", f.shift_down(claim, 2 * CHUNK_BITS), seen), f.test("eq", quits, "0"))
+
+    def rest() -> list[Value]:
+        f.sleep(own, f.load_word(own, str(LOCK), "ptr"), has_no_work)
+        return _numbers(spins, "-1")
+
+    def stay() -> list[Value]:
+        f.pause(pause)
+        return _numbers(left, now)
+
+    return f.choose(tired, rest, stay)
+
+
+# -- the caller
+
+
+def _parallel(pause: str) -> str:
+    """Write ``parallel``: run a region, shared with workers if this thread gets the pool.
+
+    ::
+
+        if call i1 @is_backing_off(...) or not (cmpxchg ptr %owner, i64 0, i64 1 acq_rel monotonic):
+            call void @run_alone(ptr %launches, i64 %count, ptr %bases)
+            return
+        publish the region, and wake workers if it has much work
+        own = call i64 @take_chunks(ptr %pool, i64 %generation, i1 false)
+        wait until REMAINING is 0
+        store atomic i64 0, ptr %owner release, align 8
+    """
+    f = PoolFunction("parallel", "ptr %pool, ptr %region, ptr %bases")
+    launches, chunks = f.load_word("%region", "0", "ptr"), f.load_word("%region", str(REGION_CHUNKS))
+    best = f.address("%region", str(REGION_BEST), "i64")
+    begun = f.now()
+    f.leave_if(f.assign(f"call i1 @is_backing_off(ptr %pool, i64 {begun})"), "alone")
+    f.leave_unless(f.compare_exchange(f.at(OWNER), "0", "1", "acq_rel", "monotonic"), "alone")
+    generation = _publish(f, launches, chunks)
+    was_slow = f.test("ugt", f.load_atomic(best, "monotonic"), f.constant(SLOW))
+    much = f.assign(f"or i1 {f.test('sge', chunks, str(MUCH_WORK))}, {was_slow}")
+    f.when(much, lambda: f.line("call void @wake_two(ptr %pool, i64 0, i64 2)"))
+    own = f.assign(f"call i64 @take_chunks(ptr %pool, i64 {generation}, i1 false)")
+    _wait(f, begun, own, best, pause)
+    f.store_atomic(f.at(OWNER), "0", "release")
+    f.line("ret void")
+    f.label("alone")
+    count = f.load_word("%region", str(REGION_COUNT))
+    f.line(f"call void @run_alone(ptr {launches}, i64 {count}, ptr %bases)")
+    return f.text()
+
+
+def _publish(f: PoolFunction, launches: str, chunks: Index) -> Index:
+    """Write how the owner of the pool offers the chunks of a region; return the generation.
+
+    The claim is stored last: a thread that takes a chunk sees the other words::
+
+        store ptr %launches, ptr %v1, align 8
+        store ptr %bases, ptr %v2, align 8
+        store atomic i64 %chunks, ptr %v3 monotonic, align 8
+        %v5 = load atomic i64, ptr %v4 monotonic, align 8
+        ...                                                 ; next generation, chunks 0 to %chunks
+        store atomic i64 %v11, ptr %v10 seq_cst, align 8
+    """
+    f.store_word("%pool", str(LAUNCHES), launches, "ptr")
+    f.store_word("%pool", str(BASES), "%bases", "ptr")
+    f.store_atomic(f.at(REMAINING), chunks, "monotonic")
+    last = f.shift_down(f.load_atomic(f.at(CLAIM), "monotonic"), 2 * CHUNK_BITS)
+    generation = f.assign(f"and i64 {f.plus(last, '1')}, {GENERATION_MASK}")
+    high = f.assign(f"shl i64 {generation}, {2 * CHUNK_BITS}")
+    end = f.assign(f"shl i64 {chunks}, {CHUNK_BITS}")
+    f.store_atomic(f.at(CLAIM), f.assign(f"or i64 {high}, {end}"), "seq_cst")
+    return generation
+
+
+def _wait(f: PoolFunction, begun: Index, own: Index, best: str, pause: str) -> None:
+    """Write how a caller waits for the chunks that workers have taken.
+
+    A worker should need no longer for a chunk than this thread did, so the caller sleeps after twice its own time for
+    a chunk, and some more. A worker that finished the region before may wake it by mistake: it looks again::
+
+        look:
+          if (load atomic i64, ptr %remaining acquire) == 0: go to calm
+          if waited <= allowed: pause, go to look
+        rest:
+          sleep on %lock, unless (load atomic i64, ptr %remaining seq_cst) == 0
+          if (load atomic i64, ptr %remaining acquire) != 0: go to rest
+          if slept > gap: call void @back_off(ptr %pool)
+    """
+    gap, free = f.constant(GAP), f.now()
+    spent = f.minus(free, begun)
+    each = f.quotient(spent, f.either(f.test("eq", own, "0"), "1", own))
+    allowed = f.plus(f.times(each, "2"), f.constant(PATIENCE))
+    f.go("look")
+    f.label("look")
+    f.leave_if(f.test("eq", f.load_atomic(f.at(REMAINING), "acquire"), "0"), "calm")
+    f.leave_if(f.test("ugt", f.minus(f.now(), free), allowed), "rest")
+    f.pause(pause)
+    f.go("look")
+    f.label("rest")
+
+    def has_no_work() -> str:
+        return f.test("ne", f.load_atomic(f.at(REMAINING), "seq_cst"), "0")
+
+    f.sleep(f.at(CALLER_SLEEPS), f.constant(CALLER_LOCK, "ptr"), has_no_work)
+    f.leave_if(f.test("ne", f.load_atomic(f.at(REMAINING), "acquire"), "0"), "rest")
+    f.leave_if(f.test("ugt", f.minus(f.now(), free), gap), "held_up")
+    f.go("leave")
+    f.label("calm")
+    _note_time(f, spent, gap, best)
+    f.label("held_up")
+    f.line("call void @back_off(ptr %pool)")
+    f.go("leave")
+    f.label("leave")
+
+
+def _note_time(f: PoolFunction, spent: Index, gap: Index, best: str) -> None:
+    """Write how a caller compares its time for a region with the shortest one: it may have been held up itself.
+
+    ::
+
+        best = load atomic i64, ptr %best monotonic, align 8
+        if best and spent > 2 * best + gap: go to held_up
+        if not best or spent < best:
+            store atomic i64 %spent, ptr %best monotonic, align 8
+        go to leave
+    """
+    shortest = f.load_atomic(best, "monotonic")
+    limit = f.plus(f.times(shortest, "2"), gap)
+    f.leave_if(f.both(f.test("ugt", spent, limit), f.test("ne", shortest, "0")), "held_up")
+    better = f.assign(f"or i1 {f.test('ult', spent, shortest)}, {f.test('eq', shortest, '0')}")
+    f.leave_unless(better, "leave")
+    f.store_atomic(best, spent, "monotonic")
+    f.go("leave")

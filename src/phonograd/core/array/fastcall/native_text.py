@@ -72,12 +72,8 @@ class Code(FunctionBuilder):
     """The text of one function that returns an object, or null."""
 
     def __init__(self, name: str, arguments: str, offsets: dict[str, int]) -> None:
-        super().__init__(name, arguments)
+        super().__init__(name, arguments, "ptr", internal=True)
         self._offsets = offsets
-
-    def text(self) -> str:
-        """Return the whole function."""
-        return f"define internal ptr @{self.name}({self.arguments}) nounwind {{\nentry:\n{self.body()}\n}}\n"
 
     def field(self, base: str, name: str) -> str:
         """Return what an attribute of an object refers to."""
@@ -126,18 +122,6 @@ class Code(FunctionBuilder):
     def is_array(self, kind: str) -> str:
         """Return whether a class is one of those of dense arrays."""
         return self.assign(f"or i1 {self.same(kind, 'array')}, {self.same(kind, 'other_array')}")
-
-    def leave_if(self, condition: str, target: str) -> None:
-        """Go elsewhere if a condition holds."""
-        following = self.new_name("go")
-        self.line(f"br i1 {condition}, label %{target}, label %{following}")
-        self.label(following)
-
-    def leave_unless(self, condition: str, target: str) -> None:
-        """Go elsewhere if a condition does not hold."""
-        following = self.new_name("go")
-        self.line(f"br i1 {condition}, label %{following}, label %{target}")
-        self.label(following)
 
     def leave_if_null(self, value: str, target: str) -> None:
         """Go elsewhere if there is no object."""

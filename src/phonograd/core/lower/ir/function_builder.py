@@ -1,4 +1,4 @@
-"""Function: the text of one LLVM function, with blocks, loops and the 64-bit numbers that addresses are made of.
+"""Function: the text of one LLVM function, with blocks, loops, 64-bit numbers and atomic words.
 
 An *index* is such a number, as text: a name or its digits. Vectors are the business of
 :class:`~phonograd.core.lower.ir.emitter.Emitter`, which extends this class.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...base.dtypes import DType
+from ...base.dtypes import INT64, DType
 
 __all__ = ["FunctionBuilder", "Index", "Value"]
 
@@ -43,9 +43,13 @@ class FunctionBuilder:
     <BLANKLINE>
     """
 
-    def __init__(self, name: str, arguments: str) -> None:
+    def __init__(self, name: str, arguments: str, result: str = "void", *, internal: bool = False) -> None:
         self.name = name
         self.arguments = arguments
+        #: type of the result. Where it is not ``void``, every path writes its own ``ret``
+        self.result = result
+        #: whether only the module of the function sees it
+        self.internal = internal
         #: label of the block being written
         self.block = "entry"
         self._lines: list[str] = []
@@ -85,8 +89,10 @@ class FunctionBuilder:
     def text(self) -> str:
         """Return the whole function, after the declarations it needs."""
         declarations = "".join([f"{line}\n" for line in self._declarations])
-        head = f"define void @{self.name}({self.arguments}) nounwind {{\nentry:\n"
-        return f"{declarations}{head}{self.body()}\n  ret void\n}}\n"
+        linkage = "internal " if self.internal else ""
+        head = f"define {linkage}{self.result} @{self.name}({self.arguments}) nounwind {{\nentry:\n"
+        end = "  ret void\n" if self.result == "void" else ""
+        return f"{declarations}{head}{self.body()}\n{end}}}\n"
 
     # -- indices
 
@@ -123,6 +129,24 @@ class FunctionBuilder:
         smaller = self.assign(f"icmp slt i64 {first}, {second}")
         return self.assign(f"select i1 {smaller}, i64 {first}, i64 {second}")
 
+    def quotient(self, first: Index, second: Index) -> Index:
+        """Return a number that is not negative, divided by a positive one: ``udiv i64``."""
+        return first if second == "1" else self.assign(f"udiv i64 {first}, {second}")
+
+    def test(self, predicate: str, first: Index, second: Index) -> str:
+        """Return the comparison of two numbers: ``icmp slt i64``, ..."""
+        return self.assign(f"icmp {predicate} i64 {first}, {second}")
+
+    def both(self, first: str, second: str) -> str:
+        """Return whether two conditions hold: ``and i1``."""
+        return self.assign(f"and i1 {first}, {second}")
+
+    def either(self, condition: str, first: Index, second: Index) -> Index:
+        """Return one of two numbers: ``select i1 %condition, i64 %first, i64 %second``."""
+        return self.assign(f"select i1 {condition}, i64 {first}, i64 {second}")
+
+    # -- memory
+
     def address(self, pointer: str, offset: Index, kind: str) -> str:
         """Return the address of an element: ``getelementptr kind``, or the pointer itself for offset 0."""
         if offset == "0":
@@ -137,11 +161,75 @@ class FunctionBuilder:
         """Write one word of a table of 64-bit words."""
         self.line(f"store {kind} {word}, ptr {self.address(pointer, offset, 'i64')}, align 8")
 
+    def load_atomic(self, pointer: str, order: str) -> Index:
+        """Return a word that other threads write: ``load atomic i64, ptr %pointer monotonic``, ..."""
+        return self.assign(f"load atomic i64, ptr {pointer} {order}, align 8")
+
+    def store_atomic(self, pointer: str, word: Index, order: str) -> None:
+        """Write a word that other threads read: ``store atomic i64 %word, ptr %pointer release``, ..."""
+        self.line(f"store atomic i64 {word}, ptr {pointer} {order}, align 8")
+
+    def compare_exchange(self, pointer: str, expected: Index, word: Index, order: str, failure: str) -> str:
+        """Replace a word if it is the expected one, and return whether it was.
+
+        ``order`` is the memory order of success, ``failure`` that of failure::
+
+            %v1 = cmpxchg ptr %pointer, i64 %expected, i64 %word acq_rel monotonic
+            %v2 = extractvalue { i64, i1 } %v1, 1
+        """
+        pair = self.assign(f"cmpxchg ptr {pointer}, i64 {expected}, i64 {word} {order} {failure}")
+        return self.assign(f"extractvalue {{ i64, i1 }} {pair}, 1")
+
+    def subtract_atomic(self, pointer: str, number: Index, order: str) -> Index:
+        """Subtract from a word, and return the word from before: ``atomicrmw sub``."""
+        return self.assign(f"atomicrmw sub ptr {pointer}, i64 {number} {order}")
+
     # -- control
 
     def vector_type(self, dtype: DType) -> str:
-        """Return the type of a value of a dtype."""
-        raise TypeError("this function computes no vectors")
+        """Return the type of a value of a dtype: without vectors, of one 64-bit number."""
+        if dtype != INT64:
+            raise TypeError(f"this function computes with 64-bit numbers, not with {dtype}")
+        return "i64"
+
+    def go(self, target: str) -> None:
+        """End the block with a jump: ``br label %target``."""
+        self.line(f"br label %{target}")
+
+    def leave_if(self, condition: str, target: str) -> None:
+        """Jump to a label if a condition holds: ``br i1 %condition, label %target, label %go1``."""
+        following = self.new_name("go")
+        self.line(f"br i1 {condition}, label %{target}, label %{following}")
+        self.label(following)
+
+    def leave_unless(self, condition: str, target: str) -> None:
+        """Jump to a label if a condition does not hold: ``br i1 %condition, label %go1, label %target``."""
+        following = self.new_name("go")
+        self.line(f"br i1 {condition}, label %{following}, label %{target}")
+        self.label(following)
+
+    def each(self, start: Index, stop: Index, body: Callable[[Index], None], step: Index = "1") -> None:
+        """Write ``for index in range(start, stop, step)`` with nothing carried from round to round."""
+
+        def inner(index: Index, _: list[Value]) -> Sequence[Value]:
+            body(index)
+            return ()
+
+        self.loop(start, stop, step, (), inner)
+
+    def when(self, condition: str, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+        """Write ``if condition: then() else: otherwise()``."""
+
+        def first() -> Sequence[Value]:
+            then()
+            return ()
+
+        def second() -> Sequence[Value]:
+            if otherwise is not None:
+                otherwise()
+            return ()
+
+        self.choose(condition, first, second)
 
     def loop(
         self,
