@@ -2,8 +2,9 @@
 
 Each library runs in its own process; rounds alternate between them and the best of all rounds counts. PyTorch is timed
 by the interpreter that the environment variable ``TORCH_PYTHON`` names, and left out without it. ``--threads 1 2``,
-``--cases``, ``--rounds``, ``--numpy`` (slow) and ``--plain`` (no Winograd) choose what is measured. Results are printed
-as a table and written with a description of the machine to ``benchmarks/results/convolution.json``.
+``--cases``, ``--rounds`` and ``--numpy`` (slow) choose what is measured. ``--without winograd direct channels-last`` also
+times our kernels when the plan may not choose an algorithm, one row for each. Results are printed as a table and
+written with a description of the machine to ``benchmarks/results/convolution.json``.
 
 On a machine that others use too, wall time is unfair to whoever takes longer than a time slice of the system. With one
 thread, the processor time of the process is measured therefore. With several, every measurement waits until the machine
@@ -54,18 +55,24 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], int, int, int]] = {
     "5x5, 48 -> 64, 8 x 35 x 35": ((8, 48, 35, 35), (64, 48, 5, 5), 1, 2, 1),
 }
 PASSES = ("forward", "data", "weight")
+#: the algorithms besides im2col, which computes every convolution
+ALGORITHMS = ("winograd", "direct", "channels-last")
 SECONDS_PER_ASK = 0.25
 
 
 # -- what a worker times
 
 
-def ours(case: str, which: str, threads: int, winograd: bool) -> Callable[[], None]:
+def ours(case: str, which: str, threads: int, without: list[str]) -> Callable[[], None]:
     """Return a call of our kernels."""
     import numpy as np
 
     from phonograd import settings
-    from phonograd.core.kernels.conv import Convolution
+    from phonograd.core.kernels.conv import (
+        Convolution,
+        channels_last_plan,
+        direct_plan,
+    )
     from phonograd.core.run import kernel_cache
     from phonograd.core.run.driver import Row
     from phonograd.core.run.host import host
@@ -74,7 +81,10 @@ def ours(case: str, which: str, threads: int, winograd: bool) -> Callable[[], No
     generator, float32 = np.random.default_rng(0), np.dtype("float32")
     window: dict[str, Any] = {"stride": (stride,) * 2, "dilate": (1, 1), "pad": (pad,) * 2, "groups": groups}
     out = (data[0], weight[0], *[(n + 2 * pad - k) // stride + 1 for n, k in zip(data[2:], weight[2:])])
-    plans = Convolution(host(), slots=threads, winograd=8 if winograd else 0)
+    for name, module in (("direct", direct_plan), ("channels-last", channels_last_plan)):
+        if name in without:
+            module.suits = lambda *arguments: False  # type: ignore[attr-defined]
+    plans = Convolution(host(), slots=threads, winograd=0 if "winograd" in without else 8)
     if which == "forward":
         plan = plans.forward(data, weight, float32, **window)
         shapes = {"data": data, "weight": weight, "out": out}
@@ -106,7 +116,7 @@ def ours(case: str, which: str, threads: int, winograd: bool) -> Callable[[], No
 _kernels: dict[Any, Any] = {}
 
 
-def reference(case: str, which: str, threads: int, winograd: bool) -> Callable[[], object]:
+def reference(case: str, which: str, threads: int, without: list[str]) -> Callable[[], object]:
     """Return a call of NumPy's reference."""
     import numpy as np
 
@@ -124,7 +134,7 @@ def reference(case: str, which: str, threads: int, winograd: bool) -> Callable[[
     return lambda: convolution._convolution_weight_grad.function(x, g, kernel=weight[2:], **window)
 
 
-def torch(case: str, which: str, threads: int, winograd: bool) -> Callable[[], object]:
+def torch(case: str, which: str, threads: int, without: list[str]) -> Callable[[], object]:
     """Return a call of PyTorch."""
     import torch
 
@@ -148,13 +158,13 @@ def torch(case: str, which: str, threads: int, winograd: bool) -> Callable[[], o
 
 
 def work(library: str) -> None:
-    """Answer questions ``[case, pass, threads, winograd]``, one JSON line each, with seconds."""
+    """Answer questions ``[case, pass, threads, without]``, one JSON line each, with seconds."""
     make = {"phonograd": ours, "numpy": reference, "torch": torch}[library]
     known: dict[str, Callable[[], object]] = {}
     for line in sys.stdin:
-        case, which, threads, winograd = json.loads(line)
+        case, which, threads, without = json.loads(line)
         if line not in known:
-            known[line] = make(case, which, threads, winograd)
+            known[line] = make(case, which, threads, without)
             known[line]()
         call, best, count = known[line], float("inf"), 0
         clock = time.process_time if threads == 1 else time.perf_counter
@@ -245,7 +255,7 @@ def report(case: str, threads: int, best: dict[str, dict[str, float]], idle: flo
             f"{which} {times[which] * 1e6:8.0f} us {flops(case) / times[which] / 1e9:6.1f} GF/s" for which in PASSES
         ]
         total = sum(times.values())
-        line = f"  {library:10s} " + "   ".join(cells) + f"   all {total * 1e6:8.0f} us"
+        line = f"  {library:16s} " + "   ".join(cells) + f"   all {total * 1e6:8.0f} us"
         if library != "phonograd":
             ratio = total / sum(mine.values())
             by_pass = ", ".join(f"{times[which] / mine[which]:.2f}" for which in PASSES)
@@ -264,12 +274,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--patience", type=float, default=5.0, help="seconds to wait for an idle machine")
     parser.add_argument("--numpy", action="store_true", help="time the reference too")
-    parser.add_argument("--plain", action="store_true", help="without Winograd")
+    parser.add_argument("--without", nargs="*", default=[], choices=ALGORITHMS, help="algorithms to leave out")
     options = parser.parse_args()
     if options.worker:
         work(options.worker)
         return 0
-    workers = {"phonograd": Worker(sys.executable, "phonograd")}
+    without = {f"no {name}": [name] for name in options.without}
+    workers = {library: Worker(sys.executable, "phonograd") for library in ("phonograd", *without)}
     if options.numpy:
         workers["numpy"] = Worker(sys.executable, "numpy")
     if "TORCH_PYTHON" in os.environ:
@@ -289,7 +300,7 @@ def main() -> int:
                 for which in PASSES:
                     for library, worker in asked.items():
                         idle.append(wait_until_idle(options.patience if threads > 1 else 0))
-                        seconds = worker.ask(case, which, threads, not options.plain)
+                        seconds = worker.ask(case, which, threads, without.get(library, []))
                         best[library][which] = min(best[library][which], seconds)
             entries.append(report(case, threads, best, sorted(idle)[len(idle) // 2]))
     for worker in workers.values():

@@ -175,6 +175,8 @@ def test_errors_tell_what_to_do():
     module = mx.mod.Module(programs.perceptron(mx))
     with pytest.raises(AssertionError, match="forward: call bind first"):
         module.forward(batch())
+    with pytest.raises(AssertionError, match="set_params: call bind first"):
+        module.set_params({}, {})
     with pytest.raises(ValueError, match=r"data_names=\['nope'\].*Did you mean one of:\n\tdata"):
         mx.mod.Module(programs.perceptron(mx), data_names=["nope"])
     with pytest.warns(UserWarning, match="label_names"):
@@ -189,6 +191,24 @@ def test_errors_tell_what_to_do():
         module.set_params({"fc1_bias": nd.ones((2,))}, {}, allow_missing=True)
     with pytest.raises(RuntimeError, match="fc1_bias is not presented"):
         module.set_params({}, {})
+
+
+def test_preparing_again_is_ignored_and_the_caller_is_told():
+    module = bound()
+    module.init_params()
+    with pytest.warns(UserWarning, match="init_params call ignored") as first:
+        module.init_params()
+    with pytest.warns(UserWarning, match="set_params call ignored") as second:
+        module.set_params({}, {}, force_init=False)
+    assert [warning.filename for caught in (first, second) for warning in caught] == [__file__, __file__]
+
+
+def test_buckets_refuse_shared_parameters_even_if_they_are_bound():
+    net = sym.FullyConnected(sym.var("data"), num_hidden=2, name="fc")
+    buckets = mx.mod.BucketingModule(lambda key: (net, ("data",), None), default_bucket_key=1)
+    buckets.bind([("data", (2, 3))])
+    with pytest.raises(AssertionError, match="shared_module for BucketingModule is not supported"):
+        buckets.bind([("data", (2, 3))], shared_module=bound())
 
 
 def test_feed_forward_begins_at_the_beginning():

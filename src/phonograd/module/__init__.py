@@ -1,4 +1,4 @@
-"""Modules: symbols with parameters, an optimiser and a training loop (``mxnet.module``).
+"""Modules: symbols with parameters, an optimizer and a training loop (``mxnet.module``).
 
 >>> import phonograd as mx
 >>> net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="fc")

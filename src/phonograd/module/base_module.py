@@ -1,15 +1,18 @@
-"""BaseModule: what every module does with the few things it can do: training, scoring, predicting.
+"""BaseModule: the base class of modules, with the loops for training, scoring and predicting.
 
-A module is bound to shapes (``bind``), gets values (``init_params``) and an optimiser (``init_optimizer``), and then
-computes batches: ``forward``, ``backward``, ``update``. The loops over data are made of these and stand here.
+A module is bound to shapes (``bind``), gets values (``init_params``) and an optimizer (``init_optimizer``), and then
+computes batches: ``forward``, ``backward``, ``update``. The loops over data call these methods. ``bind``,
+``init_params`` and ``init_optimizer`` are template methods: a subclass overrides ``_bind``, ``_init_params`` and
+``_init_optimizer``.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import metric, ndarray
 from ..core.base.errors import MXNetError
@@ -18,9 +21,9 @@ from ..io import DataBatch, NDArrayIter
 from ..model import BatchEndParam
 from ..ndarray import NDArray
 
-__all__ = ["UNIFORM", "BaseModule", "as_list", "need"]
+__all__ = ["UNIFORM", "BaseModule", "Binding", "Values", "as_list", "need"]
 
-#: how parameters are initialized by default
+#: the default initializer of parameters
 UNIFORM = Uniform(0.01)
 
 Arrays = dict[str, NDArray]
@@ -28,24 +31,55 @@ Metric = Any
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list of callbacks or arrays that were given as a list or one alone."""
+    """Return a list or tuple as a list, and anything else as a list of one."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def need(condition: bool, what: str, do: str) -> None:
-    """Raise AssertionError, as MXNet does, if a module has not been prepared for what is asked of it."""
+    """Raise AssertionError, as MXNet does, unless the module is prepared."""
     if not condition:
         raise AssertionError(f"{what}: call {do} first")
 
 
+class Binding(NamedTuple):
+    """The arguments of :meth:`BaseModule.bind`."""
+
+    data_shapes: Any
+    label_shapes: Any
+    for_training: bool
+    inputs_need_grad: bool
+    force_rebind: bool
+    shared_module: Any
+    grad_req: Any
+
+    def check_training(self) -> None:
+        """Raise if gradients of inputs are requested without training."""
+        if self.inputs_need_grad and not self.for_training:
+            raise AssertionError("bind: gradients of inputs are for training; set for_training=True")
+
+
+class Values(NamedTuple):
+    """The arguments of :meth:`BaseModule.init_params`."""
+
+    initializer: Any
+    arg_params: Arrays | None
+    aux_params: Arrays | None
+    allow_missing: bool
+    force_init: bool
+    allow_extra: bool
+
+
 class BaseModule:
-    """What all modules have in common. A subclass says how to compute a batch; the loops are here.
+    """The base class of modules. A subclass computes a batch; this class has the loops over data.
 
     Parameters
     ----------
     logger
-        Where progress is written to.
+        The logger of progress.
     """
+
+    #: whether the module itself has parameters; then :meth:`set_params` takes None for no arrays at all
+    _has_parameters = False
 
     def __init__(self, logger: Any = logging) -> None:
         self.logger = logger
@@ -105,7 +139,7 @@ class BaseModule:
     def iter_predict(
         self, eval_data: Any, num_batch: int | None = None, reset: bool = True, sparse_row_id_fn: Any = None
     ) -> Iterator[tuple[list[NDArray], int, Any]]:
-        """Yield the outputs, the number and the batch for each batch; examples that only fill it are left out."""
+        """Yield outputs, number and batch for each batch; padding examples are left out of the outputs."""
         self._need_params("iter_predict")
         if reset:
             eval_data.reset()
@@ -130,9 +164,9 @@ class BaseModule:
         num_batch
             How many batches to compute; all by default.
         merge_batches
-            Whether to put the outputs of all batches together.
+            Whether to concatenate the outputs of all batches.
         reset
-            Whether to start the iterator anew.
+            Whether to reset the iterator first.
         always_output_list
             Whether to return a list even if there is one output.
         """
@@ -175,32 +209,32 @@ class BaseModule:
         monitor: Any = None,
         sparse_row_id_fn: Any = None,
     ) -> None:
-        """Train: bind, initialize, and go over the data ``num_epoch`` times.
+        """Train the module: bind, initialize, and run epochs up to ``num_epoch``.
 
         Parameters
         ----------
         train_data, eval_data
-            Iterators over batches; after each epoch the module is scored on the second one.
+            Iterators over batches; each epoch ends with a score on ``eval_data``.
         eval_metric, validation_metric
-            What to measure while training and while scoring.
+            The metrics of training and of scoring.
         epoch_end_callback
             Called with the epoch, the symbol, the parameters and the auxiliary states.
         batch_end_callback, eval_end_callback, eval_batch_end_callback
             Called with a :class:`~phonograd.model.BatchEndParam`.
         kvstore
-            Whether a store keeps the parameters; everything is in one process here.
+            Accepted, and changes nothing: parameters are in one process.
         optimizer, optimizer_params
-            The optimiser or its name, and its parameters.
+            The optimizer or its name, and its parameters.
         initializer
-            How parameters are initialized that are not in ``arg_params``; evenly in [-0.01, 0.01] by default.
+            The initializer of parameters that are not in ``arg_params``; uniform in [-0.01, 0.01] by default.
         arg_params, aux_params
-            Parameters and auxiliary states to begin with.
+            Initial parameters and auxiliary states.
         allow_missing
             Whether ``arg_params`` may lack some.
         force_rebind, force_init
-            Whether to bind and initialize a module again that is prepared already.
+            Whether to bind and initialize again if the module is prepared already.
         begin_epoch, num_epoch
-            The numbers of the first epoch, and of the one after the last.
+            The number of the first epoch, and the number after that of the last.
         monitor
             A :class:`~phonograd.monitor.Monitor`.
         """
@@ -261,7 +295,7 @@ class BaseModule:
         for nbatch, data_batch in enumerate(train_data):
             if monitor is not None:
                 monitor.tic()
-            # a bucket may have to be bound first
+            # binds the bucket of the batch if it is new
             self.prepare(data_batch, sparse_row_id_fn=sparse_row_id_fn)
             self.forward_backward(data_batch)
             self.update()
@@ -269,6 +303,106 @@ class BaseModule:
             if monitor is not None:
                 monitor.toc_print()
             _tell(batch_end_callback, BatchEndParam(epoch, nbatch, eval_metric, locals()))
+
+    # -- preparing
+
+    def bind(
+        self,
+        data_shapes: Any,
+        label_shapes: Any = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Make arrays for inputs of the given shapes.
+
+        Parameters
+        ----------
+        data_shapes, label_shapes
+            Pairs of names and shapes, or :class:`~phonograd.io.DataDesc`.
+        for_training
+            Whether to compute gradients.
+        inputs_need_grad
+            Whether to compute gradients of the inputs too.
+        force_rebind
+            Whether to bind again if the module is bound.
+        shared_module
+            A module that shares its parameters with this one.
+        grad_req
+            How to store gradients of parameters: ``"write"``, ``"add"`` or ``"null"``, or a dictionary by name.
+        """
+        requests = for_training, inputs_need_grad, force_rebind, shared_module, grad_req
+        wanted = Binding(data_shapes, label_shapes, *requests)
+        self._check_binding(wanted)
+        if self.binded and not force_rebind:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        self._bind(wanted)
+
+    def _check_binding(self, wanted: Binding) -> None:
+        """Raise if the module cannot be bound so, even if it is bound already."""
+
+    def init_params(
+        self,
+        initializer: Any = UNIFORM,
+        arg_params: Arrays | None = None,
+        aux_params: Arrays | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """Set parameters and auxiliary states to given arrays, and initialize the others.
+
+        Parameters
+        ----------
+        initializer
+            The initializer of parameters that are not given.
+        arg_params, aux_params
+            Arrays by name.
+        allow_missing
+            Whether arrays may be missing; the initializer sets these parameters.
+        force_init
+            Whether to do so if the parameters are initialized already.
+        allow_extra
+            Whether to ignore arrays that are no parameters of the network.
+        """
+        if self.params_initialized and not force_init:
+            self._refuse_values()
+            return
+        self._init_params(Values(initializer, arg_params, aux_params, allow_missing, force_init, allow_extra))
+        self.params_initialized = True
+
+    def _refuse_values(self) -> None:
+        """Ignore a call of :meth:`init_params` for parameters that have values."""
+
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Set the optimizer.
+
+        Gradients are divided by the size of the batch, unless ``optimizer_params`` has ``rescale_grad``.
+
+        Parameters
+        ----------
+        kvstore
+            Accepted, and changes nothing: parameters are in one process.
+        optimizer, optimizer_params
+            An optimizer, or its name and parameters.
+        force_init
+            Whether to do so if the module has an optimizer already.
+        """
+        self._need_params("init_optimizer")
+        if self.optimizer_initialized and not force_init:
+            self.logger.warning("optimizer already initialized, ignoring...")
+            return
+        self._init_optimizer(kvstore, optimizer, optimizer_params, force_init)
+        self.optimizer_initialized = True
 
     # -- parameters
 
@@ -280,8 +414,29 @@ class BaseModule:
         force_init: bool = True,
         allow_extra: bool = False,
     ) -> None:
-        """Give parameters and auxiliary states values."""
-        self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
+        """Set parameters and auxiliary states to arrays.
+
+        Parameters
+        ----------
+        arg_params, aux_params
+            Arrays by name.
+        allow_missing
+            Whether arrays may be missing; these parameters keep their values.
+        force_init
+            Whether to do so if the parameters are initialized already.
+        allow_extra
+            Whether to ignore arrays that are no parameters of the network.
+        """
+        wanted = Values(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
+        if self._has_parameters:
+            if self.params_initialized and not force_init:
+                warnings.warn(
+                    "Parameters already initialized and force_init=False. set_params call ignored.", stacklevel=2
+                )
+                return
+            need(self.binded, "set_params", "bind")
+            wanted = wanted._replace(arg_params=arg_params or {}, aux_params=aux_params or {}, force_init=True)
+        self.init_params(*wanted)
 
     def save_params(self, fname: str) -> None:
         """Write parameters and auxiliary states to a file."""
@@ -290,7 +445,7 @@ class BaseModule:
         ndarray.save(fname, arrays | {f"aux:{name}": value for name, value in states.items()})
 
     def load_params(self, fname: str) -> None:
-        """Give parameters and auxiliary states the values in a file."""
+        """Read parameters and auxiliary states from a file."""
         found: dict[str, Arrays] = {"arg": {}, "aux": {}}
         loaded = ndarray.load(fname)
         if not isinstance(loaded, dict):
@@ -302,28 +457,28 @@ class BaseModule:
             found[kind][name] = value
         self.set_params(found["arg"], found["aux"])
 
-    # -- what modules with states have, and others do not
+    # -- states
 
     def get_states(self, merge_multi_context: bool = True) -> list[NDArray]:
-        """Return the arrays of states: inputs that are carried from batch to batch."""
+        """Return the states: inputs that keep their values from batch to batch."""
         self._need_params("get_states")
         return []
 
     def set_states(self, states: Any = None, value: float | None = None) -> None:
-        """Give states values: arrays, or one number for all."""
+        """Set the states to arrays, or to one number."""
         self._need_params("set_states")
         if states is not None or value is not None:
             raise MXNetError(f"{type(self).__name__} has no states")
 
     def prepare(self, data_batch: DataBatch, sparse_row_id_fn: Any = None) -> None:
-        """Get ready for a batch, which is computed next."""
+        """Prepare for the next batch."""
 
     @property
     def symbol(self) -> Any:
         """The symbol that the module computes."""
         return self._symbol
 
-    # -- what a subclass does
+    # -- methods that a subclass overrides
 
     def _missing(self, what: str) -> NotImplementedError:
         return NotImplementedError(f"{type(self).__name__} has no {what}")
@@ -357,39 +512,16 @@ class BaseModule:
         """Return copies of the parameters and of the auxiliary states, by name."""
         raise self._missing("get_params")
 
-    def init_params(
-        self,
-        initializer: Any = UNIFORM,
-        arg_params: Arrays | None = None,
-        aux_params: Arrays | None = None,
-        allow_missing: bool = False,
-        force_init: bool = False,
-        allow_extra: bool = False,
-    ) -> None:
-        """Give parameters and auxiliary states their first values."""
-        raise self._missing("init_params")
-
-    def bind(
-        self,
-        data_shapes: Any,
-        label_shapes: Any = None,
-        for_training: bool = True,
-        inputs_need_grad: bool = False,
-        force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
-    ) -> None:
-        """Make arrays for inputs of the given shapes."""
+    def _bind(self, wanted: Binding) -> None:
+        """Make arrays: the module is not bound yet, or is bound again."""
         raise self._missing("bind")
 
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
-        """Choose how parameters are updated."""
+    def _init_params(self, wanted: Values) -> None:
+        """Set parameters and auxiliary states."""
+        raise self._missing("init_params")
+
+    def _init_optimizer(self, kvstore: Any, optimizer: Any, optimizer_params: Any, force_init: bool) -> None:
+        """Set the optimizer."""
         raise self._missing("init_optimizer")
 
     def forward(self, data_batch: DataBatch, is_train: bool | None = None) -> None:
@@ -413,16 +545,16 @@ class BaseModule:
         raise self._missing("update")
 
     def update_metric(self, eval_metric: Metric, labels: Any, pre_sliced: bool = False) -> None:
-        """Let a metric see the outputs of the last batch."""
+        """Update a metric with labels and the outputs of the last batch."""
         raise self._missing("update_metric")
 
     def install_monitor(self, mon: Any) -> None:
-        """Have a monitor see what is computed."""
+        """Install a monitor of all computed values."""
         raise self._missing("install_monitor")
 
 
 def _first(data: Iterable[Any], count: int | None) -> Iterator[Any]:
-    """Yield the first batches; no more are fetched than are wanted."""
+    """Yield the first `count` batches, without fetching another one."""
     batches = iter(data)
     taken = 0
     while count is None or taken < count:
@@ -434,7 +566,7 @@ def _first(data: Iterable[Any], count: int | None) -> Iterator[Any]:
 
 
 def _without_filling(output: NDArray, batch: Any) -> NDArray:
-    """Return an output without the examples that are there only to fill the batch."""
+    """Return an output without the padding examples of the batch."""
     kept: NDArray = output[0 : output.shape[0] - (getattr(batch, "pad", None) or 0)]
     return kept
 

@@ -1,9 +1,8 @@
-"""BucketingModule: one network for inputs of different lengths, with a symbol for each; parameters are shared."""
+"""BucketingModule: one network for inputs of different lengths, with a symbol for each length."""
 
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from ..model import load_params
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from ..symbol import load as load_symbol
-from .base_module import UNIFORM, Arrays, BaseModule, Metric, need
+from .base_module import Arrays, BaseModule, Binding, Metric, Values, need
 from .module import Module
 
 __all__ = ["BucketingModule"]
@@ -24,7 +23,7 @@ Generator = Callable[[Any], tuple[Symbol, Sequence[str], Sequence[str]]]
 
 
 class BucketingModule(BaseModule):
-    """A module that has a symbol for each kind of batch, told apart by ``batch.bucket_key``.
+    """Run a symbol for each ``batch.bucket_key``; all symbols share their parameters.
 
     Parameters
     ----------
@@ -46,6 +45,8 @@ class BucketingModule(BaseModule):
     >>> module.get_outputs()[0].shape
     (2, 2)
     """
+
+    _has_parameters = True
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class BucketingModule(BaseModule):
         need(self.binded, "BucketingModule", "bind")
         return self._modules[self._key]
 
-    # -- what it takes and gives
+    # -- inputs and outputs
 
     @property
     def data_names(self) -> Sequence[str]:
@@ -123,26 +124,17 @@ class BucketingModule(BaseModule):
 
     # -- buckets
 
-    def bind(
-        self,
-        data_shapes: Any,
-        label_shapes: Any = None,
-        for_training: bool = True,
-        inputs_need_grad: bool = False,
-        force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
-    ) -> None:
-        """Make arrays for the default bucket; others are made when a batch needs them."""
-        if shared_module is not None:
+    def _check_binding(self, wanted: Binding) -> None:
+        if wanted.shared_module is not None:
             raise AssertionError("shared_module for BucketingModule is not supported")
-        if self.binded and not force_rebind:
-            self.logger.warning("Already bound, ignoring bind()")
-            return
+
+    def _bind(self, wanted: Binding) -> None:
+        """Bind the default bucket; the first batch of another bucket binds that."""
         kept = self.get_params() if self.binded and self.params_initialized else self._loaded
-        self.for_training, self.inputs_need_grad, self._grad_req = for_training, inputs_need_grad, grad_req
+        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
+        self._grad_req = wanted.grad_req
         module = self._made(self._default_key)
-        module.bind(data_shapes, label_shapes, for_training, inputs_need_grad, False, None, grad_req)
+        module.bind(*wanted._replace(force_rebind=False))
         self._modules = {self._default_key: module}
         self._key = self._default_key
         self.binded = True
@@ -151,7 +143,7 @@ class BucketingModule(BaseModule):
             self._loaded = None
 
     def switch_bucket(self, bucket_key: Any, data_shapes: Any, label_shapes: Any = None) -> None:
-        """Make another bucket the current one, with inputs of the given shapes."""
+        """Switch to another bucket; a new one is bound to inputs of the given shapes."""
         need(self.binded, "switch_bucket", "bind")
         if bucket_key not in self._modules:
             default = self._modules[self._default_key]
@@ -171,7 +163,7 @@ class BucketingModule(BaseModule):
         self._key = bucket_key
 
     def prepare(self, data_batch: DataBatch, sparse_row_id_fn: Any = None) -> None:
-        """Make the bucket of a batch, which is computed next, if there is none yet."""
+        """Bind the bucket of the next batch if it is new."""
         self._need_params("prepare")
         before = self._key
         self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
@@ -184,73 +176,29 @@ class BucketingModule(BaseModule):
         self._need_params("get_params")
         return self._modules[self._default_key].get_params()
 
-    def init_params(
-        self,
-        initializer: Any = UNIFORM,
-        arg_params: Arrays | None = None,
-        aux_params: Arrays | None = None,
-        allow_missing: bool = False,
-        force_init: bool = False,
-        allow_extra: bool = False,
-    ) -> None:
-        """Give parameters and auxiliary states values."""
-        if self.params_initialized and not force_init:
-            return
+    def _init_params(self, wanted: Values) -> None:
         need(self.binded, "init_params", "bind")
-        default = self._modules[self._default_key]
-        default.init_params(initializer, arg_params, aux_params, allow_missing, force_init, allow_extra)
+        self._modules[self._default_key].init_params(*wanted)
         for module in self._modules.values():
             module.params_initialized = True
-        self.params_initialized = True
-
-    def set_params(
-        self,
-        arg_params: Arrays | None,
-        aux_params: Arrays | None,
-        allow_missing: bool = False,
-        force_init: bool = True,
-        allow_extra: bool = False,
-    ) -> None:
-        """Give parameters and auxiliary states values."""
-        if self.params_initialized and not force_init:
-            warnings.warn("Parameters already initialized and force_init=False. set_params call ignored.", stacklevel=2)
-            return
-        need(self.binded, "set_params", "bind")
-        default = self._modules[self._default_key]
-        default.set_params(arg_params, aux_params, allow_missing, True, allow_extra)
-        for module in self._modules.values():
-            module.params_initialized = True
-        self.params_initialized = True
 
     def get_states(self, merge_multi_context: bool = True) -> list[NDArray]:
-        """Return the arrays of states of the current bucket."""
+        """Return the states of the current bucket."""
         self._need_params("get_states")
         return self._current.get_states(merge_multi_context)
 
     def set_states(self, states: Any = None, value: float | None = None) -> None:
-        """Give states of the current bucket values."""
+        """Set the states of the current bucket to arrays, or to one number."""
         self._need_params("set_states")
         self._current.set_states(states, value)
 
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
-        """Choose how parameters are updated, in all buckets."""
-        self._need_params("init_optimizer")
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring.")
-            return
-        # the default bucket numbers the parameters, whichever is computed
+    def _init_optimizer(self, kvstore: Any, optimizer: Any, optimizer_params: Any, force_init: bool) -> None:
+        # the default bucket numbers the parameters of all buckets
         default = self._modules[self._default_key]
         default.init_optimizer(kvstore, optimizer, optimizer_params, force_init)
         for module in self._modules.values():
             if module is not default:
                 module.borrow_optimizer(default)
-        self.optimizer_initialized = True
 
     # -- batches
 
@@ -282,11 +230,11 @@ class BucketingModule(BaseModule):
         return self._current.get_input_grads(merge_multi_context)
 
     def update_metric(self, eval_metric: Metric, labels: Any, pre_sliced: bool = False) -> None:
-        """Let a metric see labels and the outputs of the last batch."""
+        """Update a metric with labels and the outputs of the last batch."""
         self._current.update_metric(eval_metric, labels, pre_sliced)
 
     def install_monitor(self, mon: Any) -> None:
-        """Have a monitor see what is computed in all buckets."""
+        """Install a monitor of the values of all buckets."""
         need(self.binded, "install_monitor", "bind")
         self._monitor = mon
         for module in self._modules.values():
@@ -311,7 +259,7 @@ class BucketingModule(BaseModule):
     def load(
         prefix: str, epoch: int, sym_gen: Generator | None = None, default_bucket_key: Any = None, **kwargs: Any
     ) -> BucketingModule:
-        """Return the module of a checkpoint; its parameters get their values when it is bound."""
+        """Return the module of a checkpoint; ``bind`` sets its parameters."""
         keys: Any = ndarray.load(f"{prefix}.buckets")
         symbols = {int(key): load_symbol(f"{prefix}-{int(key)}-symbol.json") for key in keys[0].asnumpy()}
         return BucketingModule.load_dict(symbols, sym_gen, default_bucket_key, *load_params(prefix, epoch), **kwargs)
@@ -325,9 +273,9 @@ class BucketingModule(BaseModule):
         aux_params: Arrays | None = None,
         **kwargs: Any,
     ) -> BucketingModule:
-        """Return a module with given parameters; they get their values when it is bound.
+        """Return a module with given parameters; ``bind`` sets them.
 
-        ``sym_dict`` has symbols of some buckets by key, in the place of those that ``sym_gen`` returns.
+        ``sym_dict`` maps keys to symbols that replace those of ``sym_gen``.
         """
         if sym_gen is None:
             raise AssertionError("sym_gen is required for making a module of buckets")

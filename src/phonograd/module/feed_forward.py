@@ -35,7 +35,7 @@ class FeedForward:
     epoch_size
         How many batches an epoch has; all by default.
     optimizer
-        The optimiser or its name; keywords are its parameters.
+        The optimizer or its name; keywords are its parameters.
     initializer
         How parameters are initialized that are not in ``arg_params``.
     numpy_batch_size

@@ -1,4 +1,4 @@
-"""Module: a symbol with parameters and an optimiser, computed by an executor."""
+"""Module: a symbol with parameters and an optimizer, run by an executor."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ from ..model import load_checkpoint, save_checkpoint
 from ..ndarray import NDArray
 from ..optimizer import Optimizer, create, get_updater
 from ..symbol import Symbol
-from .base_module import UNIFORM, Arrays, BaseModule, Metric, need
+from .base_module import Arrays, BaseModule, Binding, Metric, Values, need
 from .batches import arrays_of, check_names, described
 
 __all__ = ["Module"]
 
 
 class Module(BaseModule):
-    """A symbol that is trained.
+    """Train and run a symbol.
 
     Parameters
     ----------
     symbol
-        What to compute.
+        The network.
     data_names, label_names
-        Which arguments are data and labels; the others are parameters.
+        The arguments that are data and labels; the others are parameters.
     logger
-        Where progress is written to.
+        The logger of progress.
     context
-        Where to compute; of a list, the first one.
+        The device; the first one of a list.
     work_load_list, group2ctxs, compression_params
         Accepted, and change nothing.
     fixed_param_names
         Parameters that are not trained.
     state_names
-        Arguments that are carried from batch to batch by ``set_states``.
+        Arguments that keep their values from batch to batch, see ``set_states``.
 
     Compatibility
     -------------
     MXNet divides batches between several contexts. Here a batch is computed as a whole: all contexts share the same
     processor, whose cores share the work already.
     """
+
+    _has_parameters = True
 
     def __init__(
         self,
@@ -98,7 +100,7 @@ class Module(BaseModule):
             module._to_load = f"{prefix}-{epoch:04d}.states"
         return module
 
-    #: parameters and auxiliary states that wait for the module to be bound
+    #: parameters and auxiliary states of a checkpoint, until the module is bound
     _loaded: tuple[Arrays, Arrays] | None = None
 
     def save_checkpoint(
@@ -106,13 +108,13 @@ class Module(BaseModule):
     ) -> None:
         """Write symbol and parameters to ``prefix-symbol.json`` and ``prefix-0001.params``, with the epoch's number.
 
-        The optimiser's states go to ``prefix-0001.states``.
+        The states of the optimizer go to ``prefix-0001.states``.
         """
         save_checkpoint(prefix, epoch, self._symbol, *self.get_params(), remove_amp_cast=remove_amp_cast)
         if save_optimizer_states:
             self.save_optimizer_states(f"{prefix}-{epoch:04d}.states")
 
-    # -- what it takes and gives
+    # -- inputs and outputs
 
     @property
     def data_names(self) -> list[str]:
@@ -154,48 +156,19 @@ class Module(BaseModule):
 
     # -- arrays
 
-    def bind(
-        self,
-        data_shapes: Any,
-        label_shapes: Any = None,
-        for_training: bool = True,
-        inputs_need_grad: bool = False,
-        force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
-    ) -> None:
-        """Make arrays for inputs of the given shapes.
-
-        Parameters
-        ----------
-        data_shapes, label_shapes
-            Pairs of names and shapes, or :class:`~phonograd.io.DataDesc`.
-        for_training
-            Whether gradients are wanted.
-        inputs_need_grad
-            Whether those of the inputs too.
-        force_rebind
-            Whether to bind again.
-        shared_module
-            A module whose parameters this one has too.
-        grad_req
-            How gradients of parameters are stored: ``"write"``, ``"add"`` or ``"null"``, or by name.
-        """
-        if self.binded and not force_rebind:
-            self.logger.warning("Already bound, ignoring bind()")
-            return
-        if not for_training and inputs_need_grad:
-            raise AssertionError("bind: gradients of inputs are for training; set for_training=True")
+    def _bind(self, wanted: Binding) -> None:
+        wanted.check_training()
         kept = self.get_params() if self.binded and self.params_initialized else self._loaded
-        self.for_training, self.inputs_need_grad, self._grad_req = for_training, inputs_need_grad, grad_req
-        self._make(data_shapes, label_shapes, None if shared_module is None else shared_module._bound("bind"))
-        if shared_module is not None and shared_module.params_initialized:
+        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
+        self._grad_req, other = wanted.grad_req, wanted.shared_module
+        self._make(wanted.data_shapes, wanted.label_shapes, None if other is None else other._bound("bind"))
+        if other is not None and other.params_initialized:
             self.params_initialized = True
         elif kept is not None:
             self._copy(*kept)
             self._loaded = None
-        if shared_module is not None and shared_module.optimizer_initialized:
-            self.borrow_optimizer(shared_module)
+        if other is not None and other.optimizer_initialized:
+            self.borrow_optimizer(other)
 
     def _make(self, data_shapes: Any, label_shapes: Any, shared: Executor | None) -> None:
         self._data_shapes = described(data_shapes, self._data_names, "data", True)
@@ -212,7 +185,7 @@ class Module(BaseModule):
             monitor.install(executor)
 
     def _requests(self) -> dict[str, str]:
-        """Return how the gradient of each argument is stored."""
+        """Return the gradient request of each argument."""
         names = self._symbol.list_arguments()
         requests = dict.fromkeys(names, "null")
         if not self.for_training:
@@ -229,7 +202,7 @@ class Module(BaseModule):
         return requests
 
     def reshape(self, data_shapes: Any, label_shapes: Any = None) -> None:
-        """Go on with inputs of other shapes; parameters, their gradients and the optimiser stay."""
+        """Bind to inputs of other shapes; parameters, their gradients and the optimizer stay."""
         self._make(data_shapes, label_shapes, self._bound("reshape"))
 
     # -- parameters
@@ -254,90 +227,29 @@ class Module(BaseModule):
                 if name in own:
                     _write(name, own[name], value)
 
-    def init_params(
-        self,
-        initializer: Any = UNIFORM,
-        arg_params: Arrays | None = None,
-        aux_params: Arrays | None = None,
-        allow_missing: bool = False,
-        force_init: bool = False,
-        allow_extra: bool = False,
-    ) -> None:
-        """Give parameters and auxiliary states values: those that are given, and the others by an initializer."""
-        if self.params_initialized and not force_init:
-            warnings.warn(
-                "Parameters already initialized and force_init=False. init_params call ignored.", stacklevel=2
-            )
-            return
+    def _refuse_values(self) -> None:
+        warnings.warn("Parameters already initialized and force_init=False. init_params call ignored.", stacklevel=3)
+
+    def _init_params(self, wanted: Values) -> None:
         executor = self._bound("init_params")
         attributes = self._symbol.attr_dict()
         parameters = {name: executor.arg_dict[name] for name in self._param_names}
-        for own, given in ((parameters, arg_params), (executor.aux_dict, aux_params)):
+        for own, given in ((parameters, wanted.arg_params), (executor.aux_dict, wanted.aux_params)):
             for name in sorted(own):
                 if given is not None and name in given:
                     if given[name] is not own[name]:
                         _write(name, own[name], given[name])
-                elif given is not None and not allow_missing:
+                elif given is not None and not wanted.allow_missing:
                     raise RuntimeError(f"{name} is not presented{nearest(name, list(given))}")
-                elif initializer is not None:
-                    initializer(InitDesc(name, attributes.get(name, None)), own[name])
+                elif wanted.initializer is not None:
+                    wanted.initializer(InitDesc(name, attributes.get(name, None)), own[name])
             extra = sorted(set(given or {}) - {*own, *executor.arg_dict})
-            if extra and not allow_extra:
+            if extra and not wanted.allow_extra:
                 raise ValueError(f"{extra[0]!r} is no parameter of the network; allow_extra=True leaves it out")
-        self.params_initialized = True
 
-    def set_params(
-        self,
-        arg_params: Arrays | None,
-        aux_params: Arrays | None,
-        allow_missing: bool = False,
-        force_init: bool = True,
-        allow_extra: bool = False,
-    ) -> None:
-        """Give parameters and auxiliary states values.
+    # -- the optimizer
 
-        Parameters
-        ----------
-        arg_params, aux_params
-            Arrays by name.
-        allow_missing
-            Whether some may be left out, and stay as they are.
-        force_init
-            Whether to do so even if they have values.
-        allow_extra
-            Whether there may be arrays that the network has no use for.
-        """
-        if self.params_initialized and not force_init:
-            warnings.warn("Parameters already initialized and force_init=False. set_params call ignored.", stacklevel=2)
-            return
-        self.init_params(None, arg_params or {}, aux_params or {}, allow_missing, True, allow_extra)
-
-    # -- the optimiser
-
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
-        """Choose how parameters are updated.
-
-        Gradients are divided by the size of the batch, unless ``optimizer_params`` has ``rescale_grad``.
-
-        Parameters
-        ----------
-        kvstore
-            Accepted, and changes nothing: parameters are in one process.
-        optimizer, optimizer_params
-            An optimiser, or its name and parameters.
-        force_init
-            Whether to choose again.
-        """
-        self._need_params("init_optimizer")
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring...")
-            return
+    def _init_optimizer(self, kvstore: Any, optimizer: Any, optimizer_params: Any, force_init: bool) -> None:
         _check_store(kvstore)
         self._optimizer = self._made_optimizer(optimizer, dict(optimizer_params))
         self._updater = get_updater(self._optimizer)
@@ -354,7 +266,7 @@ class Module(BaseModule):
             parameters.setdefault("rescale_grad", 1.0 / examples)
             return create(given, sym=self._symbol, param_idx2name=names, **parameters)
         if not isinstance(given, Optimizer):
-            raise AssertionError(f"optimizer must be the name of an optimiser or an Optimizer, not {type(given)}")
+            raise AssertionError(f"optimizer must be the name of an optimizer or an Optimizer, not {type(given)}")
         if given.rescale_grad != 1.0 / examples:
             warnings.warn(
                 f"Optimizer created manually outside Module but rescale_grad is not normalized to 1.0/batch_size/"
@@ -366,20 +278,20 @@ class Module(BaseModule):
         return given
 
     def borrow_optimizer(self, shared_module: Module) -> None:
-        """Take the optimiser of another module, states and all."""
+        """Share the optimizer of another module, with its states."""
         need(shared_module.optimizer_initialized, "borrow_optimizer", "init_optimizer of the other module")
         self._optimizer, self._updater = shared_module._optimizer, shared_module._updater
-        # what the optimiser remembers is kept by the other module's numbers
+        # the states of the optimizer are stored by the other module's numbers
         self._numbers = shared_module._numbers
         self.optimizer_initialized = True
 
     def save_optimizer_states(self, fname: str) -> None:
-        """Write what the optimiser remembers to a file."""
+        """Write the states of the optimizer to a file."""
         need(self.optimizer_initialized, "save_optimizer_states", "init_optimizer")
         write_atomically(fname, [self._updater.get_states()])
 
     def load_optimizer_states(self, fname: str) -> None:
-        """Read what the optimiser remembers from a file."""
+        """Read the states of the optimizer from a file."""
         need(self.optimizer_initialized, "load_optimizer_states", "init_optimizer")
         with open(fname, "rb") as file:
             self._updater.set_states(file.read())
@@ -387,14 +299,14 @@ class Module(BaseModule):
     # -- batches
 
     def forward(self, data_batch: DataBatch | list[DataBatch], is_train: bool | None = None) -> None:
-        """Compute the outputs of a batch, whose shapes may be other ones than those that were bound.
+        """Compute the outputs of a batch; other shapes than the bound ones reshape the module.
 
         Parameters
         ----------
         data_batch
-            An object with lists ``data`` and ``label``, or a list of them that are one batch.
+            An object with lists ``data`` and ``label``, or a list of such parts of one batch.
         is_train
-            Whether to compute as in training; by default if the module was bound for it.
+            Whether to compute as in training; by default if the module is bound for training.
         """
         self._need_params("forward")
         data, labels = arrays_of(data_batch)
@@ -425,7 +337,7 @@ class Module(BaseModule):
         self.reshape(data_shapes, label_shapes or None)
 
     def backward(self, out_grads: Any = None) -> None:
-        """Compute the gradients of the last batch; ``out_grads`` are those of the outputs, which losses need not."""
+        """Compute the gradients of the last batch; losses need no ``out_grads``."""
         self._need_params("backward")
         if not self.for_training:
             raise AssertionError("backward: the module is bound with for_training=False")
@@ -438,17 +350,17 @@ class Module(BaseModule):
         executor = self._bound("update")
         names = [name for name in self._param_names if executor.grad_dict[name] is not None]
         numbers = [self._numbers[name] for name in names]
-        # all at once, which an optimiser may do in fewer steps
+        # one call for all parameters: an optimizer may update several at once
         self._updater(numbers, [executor.grad_dict[n] for n in names], [executor.arg_dict[n] for n in names])
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the last batch; each in a list of its own if ``merge_multi_context`` is not set."""
+        """Return the outputs of the last batch, each in a list of its own unless ``merge_multi_context`` is set."""
         self._need_params("get_outputs")
         outputs = self._bound("get_outputs").outputs
         return list(outputs) if merge_multi_context else [[output] for output in outputs]
 
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the gradients of the inputs, for a module that was bound with ``inputs_need_grad=True``."""
+        """Return the gradients of the inputs of a module bound with ``inputs_need_grad=True``."""
         self._need_params("get_input_grads")
         if not self.inputs_need_grad:
             raise AssertionError("get_input_grads: bind the module with inputs_need_grad=True")
@@ -464,7 +376,7 @@ class Module(BaseModule):
         return states if merge_multi_context else [[state] for state in states]
 
     def set_states(self, states: Any = None, value: float | None = None) -> None:
-        """Give states values: arrays, or one number for all."""
+        """Set the states to arrays, or to one number."""
         self._need_params("set_states")
         if (states is None) == (value is None):
             raise AssertionError("set_states: give either states or value")
@@ -473,7 +385,7 @@ class Module(BaseModule):
             own[:] = given[0] if isinstance(given, (list, tuple)) else given
 
     def update_metric(self, eval_metric: Metric, labels: Any, pre_sliced: bool = False) -> None:
-        """Let a metric see labels and the outputs of the last batch."""
+        """Update a metric with labels and the outputs of the last batch."""
         executor = self._bound("update_metric")
         if pre_sliced:
             labels = [ndarray.concatenate(list(parts)) for parts in zip(*labels, strict=True)]
@@ -482,13 +394,13 @@ class Module(BaseModule):
         eval_metric.update_dict(by_name, dict(zip(self.output_names, executor.outputs, strict=True)))
 
     def install_monitor(self, mon: Any) -> None:
-        """Have a monitor see what is computed."""
+        """Install a monitor of all computed values."""
         self._monitors.append(mon)
         mon.install(self._bound("install_monitor"))
 
 
 def _shared_arrays(names: Sequence[str], states: Sequence[str], shared: Executor | None) -> Mapping[str, Arrays]:
-    """Return arrays of another executor that this one shares: parameters, their gradients and auxiliary states."""
+    """Return the arrays of another executor to share: parameters, their gradients and auxiliary states."""
     if shared is None:
         return {}
     return {

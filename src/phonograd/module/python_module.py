@@ -1,4 +1,4 @@
-"""Modules written in Python: part of a chain whose computation is no symbol."""
+"""Modules written in Python, for chains of modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .. import ndarray
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
-from .base_module import UNIFORM, Arrays, BaseModule, Metric, need
+from .base_module import Arrays, BaseModule, Binding, Metric, Values, need
 
 __all__ = ["PythonLossModule", "PythonModule"]
 
@@ -20,7 +20,7 @@ class PythonModule(BaseModule):
     Parameters
     ----------
     data_names, label_names, output_names
-        What it takes and gives.
+        The names of inputs, labels and outputs.
     """
 
     def __init__(
@@ -67,48 +67,28 @@ class PythonModule(BaseModule):
         """Return no parameters and no auxiliary states."""
         return {}, {}
 
-    def init_params(
-        self,
-        initializer: Any = UNIFORM,
-        arg_params: Arrays | None = None,
-        aux_params: Arrays | None = None,
-        allow_missing: bool = False,
-        force_init: bool = False,
-        allow_extra: bool = False,
-    ) -> None:
-        """Have no parameters to initialize."""
-        self.params_initialized = True
+    def _init_params(self, wanted: Values) -> None:
+        """Do nothing: there are no parameters."""
 
     def update(self) -> None:
-        """Have no parameters to update."""
+        """Do nothing: there are no parameters."""
 
     def update_metric(self, eval_metric: Metric, labels: Any, pre_sliced: bool = False) -> None:
-        """Let a metric see labels and outputs, if the module takes labels."""
+        """Update a metric with labels and outputs if the module takes labels."""
         if self._label_shapes is None:
             return
         if pre_sliced:
             raise RuntimeError("PythonModule does not support presliced labels")
         eval_metric.update(labels, self.get_outputs())
 
-    def bind(
-        self,
-        data_shapes: Any,
-        label_shapes: Any = None,
-        for_training: bool = True,
-        inputs_need_grad: bool = False,
-        force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
-    ) -> None:
-        """Take note of the shapes of inputs."""
-        if self.binded and not force_rebind:
-            self.logger.warning("Already bound, ignoring bind()")
-            return
-        if grad_req != "write":
+    def _bind(self, wanted: Binding) -> None:
+        """Remember the shapes of inputs."""
+        if wanted.grad_req != "write":
             raise AssertionError("Python module only support write gradient")
-        self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
-        self._data_shapes = [DataDesc(*each) for each in data_shapes]
-        self._label_shapes = None if label_shapes is None else [DataDesc(*each) for each in label_shapes]
+        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
+        self._data_shapes = [DataDesc(*each) for each in wanted.data_shapes]
+        labels = wanted.label_shapes
+        self._label_shapes = None if labels is None else [DataDesc(*each) for each in labels]
         if [each.name for each in self._data_shapes] != self._data_names:
             raise AssertionError(f"bind: data_shapes {self._data_shapes} must be those of {self._data_names}")
         self._output_shapes = self._compute_output_shapes()
@@ -125,21 +105,21 @@ class PythonModule(BaseModule):
         optimizer_params: Any = (("learning_rate", 0.01),),
         force_init: bool = False,
     ) -> None:
-        """Have no parameters to update."""
+        """Do nothing: there are no parameters."""
 
     def install_monitor(self, mon: Any) -> None:
-        """Have nothing to show."""
+        """Do nothing: a monitor sees symbols only."""
 
 
 class PythonLossModule(PythonModule):
-    """A loss whose gradient is a Python function of scores and labels; its output are the scores.
+    """A loss whose gradient is a Python function of scores and labels; it returns the scores.
 
     Parameters
     ----------
     name
-        What its output is named after.
+        The name of the output, without ``_output``.
     data_names, label_names
-        What it takes.
+        The names of input and label.
     grad_func
         Returns the gradient of the scores, given scores and labels: an NDArray or a NumPy array.
 
@@ -176,7 +156,7 @@ class PythonLossModule(PythonModule):
         return [(f"{self._name}_output", self._data_shapes[0].shape)]
 
     def forward(self, data_batch: DataBatch, is_train: bool | None = None) -> None:
-        """Take scores, and labels if this is for training."""
+        """Store the scores, and in training the labels."""
         self._scores = data_batch.data[0]
         if self.for_training if is_train is None else is_train:
             labels: Any = getattr(data_batch, "label", None)

@@ -1,4 +1,4 @@
-"""SequentialModule: modules one behind the other, each computing with the outputs of the one before."""
+"""SequentialModule: a chain of modules, in which outputs of each are inputs of the next."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..io import DataBatch, DataDesc
-from .base_module import UNIFORM, Arrays, BaseModule, Metric, need
+from .base_module import Arrays, BaseModule, Binding, Metric, Values, need
 
 __all__ = ["SequentialModule"]
 
 
 class SequentialModule(BaseModule):
-    """A chain of modules.
+    """Run modules in a chain: the outputs of each are the inputs of the next.
 
     >>> import phonograd as mx
     >>> first = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name="first")
@@ -37,14 +37,14 @@ class SequentialModule(BaseModule):
         self._label_shapes: Any = None
 
     def add(self, module: BaseModule, **kwargs: Any) -> SequentialModule:
-        """Put a module at the end of the chain, and return the chain.
+        """Append a module, and return the chain.
 
         Parameters
         ----------
         take_labels
             Whether the module gets the labels of a batch.
         auto_wiring
-            Whether the outputs of the module before are its inputs in order, whatever their names.
+            Whether to match the outputs of the previous module by order and not by name.
         """
         known = (self.META_TAKE_LABELS, self.META_AUTO_WIRING)
         for key in kwargs:
@@ -59,7 +59,7 @@ class SequentialModule(BaseModule):
         need(bool(self._modules), "SequentialModule", "add")
         return self._modules
 
-    # -- what it takes and gives
+    # -- inputs and outputs
 
     @property
     def data_names(self) -> Sequence[str]:
@@ -91,43 +91,24 @@ class SequentialModule(BaseModule):
 
     # -- preparing
 
-    def bind(
-        self,
-        data_shapes: Any,
-        label_shapes: Any = None,
-        for_training: bool = True,
-        inputs_need_grad: bool = False,
-        force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
-    ) -> None:
-        """Make arrays for inputs of the given shapes, module by module."""
-        if self.binded and not force_rebind:
-            self.logger.warning("Already bound, ignoring bind()")
-            return
-        if inputs_need_grad and not for_training:
-            raise AssertionError("bind: gradients of inputs are for training; set for_training=True")
-        if shared_module is not None:
+    def _bind(self, wanted: Binding) -> None:
+        wanted.check_training()
+        if wanted.shared_module is not None:
             raise AssertionError("Shared module is not supported")
         modules = self._nonempty()
-        self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
+        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._label_shapes = None
-        shapes = data_shapes
+        shapes = wanted.data_shapes
         for place, (module, facts) in enumerate(zip(modules, self._facts, strict=True)):
-            labels = label_shapes if facts.get(self.META_TAKE_LABELS) else None
+            labels = wanted.label_shapes if facts.get(self.META_TAKE_LABELS) else None
             if labels is not None:
-                self._label_shapes = label_shapes
+                self._label_shapes = labels
             if facts.get(self.META_AUTO_WIRING):
                 shapes = _renamed(shapes, module.data_names)
-            module.bind(
-                data_shapes=shapes,
-                label_shapes=labels,
-                for_training=for_training,
-                # those in the middle pass gradients on
-                inputs_need_grad=inputs_need_grad or (for_training and place > 0),
-                force_rebind=force_rebind,
-                grad_req=grad_req,
-            )
+            # all modules but the first pass gradients on
+            passes = wanted.inputs_need_grad or (wanted.for_training and place > 0)
+            own = wanted._replace(data_shapes=shapes, label_shapes=labels, inputs_need_grad=passes)
+            module.bind(**own._asdict())
             shapes = module.output_shapes
         self.binded = True
 
@@ -142,23 +123,13 @@ class SequentialModule(BaseModule):
             states.update(own_states)
         return arguments, states
 
-    def init_params(
-        self,
-        initializer: Any = UNIFORM,
-        arg_params: Arrays | None = None,
-        aux_params: Arrays | None = None,
-        allow_missing: bool = False,
-        force_init: bool = False,
-        allow_extra: bool = False,
-    ) -> None:
-        """Give parameters and auxiliary states values; no two modules may have parameters of one name."""
-        if self.params_initialized and not force_init:
-            return
+    def _init_params(self, wanted: Values) -> None:
+        """Set the parameters of all modules; no two modules may have parameters of one name."""
         need(self.binded, "init_params", "bind")
         owners: dict[str, int] = {}
         for place, module in enumerate(self._modules):
-            # what is given is for all modules, so each is given more than it has
-            module.init_params(initializer, arg_params, aux_params, allow_missing, force_init, True)
+            # the arrays are for all modules, so each ignores those of others
+            module.init_params(*wanted._replace(allow_extra=True))
             for names in module.get_params():
                 for name in names:
                     if owners.setdefault(name, place) != place:
@@ -166,23 +137,10 @@ class SequentialModule(BaseModule):
                             f"Duplicated parameter names: {name!r} in layer {place} ({type(module).__name__}) is "
                             f"already used in layer {owners[name]}"
                         )
-        self.params_initialized = True
 
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
-        """Choose how the parameters of all modules are updated."""
-        self._need_params("init_optimizer")
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring.")
-            return
+    def _init_optimizer(self, kvstore: Any, optimizer: Any, optimizer_params: Any, force_init: bool) -> None:
         for module in self._modules:
             module.init_optimizer(kvstore, optimizer, optimizer_params, force_init)
-        self.optimizer_initialized = True
 
     # -- batches
 
@@ -232,21 +190,21 @@ class SequentialModule(BaseModule):
         return self._modules[0].get_input_grads(merge_multi_context)
 
     def update_metric(self, eval_metric: Metric, labels: Any, pre_sliced: bool = False) -> None:
-        """Let a metric see labels and the outputs of modules that take labels."""
+        """Update a metric with labels and the outputs of modules that take labels."""
         self._need_params("update_metric")
         for module, facts in zip(self._modules, self._facts, strict=True):
             if facts.get(self.META_TAKE_LABELS):
                 module.update_metric(eval_metric, labels, pre_sliced)
 
     def install_monitor(self, mon: Any) -> None:
-        """Have a monitor see what all modules compute."""
+        """Install a monitor of the values of all modules."""
         need(self.binded, "install_monitor", "bind")
         for module in self._modules:
             module.install_monitor(mon)
 
 
 def _renamed(shapes: Any, names: Sequence[str]) -> list[DataDesc]:
-    """Return shapes under the names that a module has for them, in order."""
+    """Return shapes with the names of a module's inputs, in order."""
     if len(shapes) != len(names):
         raise AssertionError(f"auto_wiring: there are {len(shapes)} outputs for the inputs {', '.join(names)}")
     found = [each if isinstance(each, DataDesc) else DataDesc(*each) for each in shapes]

@@ -1,7 +1,7 @@
-"""Functions of nd.contrib that update weights with a decay of its own (AdamW), or several weights at once (LAMB).
+"""AdamW and LAMB in ``nd.contrib``: updates that take lists of arrays.
 
-They take lists where the operators behind them (:mod:`phonograd.core.ops.update.update_forms`) take the arrays of one
-weight after another, and a number where these take an array.
+The operators of :mod:`phonograd.core.ops.update.updates` take the arrays of one weight after another, and
+`rescale_grad` as an array. These functions take one list per kind of array, and a number or an array.
 """
 
 from __future__ import annotations
@@ -58,15 +58,13 @@ def adamw_update(
     name: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Return the weight after a step of Adam with a weight decay of its own; both means change in place.
+    """Return the weight after a step of Adam with decoupled weight decay; both means change in place.
 
-    A `rescale_grad` that is 0 or not finite, be it a number or an array of one element, makes it no step at all.
+    `rescale_grad` is a number or an array of one element. If it is 0 or not finite, nothing changes.
     """
     rates = {"lr": lr, "eta": eta, "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "wd": wd}
-    scale = _scale(rescale_grad, weight)
-    return _call(
-        "_adamw_update", weight, grad, mean, var, scale, **rates, clip_gradient=clip_gradient, out=out, **kwargs
-    )
+    arrays = weight, grad, mean, var, _scale(rescale_grad, weight)
+    return _call("_adamw_update", *arrays, **rates, clip_gradient=clip_gradient, out=out, **kwargs)
 
 
 def mp_adamw_update(
@@ -165,7 +163,7 @@ def multi_mp_lamb_update(
     num_tensors: int = 0,
     **kwargs: Any,
 ) -> Any:
-    """Return weights after a step of LAMB of the float32 copy of each, `weights32`, which change in place."""
+    """Return weights after a step of LAMB of the float32 copy of each, `weights32`; the copies change in place."""
     arrays = _in_turn(weights, grads, mean, var, weights32)
     rates = {"learning_rates": lrs, "wds": wds, "step_count": step_count, "num_tensors": num_tensors or len(weights)}
     return _call("_multi_mp_lamb_update", *arrays, **rates, out=out, **kwargs)

@@ -1,4 +1,4 @@
-"""Cells that make symbols: the base class, and cells with one, three or four gates."""
+"""Symbolic recurrent cells: the base class, and cells with one, three or four gates."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Arrays = dict[str, NDArray]
 
 
 class RNNParams:
-    """The variables of cells by name: cells that are given the same ones share their weights."""
+    """The variables of cells by name; cells with the same container share their weights."""
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
         self._params: dict[str, Any] = {}
 
     def get(self, name: str, **kwargs: Any) -> Any:
-        """Return the variable with a name behind the prefix, made when it is first asked for."""
+        """Return the variable of a name, with the prefix; the first call makes it."""
         whole = self._prefix + name
         if whole not in self._params:
             self._params[whole] = symbol.Variable(whole, **kwargs)
@@ -40,13 +40,15 @@ class BaseRNNCell:
     Parameters
     ----------
     prefix
-        What names of variables and operators begin with.
+        The prefix of names of variables and operators.
     params
-        The variables of another cell, to be shared.
+        The variables of another cell, to share them.
     """
 
-    #: how many numbers there are in each state
+    #: the number of elements of each state
     _num_hidden = 0
+    #: the name of each gate in the names of unpacked weights; empty for cells that do not unpack
+    _gate_names: Sequence[str] = ()
 
     def __init__(self, prefix: str = "", params: RNNParams | None = None) -> None:
         self._own_params = params is None
@@ -56,14 +58,14 @@ class BaseRNNCell:
         self.reset()
 
     def reset(self) -> None:
-        """Begin to count steps and states anew: call it before another unrolling."""
+        """Reset the counters of steps and states: call it before a new sequence."""
         self._init_counter = -1
         self._counter = -1
         for cell in getattr(self, "_cells", ()):
             cell.reset()
 
     def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
-        """Return the output of one step, and the states after it; a subclass defines what they are."""
+        """Return the output of one step, and the states after it; a subclass overrides this."""
         raise NotImplementedError(f"{type(self).__name__} has no __call__(self, inputs, states)")
 
     @property
@@ -82,10 +84,6 @@ class BaseRNNCell:
         """Shapes of the states."""
         return [info["shape"] for info in self.state_info]
 
-    @property
-    def _gate_names(self) -> Sequence[str]:
-        return ()
-
     def _check_free(self) -> None:
         assert not self._modified, (
             "After applying modifier cells (e.g. DropoutCell) the base cell cannot be called directly. Call the "
@@ -93,7 +91,7 @@ class BaseRNNCell:
         )
 
     def begin_state(self, func: Any = symbol.zeros, **kwargs: Any) -> list[Any]:
-        """Return the states that a sequence begins with, made by a function like ``sym.zeros`` or ``sym.Variable``."""
+        """Return the initial states, made by a function like ``sym.zeros`` or ``sym.Variable``."""
         self._check_free()
         states = []
         for info in self.state_info:
@@ -104,7 +102,7 @@ class BaseRNNCell:
     # -- weights of single gates
 
     def unpack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name with the weights of each gate apart: ``lstm_i2h_f_weight``."""
+        """Return arrays by name, with one array for each gate: ``lstm_i2h_f_weight``."""
         args = dict(args)
         if not self._gate_names:
             return args
@@ -117,7 +115,7 @@ class BaseRNNCell:
         return args
 
     def pack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name with the weights of all gates in one: what :meth:`unpack_weights` has taken apart."""
+        """Return arrays by name, with one array for all gates: the inverse of :meth:`unpack_weights`."""
         args = dict(args)
         if not self._gate_names:
             return args
@@ -141,24 +139,29 @@ class BaseRNNCell:
         inputs
             The sequence: one symbol, or a list of steps.
         begin_state
-            The first states; zeros if this is None.
+            The initial states; zeros if None.
         layout
-            The meaning of axes: T time, N batch, C features.
+            The order of axes: T time, N batch, C features.
         merge_outputs
-            Whether outputs are one symbol; None for a list.
+            Whether to return outputs as one symbol; None returns a list.
         """
         self.reset()
+        outputs, states = self._unroll(length, inputs, begin_state, layout, merge_outputs)
+        return outputs, states
+
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None) -> Any:
+        """Implement :meth:`unroll`, which resets the cell first; a subclass may override this."""
         steps, _, _, _ = format_sequence(length, inputs, layout, False)
         states = self.begin_state() if begin_state is None else begin_state
         outputs: Any = []
         for step in steps:
             output, states = self(step, states)
             outputs.append(output)
-        return format_sequence(length, outputs, layout, merge_outputs)[0], states
+        return format_sequence(length, outputs, layout, merge)[0], states
 
 
 class _GatedCell(BaseRNNCell):
-    """A cell whose step is that of a cell of Gluon."""
+    """Base class of cells that run the step of a Gluon cell."""
 
     def __init__(
         self, step: Any, num_hidden: int, prefix: str, params: RNNParams | None, bias: dict[str, Any] | None = None
@@ -188,7 +191,9 @@ class _GatedCell(BaseRNNCell):
 
 
 class RNNCell(_GatedCell):
-    """The plain cell (Elman 1990): its output is an activation of a linear function of input and last output."""
+    """Elman's cell (1990): the activation of a linear function of input and last output."""
+
+    _gate_names = ("",)
 
     def __init__(
         self, num_hidden: int, activation: str = "tanh", prefix: str = "rnn_", params: RNNParams | None = None
@@ -196,13 +201,11 @@ class RNNCell(_GatedCell):
         step = gluon_rnn.RNNCell(num_hidden, activation=activation, prefix=prefix)
         super().__init__(step, num_hidden, prefix, params)
 
-    @property
-    def _gate_names(self) -> Sequence[str]:
-        return ("",)
-
 
 class LSTMCell(_GatedCell):
-    """The cell with long short-term memory (Hochreiter and Schmidhuber 1997); `forget_bias` is where biases begin."""
+    """Long short-term memory (Hochreiter and Schmidhuber 1997); `forget_bias` initializes the forget gate."""
+
+    _gate_names = ("_i", "_f", "_c", "_o")
 
     def __init__(
         self, num_hidden: int, prefix: str = "lstm_", params: RNNParams | None = None, forget_bias: float = 1.0
@@ -210,17 +213,11 @@ class LSTMCell(_GatedCell):
         step = gluon_rnn.LSTMCell(num_hidden, prefix=prefix)
         super().__init__(step, num_hidden, prefix, params, {"init": LSTMBias(forget_bias=forget_bias)})
 
-    @property
-    def _gate_names(self) -> Sequence[str]:
-        return ("_i", "_f", "_c", "_o")
-
 
 class GRUCell(_GatedCell):
-    """The cell with gates that reset and update (Cho et al. 2014)."""
+    """The gated recurrent unit (Cho et al. 2014)."""
+
+    _gate_names = ("_r", "_z", "_o")
 
     def __init__(self, num_hidden: int, prefix: str = "gru_", params: RNNParams | None = None) -> None:
         super().__init__(gluon_rnn.GRUCell(num_hidden, prefix=prefix), num_hidden, prefix, params)
-
-    @property
-    def _gate_names(self) -> Sequence[str]:
-        return ("_r", "_z", "_o")

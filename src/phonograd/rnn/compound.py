@@ -1,4 +1,4 @@
-"""Cells made of other cells: one after the other, forwards and backwards, or changing what another one does."""
+"""Cells made of other cells: stacks, both directions, and modifiers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BidirectionalCell", "DropoutCell", "ModifierCell", "ResidualCell", "
 
 
 class _Several(BaseRNNCell):
-    """A cell that is made of several."""
+    """Base class of cells made of several cells."""
 
     def __init__(self, cells: Sequence[BaseRNNCell], params: RNNParams | None) -> None:
         self._cells: list[BaseRNNCell] = []
@@ -25,7 +25,7 @@ class _Several(BaseRNNCell):
             self._take(cell)
 
     def _take(self, cell: BaseRNNCell) -> None:
-        """Make a cell one of these; if they share variables, its own become theirs."""
+        """Append a cell; if the cells share variables, so does this one."""
         if self._override:
             assert cell._own_params, (
                 f"Either specify params for {type(self).__name__} or child cells, not both: a child has its own"
@@ -40,18 +40,18 @@ class _Several(BaseRNNCell):
         return [info for cell in self._cells for info in cell.state_info]
 
     def begin_state(self, func: Any = symbol.zeros, **kwargs: Any) -> list[Any]:
-        """Return the states that a sequence begins with, of all cells."""
+        """Return the initial states of all cells."""
         self._check_free()
         return [state for cell in self._cells for state in cell.begin_state(func=func, **kwargs)]
 
     def unpack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name with the weights of each gate of each cell apart."""
+        """Return arrays by name, with one array for each gate of each cell."""
         for cell in self._cells:
             args = cell.unpack_weights(args)
         return args
 
     def pack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name with the weights of all gates of a cell in one."""
+        """Return arrays by name, with one array for all gates of a cell."""
         for cell in self._cells:
             args = cell.pack_weights(args)
         return args
@@ -64,13 +64,13 @@ class _Several(BaseRNNCell):
 
 
 class SequentialRNNCell(_Several):
-    """Cells one after the other: the outputs of each are the inputs of the next."""
+    """A stack of cells: the outputs of each are the inputs of the next."""
 
     def __init__(self, params: RNNParams | None = None) -> None:
         super().__init__((), params)
 
     def add(self, cell: BaseRNNCell) -> None:
-        """Add a cell behind the others."""
+        """Append a cell."""
         self._take(cell)
 
     def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
@@ -83,22 +83,17 @@ class SequentialRNNCell(_Several):
             after.extend(own)
         return inputs, after
 
-    def unroll(
-        self, length: int, inputs: Any, begin_state: Any = None, layout: str = "NTC", merge_outputs: bool | None = None
-    ) -> tuple[Any, list[Any]]:
-        """Return the outputs for all steps of a sequence, and the states of all cells after it."""
-        self.reset()
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None) -> Any:
         states = self.begin_state() if begin_state is None else begin_state
         after: list[Any] = []
         for place, (cell, own) in enumerate(zip(self._cells, self._shared_out(states), strict=True)):
-            merge = merge_outputs if place == len(self._cells) - 1 else None
-            inputs, own = cell.unroll(length, inputs, own, layout, merge)
+            inputs, own = cell.unroll(length, inputs, own, layout, merge if place == len(self._cells) - 1 else None)
             after.extend(own)
         return inputs, after
 
 
 class BidirectionalCell(_Several):
-    """Two cells, of which one goes through sequences forwards and the other backwards; outputs are joined."""
+    """Run one cell forward and another backward over a sequence, and concatenate their outputs."""
 
     def __init__(
         self, l_cell: BaseRNNCell, r_cell: BaseRNNCell, params: RNNParams | None = None, output_prefix: str = "bi_"
@@ -107,14 +102,10 @@ class BidirectionalCell(_Several):
         self._output_prefix = output_prefix
 
     def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
-        """Raise NotImplementedError: the backward cell begins at the end of the sequence."""
+        """Raise NotImplementedError: the backward cell starts at the end of the sequence."""
         raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
 
-    def unroll(
-        self, length: int, inputs: Any, begin_state: Any = None, layout: str = "NTC", merge_outputs: bool | None = None
-    ) -> tuple[Any, list[Any]]:
-        """Return the outputs for all steps of a sequence, and the states of both cells after it."""
-        self.reset()
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None) -> Any:
         steps, _, _, _ = format_sequence(length, inputs, layout, False)
         states = self._shared_out(self.begin_state() if begin_state is None else begin_state)
         (forward, after), (backward, other) = [
@@ -125,11 +116,11 @@ class BidirectionalCell(_Several):
             symbol.concat(*pair, dim=1, name=f"{self._output_prefix}t{number}")
             for number, pair in enumerate(zip(forward, backward[::-1], strict=True))
         ]
-        return format_sequence(length, joined, layout, merge_outputs)[0], [*after, *other]
+        return format_sequence(length, joined, layout, merge)[0], [*after, *other]
 
 
 class DropoutCell(BaseRNNCell):
-    """Sets some of its inputs to 0 while training; it has no states."""
+    """Set some inputs to 0 while training; the cell has no states."""
 
     def __init__(self, dropout: float, prefix: str = "dropout_", params: RNNParams | None = None) -> None:
         super().__init__(prefix, params)
@@ -137,26 +128,22 @@ class DropoutCell(BaseRNNCell):
 
     @property
     def state_info(self) -> list[dict[str, Any]]:
-        """Nothing."""
+        """An empty list."""
         return []
 
     def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
         """Return the input with some elements set to 0, and the states."""
         return symbol.Dropout(inputs, p=self.dropout) if self.dropout > 0 else inputs, states
 
-    def unroll(
-        self, length: int, inputs: Any, begin_state: Any = None, layout: str = "NTC", merge_outputs: bool | None = None
-    ) -> tuple[Any, list[Any]]:
-        """Return a sequence with some elements set to 0; if it is one symbol, in one go."""
-        self.reset()
-        sequence, _, _, _ = format_sequence(length, inputs, layout, merge_outputs)
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None) -> Any:
+        sequence, _, _, _ = format_sequence(length, inputs, layout, merge)
         if isinstance(sequence, Symbol):
             return self(sequence, begin_state or [])
-        return super().unroll(length, sequence, begin_state, layout, merge_outputs)
+        return super()._unroll(length, sequence, begin_state, layout, merge)
 
 
 class ModifierCell(BaseRNNCell):
-    """The base class of cells that change what another cell does, which is then only called through them."""
+    """The base class of cells that modify another cell; call the other cell only through them."""
 
     def __init__(self, base_cell: BaseRNNCell) -> None:
         super().__init__()
@@ -175,7 +162,7 @@ class ModifierCell(BaseRNNCell):
         return self.base_cell.state_info
 
     def begin_state(self, init_sym: Any = symbol.zeros, **kwargs: Any) -> list[Any]:  # type: ignore[override]
-        """Return the states that a sequence begins with."""
+        """Return the initial states."""
         self._check_free()
         self.base_cell._modified = False
         try:
@@ -184,22 +171,22 @@ class ModifierCell(BaseRNNCell):
             self.base_cell._modified = True
 
     def unpack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name with the weights of each gate of the other cell apart."""
+        """Return arrays by name, with one array for each gate of the other cell."""
         return self.base_cell.unpack_weights(args)
 
     def pack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name with the weights of all gates of the other cell in one."""
+        """Return arrays by name, with one array for all gates of the other cell."""
         return self.base_cell.pack_weights(args)
 
     def reset(self) -> None:
-        """Begin to count steps and states anew."""
+        """Reset the counters of steps and states."""
         super().reset()
         if hasattr(self, "base_cell"):
             self.base_cell.reset()
 
 
 class ZoneoutCell(ModifierCell):
-    """While training, leaves outputs and states as they were before, each with a probability (Krueger et al. 2016)."""
+    """Keep each previous output and state with a probability, while training (Krueger et al. 2016)."""
 
     def __init__(self, base_cell: BaseRNNCell, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0) -> None:
         assert not isinstance(base_cell, BidirectionalCell), (
@@ -210,20 +197,20 @@ class ZoneoutCell(ModifierCell):
         self.zoneout_states = zoneout_states
 
     def reset(self) -> None:
-        """Forget the last output: call it before a new sequence."""
+        """Reset the cell and the previous output: call it before a new sequence."""
         super().reset()
         self._prev_output: Any = None
 
     def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
         """Return the output of one step, and the states after it."""
-        # the step of Gluon's cell, which needs nothing of it but these attributes
+        # the step of Gluon's cell reads only attributes that this class has too
         step: Any = gluon_rnn.ZoneoutCell.hybrid_forward
         output, after = step(self, symbol, inputs, states)
         return output, after
 
 
 class ResidualCell(ModifierCell):
-    """Adds the input to the output of another cell (He et al. 2016)."""
+    """Add the input to the output of another cell (He et al. 2016)."""
 
     def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
         """Return the output of one step, and the states after it."""

@@ -1,9 +1,8 @@
-"""Cells that make symbols with convolutions in place of matrix products, for sequences of pictures."""
+"""Symbolic recurrent cells with convolutions instead of matrix products, for sequences of images."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from .. import symbol
@@ -23,21 +22,21 @@ class BaseConvRNNCell(BaseRNNCell):
     Parameters
     ----------
     input_shape
-        The shape of one input, the batch included.
+        The shape of one input, with the batch axis.
     num_hidden
         The number of channels of each state.
     h2h_kernel, h2h_dilate
-        The windows for the state, of odd extents, and the distance of their elements.
+        The kernel size (odd) and dilation for the state.
     i2h_kernel, i2h_stride, i2h_pad, i2h_dilate
-        The windows for the input, their steps, the zeros around it, and the distance of elements.
+        The kernel size, stride, padding and dilation for the input.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
-        How weights and biases begin.
+        The initializers of weights and biases.
     activation
         The name of an activation, a block, or a function of symbols; a leaky ReLU of slope 0.2 by default.
     prefix, params
-        What names begin with, and variables of another cell, to be shared.
+        The prefix of names, and the variables of another cell, to share them.
     conv_layout
-        The meaning of axes.
+        The order of axes.
     """
 
     _step_of: ClassVar[type[Any]]
@@ -113,7 +112,7 @@ class BaseConvRNNCell(BaseRNNCell):
 
 
 class _WithDefaults(BaseConvRNNCell):
-    """A cell whose arguments have MXNet's defaults."""
+    """A cell with MXNet's defaults for all arguments."""
 
     _prefix_by_default: ClassVar[str]
 
@@ -139,40 +138,31 @@ class _WithDefaults(BaseConvRNNCell):
         super().__init__(
             *(input_shape, num_hidden, h2h_kernel, h2h_dilate, i2h_kernel, i2h_stride, i2h_pad, i2h_dilate),
             *(i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer),
-            # a name of its own, because blocks without one are counted, and names of other blocks would change
+            # with a prefix, because MXNet counts blocks without one and names later blocks by the count
             LeakyReLU(0.2, prefix="leaky_") if activation is None else activation,
             *(self._prefix_by_default if prefix is None else prefix, params, conv_layout),
         )
 
 
 class ConvRNNCell(_WithDefaults):
-    """The plain cell with convolutions."""
+    """Elman's cell with convolutions."""
 
     _step_of = gluon_rnn.Conv2DRNNCell
     _prefix_by_default = "ConvRNN_"
-
-    @property
-    def _gate_names(self) -> Sequence[str]:
-        return ("",)
+    _gate_names = ("",)
 
 
 class ConvLSTMCell(_WithDefaults):
-    """The cell with long short-term memory and convolutions (Shi et al. 2015)."""
+    """Long short-term memory with convolutions (Shi et al. 2015)."""
 
     _step_of = gluon_rnn.Conv2DLSTMCell
     _prefix_by_default = "ConvLSTM_"
-
-    @property
-    def _gate_names(self) -> Sequence[str]:
-        return ("_i", "_f", "_c", "_o")
+    _gate_names = ("_i", "_f", "_c", "_o")
 
 
 class ConvGRUCell(_WithDefaults):
-    """The cell with gates that reset and update, and convolutions."""
+    """The gated recurrent unit with convolutions."""
 
     _step_of = gluon_rnn.Conv2DGRUCell
     _prefix_by_default = "ConvGRU_"
-
-    @property
-    def _gate_names(self) -> Sequence[str]:
-        return ("_r", "_z", "_o")
+    _gate_names = ("_r", "_z", "_o")

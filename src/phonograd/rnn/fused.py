@@ -1,8 +1,8 @@
-"""FusedRNNCell: all layers and steps as one operator, with one vector of weights."""
+"""FusedRNNCell: all layers and steps in one operator, with one vector of weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ _GATES: dict[str, tuple[str, ...]] = {
 
 
 class FusedRNNCell(BaseRNNCell):
-    """Layers of recurrent networks as one operator, which has no single steps.
+    """Run recurrent layers over a sequence by one operator, without single steps.
 
     Parameters
     ----------
@@ -34,15 +34,15 @@ class FusedRNNCell(BaseRNNCell):
     mode
         'rnn_relu', 'rnn_tanh', 'lstm' or 'gru'.
     bidirectional
-        Whether each layer goes through sequences backwards, too.
+        Whether each layer processes the sequence in reverse, too.
     dropout
-        Which part of the inputs of all layers but the first is set to 0 while training.
+        The dropout rate of the inputs of all layers but the first.
     get_next_state
         Whether :meth:`unroll` returns the states after a sequence.
     forget_bias
-        Where the biases of forget gates begin.
+        The initial bias of the forget gates.
     prefix, params
-        As for :class:`BaseRNNCell`; the prefix is the mode, unless given.
+        As for :class:`BaseRNNCell`; the default prefix is the mode.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class FusedRNNCell(BaseRNNCell):
         self._num_hidden = num_hidden
         self._num_layers = num_layers
         self._mode = mode
+        self._gate_names = _GATES[mode]
         self._bidirectional = bidirectional
         self._dropout = dropout
         self._get_next_state = get_next_state
@@ -76,10 +77,6 @@ class FusedRNNCell(BaseRNNCell):
         """Shapes and layouts of the states."""
         shape = (len(self._directions) * self._num_layers, 0, self._num_hidden)
         return [{"shape": shape, "__layout__": "LNC"} for _ in range(2 if self._mode == "lstm" else 1)]
-
-    @property
-    def _gate_names(self) -> Sequence[str]:
-        return _GATES[self._mode]
 
     def __call__(self, inputs: Any, states: Any) -> tuple[Any, list[Any]]:
         """Raise NotImplementedError: there are no single steps."""
@@ -95,7 +92,7 @@ class FusedRNNCell(BaseRNNCell):
                 yield f"{self._prefix}{start}{gate}_{kind}", (rows // len(self._gate_names), *columns)
 
     def unpack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name with the weights of each gate of each layer: ``lstm_l0_i2h_f_weight``."""
+        """Return arrays by name, with one array for each gate of each layer: ``lstm_l0_i2h_f_weight``."""
         args = dict(args)
         vector = args.pop(f"{self._prefix}parameters")
         begin = 0
@@ -107,7 +104,7 @@ class FusedRNNCell(BaseRNNCell):
         return args
 
     def pack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name with all weights in one vector: what :meth:`unpack_weights` has taken apart."""
+        """Return arrays by name, with all weights in one vector: the inverse of :meth:`unpack_weights`."""
         args = dict(args)
         first = args[f"{self._prefix}l0_i2h{self._gate_names[0]}_weight"]
         parts: list[NDArray] = [args.pop(name).reshape((-1,)) for name, _ in self._gates(self._size(first.shape[1]))]
@@ -115,18 +112,14 @@ class FusedRNNCell(BaseRNNCell):
         return args
 
     def _size(self, inputs: int) -> int:
-        """Return the number of weights, given that of inputs."""
+        """Return the number of weights, given the number of inputs."""
         ways, hidden = len(self._directions), self._num_hidden
         rows = ways * hidden * len(self._gate_names)
         return rows * (inputs + hidden + 2) + (self._num_layers - 1) * rows * (hidden * ways + hidden + 2)
 
     # -- sequences
 
-    def unroll(
-        self, length: int, inputs: Any, begin_state: Any = None, layout: str = "NTC", merge_outputs: bool | None = None
-    ) -> tuple[Any, list[Any]]:
-        """Return the outputs for all steps of a sequence, and the states after it if these were asked for."""
-        self.reset()
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: bool | None) -> Any:
         sequence, axis, _, _ = format_sequence(length, inputs, layout, True)
         if axis == 1:
             sequence = symbol.swapaxes(sequence, dim1=0, dim2=1)
@@ -149,7 +142,7 @@ class FusedRNNCell(BaseRNNCell):
         )
         if axis == 1:
             outputs = symbol.swapaxes(outputs, dim1=0, dim2=1)
-        return format_sequence(length, outputs, layout, merge_outputs)[0], after
+        return format_sequence(length, outputs, layout, merge)[0], after
 
     def unfuse(self) -> SequentialRNNCell:
         """Return cells that compute the same in single steps, with variables for each layer.

@@ -1,5 +1,7 @@
 """Updates of weights beyond their values: no new plans for new rates, forms for several weights, rows, symbols."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import phonograd as mx
 from phonograd import autograd, nd, settings
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
+from phonograd.core.graph.operator import REGISTRY
 
 
 def arrays(count, shape=(3, 4)):
@@ -72,6 +75,21 @@ def test_arguments_are_checked():
         nd.adam_update(*arrays(4))
     with pytest.raises(MXNetError, match=r"Cannot find argument 'rescale', Possible Arguments: .*rescale_grad"):
         nd.sgd_update(*arrays(2), lr=0.1, rescale=2)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_rates_of_several_weights_are_counted(count):
+    with pytest.raises(MXNetError, match=f"multi_sgd_update takes lrs for each of 2 weights, but got {count}"):
+        nd.multi_sgd_update(*arrays(4), lrs=(0.1,) * count, wds=(0.0,) * 2, num_weights=2)
+
+
+def test_operators_of_several_weights_have_signatures_and_formulas():
+    declared = REGISTRY["preloaded_multi_mp_sgd_mom_update"]
+    assert str(inspect.signature(declared.function)) == (
+        "(*data: 'Node', momentum: 'float' = 0.0, rescale_grad: 'Number' = 1.0, clip_gradient: 'float' = -1.0, "
+        "num_weights: 'int' = 1) -> 'tuple[Node, ...]'"
+    )
+    assert "momentum * mom - lr *" in declared.__doc__
 
 
 def test_results_of_several_weights():

@@ -1,4 +1,4 @@
-"""RecurrentCell: one step of a recurrent network, which is unrolled over sequences."""
+"""RecurrentCell: one step of a recurrent network, unrolled over sequences."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ __all__ = ["HybridRecurrentCell", "RecurrentCell", "begin", "infos_of", "sigmoid
 
 
 def infos_of(cells: Iterable[Any], batch_size: int) -> list[dict[str, Any]]:
-    """Return what is known of the states of several cells."""
+    """Return the shapes and layouts of the states of several cells."""
     return [info for cell in cells for info in cell.state_info(batch_size)]
 
 
 def states_of(cells: Iterable[Any], **kwargs: Any) -> list[Any]:
-    """Return the first states of several cells."""
+    """Return the initial states of several cells."""
     return [state for cell in cells for state in cell.begin_state(**kwargs)]
 
 
 def first_state(func: Callable[..., Any], name: str, info: dict[str, Any]) -> Any:
-    """Return a state made by a function like ``nd.zeros``; those of arrays take no names and layouts."""
+    """Return a state made by a function like ``nd.zeros``; functions of arrays take no name and layout."""
     if (getattr(func, "__module__", None) or "").startswith(("phonograd.ndarray", "phonograd.numpy")):
         return of_chosen_kind(func(**{key: value for key, value in info.items() if key != "__layout__"}))
     return func(name=name, **info)
 
 
 def begin(cell: Any, F: Any, begin_state: Any, inputs: Any, batch_size: int) -> Any:
-    """Return the states that a sequence begins with: those that are given, or zeros."""
+    """Return the initial states: the given ones, or zeros."""
     if begin_state is not None:
         return begin_state
     if F is not ndarray:
@@ -43,7 +43,7 @@ def begin(cell: Any, F: Any, begin_state: Any, inputs: Any, batch_size: int) -> 
 
 
 def sigmoids(F: Any, gates: Iterable[tuple[Any, str]], start: str) -> list[Any]:
-    """Return the sigmoid of each gate, named as it is in symbols."""
+    """Return the sigmoid of each gate, with its name in symbols."""
     return [F.Activation(gate, act_type="sigmoid", name=start + name) for gate, name in gates]
 
 
@@ -58,7 +58,7 @@ class RecurrentCell(Block):
         self.reset()
 
     def reset(self) -> None:
-        """Forget what the cell remembers apart from its states: call it before a new sequence."""
+        """Reset the counters of steps and states: call it before a new sequence."""
         self._init_counter = -1
         self._counter = -1
         for cell in self._children.values():
@@ -66,7 +66,7 @@ class RecurrentCell(Block):
                 cell.reset()
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """Return the shapes and layouts of its states."""
+        """Return the shapes and layouts of the states."""
         raise NotImplementedError(f"{type(self).__name__} has no state_info(self, batch_size)")
 
     def _check_free(self) -> None:
@@ -76,7 +76,7 @@ class RecurrentCell(Block):
         )
 
     def begin_state(self, batch_size: int = 0, func: Any = ndarray.zeros, **kwargs: Any) -> list[Any]:
-        """Return the states that a sequence begins with, made by a function like ``nd.zeros``."""
+        """Return the initial states, made by a function like ``nd.zeros``."""
         self._check_free()
         states = []
         for info in self.state_info(batch_size):
@@ -103,15 +103,20 @@ class RecurrentCell(Block):
         inputs
             The sequence: one array, or a list of steps.
         begin_state
-            The first states; zeros if this is None.
+            The initial states; zeros if None.
         layout
-            The meaning of axes: T time, N batch, C features.
+            The order of axes: T time, N batch, C features.
         merge_outputs
-            Whether outputs are one array; None for a list, unless lengths differ.
+            Whether to return outputs as one array; None returns a list, unless `valid_length` is given.
         valid_length
-            How many steps of each sample count; all if this is None.
+            The number of valid steps of each sample; all steps if None.
         """
         self.reset()
+        outputs, states = self._unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        return outputs, states
+
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: Any, valid_length: Any) -> Any:
+        """Implement :meth:`unroll`, which resets the cell first; a subclass may override this."""
         inputs, axis, F, batch_size = format_sequence(length, inputs, layout, False)
         states = begin(self, F, begin_state, inputs, batch_size)
         outputs: Any = []
@@ -123,7 +128,7 @@ class RecurrentCell(Block):
         if valid_length is not None:
             states = last_valid(F, history, valid_length)
             outputs = masked(F, outputs, length, valid_length, axis, True)
-        outputs, _, _, _ = format_sequence(length, outputs, layout, merge_outputs)
+        outputs, _, _, _ = format_sequence(length, outputs, layout, merge)
         return outputs, states
 
     def _get_activation(self, F: Any, inputs: Any, activation: Any, **kwargs: Any) -> Any:
@@ -149,5 +154,5 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
         super().__init__(prefix=prefix, params=params)
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the output of one step and the states after it; a subclass defines what they are."""
+        """Return the output of one step and the states after it; a subclass overrides this."""
         raise NotImplementedError(f"{type(self).__name__} has no hybrid_forward(self, F, inputs, states, ...)")

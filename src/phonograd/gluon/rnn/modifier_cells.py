@@ -1,4 +1,4 @@
-"""Cells that change what other cells do: dropout, zoneout, a way around, both directions."""
+"""Cells that modify other cells: dropout, zoneout, residual connections, both directions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["BidirectionalCell", "DropoutCell", "ModifierCell", "ResidualCell", "
 
 
 class DropoutCell(HybridRecurrentCell):
-    """While training, sets each input to 0 with probability `rate`; it has no states.
+    """Set each input to 0 with probability `rate` while training; the cell has no states.
 
-    Along `axes`, all inputs share the same fate.
+    Inputs share their mask along `axes`.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class DropoutCell(HybridRecurrentCell):
         return f"{type(self).__name__}(rate={self._rate}, axes={self._axes})"
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """Return nothing."""
+        """Return an empty list."""
         return []
 
     def _alias(self) -> str:
@@ -47,26 +47,15 @@ class DropoutCell(HybridRecurrentCell):
             inputs = F.Dropout(data=inputs, p=self._rate, axes=self._axes, name=f"t{self._counter}_fwd")
         return inputs, states
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: Any = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, Any]:
-        """Return a sequence with some elements set to 0; if it is one array, in one go."""
-        self.reset()
-        inputs, _, F, _ = format_sequence(length, inputs, layout, merge_outputs)
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: Any, valid_length: Any) -> Any:
+        inputs, _, F, _ = format_sequence(length, inputs, layout, merge)
         if isinstance(inputs, tensor_types):
-            output, states = self.hybrid_forward(F, inputs, begin_state or [])
-            return output, states
-        return super().unroll(length, inputs, begin_state, layout, merge_outputs)
+            return self.hybrid_forward(F, inputs, begin_state or [])
+        return super()._unroll(length, inputs, begin_state, layout, merge, None)
 
 
 class ModifierCell(HybridRecurrentCell):
-    """The base class of cells that change what another cell does; they have its parameters and states."""
+    """The base class of cells that modify another cell and have its parameters and states."""
 
     def __init__(self, base_cell: Any) -> None:
         assert not base_cell._modified, f"Cell {base_cell.name} is already modified. One cell cannot be modified twice"
@@ -85,7 +74,7 @@ class ModifierCell(HybridRecurrentCell):
         return infos_of([self.base_cell], batch_size)
 
     def begin_state(self, batch_size: int = 0, func: Any = ndarray.zeros, **kwargs: Any) -> list[Any]:
-        """Return the states that a sequence begins with."""
+        """Return the initial states."""
         self._check_free()
         self.base_cell._modified = False
         states = states_of([self.base_cell], batch_size=batch_size, func=func, **kwargs)
@@ -97,7 +86,7 @@ class ModifierCell(HybridRecurrentCell):
 
 
 class ZoneoutCell(ModifierCell):
-    """While training, leaves outputs and states as they were before, each with a probability (Krueger et al. 2016)."""
+    """Keep each previous output and state with a probability, while training (Krueger et al. 2016)."""
 
     _keeps_arrays = True
 
@@ -118,7 +107,7 @@ class ZoneoutCell(ModifierCell):
         return "zoneout"
 
     def reset(self) -> None:
-        """Forget the last output: call it before a new sequence."""
+        """Reset the cell and the previous output: call it before a new sequence."""
         super().reset()
         self._prev_output = None
 
@@ -139,28 +128,18 @@ class ZoneoutCell(ModifierCell):
 
 
 class ResidualCell(ModifierCell):
-    """Adds the input to the output of another cell (He et al. 2016)."""
+    """Add the input to the output of another cell (He et al. 2016)."""
 
     def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         """Return the output of one step and the states after it."""
         output, after = self.base_cell(inputs, states)
         return F.elemwise_add(output, inputs, name=f"t{self._counter}_fwd"), after
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: Any = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, Any]:
-        """Return the outputs for all steps of a sequence, and the states after it."""
-        self.reset()
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: Any, valid_length: Any) -> Any:
         self.base_cell._modified = False
-        outputs, states = self.base_cell.unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        outputs, states = self.base_cell.unroll(length, inputs, begin_state, layout, merge, valid_length)
         self.base_cell._modified = True
-        merge = isinstance(outputs, tensor_types) if merge_outputs is None else merge_outputs
+        merge = isinstance(outputs, tensor_types) if merge is None else merge
         inputs, axis, F, _ = format_sequence(length, inputs, layout, merge)
         if valid_length is not None:
             inputs = masked(F, inputs, length, valid_length, axis, merge)
@@ -170,7 +149,7 @@ class ResidualCell(ModifierCell):
 
 
 class BidirectionalCell(HybridRecurrentCell):
-    """Two cells, of which one goes through sequences forwards and the other backwards; outputs are joined."""
+    """Run one cell forward and another backward over a sequence, and concatenate their outputs."""
 
     def __init__(self, l_cell: Any, r_cell: Any, output_prefix: str = "bi_") -> None:
         super().__init__(prefix="", params=None)
@@ -179,7 +158,7 @@ class BidirectionalCell(HybridRecurrentCell):
         self._output_prefix = output_prefix
 
     def __call__(self, inputs: Any, states: Any) -> Any:
-        """Raise NotImplementedError: the backward cell begins at the end of the sequence."""
+        """Raise NotImplementedError: the backward cell starts at the end of the sequence."""
         raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
 
     def __repr__(self) -> str:
@@ -191,26 +170,16 @@ class BidirectionalCell(HybridRecurrentCell):
         return infos_of(self._children.values(), batch_size)
 
     def begin_state(self, batch_size: int = 0, func: Any = ndarray.zeros, **kwargs: Any) -> list[Any]:
-        """Return the states that a sequence begins with, of both cells."""
+        """Return the initial states of both cells."""
         self._check_free()
         return states_of(self._children.values(), batch_size=batch_size, func=func, **kwargs)
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: Any = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, Any]:
-        """Return the outputs for all steps of a sequence, and the states of both cells after it."""
-        self.reset()
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: Any, valid_length: Any) -> Any:
         inputs, axis, F, batch_size = format_sequence(length, inputs, layout, False)
         states = begin(self, F, begin_state, inputs, batch_size)
         forward, backward = self._children.values()
         count = len(infos_of([forward], batch_size))
-        merge = bool(merge_outputs) or (merge_outputs is None and valid_length is not None)
+        merge = bool(merge) or (merge is None and valid_length is not None)
         ahead, after = forward.unroll(length, inputs, states[:count], layout, merge, valid_length)  # type: ignore[attr-defined]
         steps = reversed_sequence(inputs, valid_length)
         back, own = backward.unroll(length, steps, states[count:], layout, False, valid_length)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Cells with one, three or four gates, and cells one after the other."""
+"""Recurrent cells with one, three or four gates, and stacks of cells."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "ZoneoutCell",
 ]
 
-# the names under which cells of other libraries take them from here
+# MXNet's names, which cells of other libraries import from here
 _cells_state_info = infos_of
 _cells_begin_state = states_of
 _get_begin_state = begin
@@ -36,29 +36,26 @@ _mask_sequence_variable_length = masked
 
 
 def _reverse_sequences(sequences: Any, unroll_step: int, valid_length: Any = None) -> list[Any]:
-    """Return the steps of a sequence backwards; with lengths, only the valid ones change places."""
+    """Return the steps of a sequence in reverse; with lengths, only the valid steps are reversed."""
     assert len(sequences) == unroll_step, f"the sequence has {len(sequences)} steps, not {unroll_step}"
     return reversed_sequence(sequences, valid_length)
 
 
-class _GatedCell(HybridRecurrentCell):
-    """A cell with linear functions of input and state for each of its gates."""
+class _LinearCell(HybridRecurrentCell):
+    """Base class of cells with a linear function of input and state for each gate."""
 
     _gates: int
     i2h_weight: Parameter
     h2h_weight: Parameter
 
-    def _add_parameters(self, hidden_size: int, input_size: int, initializers: tuple[Any, ...], width: int = 0) -> None:
+    def _add_parameters(self, hidden_size: int, input_size: int, width: int, initializers: Any) -> None:
+        """Make a parameter for each pair (name, initializer); `width` is the number of outputs."""
         self._hidden_size = hidden_size
         self._input_size = input_size
         rows = self._gates * hidden_size
-        shapes = {
-            "i2h_weight": (rows, input_size),
-            "h2h_weight": (rows, width or hidden_size),
-            "i2h_bias": (rows,),
-            "h2h_bias": (rows,),
-        }
-        for (name, shape), init in zip(shapes.items(), initializers, strict=True):
+        shapes = {"i2h_weight": (rows, input_size), "h2h_weight": (rows, width), "h2r_weight": (width, hidden_size)}
+        for name, init in initializers:
+            shape = shapes.get(name, (rows,))
             setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
 
     def _infer_quickly(self, inputs: Any, *states: Any) -> bool:
@@ -77,7 +74,7 @@ class _GatedCell(HybridRecurrentCell):
         return i2h, h2h
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """Return the shapes and layouts of its states."""
+        """Return the shapes and layouts of the states."""
         return [{"shape": (batch_size, self._hidden_size), "__layout__": "NC"}]
 
     def _mapping(self) -> str:
@@ -88,8 +85,32 @@ class _GatedCell(HybridRecurrentCell):
         return f"{type(self).__name__}({self._mapping()})"
 
 
+class _GatedCell(_LinearCell):
+    """Base class of cells with as many outputs as hidden units."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        i2h_weight_initializer: Any = None,
+        h2h_weight_initializer: Any = None,
+        i2h_bias_initializer: Any = "zeros",
+        h2h_bias_initializer: Any = "zeros",
+        input_size: int = 0,
+        prefix: str | None = None,
+        params: ParameterDict | None = None,
+    ) -> None:
+        super().__init__(prefix=prefix, params=params)
+        initializers = (
+            ("i2h_weight", i2h_weight_initializer),
+            ("h2h_weight", h2h_weight_initializer),
+            ("i2h_bias", i2h_bias_initializer),
+            ("h2h_bias", h2h_bias_initializer),
+        )
+        self._add_parameters(hidden_size, input_size, hidden_size, initializers)
+
+
 class RNNCell(_GatedCell):
-    """The plain cell (Elman 1990): its output is an activation of a linear function of input and last output.
+    """Elman's cell (1990): the activation of a linear function of input and last output.
 
     Parameters
     ----------
@@ -98,9 +119,9 @@ class RNNCell(_GatedCell):
     activation
         The name of an activation function, or a block.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
-        How weights and biases of input and state begin.
+        The initializers of weights and biases of input and state.
     input_size
-        The number of inputs; 0 to find it out in the first forward pass.
+        The number of inputs; 0 to infer it in the first forward pass.
     """
 
     _gates = 1
@@ -117,9 +138,10 @@ class RNNCell(_GatedCell):
         prefix: str | None = None,
         params: ParameterDict | None = None,
     ) -> None:
-        super().__init__(prefix=prefix, params=params)
-        initializers = i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
-        self._add_parameters(hidden_size, input_size, initializers)
+        super().__init__(
+            *(hidden_size, i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer),
+            *(input_size, prefix, params),
+        )
         self._activation = activation
 
     def _alias(self) -> str:
@@ -140,9 +162,9 @@ class RNNCell(_GatedCell):
 
 
 class LSTMCell(_GatedCell):
-    """The cell with long short-term memory (Hochreiter and Schmidhuber 1997), with two states: output and memory.
+    """Long short-term memory (Hochreiter and Schmidhuber 1997), with two states: output and memory.
 
-    Arguments are those of :class:`RNNCell`, and `recurrent_activation`: the activation of gates.
+    Arguments are those of :class:`RNNCell`, and `recurrent_activation`: the activation of the gates.
     """
 
     _gates = 4
@@ -160,14 +182,15 @@ class LSTMCell(_GatedCell):
         activation: Any = "tanh",
         recurrent_activation: Any = "sigmoid",
     ) -> None:
-        super().__init__(prefix=prefix, params=params)
-        initializers = i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
-        self._add_parameters(hidden_size, input_size, initializers)
+        super().__init__(
+            *(hidden_size, i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer),
+            *(input_size, prefix, params),
+        )
         self._activation = activation
         self._recurrent_activation = recurrent_activation
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """Return the shapes and layouts of its states."""
+        """Return the shapes and layouts of the states."""
         return [*super().state_info(batch_size), *super().state_info(batch_size)]
 
     def _alias(self) -> str:
@@ -203,21 +226,6 @@ class GRUCell(_GatedCell):
 
     _gates = 3
 
-    def __init__(
-        self,
-        hidden_size: int,
-        i2h_weight_initializer: Any = None,
-        h2h_weight_initializer: Any = None,
-        i2h_bias_initializer: Any = "zeros",
-        h2h_bias_initializer: Any = "zeros",
-        input_size: int = 0,
-        prefix: str | None = None,
-        params: ParameterDict | None = None,
-    ) -> None:
-        super().__init__(prefix=prefix, params=params)
-        initializers = i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
-        self._add_parameters(hidden_size, input_size, initializers)
-
     def _alias(self) -> str:
         return "gru"
 
@@ -247,14 +255,14 @@ class GRUCell(_GatedCell):
 
 
 class _Stack(RecurrentCell):
-    """Cells one after the other: each gets the output of the one before."""
+    """A stack of cells: the input of each is the output of the previous one."""
 
     def __repr__(self) -> str:
         lines = [f"({key}): {indented(repr(cell), 2)}" for key, cell in self._children.items()]
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
     def add(self, cell: Any) -> None:
-        """Put a cell at the end."""
+        """Append a cell."""
         self.register_child(cell)
 
     def __getitem__(self, i: int) -> Block:
@@ -268,7 +276,7 @@ class _Stack(RecurrentCell):
         return infos_of(self._children.values(), batch_size)
 
     def begin_state(self, batch_size: int = 0, func: Any = ndarray.zeros, **kwargs: Any) -> list[Any]:
-        """Return the states that a sequence begins with, of all cells."""
+        """Return the initial states of all cells."""
         self._check_free()
         return states_of(self._children.values(), batch_size=batch_size, func=func, **kwargs)
 
@@ -283,41 +291,30 @@ class _Stack(RecurrentCell):
         return inputs, after
 
     def _shared_out(self, states: Any) -> Any:
-        """Return each cell with its own states."""
+        """Yield each cell with its own states."""
         start = 0
         for cell in self._children.values():
             count = len(infos_of([cell], 0))
             yield cell, states[start : start + count]
             start += count
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: Any = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, Any]:
-        """Return the outputs of the last cell for all steps of a sequence, and the states of all cells after it."""
-        self.reset()
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: Any, valid_length: Any) -> Any:
         inputs, _, F, batch_size = format_sequence(length, inputs, layout, None)
         states = begin(self, F, begin_state, inputs, batch_size)
         after: list[Any] = []
         last = len(self._children) - 1
         for number, (cell, own) in enumerate(self._shared_out(states)):
-            merge = merge_outputs if number == last else None
-            inputs, own = cell.unroll(length, inputs, own, layout, merge, valid_length)
+            inputs, own = cell.unroll(length, inputs, own, layout, merge if number == last else None, valid_length)
             after.extend(own)
         return inputs, after
 
 
 class SequentialRNNCell(_Stack):
-    """Cells one after the other: each gets the output of the one before."""
+    """A stack of cells: the input of each is the output of the previous one."""
 
 
 class HybridSequentialRNNCell(_Stack, HybridRecurrentCell):
-    """Hybrid cells one after the other: each gets the output of the one before."""
+    """A stack of hybrid cells: the input of each is the output of the previous one."""
 
     def hybrid_forward(self, F: Any, inputs: Any, states: Any) -> Any:
         """Return the output of the last cell and the states of all cells after one step."""

@@ -21,7 +21,7 @@ _NAME = re.compile(r"(l|r)(\d+)_(i2h|h2h|h2r)_(weight|bias)\Z")
 
 
 class _RNNLayer(HybridBlock):
-    """What all recurrent layers have in common."""
+    """The base class of recurrent layers."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class _RNNLayer(HybridBlock):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
-        """Return all parameters by the paths they would have in cells: files are the same for both."""
+        """Return all parameters by their paths in cells, so that layers and cells read the same files."""
         start = prefix + "." if prefix else ""
         found = {}
         for key, parameter in self._reg_params.items():
@@ -112,7 +112,7 @@ class _RNNLayer(HybridBlock):
     # -- states
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """Return the shapes, layouts and dtypes of its states."""
+        """Return the shapes, layouts and dtypes of the states."""
         widths = [self._projection_size or self._hidden_size]
         if self._mode == "lstm":
             widths.append(self._hidden_size)
@@ -120,7 +120,7 @@ class _RNNLayer(HybridBlock):
         return [{"shape": (count, batch_size, width), "__layout__": "LNC", "dtype": self._dtype} for width in widths]
 
     def begin_state(self, batch_size: int = 0, func: Any = ndarray.zeros, **kwargs: Any) -> list[Any]:
-        """Return the states that a sequence begins with, made by a function like ``nd.zeros``."""
+        """Return the initial states, made by a function like ``nd.zeros``."""
         return [
             first_state(func, f"{self.prefix}h0_{number}", {**info, **kwargs})
             for number, info in enumerate(self.state_info(batch_size))
@@ -153,17 +153,17 @@ class _RNNLayer(HybridBlock):
     # -- computing
 
     def __call__(self, inputs: Any, states: Any = None, sequence_length: Any = None) -> Any:
-        """Return the outputs for a sequence; with first states, the last states, too."""
+        """Return the outputs for a sequence, and the last states if initial states are given."""
         if isinstance(states, tensor_types):
             states = [states]
         lengths = (sequence_length,) if self._use_sequence_length else ()
         if states is None and isinstance(inputs, Symbol):
-            # outside of the layer's own scope, which would put its prefix before their names once more
+            # made outside of the layer's scope, which would prefix their names a second time
             return super().__call__(inputs, self._zeros(symbols(), inputs), *lengths)[0]
         return super().__call__(inputs, states, *lengths)
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the outputs for a sequence; with first states, the last states, too."""
+        """Return the outputs for a sequence, and the last states if initial states are given."""
         states, sequence_length = (*args, None, None)[:2]
         given = states
         if given is None:
@@ -188,7 +188,7 @@ class _RNNLayer(HybridBlock):
     def _computed_sequence(
         self, F: Any, inputs: Any, states: Any, sequence_length: Any, params: dict[str, Any]
     ) -> tuple[Any, list[Any]]:
-        # the operator wants all weights first, then all biases
+        # the operator takes all weights, then all biases
         parts = ["i2h_weight", "h2h_weight", *(["h2r_weight"] if self._projection_size else [])]
         order = [
             f"{side}{layer}_{part}"
@@ -221,17 +221,12 @@ class _RNNLayer(HybridBlock):
 
 
 def _initializers(i2h_weight: Any, h2h_weight: Any, i2h_bias: Any, h2h_bias: Any, h2r_weight: Any = None) -> Any:
-    return {
-        "i2h_weight": i2h_weight,
-        "h2h_weight": h2h_weight,
-        "i2h_bias": i2h_bias,
-        "h2h_bias": h2h_bias,
-        "h2r_weight": h2r_weight,
-    }
+    names = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "h2r_weight")
+    return dict(zip(names, (i2h_weight, h2h_weight, i2h_bias, h2h_bias, h2r_weight), strict=True))
 
 
 class RNN(_RNNLayer):
-    """Layers of plain recurrent cells (Elman 1990).
+    """Apply layers of Elman's recurrent cells (1990) to a sequence.
 
     Parameters
     ----------
@@ -242,15 +237,15 @@ class RNN(_RNNLayer):
     activation
         'relu' or 'tanh'.
     layout
-        The meaning of axes of the input: T time, N batch, C features.
+        The order of axes of the input: T time, N batch, C features.
     dropout
-        The probability with which outputs of all layers but the last are set to 0 while training.
+        The probability of setting an output to 0 while training, in all layers but the last.
     bidirectional
-        Whether there is a second direction, from the end of the sequence to its beginning.
+        Whether to process the sequence in reverse, too.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
-        How weights and biases of inputs and states begin.
+        The initializers of weights and biases of inputs and states.
     input_size
-        The number of inputs; 0 to find it out in the first forward pass.
+        The number of inputs; 0 to infer it in the first forward pass.
     dtype
         The dtype of parameters and states.
     """
@@ -275,32 +270,25 @@ class RNN(_RNNLayer):
             i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
         )
         super().__init__(
-            "rnn_" + activation,
-            hidden_size,
-            num_layers,
-            layout,
-            dropout,
-            bidirectional,
-            input_size,
-            initializers,
-            dtype,
+            *("rnn_" + activation, hidden_size, num_layers, layout, dropout, bidirectional, input_size),
+            *(initializers, dtype),
             **kwargs,
         )
 
 
 class LSTM(_RNNLayer):
-    """Layers with long short-term memory (Hochreiter and Schmidhuber 1997).
+    """Apply layers of long short-term memory (Hochreiter and Schmidhuber 1997) to a sequence.
 
     Arguments are those of :class:`RNN`, and:
 
     Parameters
     ----------
     projection_size
-        The number of outputs, if they are linear functions of what the cells give; None if they are not.
+        The number of outputs of a linear projection of each cell; None for no projection.
     h2r_weight_initializer
-        How the weights of these functions begin.
+        The initializer of the weights of the projection.
     state_clip_min, state_clip_max, state_clip_nan
-        The limits of memory, and whether nan is replaced by them.
+        The limits of the memory, and whether they replace NaN.
     """
 
     def __init__(
@@ -336,23 +324,14 @@ class LSTM(_RNNLayer):
             "lstm_state_clip_nan": state_clip_nan,
         }
         super().__init__(
-            "lstm",
-            hidden_size,
-            num_layers,
-            layout,
-            dropout,
-            bidirectional,
-            input_size,
-            initializers,
-            dtype,
-            projection_size,
-            clip,
+            *("lstm", hidden_size, num_layers, layout, dropout, bidirectional, input_size, initializers, dtype),
+            *(projection_size, clip),
             **kwargs,
         )
 
 
 class GRU(_RNNLayer):
-    """Layers of gated recurrent units (Cho et al. 2014). Arguments are those of :class:`RNN`."""
+    """Apply layers of gated recurrent units (Cho et al. 2014). Arguments are those of :class:`RNN`."""
 
     def __init__(
         self,
@@ -373,14 +352,5 @@ class GRU(_RNNLayer):
             i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
         )
         super().__init__(
-            "gru",
-            hidden_size,
-            num_layers,
-            layout,
-            dropout,
-            bidirectional,
-            input_size,
-            initializers,
-            dtype,
-            **kwargs,
+            "gru", hidden_size, num_layers, layout, dropout, bidirectional, input_size, initializers, dtype, **kwargs
         )

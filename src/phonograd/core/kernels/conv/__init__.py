@@ -1,7 +1,7 @@
 """Convolution: native kernels of the three primitives that convolutions and all their derivatives are made of.
 
 :class:`Convolution` makes the plan of a primitive from shapes: launches with their tables, and the bytes of scratch
-memory that they share. There are four ways to compute it:
+memory that they share. There are four algorithms (docs/decisions/0019):
 
 ==============  =====================================================================================================
 ``columns``     weights times columns (the elements of windows), made in the cache for a block of channels and a box of

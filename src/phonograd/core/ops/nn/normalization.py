@@ -6,6 +6,7 @@ a large mean does not spoil a small variance; variances are biased (divided by t
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from ...base.dtypes import DType
 from ...base.errors import MXNetError, format_shape
 from ...graph.interface import Interface, alike, like_data, vectors
 from ...graph.node import Node, Shape
-from ...graph.operator import Array, Spec, composite, operator, single
+from ...graph.operator import Array, Operator, Spec, composite, operator, single
 from ...graph.shapes import real_axis, with_ones
 from ...lower.lowering import WIDE_FLOATS, Expansion
 from ..math.broadcasting import sum_to
@@ -183,7 +184,7 @@ def BatchNorm(
     Parameters
     ----------
     data
-        The array; its channels lie along ``axis``.
+        The array; its channels are along ``axis``.
     gamma, beta
         Scale and offset of each channel; float32 for data in float16.
     moving_mean, moving_var
@@ -206,78 +207,70 @@ def BatchNorm(
     return out, *_hidden((mean, single(rsqrt(variance + eps))), output_mean_var)
 
 
-@composite(name="_contrib_BatchNormWithReLU", visible=_outputs, effects=_batch_norm_effects)
-def batch_norm_with_relu(
-    data: Node,
-    gamma: Node,
-    beta: Node,
-    moving_mean: Node,
-    moving_var: Node,
+def _declare_relative(
+    name: str,
+    doc: str,
     *,
-    eps: float = 1e-3,
-    momentum: float = 0.9,
-    fix_gamma: bool = True,
-    use_global_stats: bool = False,
-    output_mean_var: bool = False,
-    axis: int = 1,
-    cudnn_off: bool = False,
-    min_calib_range: float | None = None,
-    max_calib_range: float | None = None,
-    training: bool = False,
-) -> tuple[Node, ...]:
-    """Return max(x, 0) of the result of ``BatchNorm``, which has the same arguments."""
-    inputs = (data, gamma, beta, moving_mean, moving_var)
-    use_batch = training and not use_global_stats
-    out, mean, variance = _batch_norm("_contrib_BatchNormWithReLU", inputs, eps, fix_gamma, use_batch, axis)
-    return single(relu(out)), *_hidden((mean, single(rsqrt(variance + eps))), output_mean_var)
+    without: tuple[str, ...] = (),
+    extra: tuple[inspect.Parameter, ...] = (),
+    rectify: bool = False,
+    inverse: bool = False,
+) -> Operator:
+    """Declare an operator with the arguments of ``BatchNorm``, without some and with some more.
+
+    `rectify` replaces negative results by 0. The third output is the variance; `inverse` makes it the inverse standard
+    deviation.
+    """
+
+    def normalize(
+        *inputs: Node,
+        eps: float,
+        fix_gamma: bool,
+        use_global_stats: bool,
+        output_mean_var: bool,
+        training: bool,
+        axis: int = 1,
+        **parameters: Any,
+    ) -> tuple[Node, ...]:
+        use_batch = training and not use_global_stats
+        out, mean, variance = _batch_norm(name, inputs, eps, fix_gamma, use_batch, axis)
+        spread = single(rsqrt(variance + eps)) if inverse else variance
+        return single(relu(out)) if rectify else out, *_hidden((mean, spread), output_mean_var)
+
+    *arguments, training = inspect.signature(BatchNorm.function).parameters.values()
+    kept = [argument for argument in arguments if argument.name not in without]
+    signature = inspect.Signature([*kept, *extra, training], return_annotation="tuple[Node, ...]")
+    normalize.__signature__ = signature  # type: ignore[attr-defined]
+    normalize.__name__ = normalize.__qualname__ = name
+    normalize.__doc__ = doc
+    return composite(name=name, visible=_outputs, effects=_batch_norm_effects)(normalize)
 
 
-@composite(visible=_outputs, effects=_batch_norm_effects)
-def BatchNorm_v1(
-    data: Node,
-    gamma: Node,
-    beta: Node,
-    moving_mean: Node,
-    moving_var: Node,
-    *,
-    eps: float = 1e-3,
-    momentum: float = 0.9,
-    fix_gamma: bool = True,
-    use_global_stats: bool = False,
-    output_mean_var: bool = False,
-    training: bool = False,
-) -> tuple[Node, ...]:
-    """Return the array normalized over the batch, the deprecated form of ``BatchNorm``: channels lie along axis 1."""
-    inputs = (data, gamma, beta, moving_mean, moving_var)
-    out, mean, variance = _batch_norm("BatchNorm_v1", inputs, eps, fix_gamma, training and not use_global_stats, 1)
-    return out, *_hidden((mean, variance), output_mean_var)
+_BEHIND_STATISTICS = ("axis", "cudnn_off", "min_calib_range", "max_calib_range")
 
-
-@composite(name="_contrib_SyncBatchNorm", visible=_outputs, effects=_batch_norm_effects)
-def sync_batch_norm(
-    data: Node,
-    gamma: Node,
-    beta: Node,
-    moving_mean: Node,
-    moving_var: Node,
-    *,
-    eps: float = 1e-3,
-    momentum: float = 0.9,
-    fix_gamma: bool = True,
-    use_global_stats: bool = False,
-    output_mean_var: bool = False,
-    ndev: int = 1,
-    key: str,
-    training: bool = False,
-) -> tuple[Node, ...]:
-    """Return the array normalized over the batch of this process; channels lie along axis 1.
+batch_norm_with_relu = _declare_relative(
+    "_contrib_BatchNormWithReLU",
+    "Return max(x, 0) of the result of ``BatchNorm``, which has the same arguments.",
+    rectify=True,
+    inverse=True,
+)
+BatchNorm_v1 = _declare_relative(
+    "BatchNorm_v1",
+    "Return the array normalized over the batch, the deprecated form of ``BatchNorm``: channels are along axis 1.",
+    without=_BEHIND_STATISTICS,
+)
+sync_batch_norm = _declare_relative(
+    "_contrib_SyncBatchNorm",
+    """Return the array normalized over the batch of this process; channels are along axis 1.
 
     ``ndev`` and ``key`` name the devices that MXNet gathers statistics from; there is one here.
-    """
-    inputs = (data, gamma, beta, moving_mean, moving_var)
-    use_batch = training and not use_global_stats
-    out, mean, variance = _batch_norm("_contrib_SyncBatchNorm", inputs, eps, fix_gamma, use_batch, 1)
-    return out, *_hidden((mean, variance), output_mean_var)
+    """,
+    without=_BEHIND_STATISTICS,
+    extra=(
+        inspect.Parameter("ndev", inspect.Parameter.KEYWORD_ONLY, annotation="int", default=1),
+        inspect.Parameter("key", inspect.Parameter.KEYWORD_ONLY, annotation="str"),
+    ),
+)
 
 
 # -- within each element of a batch

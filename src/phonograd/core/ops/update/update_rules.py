@@ -1,9 +1,9 @@
-"""How optimisers change weights: one function per rule, which returns the new weight, and the new states behind it.
+"""Formulas of weight updates: each function returns the new weight, then the new states.
 
-The rules are written once, for arrays and for nodes. ``F`` is where they find functions: :mod:`phonograd.ndarray` for
-the classes of :mod:`phonograd.optimizer`, the registry for the operators of :mod:`.updates`. Numbers that change from
-update to update (`lr`, `wd`, `scale`) may be Python numbers, nodes, or arrays without axes; None for `wd` or `scale`
-means that it has no effect.
+Each formula is written once, for arrays and for nodes. ``F`` is the namespace of functions: :mod:`phonograd.ndarray`
+for the classes of :mod:`phonograd.optimizer`, the registry for the operators of :mod:`.updates`. Numbers that change
+from update to update (`lr`, `wd`, `scale`) may be Python numbers, nodes, or arrays without axes; None for `wd` or
+`scale` leaves it out.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ __all__ = [
 
 
 def rescaled(grad: Any, scale: Any) -> Any:
-    """Return a gradient times a number."""
+    """Return a gradient times `scale`."""
     return grad if scale is None else grad * scale
 
 
 def limited(F: Any, grad: Any, limit: float | None) -> Any:
-    """Return a gradient cut off at a size; None for no limit."""
+    """Return a gradient clipped to [-limit, limit]; None is no limit."""
     return grad if limit is None else F.clip(grad, a_min=-limit, a_max=limit)
 
 
@@ -54,12 +54,12 @@ def decayed(grad: Any, wd: Any, weight: Any) -> Any:
 
 
 def prepared(F: Any, grad: Any, scale: Any, limit: float | None) -> Any:
-    """Return a gradient rescaled and then cut off."""
+    """Return a gradient rescaled, then clipped."""
     return limited(F, rescaled(grad, scale), limit)
 
 
 def moved_average(average: Any, factor: float, value: Any) -> Any:
-    """Return a running average moved towards a value: `factor` of it is kept."""
+    """Return a running average after a value: ``factor * average + (1 - factor) * value``."""
     return factor * average + (1.0 - factor) * value
 
 
@@ -67,12 +67,12 @@ def moved_average(average: Any, factor: float, value: Any) -> Any:
 
 
 def plain(weight: Any, direction: Any, lr: Any) -> Any:
-    """Return the weight after a step against a direction."""
+    """Return the weight after a step: ``weight - lr * direction``."""
     return weight - lr * direction
 
 
 def momentum(weight: Any, direction: Any, moment: Any, lr: Any, factor: float) -> tuple[Any, Any]:
-    """Return the weight after a step with a momentum that is kept times `factor`, and the momentum."""
+    """Return the weight after a step with momentum, and the momentum; `factor` decays the momentum."""
     moment = factor * moment - lr * direction
     return weight + moment, moment
 
@@ -82,24 +82,24 @@ def nesterov(weight: Any, grad: Any, moment: Any, lr: Any, wd: Any, factor: floa
     direction = decayed(grad, wd, weight)
     ahead = factor * moment - lr * direction
     moved = weight + factor * ahead - lr * direction
-    # as in MXNet, the momentum that is kept has the decay of the weight after the step
+    # as in MXNet, the stored momentum decays the weight after the step
     return moved, factor * moment - lr * decayed(grad, wd, moved)
 
 
 def sign_step(F: Any, weight: Any, grad: Any, lr: Any, kept: Any) -> Any:
-    """Return `kept` of the weight after a step of equal size everywhere, against the signs of a gradient."""
+    """Return ``kept * weight - lr * sign(grad)``."""
     return kept * weight - lr * F.sign(grad)
 
 
 def sign_momentum(
     F: Any, weight: Any, direction: Any, moment: Any, lr: Any, kept: Any, factor: float
 ) -> tuple[Any, Any]:
-    """Return `kept` of the weight after a step of equal size along the signs of the momentum, and the momentum."""
+    """Return ``kept * weight + lr * sign(moment)``, and the momentum."""
     moment = factor * moment - (1 - factor) * direction
     return kept * weight + lr * F.sign(moment), moment
 
 
-# -- by the size of gradients before
+# -- by the size of earlier gradients
 
 
 def adam(
@@ -112,14 +112,14 @@ def adam(
 
 
 def adagrad(F: Any, weight: Any, grad: Any, squares: Any, lr: Any, wd: Any, epsilon: float) -> tuple[Any, Any]:
-    """Return the weight after a step over the root of the sum of squares, and the sum."""
+    """Return the weight after a step of AdaGrad, and the sum of squares."""
     squares = squares + F.square(grad)
     direction = grad / F.sqrt(squares + epsilon)
     return weight - lr * decayed(direction, wd, weight), squares
 
 
 def group_adagrad(F: Any, weight: Any, grad: Any, squares: Any, lr: Any, epsilon: float) -> tuple[Any, Any]:
-    """Return the weight after a step of AdaGrad with one sum for each row, and the sums."""
+    """Return the weight after a step of AdaGrad with one sum of squares per row, and the sums."""
     axes = tuple(range(1, len(weight.shape)))
     squares = squares + F.mean(F.square(grad), axis=axes, keepdims=True)
     return weight - F.broadcast_div(lr * grad, F.sqrt(squares + epsilon)), squares
@@ -128,7 +128,7 @@ def group_adagrad(F: Any, weight: Any, grad: Any, squares: Any, lr: Any, epsilon
 def rmsprop(
     F: Any, weight: Any, grad: Any, square: Any, lr: Any, factor: float, epsilon: float, largest: float | None
 ) -> tuple[Any, Any]:
-    """Return the weight after a step over the root of the mean square, cut off at `largest`, and the mean."""
+    """Return the weight after a step of RMSProp, clipped to [-largest, largest], and the mean square."""
     square = moved_average(square, factor, F.square(grad))
     return limited(F, weight - lr * (grad / F.sqrt(square + epsilon)), largest), square
 
@@ -145,7 +145,7 @@ def rmsprop_centered(
     epsilon: float,
     largest: float | None,
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the weight after a step over the standard deviation, and mean square, mean and momentum."""
+    """Return the weight after a step of centered RMSProp, and mean square, mean and momentum."""
     square = moved_average(square, factors[0], F.square(grad))
     mean = moved_average(mean, factors[0], grad)
     spread = F.sqrt(square - F.square(mean) + epsilon)
@@ -156,7 +156,7 @@ def rmsprop_centered(
 def ftrl(
     F: Any, weight: Any, grad: Any, linear: Any, squares: Any, lr: Any, wd: Any, lamda1: float, beta: float
 ) -> tuple[Any, Any, Any]:
-    """Return the weight that follows the regularised leader, and the sums of gradients and of squares."""
+    """Return the weight after a step of FTRL, and the sums of gradients and of squares."""
     more = squares + F.square(grad)
     linear = linear + grad - (F.sqrt(more) - F.sqrt(squares)) * weight / lr
     excess = F.relu(F.abs(linear) - lamda1)
@@ -177,7 +177,7 @@ def ftml(
     beta2: float,
     epsilon: float,
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the weight that follows the moving leader, and d, v and z of the paper."""
+    """Return the weight after a step of FTML, and d, v and z of the paper."""
     square = moved_average(square, beta2, F.square(grad))
     now = factor * (F.sqrt(square / correction) + epsilon)
     linear = beta1 * linear + (1.0 - beta1) * grad - (now - beta1 * before) * weight
@@ -188,12 +188,12 @@ def ftml(
 
 
 def _ratio(F: Any, above: Any, below: Any, both: tuple[Any, Any]) -> Any:
-    """Return a ratio, or 1 where one of two norms is 0."""
+    """Return a ratio, or 1 if one of both norms is 0."""
     return F.where(F.sign(both[0]) * F.sign(both[1]), above / below, F.ones_like(above))
 
 
 def lars_rate(F: Any, size: Any, slope: Any, wd: Any, scale: Any, eta: float, epsilon: float) -> Any:
-    """Return the factor of the learning rate for a weight and a gradient of these norms."""
+    """Return the factor of the learning rate (LARS) for a weight and a gradient of these norms."""
     return _ratio(F, eta * size, slope * scale + wd * size + epsilon, (size, slope))
 
 
@@ -209,7 +209,7 @@ def lamb_direction(
     beta2: float,
     epsilon: float,
 ) -> tuple[Any, Any, Any]:
-    """Return the direction of a step of LAMB, and both means; `corrections` make up for means that begin with 0."""
+    """Return the direction of a step of LAMB, and both means; `corrections` divide the means (bias correction)."""
     mean = moved_average(mean, beta1, grad)
     square = moved_average(square, beta2, F.square(grad))
     first, second = (mean, square) if corrections is None else (mean / corrections[0], square / corrections[1])
@@ -219,7 +219,7 @@ def lamb_direction(
 def lamb_step(
     F: Any, weight: Any, direction: Any, size: Any, slope: Any, lr: Any, lower: float | None, upper: float | None
 ) -> Any:
-    """Return the weight after a step in the ratio of its norm, kept between two bounds, and the direction's."""
+    """Return the weight after a step of LAMB, scaled by the ratio of the norms of weight (clipped) and direction."""
     if lower is not None or upper is not None:
         size = F.clip(size, a_min=-math.inf if lower is None else lower, a_max=math.inf if upper is None else upper)
     ratio = F.cast(_ratio(F, size, slope, (size, slope)) * lr, dtype=weight.dtype)

@@ -1,12 +1,12 @@
 """Updates of weights by gradients, as operators: ``sgd_update``, ``adam_update`` and so on.
 
-All return the weight after the update (``out=weight`` writes it where it was) and change their states in place. The
-rules are those of :mod:`.update_rules`, which the classes of optimisers follow, too. From an update of one weight
-follow the forms in mixed precision (``mp_``: a float16 weight with a float32 copy) and for several weights at once
-(``multi_``, ``preloaded_multi_``), see :mod:`.update_forms`.
+This is a table. Each row has the arrays of one weight (the arguments of the formula), the parameters in MXNet's order
+with their defaults, and a formula from :mod:`.update_rules`, which the optimizer classes use too. The forms in mixed
+precision and of several weights follow at the end; :mod:`.update_forms` makes the operators.
 
-Learning rate, weight decay and the factor of gradients are data: another value needs no other plan. A `clip_gradient`
-below 0 is no limit. For a row_sparse gradient, `lazy_update` leaves all rows alone that the gradient does not have.
+Every operator returns the weight after the update (``out=weight`` writes it in place) and changes its states in place.
+Learning rate, weight decay and `rescale_grad` are data: another value needs no other plan. A `clip_gradient` below 0
+is no limit. For a row_sparse gradient, `lazy_update` updates only the rows that the gradient has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from ...graph.node import Node
 from ...graph.operator import REGISTRY, composite, single
-from ...graph.parameters import Count, Number
+from ...graph.parameters import Number
 from ..math.arithmetic import power
 from ..math.broadcasting import broadcast
 from ..math.comparison import not_equal
@@ -25,12 +25,11 @@ from ..math.examination import isfinite
 from ..math.primitives import cast, reshape_to
 from ..math.structural import constant
 from . import update_rules as rules
-
-__all__ = ["F", "corrections", "limit_of", "states_change"]
+from .update_forms import Rule, declare, declare_several, mixed, update
 
 
 class _Functions:
-    """The operators of the registry as attributes: what rules take for ``F``."""
+    """The operators of the registry as attributes: the ``F`` of the formulas."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in REGISTRY:
@@ -41,320 +40,156 @@ class _Functions:
 F: Any = _Functions()
 
 
-def limit_of(number: float) -> float | None:
-    """Return a limit, of which there is none below 0."""
+def _limit(number: float) -> float | None:
+    """Return a limit; a number below 0 is none."""
     return None if number < 0 else number
 
 
-def states_change(inputs: tuple[Node, ...], outputs: tuple[Node, ...]) -> dict[int, Node]:
-    """Return the new states by their places: those of an update stand behind weight and gradient, in order."""
-    return {2 + place: node for place, node in enumerate(outputs[1:])}
+def _clipped(p: Any, grad: Node) -> Any:
+    """Return a gradient rescaled, then clipped."""
+    return rules.prepared(F, grad, p.rescale_grad, _limit(p.clip_gradient))
 
 
-def corrections(t: Any, beta1: float, beta2: float, like: Node) -> tuple[Any, Any]:
-    """Return what is missing to 1 in means that began with 0, after `t` updates."""
-    if not isinstance(t, Node):
-        return 1.0 - beta1**t, 1.0 - beta2**t
+def _clipped_then_decayed(p: Any, weight: Node, grad: Node) -> Any:
+    """Return a gradient rescaled, clipped, then with weight decay."""
+    return rules.decayed(_clipped(p, grad), p.wd, weight)
+
+
+def _decayed_then_clipped(p: Any, weight: Node, grad: Node, clip_gradient: float) -> Any:
+    """Return a gradient rescaled, with weight decay, then clipped."""
+    return rules.limited(F, rules.decayed(rules.rescaled(grad, p.rescale_grad), p.wd, weight), _limit(clip_gradient))
+
+
+def _bias_corrections(p: Any, like: Node) -> tuple[Any, Any]:
+    """Return the divisors of Adam's bias correction: ``1 - beta ** t`` for both means."""
+    if not isinstance(p.t, Node):
+        return 1.0 - p.beta1**p.t, 1.0 - p.beta2**p.t
     wide = np.dtype(np.float64)
-    first, second = [power(constant(beta, wide), t) for beta in (beta1, beta2)]
+    first, second = [power(constant(beta, wide), p.t) for beta in (p.beta1, p.beta2)]
     return cast(1.0 - first, like.dtype), cast(1.0 - second, like.dtype)
 
 
-def _prepared(grad: Node, rescale_grad: Any, clip_gradient: float) -> Any:
-    return rules.prepared(F, grad, rescale_grad, limit_of(clip_gradient))
+# -- along the gradient
 
 
-def _with_decay(grad: Node, weight: Node, rescale_grad: Any, wd: Any, clip_gradient: float) -> Any:
-    """Return a gradient rescaled, with weight decay, and then cut off."""
-    return rules.limited(F, rules.decayed(rules.rescaled(grad, rescale_grad), wd, weight), limit_of(clip_gradient))
-
-
-@composite()
-def sgd_update(
-    weight: Node,
-    grad: Node,
-    *,
-    lr: Number,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-    lazy_update: bool = True,
-) -> Node:
+@update("lr wd=0.0 rescale_grad=1.0 clip_gradient=-1.0 lazy_update=True")
+def sgd_update(p: Any, weight: Node, grad: Node) -> Any:
     """Return the weight after a step of gradient descent: ``weight - lr * (rescale_grad * grad + wd * weight)``."""
-    direction = rules.decayed(_prepared(grad, rescale_grad, clip_gradient), wd, weight)
-    return single(rules.plain(weight, direction, lr))
+    return rules.plain(weight, _clipped_then_decayed(p, weight, grad), p.lr)
 
 
-@composite(visible=1, effects=states_change)
-def sgd_mom_update(
-    weight: Node,
-    grad: Node,
-    mom: Node,
-    *,
-    lr: Number,
-    momentum: float = 0.0,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-    lazy_update: bool = True,
-) -> tuple[Node, ...]:
-    """Return the weight after a step with momentum: ``mom = momentum * mom - lr * (grad + wd * weight)``, added."""
-    direction = rules.decayed(_prepared(grad, rescale_grad, clip_gradient), wd, weight)
-    return rules.momentum(weight, direction, mom, lr, momentum)
+@update("lr momentum=0.0 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0 lazy_update=True")
+def sgd_mom_update(p: Any, weight: Node, grad: Node, mom: Node) -> Any:
+    """Return ``weight + mom`` after ``mom = momentum * mom - lr * (rescale_grad * grad + wd * weight)``."""
+    return rules.momentum(weight, _clipped_then_decayed(p, weight, grad), mom, p.lr, p.momentum)
 
 
-@composite(visible=1, effects=states_change)
-def nag_mom_update(
-    weight: Node,
-    grad: Node,
-    mom: Node,
-    *,
-    lr: Number,
-    momentum: float = 0.0,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-) -> tuple[Node, ...]:
+@update("lr momentum=0.0 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0")
+def nag_mom_update(p: Any, weight: Node, grad: Node, mom: Node) -> Any:
     """Return the weight after a step with Nesterov's momentum."""
-    return rules.nesterov(weight, _prepared(grad, rescale_grad, clip_gradient), mom, lr, wd, momentum)
+    return rules.nesterov(weight, _clipped(p, grad), mom, p.lr, p.wd, p.momentum)
 
 
-@composite()
-def signsgd_update(
-    weight: Node,
-    grad: Node,
-    *,
-    lr: Number,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-) -> Node:
-    """Return the weight after a step of equal size everywhere: ``(1 - lr * wd) * weight - lr * sign(grad)``.
+@update("lr wd=0.0 rescale_grad=1.0 clip_gradient=-1.0")
+def signsgd_update(p: Any, weight: Node, grad: Node) -> Any:
+    """Return the weight after a step of one size in every element: ``(1 - lr * wd) * weight - lr * sign(grad)``.
 
-    As in MXNet, `rescale_grad` and `clip_gradient` mean nothing: signs do not depend on sizes.
+    As in MXNet, `rescale_grad` and `clip_gradient` have no effect: they do not change signs.
     """
-    return single(rules.sign_step(F, weight, grad, lr, 1.0 - lr * wd))
+    return rules.sign_step(F, weight, grad, p.lr, 1.0 - p.lr * p.wd)
 
 
-@composite(visible=1, effects=states_change)
-def signum_update(
-    weight: Node,
-    grad: Node,
-    mom: Node,
-    *,
-    lr: Number,
-    momentum: float = 0.0,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-    wd_lh: Number = 0.0,
-) -> tuple[Node, ...]:
-    """Return the weight after a step of equal size along the signs of the momentum; `wd_lh` is a decay of its own."""
-    direction = rules.decayed(_prepared(grad, rescale_grad, clip_gradient), wd, weight)
-    return rules.sign_momentum(F, weight, direction, mom, lr, 1.0 - lr * wd_lh, momentum)
+@update("lr momentum=0.0 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0 wd_lh=0.0")
+def signum_update(p: Any, weight: Node, grad: Node, mom: Node) -> Any:
+    """Return the weight after a step of one size along the signs of the momentum; `wd_lh` is decoupled weight decay."""
+    direction = _clipped_then_decayed(p, weight, grad)
+    return rules.sign_momentum(F, weight, direction, mom, p.lr, 1.0 - p.lr * p.wd_lh, p.momentum)
 
 
-@composite(visible=1, effects=states_change)
-def adam_update(
-    weight: Node,
-    grad: Node,
-    mean: Node,
-    var: Node,
-    *,
-    lr: Number,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-8,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-    lazy_update: bool = True,
-) -> tuple[Node, ...]:
-    """Return the weight after a step of Adam; `lr` is what makes up for means that begin with 0."""
-    grad = _with_decay(grad, weight, rescale_grad, wd, clip_gradient)
-    return rules.adam(F, weight, grad, mean, var, lr, beta1, beta2, epsilon)
+# -- by the size of earlier gradients
 
 
-@composite(name="_adamw_update", visible=1, effects=states_change)
-def adamw_update(
-    weight: Node,
-    grad: Node,
-    mean: Node,
-    var: Node,
-    rescale_grad: Node,
-    *,
-    lr: Number,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-8,
-    wd: Number = 0.0,
-    eta: Number,
-    clip_gradient: float = -1.0,
-) -> tuple[Node, ...]:
-    """Return the weight after a step of Adam with a weight decay of its own: ``eta * (lr * step + wd * weight)``.
+@update(
+    "lr beta1=0.9 beta2=0.999 epsilon=1e-8 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0 lazy_update=True",
+)
+def adam_update(p: Any, weight: Node, grad: Node, mean: Node, var: Node) -> Any:
+    """Return the weight after a step of Adam; `lr` must already include the bias correction."""
+    grad = _decayed_then_clipped(p, weight, grad, p.clip_gradient)
+    return rules.adam(F, weight, grad, mean, var, p.lr, p.beta1, p.beta2, p.epsilon)
+
+
+@update("lr beta1=0.9 beta2=0.999 epsilon=1e-8 wd=0.0 eta clip_gradient=-1.0", name="_adamw_update", shared=1)
+def adamw_update(p: Any, weight: Node, grad: Node, mean: Node, var: Node, rescale_grad: Node) -> Any:
+    """Return the weight after a step of Adam with decoupled weight decay: ``eta * (lr * step + wd * weight)``.
 
     `rescale_grad` is an array of one element. If it is 0 or not finite, nothing changes.
     """
     scale = reshape_to(cast(rescale_grad, weight.dtype), ())
     valid = isfinite(scale) * not_equal(scale, scale * 0.0)
-    grad = _prepared(grad, scale, clip_gradient)
-    direction = rules.adam(F, weight * 0.0, grad, mean, var, -lr, beta1, beta2, epsilon)
-    after = (weight - eta * rules.decayed(direction[0], wd, weight), *direction[1:])
+    grad = rules.prepared(F, grad, scale, _limit(p.clip_gradient))
+    direction, *means = rules.adam(F, weight * 0.0, grad, mean, var, -p.lr, p.beta1, p.beta2, p.epsilon)
+    after = (weight - p.eta * rules.decayed(direction, p.wd, weight), *means)
     condition = broadcast(valid, weight.shape)
     return tuple([single(F.where(condition, new, old)) for new, old in zip(after, (weight, mean, var), strict=True)])
 
 
-@composite(visible=1, effects=states_change)
-def rmsprop_update(
-    weight: Node,
-    grad: Node,
-    n: Node,
-    *,
-    lr: Number,
-    gamma1: float = 0.95,
-    epsilon: float = 1e-8,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-    clip_weights: float = -1.0,
-) -> tuple[Node, ...]:
+@update("lr gamma1=0.95 epsilon=1e-8 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0 clip_weights=-1.0")
+def rmsprop_update(p: Any, weight: Node, grad: Node, n: Node) -> Any:
     """Return the weight after a step over the root of the running mean of squared gradients."""
-    grad = _with_decay(grad, weight, rescale_grad, wd, clip_gradient)
-    return rules.rmsprop(F, weight, grad, n, lr, gamma1, epsilon, limit_of(clip_weights))
+    grad = _decayed_then_clipped(p, weight, grad, p.clip_gradient)
+    return rules.rmsprop(F, weight, grad, n, p.lr, p.gamma1, p.epsilon, _limit(p.clip_weights))
 
 
-@composite(visible=1, effects=states_change)
-def rmspropalex_update(
-    weight: Node,
-    grad: Node,
-    n: Node,
-    g: Node,
-    delta: Node,
-    *,
-    lr: Number,
-    gamma1: float = 0.95,
-    gamma2: float = 0.9,
-    epsilon: float = 1e-8,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-    clip_weights: float = -1.0,
-) -> tuple[Node, ...]:
+@update("lr gamma1=0.95 gamma2=0.9 epsilon=1e-8 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0 clip_weights=-1.0")
+def rmspropalex_update(p: Any, weight: Node, grad: Node, n: Node, g: Node, delta: Node) -> Any:
     """Return the weight after a step with momentum over the running standard deviation of gradients."""
-    grad = _with_decay(grad, weight, rescale_grad, wd, clip_gradient)
-    limit = limit_of(clip_weights)
-    return rules.rmsprop_centered(F, weight, grad, n, g, delta, lr, (gamma1, gamma2), epsilon, limit)
+    grad, limit = _decayed_then_clipped(p, weight, grad, p.clip_gradient), _limit(p.clip_weights)
+    return rules.rmsprop_centered(F, weight, grad, n, g, delta, p.lr, (p.gamma1, p.gamma2), p.epsilon, limit)
 
 
-@composite(visible=1, effects=states_change)
-def ftrl_update(
-    weight: Node,
-    grad: Node,
-    z: Node,
-    n: Node,
-    *,
-    lr: Number,
-    lamda1: float = 0.01,
-    beta: float = 1.0,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-) -> tuple[Node, ...]:
-    """Return the weight that follows the regularised leader, which makes most weights 0."""
-    grad = _prepared(grad, rescale_grad, clip_gradient)
-    return rules.ftrl(F, weight, grad, z, n, lr, wd, lamda1, beta)
+@update("lr lamda1=0.01 beta=1.0 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0")
+def ftrl_update(p: Any, weight: Node, grad: Node, z: Node, n: Node) -> Any:
+    """Return the weight after a step of FTRL (follow the regularized leader), which makes most weights 0."""
+    return rules.ftrl(F, weight, _clipped(p, grad), z, n, p.lr, p.wd, p.lamda1, p.beta)
 
 
-@composite(visible=1, effects=states_change)
-def ftml_update(
-    weight: Node,
-    grad: Node,
-    d: Node,
-    v: Node,
-    z: Node,
-    *,
-    lr: Number,
-    beta1: float = 0.6,
-    beta2: float = 0.999,
-    epsilon: float = 1e-8,
-    t: Count,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_grad: float = -1.0,
-) -> tuple[Node, ...]:
-    """Return the weight that follows the moving leader, in update number `t`."""
-    grad = _with_decay(grad, weight, rescale_grad, wd, clip_grad)
-    first, second = corrections(t, beta1, beta2, weight)
-    return rules.ftml(F, weight, grad, d, v, z, first / lr, second, beta1, beta2, epsilon)
+@update("lr beta1=0.6 beta2=0.999 epsilon=1e-8 t wd=0.0 rescale_grad=1.0 clip_grad=-1.0")
+def ftml_update(p: Any, weight: Node, grad: Node, d: Node, v: Node, z: Node) -> Any:
+    """Return the weight after a step of FTML (follow the moving leader), in update number `t`."""
+    grad = _decayed_then_clipped(p, weight, grad, p.clip_grad)
+    first, second = _bias_corrections(p, weight)
+    return rules.ftml(F, weight, grad, d, v, z, first / p.lr, second, p.beta1, p.beta2, p.epsilon)
 
 
-@composite(name="_sparse_adagrad_update", visible=1, effects=states_change)
-def adagrad_update(
-    weight: Node,
-    grad: Node,
-    history: Node,
-    *,
-    lr: Number,
-    epsilon: float = 1e-7,
-    wd: Number = 0.0,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-) -> tuple[Node, ...]:
+@update("lr epsilon=1e-7 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0", name="_sparse_adagrad_update")
+def adagrad_update(p: Any, weight: Node, grad: Node, history: Node) -> Any:
     """Return the weight after a step over the root of the sum of all squared gradients."""
-    grad = _prepared(grad, rescale_grad, clip_gradient)
-    return rules.adagrad(F, weight, grad, history, lr, wd, epsilon)
+    return rules.adagrad(F, weight, _clipped(p, grad), history, p.lr, p.wd, p.epsilon)
 
 
-@composite(name="_contrib_group_adagrad_update", visible=1, effects=states_change)
-def group_adagrad_update(
-    weight: Node,
-    grad: Node,
-    history: Node,
-    *,
-    lr: Number,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-    epsilon: float = 1e-5,
-) -> tuple[Node, ...]:
+@update("lr rescale_grad=1.0 clip_gradient=-1.0 epsilon=1e-5", name="_contrib_group_adagrad_update")
+def group_adagrad_update(p: Any, weight: Node, grad: Node, history: Node) -> Any:
     """Return the weight after a step of AdaGrad with one sum of squares for each row."""
-    return rules.group_adagrad(F, weight, _prepared(grad, rescale_grad, clip_gradient), history, lr, epsilon)
+    return rules.group_adagrad(F, weight, _clipped(p, grad), history, p.lr, p.epsilon)
 
 
-@composite(visible=1, effects=states_change)
-def lamb_update_phase1(
-    weight: Node,
-    grad: Node,
-    mean: Node,
-    var: Node,
-    *,
-    beta1: float = 0.9,
-    beta2: float = 0.999,
-    epsilon: float = 1e-6,
-    t: Count,
-    bias_correction: bool = True,
-    wd: Number,
-    rescale_grad: Number = 1.0,
-    clip_gradient: float = -1.0,
-) -> tuple[Node, ...]:
+# -- by the size of weights
+
+
+@update(
+    "beta1=0.9 beta2=0.999 epsilon=1e-6 t bias_correction=True wd rescale_grad=1.0 clip_gradient=-1.0",
+)
+def lamb_update_phase1(p: Any, weight: Node, grad: Node, mean: Node, var: Node) -> Any:
     """Return the direction of a step of LAMB, in update number `t`."""
-    grad = _prepared(grad, rescale_grad, clip_gradient)
-    missing = corrections(t, beta1, beta2, weight) if bias_correction else None
-    return rules.lamb_direction(F, weight, grad, mean, var, wd, missing, beta1, beta2, epsilon)
+    missing = _bias_corrections(p, weight) if p.bias_correction else None
+    grad = _clipped(p, grad)
+    return rules.lamb_direction(F, weight, grad, mean, var, p.wd, missing, p.beta1, p.beta2, p.epsilon)
 
 
-@composite()
-def lamb_update_phase2(
-    weight: Node,
-    g: Node,
-    r1: Node,
-    r2: Node,
-    *,
-    lr: Number,
-    lower_bound: float = -1.0,
-    upper_bound: float = -1.0,
-) -> Node:
+@update("lr lower_bound=-1.0 upper_bound=-1.0", states=())
+def lamb_update_phase2(p: Any, weight: Node, g: Node, r1: Node, r2: Node) -> Any:
     """Return the weight after a step of LAMB in direction `g`; `r1` and `r2` are the norms of the weight and of `g`."""
-    return single(rules.lamb_step(F, weight, g, r1, r2, lr, limit_of(lower_bound), limit_of(upper_bound)))
+    return rules.lamb_step(F, weight, g, r1, r2, p.lr, _limit(p.lower_bound), _limit(p.upper_bound))
 
 
 @composite()
@@ -371,3 +206,41 @@ def multi_lars(
     """Return the learning rates of weights by LARS, from the sums of squares of weights and gradients."""
     size, slope = F.sqrt(weights_sum_sq), F.sqrt(grads_sum_sq)
     return single(lrs * rules.lars_rate(F, size, slope, wds, rescale_grad, eta, eps))
+
+
+def _lamb_formula(p: Any, weight: Node, grad: Node, mean: Node, var: Node) -> Any:
+    direction, *means = lamb_update_phase1.formula(p, weight, grad, mean, var)
+    return lamb_update_phase2.formula(p, weight, direction, F.norm(weight), F.norm(direction)), *means
+
+
+# -- other forms
+
+declare(mixed("mp_nag_mom_update", nag_mom_update))
+declare(mixed("mp_lamb_update_phase1", lamb_update_phase1, narrow=False))
+declare(mixed("mp_lamb_update_phase2", lamb_update_phase2))
+
+for _rule, _momentum in ((sgd_update, ""), (sgd_mom_update, "momentum=0.0")):
+    for _form in (_rule, declare(mixed(f"mp_{_rule.name}", _rule))):
+        _common = f"{_momentum} rescale_grad=1.0 clip_gradient=-1.0 num_weights=1"
+        declare_several(f"multi_{_form.name}", _form, f"lrs wds {_common}")
+        declare_several(f"preloaded_multi_{_form.name}", _form, _common, preloaded=True)
+
+_several_adamw = "lrs beta1=0.9 beta2=0.999 epsilon=1e-8 wds etas clip_gradient=-1.0 num_weights=1"
+declare_several("_multi_adamw_update", adamw_update, _several_adamw)
+declare_several("_multi_mp_adamw_update", declare(mixed("_mp_adamw_update", adamw_update)), _several_adamw)
+
+# MXNet has no operator for both phases of one weight
+_lamb = Rule(
+    name="lamb_update",
+    inputs=("weight", "grad", "mean", "var"),
+    parameters="",
+    formula=_lamb_formula,
+    states=("mean", "var"),
+    doc="Return the weight after a step of LAMB, in update number `step_count`.",
+)
+_several_lamb = (
+    "learning_rates beta1=0.9 beta2=0.999 epsilon=1e-6 wds rescale_grad=1.0 lower_bound=-1.0 upper_bound=-1.0 "
+    "clip_gradient=-1.0 bias_correction=True step_count num_tensors=1"
+)
+declare_several("_multi_lamb_update", _lamb, _several_lamb)
+declare_several("_multi_mp_lamb_update", mixed("mp_lamb_update", _lamb), _several_lamb)

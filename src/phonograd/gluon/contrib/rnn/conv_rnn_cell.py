@@ -1,4 +1,4 @@
-"""Recurrent cells with convolutions in place of matrix products, for sequences of pictures."""
+"""Recurrent cells with convolutions instead of matrix products, for sequences of images."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ __all__ = [
 
 
 class _ConvCell(HybridRecurrentCell):
-    """What all convolutional cells have in common.
+    """The base class of convolutional cells.
 
     Parameters
     ----------
     input_shape
-        The shape of one input without the batch: its channels and extents, in the order of the layout.
+        The shape of one input without the batch axis, in the order of the layout.
     hidden_channels
         The number of output channels.
     i2h_kernel, h2h_kernel
-        The windows for input and state: a number, or one per axis; those for the state must be odd.
+        The kernel sizes for input and state: a number, or one per axis; those for the state must be odd.
     i2h_pad
-        The zeros around the input.
+        The padding of the input.
     i2h_dilate, h2h_dilate
-        The distance of elements in the windows.
+        The dilations.
     i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer
-        How weights and biases begin.
+        The initializers of weights and biases.
     conv_layout
-        The meaning of axes.
+        The order of axes.
     activation
         The name of an activation function, or a block.
     """
@@ -117,7 +117,7 @@ class _ConvCell(HybridRecurrentCell):
         return True
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """Return the shapes and layouts of its states."""
+        """Return the shapes and layouts of the states."""
         return [
             {"shape": (batch_size, *self._state_shape), "__layout__": self._conv_layout} for _ in range(self._states)
         ]
@@ -158,12 +158,12 @@ class _ConvCell(HybridRecurrentCell):
         return self._get_activation(F, value, self._activation, **kwargs)
 
     def _step(self, F: Any, i2h: Any, h2h: Any, states: Any, start: str) -> Any:
-        """Return the output and the states after it, from the convolutions of input and state."""
+        """Return the output and the new states, from the convolutions of input and state."""
         raise NotImplementedError
 
 
 class _ConvRNNCell(_ConvCell):
-    """A plain recurrent cell with convolutions."""
+    """Elman's recurrent cell with convolutions."""
 
     _gates = 1
     _hint = "conv_rnn"
@@ -174,7 +174,7 @@ class _ConvRNNCell(_ConvCell):
 
 
 class _ConvLSTMCell(_ConvCell):
-    """A cell with long short-term memory and convolutions (Shi et al. 2015)."""
+    """Long short-term memory with convolutions (Shi et al. 2015)."""
 
     _gates = 4
     _states = 2
@@ -208,37 +208,37 @@ class _ConvGRUCell(_ConvCell):
 
 
 class Conv1DRNNCell(_ConvRNNCell):
-    """A plain recurrent cell with convolutions along one axis."""
+    """Elman's recurrent cell with convolutions along one axis."""
 
     _layout = "NCW"
 
 
 class Conv2DRNNCell(_ConvRNNCell):
-    """A plain recurrent cell with convolutions along two axes."""
+    """Elman's recurrent cell with convolutions along two axes."""
 
     _layout = "NCHW"
 
 
 class Conv3DRNNCell(_ConvRNNCell):
-    """A plain recurrent cell with convolutions along three axes."""
+    """Elman's recurrent cell with convolutions along three axes."""
 
     _layout = "NCDHW"
 
 
 class Conv1DLSTMCell(_ConvLSTMCell):
-    """A cell with long short-term memory and convolutions along one axis."""
+    """Long short-term memory with convolutions along one axis."""
 
     _layout = "NCW"
 
 
 class Conv2DLSTMCell(_ConvLSTMCell):
-    """A cell with long short-term memory and convolutions along two axes."""
+    """Long short-term memory with convolutions along two axes."""
 
     _layout = "NCHW"
 
 
 class Conv3DLSTMCell(_ConvLSTMCell):
-    """A cell with long short-term memory and convolutions along three axes."""
+    """Long short-term memory with convolutions along three axes."""
 
     _layout = "NCDHW"
 

@@ -1,4 +1,4 @@
-"""Dropout with the same mask in all steps, and long short-term memory with a projection."""
+"""Variational dropout, long short-term memory with a projection, and unrolling by a loop in the graph."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from ...parameter import Parameter, ParameterDict, tensor_types
 from ...rnn.base import begin, sigmoids
-from ...rnn.rnn_cell import BidirectionalCell, ModifierCell, _GatedCell
+from ...rnn.rnn_cell import BidirectionalCell, ModifierCell, _LinearCell
 from ...rnn.sequences import format_sequence, masked
 
 __all__ = ["LSTMPCell", "VariationalDropoutCell", "dynamic_unroll"]
 
 
 class VariationalDropoutCell(ModifierCell):
-    """Dropout of the inputs, first states and outputs of another cell, the same in all steps (Gal, Ghahramani 2016)."""
+    """Drop out inputs, first states and outputs of a cell, with one mask for all steps (Gal, Ghahramani 2016)."""
 
     _keeps_arrays = True
 
@@ -33,12 +33,12 @@ class VariationalDropoutCell(ModifierCell):
         return "vardrop"
 
     def reset(self) -> None:
-        """Forget the masks: call it before a new sequence."""
+        """Reset the cell and its masks: call it before a new sequence."""
         super().reset()
         self._masks: dict[str, Any] = {}
 
     def _dropped(self, F: Any, name: str, probability: float, value: Any) -> Any:
-        """Return a value with some elements set to 0: in later steps, the same as in the first."""
+        """Return a value with some elements set to 0, the same ones in all steps."""
         if not probability:
             return value
         if name not in self._masks:
@@ -55,19 +55,9 @@ class VariationalDropoutCell(ModifierCell):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
 
-    def unroll(
-        self,
-        length: int,
-        inputs: Any,
-        begin_state: Any = None,
-        layout: str = "NTC",
-        merge_outputs: bool | None = None,
-        valid_length: Any = None,
-    ) -> tuple[Any, Any]:
-        """Return the outputs for all steps of a sequence, and the states after it."""
+    def _unroll(self, length: int, inputs: Any, begin_state: Any, layout: str, merge: Any, valid_length: Any) -> Any:
         if self.drop_states:
-            return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
-        self.reset()
+            return super()._unroll(length, inputs, begin_state, layout, merge, valid_length)
         inputs, axis, F, batch_size = format_sequence(length, inputs, layout, True)
         states = begin(self, F, begin_state, inputs, batch_size)
         if self.drop_inputs:
@@ -75,18 +65,18 @@ class VariationalDropoutCell(ModifierCell):
         outputs, states = self.base_cell.unroll(length, inputs, states, layout, True, valid_length)
         if self.drop_outputs:
             outputs = F.Dropout(outputs, p=self.drop_outputs, axes=(axis,))
-        merge = isinstance(outputs, tensor_types) if merge_outputs is None else merge_outputs
+        merge = isinstance(outputs, tensor_types) if merge is None else merge
         outputs, _, _, _ = format_sequence(length, outputs, layout, merge)
         if valid_length is not None:
             outputs = masked(F, outputs, length, valid_length, axis, merge)
         return outputs, states
 
 
-class LSTMPCell(_GatedCell):
-    """The cell with long short-term memory whose output is a linear function of it (Sak et al. 2014).
+class LSTMPCell(_LinearCell):
+    """Long short-term memory with a linear projection of the output (Sak et al. 2014).
 
     Arguments are those of :class:`~phonograd.gluon.rnn.LSTMCell`, `projection_size`: the number of outputs, and
-    `h2r_weight_initializer`: how the weights of the linear function begin.
+    `h2r_weight_initializer`: the initializer of the projection.
     """
 
     _gates = 4
@@ -106,21 +96,18 @@ class LSTMPCell(_GatedCell):
     ) -> None:
         super().__init__(prefix=prefix, params=params)
         self._projection_size = projection_size
-        self._hidden_size = hidden_size
-        self._input_size = input_size
-        rows = self._gates * hidden_size
         self.h2r_weight: Parameter
-        for name, shape, init in (
-            ("i2h_weight", (rows, input_size), i2h_weight_initializer),
-            ("h2h_weight", (rows, projection_size), h2h_weight_initializer),
-            ("h2r_weight", (projection_size, hidden_size), h2r_weight_initializer),
-            ("i2h_bias", (rows,), i2h_bias_initializer),
-            ("h2h_bias", (rows,), h2h_bias_initializer),
-        ):
-            setattr(self, name, self.params.get(name, shape=shape, init=init, allow_deferred_init=True))
+        initializers = (
+            ("i2h_weight", i2h_weight_initializer),
+            ("h2h_weight", h2h_weight_initializer),
+            ("h2r_weight", h2r_weight_initializer),
+            ("i2h_bias", i2h_bias_initializer),
+            ("h2h_bias", h2h_bias_initializer),
+        )
+        self._add_parameters(hidden_size, input_size, projection_size, initializers)
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """Return the shapes and layouts of its states."""
+        """Return the shapes and layouts of the states."""
         return [
             {"shape": (batch_size, self._projection_size), "__layout__": "NC"},
             {"shape": (batch_size, self._hidden_size), "__layout__": "NC"},
@@ -173,15 +160,15 @@ def dynamic_unroll(
     cell
         The cell.
     inputs
-        The sequence: one array or symbol. Its length need not be known.
+        The sequence: one array or symbol, of any length.
     begin_state
-        The first states.
+        The initial states.
     drop_inputs, drop_outputs
-        How much of inputs and outputs is dropped, the same in all steps.
+        The dropout rates of inputs and outputs; all steps share one mask.
     layout
-        The meaning of axes: T time, N batch, C features.
+        The order of axes: T time, N batch, C features.
     valid_length
-        How many steps of each sample count; all if this is None.
+        The number of valid steps of each sample; all steps if None.
 
     Compatibility
     -------------
