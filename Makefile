@@ -9,10 +9,11 @@ WORKERS ?= 2
 # Where the libraries that phonograd is compared with are installed.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
-.PHONY: help demo test test-reference test-processors lint format bench peers oracle fuzz clean
+.PHONY: help demo smoke test test-reference test-processors lint format bench peers oracle fuzz clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
+	@echo "make smoke           one test of each layer and public package (under 20 s), for the loop of edit and try"
 	@echo "make test            lint, then every test that is not slow"
 	@echo "make test-reference  the same tests without llvmlite: NumPy evaluates everything"
 	@echo "make test-processors the numeric tests, computed as on each processor that this one can imitate"
@@ -32,6 +33,9 @@ $(READY): pyproject.toml
 
 demo: $(READY)
 	$(BIN)/python -m phonograd.cli.demo --show
+
+smoke: $(READY)
+	$(BIN)/python -m pytest -q tests/smoke
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
