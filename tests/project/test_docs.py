@@ -10,6 +10,8 @@ import pytest
 
 import phonograd
 
+from .declarations import forgotten_operators
+
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -47,10 +49,10 @@ def sessions(text: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_page(page: Path) -> None:
     whole = page.read_text(encoding="utf-8")
-    if "<!-- sessions need llvmlite -->" in whole:
-        pytest.importorskip("llvmlite")
-    text = sessions(whole)
-    run(doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0))
+    for package in re.findall(r"<!-- sessions need (\w+) -->", whole):
+        pytest.importorskip(package)
+    with forgotten_operators():
+        run(doctest.DocTestParser().get_doctest(sessions(whole), {}, page.name, str(page), 0))
 
 
 def test_the_readme_shows_a_session() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -18,56 +17,20 @@ from .creation import array
 
 __all__ = ["histogram", "matmul", "onehot_encode", "reset_arrays", "split_v2", "with_scalars"]
 
-#: what the functions of two operands mean for two numbers
-_ON_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-    "modulo": operator.mod,
-    "power": operator.pow,
-    "hypot": math.hypot,
-    "maximum": lambda lhs, rhs: lhs if lhs > rhs else rhs,
-    "minimum": lambda lhs, rhs: lhs if lhs < rhs else rhs,
-    "equal": lambda lhs, rhs: int(lhs == rhs),
-    "not_equal": lambda lhs, rhs: int(lhs != rhs),
-    "greater": lambda lhs, rhs: int(lhs > rhs),
-    "greater_equal": lambda lhs, rhs: int(lhs >= rhs),
-    "lesser": lambda lhs, rhs: int(lhs < rhs),
-    "lesser_equal": lambda lhs, rhs: int(lhs <= rhs),
-    "logical_and": lambda lhs, rhs: int(bool(lhs) and bool(rhs)),
-    "logical_or": lambda lhs, rhs: int(bool(lhs) or bool(rhs)),
-    "logical_xor": lambda lhs, rhs: int(bool(lhs) is not bool(rhs)),
-}
-
-#: how Python names what has another name here
-_METHODS = {
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "truediv",
-    "modulo": "mod",
-    "power": "pow",
-    "equal": "eq",
-    "not_equal": "ne",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "lesser": "lt",
-    "lesser_equal": "le",
-}
-
 
 def with_scalars(declared: Operator) -> Callable[..., Any]:
     """Return the function of two operands of a binary operator; either or both may be numbers."""
     word = declared.with_scalars
+    on_numbers = declared.of_numbers
     assert word is not None
+    assert on_numbers is not None
     forward = NDArray.__pow__ if word == "power" else binary(declared.name)
     backward = binary(declared.name, reflected=True)
-    on_numbers = _ON_NUMBERS[word]
 
     def apply(lhs: Any, rhs: Any) -> Any:
         if isinstance(lhs, NDArray):
             # a sparse array has methods of its own
-            own = None if type(lhs) is NDArray else getattr(operator, _METHODS.get(word, word), None)
+            own = None if type(lhs) is NDArray else getattr(operator, declared.python, None)
             return forward(lhs, rhs) if own is None else own(lhs, rhs)
         if isinstance(rhs, NDArray):
             return backward(rhs, lhs)

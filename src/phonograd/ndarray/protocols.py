@@ -29,7 +29,7 @@ from ..core.array.handle import (
 )
 from ..core.array.observed import LISTENERS, observed
 from ..core.base.dtypes import as_dtype
-from ..core.graph.operator import REGISTRY, Operator
+from ..core.graph.operator import NAMES, REGISTRY, Operator
 from ..core.trace.trace import LOCAL
 
 __all__: list[str] = []
@@ -69,7 +69,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
     if method == "__call__" and not kwargs and (out is None or isinstance(target, Handle)):
         if ufunc is np.matmul and target is None:
             return operands[0] @ operands[1]
-        declared = _by_ufunc().get(ufunc)
+        declared = _of_ufunc(ufunc)
         if declared is not None and declared.with_scalars is not None and len(operands) == 2:
             arguments = declared, operands, target
             if LISTENERS:
@@ -83,36 +83,10 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
     return getattr(ufunc, method)(*values, **({"out": out} if out is not None else {}), **kwargs)
 
 
-_ufuncs: dict[Any, Operator] = {}
-
-
-def _by_ufunc() -> dict[Any, Operator]:
-    if not _ufuncs:
-        _ufuncs.update({declared.numpy: declared for declared in REGISTRY.values() if declared.numpy is not None})
-    return _ufuncs
-
-
-#: NumPy functions of one array by the operator that has the same meaning and argument names
-_SAME_MEANING = {
-    "sum": "sum",
-    "mean": "mean",
-    "prod": "prod",
-    "amax": "max",
-    "max": "max",
-    "amin": "min",
-    "min": "min",
-    "argmax": "argmax",
-    "argmin": "argmin",
-    "expand_dims": "expand_dims",
-    "squeeze": "squeeze",
-    "swapaxes": "swapaxes",
-    "repeat": "repeat",
-    "tile": "tile",
-    "zeros_like": "zeros_like",
-    "ones_like": "ones_like",
-    "transpose": "transpose",
-    "clip": "clip",
-}
+def _of_ufunc(ufunc: Any) -> Operator | None:
+    """Return the operator that answers a ufunc of NumPy, or None."""
+    name = ufunc.__name__
+    return NAMES["answers"].get(name) if getattr(np, name, None) is ufunc else None
 
 
 def _concatenate(arrays: Any, axis: int = 0) -> Any:
@@ -145,10 +119,6 @@ _SIMILAR: dict[str, Callable[..., Any]] = {
 }
 
 
-#: those that reduce: their third argument means something else in NumPy
-_REDUCTIONS = frozenset(("sum", "mean", "prod", "amax", "max", "amin", "min", "argmax", "argmin"))
-
-
 def array_function(self: Any, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
     """Answer a NumPy function of arrays with the operator of the same meaning, or compute with NumPy."""
     name: str = function.__name__
@@ -167,10 +137,11 @@ def _answer(name: str, arguments: Any, keywords: Any) -> Callable[..., Any] | No
         if not all(isinstance(item, Handle) for item in arrays) or not set(keywords) <= {"axis"}:
             return None
         return None if name == "dot" and any(item.ndim > 2 for item in arrays) else _SIMILAR[name]
-    if name not in _SAME_MEANING or not isinstance(first, Handle):
+    declared = NAMES["answers"].get(name)
+    if declared is None or not isinstance(first, Handle):
         return None
-    declared = REGISTRY[_SAME_MEANING[name]]
-    if not set(keywords) <= set(declared.parameter_names) or (name in _REDUCTIONS and len(others) > 1):
+    # the third argument of a reduction means something else in NumPy
+    if not set(keywords) <= set(declared.parameter_names) or ("keepdims" in declared.parameter_names and others[1:]):
         return None
     values = [*others, *keywords.values()]
     if any(isinstance(value, (Handle, np.ndarray)) for value in values) or (name == "clip" and None in values):

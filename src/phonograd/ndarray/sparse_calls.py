@@ -19,15 +19,6 @@ from .sparse_records import SparseRecord, compress
 
 __all__ = ["call_with_storage"]
 
-#: zero stays zero, and what is stored stays stored
-# fmt: off
-_ZERO_TO_ZERO = frozenset((
-    "abs", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "ceil", "degrees", "expm1", "fix", "floor", "log1p",
-    "negative", "radians", "relu", "rint", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
-    "zeros_like", "BlockGrad", "make_loss", "identity",
-))
-# fmt: on
-
 
 def call_with_storage(
     declared: Operator, handles: tuple[Handle | None, ...], attributes: tuple[Any, ...], out: Any
@@ -46,17 +37,18 @@ def call_with_storage(
         return _update_rows(declared, arrays, attributes, out)
     result, _ = apply(declared, handles, attributes)
     made = _returned(declared, result, attributes, out, NDArray)
-    kind = _kind(declared.name, [array.stype for array in arrays], named)
+    kind = _kind(declared, [array.stype for array in arrays], named)
     return labelled(made, kind) if out is None and kind != "default" and isinstance(made, NDArray) else made
 
 
-def _kind(name: str, stypes: list[str], named: dict[str, Any]) -> str:
+def _kind(declared: Operator, stypes: list[str], named: dict[str, Any]) -> str:
     """Return the storage type of the result of an operator."""
+    name = declared.name
     first = stypes[0]
     same = len(set(stypes)) == 1
     if name == "cast_storage":
         return str(named["stype"])
-    if name in _ZERO_TO_ZERO or (name == "clip" and named["a_min"] <= 0 <= named["a_max"]):
+    if declared.keeps_zero or (name == "clip" and named["a_min"] <= 0 <= named["a_max"]):
         return first
     if name in ("elemwise_add", "elemwise_sub"):
         return first if same else "default"

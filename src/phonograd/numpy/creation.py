@@ -145,13 +145,13 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, ctx: 
     return as_class(made, ndarray)  # type: ignore[no-any-return]
 
 
-@public()
+@public(method="zeros_like")
 def zeros_like(a: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None) -> Any:
     """Return zeros of the shape and dtype of an array."""
     return full_like(a, 0, dtype, order, ctx, out)
 
 
-@public()
+@public(method="ones_like")
 def ones_like(a: Any, dtype: Any = None, order: str = "C", ctx: Context | None = None, out: Any = None) -> Any:
     """Return ones of the shape and dtype of an array."""
     return full_like(a, 1, dtype, order, ctx, out)

@@ -28,12 +28,14 @@ from ..core.graph.node import Node, forgetters
 from ..core.graph.operator import Operator
 from ..core.trace.trace import LOCAL
 
-__all__ = ["FUNCTIONS", "Expression", "expression", "function", "method", "public"]
+__all__ = ["FUNCTIONS", "METHODS", "Expression", "expression", "function", "method", "public"]
 
 Public = TypeVar("Public", bound=Callable[..., Any])
 
 #: what mx.np offers, by name: expressions, operators and functions
 FUNCTIONS: dict[str, Any] = {}
+#: the names of those that are methods of its arrays, which are their first argument
+METHODS: set[str] = set()
 
 
 class Expression(Operator):
@@ -55,11 +57,12 @@ class Expression(Operator):
 
 
 def expression(
-    *names: str, on_numbers: Callable[..., Any] | None = None, **facts: Any
+    *names: str, on_numbers: Callable[..., Any] | None = None, method: str = "", **facts: Any
 ) -> Callable[[Callable[..., Any]], Expression]:
     """Return a decorator that makes an expression of a function on nodes, and offers it under names.
 
-    ``on_numbers`` answers calls in which no input is an array.
+    ``on_numbers`` answers calls in which no input is an array; ``method`` has those names under which it is a method of
+    arrays. Symbol files call it ``_npi_<name>``, unless ``in_files`` says otherwise.
     """
 
     def decorate(body: Callable[..., Any]) -> Expression:
@@ -67,17 +70,19 @@ def expression(
         made.on_numbers = on_numbers
         for name in names:
             FUNCTIONS[name] = made
+        METHODS.update(method.split())
         return made
 
     return decorate
 
 
-def public(*names: str) -> Callable[[Public], Public]:
-    """Return a decorator that offers a function under names; by default its own."""
+def public(*names: str, method: str = "") -> Callable[[Public], Public]:
+    """Return a decorator that offers a function under names, by default its own, and as methods of arrays."""
 
     def decorate(offered: Public) -> Public:
         for name in names or (offered.__name__,):
             FUNCTIONS[name] = offered
+        METHODS.update(method.split())
         offered.__module__ = "phonograd.numpy"
         return offered
 

@@ -19,13 +19,13 @@ from .products import diagonal_of
 __all__: list[str] = []
 
 
-@expression("diagonal")
+@expression("diagonal", method="diagonal", in_files="_np_diagonal")
 def diagonal(a: Node, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
     """Return a diagonal over two axes as the last axis."""
     return diagonal_of(a, offset, axis1, axis2)
 
 
-@expression("diag")
+@expression("diag", method="diag", in_files="_np_diag")
 def diag(v: Node, *, k: int = 0) -> Node:
     """Return a diagonal of a matrix, or the matrix that has a vector as its diagonal."""
     if v.ndim == 1:
@@ -35,7 +35,7 @@ def diag(v: Node, *, k: int = 0) -> Node:
     return diagonal_of(v, k, 0, 1)
 
 
-@expression("diagflat")
+@expression("diagflat", in_files="_np_diagflat")
 def diagflat(v: Node, *, k: int = 0) -> Node:
     """Return the matrix that has all elements of an array as its diagonal."""
     return single(REGISTRY["diag"](reshape_to(v, (v.size,)), k=k))
@@ -52,13 +52,13 @@ def _triangle(m: Node, k: int, lower: bool) -> Node:
     return select(greater_equal(above + k if lower else -above - k, 0), m, 0)
 
 
-@expression("tril")
+@expression("tril", method="tril")
 def tril(m: Node, *, k: int = 0) -> Node:
     """Return the array with zeros above the k-th diagonal of its last two axes."""
     return _triangle(m, k, lower=True)
 
 
-@expression("triu")
+@expression("triu", method="triu")
 def triu(m: Node, *, k: int = 0) -> Node:
     """Return the array with zeros below the k-th diagonal of its last two axes."""
     return _triangle(m, k, lower=False)

@@ -1,7 +1,7 @@
 """Functions of elements: mathematics, rounding, examination. They take numbers as well as arrays.
 
-Most are operators of the library under NumPy's names. As in MXNet, integers stay integers (``np.exp`` of integers is
-cut off); convert them with ``astype`` first.
+Most are operators of the library under NumPy's names, which their declarations state (``numpy=``). As in MXNet,
+integers stay integers (``np.exp`` of integers is cut off); convert them with ``astype`` first.
 """
 
 from __future__ import annotations
@@ -15,49 +15,19 @@ import numpy as np
 from ..core.array.binary import Numbers
 from ..core.base.dtypes import BOOL, INT64
 from ..core.graph.node import Node
-from ..core.graph.operator import REGISTRY, Operator, single
+from ..core.graph.operator import NAMES, REGISTRY, Operator, single
 from ..core.ops.math.comparison import equal, greater, lesser, logical_and, logical_or, not_equal
 from ..core.ops.math.examination import isfinite as finite
 from ..core.ops.math.examination import isinf as infinite
 from ..core.ops.math.examination import isnan as not_a_number
-from ..core.ops.math.pairs import bitwise_not, copysign
+from ..core.ops.math.pairs import bitwise_not as inverted
+from ..core.ops.math.pairs import copysign
 from ..core.ops.math.primitives import cast, select
 from ..core.ops.math.structural import constant, full
 from .declaration import Expression, expression
 from .promotion import as_float
 
-__all__ = ["OPERATORS", "ufunc"]
-
-#: operators of one array that go by the same name here, as functions and as methods
-OPERATORS = [
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan",
-    "arctanh",
-    "cbrt",
-    "ceil",
-    "cos",
-    "cosh",
-    "exp",
-    "expm1",
-    "fix",
-    "floor",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "reciprocal",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
-    "trunc",
-]
+__all__ = ["offer", "ufunc"]
 
 _NOT_IMPLEMENTED = ("casting", "dtype", "order", "subok", "where")
 
@@ -86,28 +56,29 @@ def ufunc(*names: str, on_numbers: Any, **facts: Any) -> Callable[[Callable[...,
     return decorate
 
 
-def _of_operator(names: str, declared: Operator, function: Any = None, counts: bool = True) -> Expression:
-    """Offer an operator under names; truth values are numbers to it."""
-    offered = names.split()
+def offer(declared: Operator) -> None:
+    """Offer an operator under its names in mx.np; truth values are numbers to it."""
+    names = declared.numpy.split()
 
     def body(x: Node) -> Any:
-        return declared.apply((cast(x, INT64) if counts and x.dtype == BOOL else x,), ())
+        return declared.apply((cast(x, INT64) if x.dtype == BOOL else x,), ())
 
     body.__doc__ = declared.__doc__
-    return ufunc(*offered, on_numbers=function or getattr(np, offered[0]))(body)
+    methods = " ".join([name for name in names if REGISTRY.get(name) is declared])
+    ufunc(*names, on_numbers=getattr(np, names[0]), method=methods)(body)
 
 
-for _name in OPERATORS:
-    _of_operator(_name, REGISTRY[_name])
-_of_operator("negative", REGISTRY["negative"])
-_of_operator("absolute abs fabs", REGISTRY["abs"])
-_of_operator("degrees rad2deg", REGISTRY["degrees"])
-_of_operator("radians deg2rad", REGISTRY["radians"])
-_of_operator("bitwise_not invert", bitwise_not, np.invert, counts=False)
-_of_operator("positive", REGISTRY["identity"])
+for _declared in dict.fromkeys(NAMES["numpy"].values()):
+    offer(_declared)
 
 
-@ufunc("rint", on_numbers=np.rint)
+@ufunc("bitwise_not", "invert", on_numbers=np.invert)
+def bitwise_not(x: Node) -> Node:
+    """Return integers with every bit the other way round; truth values become their opposites."""
+    return single(inverted(x))
+
+
+@ufunc("rint", on_numbers=np.rint, method="rint")
 def rint(x: Node) -> Node:
     """Return the nearest whole number; MXNet rounds halves downwards."""
     return single(REGISTRY["rint"](x))
@@ -122,7 +93,7 @@ def _to_even(x: Node) -> Node:
     return select(finite(x), below + up, x)
 
 
-@expression("around", "round", "round_", on_numbers=np.around)
+@expression("around", "round", "round_", on_numbers=np.around, method="round")
 def around(x: Node, *, decimals: int = 0) -> Node:
     """Return numbers rounded to so many decimals, halves to the even neighbour."""
     if x.dtype.kind != "f":

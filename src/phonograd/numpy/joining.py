@@ -130,7 +130,7 @@ def _pieces(ary: Any, indices_or_sections: Any, axis: int, equal: bool) -> list[
     return found if isinstance(found, list) else [found]
 
 
-@public()
+@public(method="split")
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Return pieces of an array along an axis: so many equal ones, or cut at the given places."""
     return _pieces(ary, indices_or_sections, axis, equal=True)

@@ -2,58 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..core.array.call import FASTER, OTHER_CLASSES
-from .declaration import FUNCTIONS, method
-from .elementwise import OPERATORS
+from ..core.graph.operator import WHEN_DECLARED, Operator
+from .declaration import FUNCTIONS, METHODS, method
+from .elementwise import offer
 from .multiarray import ndarray
 
 __all__ = ["install"]
-
-#: functions whose first argument is the array
-_METHODS = [
-    *OPERATORS,
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "argsort",
-    "cumsum",
-    "diag",
-    "diagonal",
-    "dot",
-    "expand_dims",
-    "flip",
-    "max",
-    "mean",
-    "min",
-    "nansum",
-    "nanprod",
-    "nonzero",
-    "prod",
-    "ptp",
-    "repeat",
-    "round",
-    "split",
-    "squeeze",
-    "std",
-    "sum",
-    "swapaxes",
-    "take",
-    "tile",
-    "trace",
-    "tril",
-    "triu",
-    "var",
-    "abs",
-    "degrees",
-    "radians",
-    "rint",
-    "zeros_like",
-    "ones_like",
-    "pad",
-]
 
 
 class _Method:
@@ -69,11 +27,24 @@ class _Method:
         return getattr(owner if array is None else array, self._name)
 
 
-def install() -> None:
-    """Make functions methods of arrays, and make calls with arrays fast."""
-    for name in _METHODS:
+def _offer_new(name: str, declared: Operator) -> None:
+    """Offer an operator that is declared after mx.np was made."""
+    if declared.numpy and name == declared.name:
+        known = set(METHODS)
+        offer(declared)
+        _add_methods(METHODS - known)
+
+
+def _add_methods(names: Iterable[str]) -> None:
+    for name in names:
         assert name in FUNCTIONS, name
         setattr(ndarray, name, _Method(name))
+
+
+def install() -> None:
+    """Make functions methods of arrays, and make calls with arrays fast."""
+    _add_methods(METHODS)
+    WHEN_DECLARED.append(_offer_new)
     OTHER_CLASSES.append(ndarray)
     for faster in FASTER:
         faster.accept(ndarray)

@@ -31,7 +31,7 @@ def sort(a: Node, *, axis: int | None = -1, kind: str | None = None, order: str 
     return single(REGISTRY["sort"](a if a.shape else reshape_to(a, (1,)), axis=axis))
 
 
-@expression("argsort")
+@expression("argsort", method="argsort")
 def argsort(a: Node, *, axis: int | None = -1, kind: str | None = None, order: str | None = None) -> Node:
     """Return the positions that sort the array along an axis, or the flattened array, as int64."""
     return single(REGISTRY["argsort"](a if a.shape else reshape_to(a, (1,)), axis=axis, dtype=INT64))

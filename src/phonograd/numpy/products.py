@@ -50,7 +50,7 @@ def contract(a: Node, b: Node, left: Shape, right: Shape) -> Node:
     return reshape_to(multiplied(first, second), kept_a + kept_b)
 
 
-@expression("dot", on_numbers=np.dot)
+@expression("dot", on_numbers=np.dot, method="dot", in_files="_np_dot")
 def dot(a: Node, b: Node) -> Node:
     """Return the product of two arrays: the sum over the last axis of a and the one before the last of b.
 
@@ -140,7 +140,7 @@ def kron(a: Node, b: Node) -> Node:
     return reshape_to(multiply.function(left, right), shape)
 
 
-@expression("trace")
+@expression("trace", method="trace", in_files="_np_trace")
 def trace(a: Node, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
     """Return the sum along a diagonal."""
     diagonal = diagonal_of(a, offset, axis1, axis2)

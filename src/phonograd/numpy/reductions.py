@@ -43,7 +43,7 @@ def _counted(data: Node, dtype: DType | None) -> Node:
     return cast(data, INT64) if data.dtype == BOOL else data
 
 
-@expression("sum")
+@expression("sum", method="sum", in_files="_np_sum")
 def sum_(
     a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False, initial: float | None = None
 ) -> Node:
@@ -55,7 +55,7 @@ def sum_(
     return total if initial is None else total + initial
 
 
-@expression("prod", "product")
+@expression("prod", "product", method="prod", in_files="_np_prod")
 def prod(
     a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False, initial: float | None = None
 ) -> Node:
@@ -71,7 +71,7 @@ def mean_of(data: Node, axes: Shape, keepdims: bool) -> Node:
     return cast(sum_axes(wide, axes, keepdims) / count, data.dtype)
 
 
-@expression("mean")
+@expression("mean", method="mean")
 def mean(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
     """Return the mean along axes; that of integers is float32 unless ``dtype`` says otherwise."""
     wide = as_float(a) if dtype is None else cast(a, dtype)
@@ -88,33 +88,33 @@ def variance_of(data: Node, axes: Shape, ddof: int, keepdims: bool) -> Node:
     return cast(sum_axes(deviation * deviation, axes, keepdims) / count, data.dtype)
 
 
-@expression("var")
+@expression("var", method="var")
 def var(a: Node, *, axis: Axis = None, dtype: DType | None = None, ddof: int = 0, keepdims: bool = False) -> Node:
     """Return the variance along axes: the mean of squared deviations, of which the sum is divided by n - ``ddof``."""
     wide = as_float(a) if dtype is None else cast(a, dtype)
     return variance_of(as_float(wide), axes_of(a, axis, "var"), ddof, keepdims)
 
 
-@expression("std")
+@expression("std", method="std")
 def std(a: Node, *, axis: Axis = None, dtype: DType | None = None, ddof: int = 0, keepdims: bool = False) -> Node:
     """Return the standard deviation along axes, the root of the variance."""
     wide = as_float(a) if dtype is None else cast(a, dtype)
     return single(sqrt(variance_of(as_float(wide), axes_of(a, axis, "std"), ddof, keepdims)))
 
 
-@expression("max", "amax")
+@expression("max", "amax", method="max", in_files="_np_max")
 def max_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
     """Return the largest element along axes; all by default."""
     return max_axes(a, axes_of(a, axis, "max"), keepdims)
 
 
-@expression("min", "amin")
+@expression("min", "amin", method="min", in_files="_np_min")
 def min_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
     """Return the smallest element along axes; all by default."""
     return min_axes(a, axes_of(a, axis, "min"), keepdims)
 
 
-@expression("ptp")
+@expression("ptp", method="ptp")
 def ptp(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
     """Return the largest minus the smallest element along axes."""
     axes = axes_of(a, axis, "ptp")
@@ -126,7 +126,7 @@ def truth_of(node: Node) -> Node:
     return node if node.dtype == BOOL else cast(not_equal(node, 0), BOOL)
 
 
-@expression("all", "alltrue")
+@expression("all", "alltrue", method="all", in_files="_np_all")
 def all_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
     """Return whether all elements along axes are nonzero."""
     axes = axes_of(a, axis, "all")
@@ -135,7 +135,7 @@ def all_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
     return min_axes(truth_of(a), axes, keepdims)
 
 
-@expression("any", "sometrue")
+@expression("any", "sometrue", method="any", in_files="_np_any")
 def any_(a: Node, *, axis: Axis = None, keepdims: bool = False) -> Node:
     """Return whether any element along axes is nonzero."""
     axes = axes_of(a, axis, "any")
@@ -163,13 +163,13 @@ def _position(name: str, word: str) -> Any:
         return cast(reshape_to(found, shape), INT64)
 
     body.__doc__ = f"Return the position of the {word} element along an axis, or in the flattened array, as int64."
-    return expression(name)(body)
+    return expression(name, method=name)(body)
 
 
 argmax, argmin = _position("argmax", "largest"), _position("argmin", "smallest")
 
 
-@expression("cumsum")
+@expression("cumsum", method="cumsum", in_files="_np_cumsum")
 def cumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> Node:
     """Return running sums along an axis, or of the flattened array."""
     return single(REGISTRY["cumsum"](a, axis=axis, dtype=dtype))
@@ -179,13 +179,13 @@ def _without_nan(node: Node, replacement: float) -> Node:
     return node if node.dtype.kind != "f" else select(not_equal(node, node), replacement, node)
 
 
-@expression("nansum")
+@expression("nansum", method="nansum")
 def nansum(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
     """Return the sum along axes of the elements that are numbers."""
     return sum_axes(_counted(_without_nan(a, 0), dtype), axes_of(a, axis, "nansum"), keepdims)
 
 
-@expression("nanprod")
+@expression("nanprod", method="nanprod")
 def nanprod(a: Node, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False) -> Node:
     """Return the product along axes of the elements that are numbers."""
     return prod_axes(_counted(_without_nan(a, 1), dtype), axes_of(a, axis, "nanprod"), keepdims)

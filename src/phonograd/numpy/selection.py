@@ -63,7 +63,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     return called(_where, condition, first, as_array(y, first))
 
 
-@public()
+@public(method="nonzero")
 def nonzero(a: Any) -> Any:
     """Return the places of elements that are not zero: one array of positions for each axis."""
     return tuple([from_values(places) for places in np.nonzero(np.atleast_1d(read(a)))])
@@ -92,7 +92,7 @@ def _take(a: Node, indices: Node, *, axis: int | None = None, mode: str = "raise
     return single(REGISTRY["take"](a, indices, axis=axis, mode="clip" if mode == "raise" else mode))
 
 
-@public()
+@public(method="take")
 def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise", out: Any = None) -> Any:
     """Return the slices of an array at positions of one axis, or elements of the flattened array.
 

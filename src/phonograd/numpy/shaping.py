@@ -112,7 +112,7 @@ def broadcast_arrays(*args: Any) -> list[Any]:
     return [called(broadcast_to, arg, shape=shape) for arg in args]
 
 
-@expression("expand_dims")
+@expression("expand_dims", method="expand_dims")
 def expand_dims(a: Node, *, axis: Axis) -> Node:
     """Return the array with new axes of extent 1 at places of the result."""
     places = (axis,) if isinstance(axis, int) else axis or ()
@@ -122,7 +122,7 @@ def expand_dims(a: Node, *, axis: Axis) -> Node:
     return reshape_to(a, tuple([1 if place in new else next(extents) for place in range(ndim)]))
 
 
-@expression("squeeze")
+@expression("squeeze", method="squeeze", in_files="_np_squeeze")
 def squeeze(a: Node, *, axis: Axis = None) -> Node:
     """Return the array without its axes of extent 1, or without those given."""
     if axis is None:
@@ -144,7 +144,7 @@ def _at_least(ndim: int) -> Any:
         return reshape_to(a, a.shape or (1,)) if ndim == 1 else reshape_to(a, shape)
 
     body.__doc__ = f"Return the array with at least {ndim} axes."
-    declared = expression(f"_atleast_{ndim}d")(body)
+    declared = expression(f"_atleast_{ndim}d", in_files=f"_np_atleast_{ndim}d")(body)
 
     def function(*arys: Any) -> Any:
         found = [called(declared, ary) for ary in arys]
@@ -161,7 +161,7 @@ atleast_1d, atleast_2d, atleast_3d = _at_least(1), _at_least(2), _at_least(3)
 # -- orders of axes
 
 
-@expression("transpose")
+@expression("transpose", in_files="_np_transpose")
 def transpose(a: Node, *, axes: Axis = None) -> Node:
     """Return the array with its axes in another order; reversed by default."""
     if axes is None or axes == ():
@@ -172,7 +172,7 @@ def transpose(a: Node, *, axes: Axis = None) -> Node:
     return permute(a, order)
 
 
-@expression("swapaxes")
+@expression("swapaxes", method="swapaxes")
 def swapaxes(a: Node, *, axis1: int, axis2: int) -> Node:
     """Return the array with two axes exchanged."""
     order = list(range(a.ndim))
@@ -181,7 +181,7 @@ def swapaxes(a: Node, *, axis1: int, axis2: int) -> Node:
     return permute(a, tuple(order))
 
 
-@expression("moveaxis")
+@expression("moveaxis", in_files="_np_moveaxis")
 def moveaxis(a: Node, *, source: Axis, destination: Axis) -> Node:
     """Return the array with axes moved to other places."""
     axes, places = whole_axes(source, a.ndim, "moveaxis"), whole_axes(destination, a.ndim, "moveaxis")
@@ -213,7 +213,7 @@ def flipped(node: Node, axes: Shape) -> Node:
     return node
 
 
-@expression("flip")
+@expression("flip", method="flip")
 def flip(m: Node, *, axis: Axis = None) -> Node:
     """Return the array with the order of elements reversed along axes; all by default."""
     return flipped(m, tuple(range(m.ndim)) if axis is None else whole_axes(axis, m.ndim, "flip"))
@@ -240,7 +240,7 @@ def _rolled(node: Node, shift: int, axis: int) -> Node:
     return joined([second, first], axis)
 
 
-@expression("roll")
+@expression("roll", in_files="_np_roll")
 def roll(a: Node, *, shift: Axis, axis: Axis = None) -> Node:
     """Return the array with elements moved along axes; what leaves at one end comes in at the other."""
     shifts = (shift,) if isinstance(shift, int) else shift or ()
@@ -273,7 +273,7 @@ def rot90(m: Node, *, k: int = 1, axes: Shape = (0, 1)) -> Node:
     return turned[k % 4]()
 
 
-@expression("tile")
+@expression("tile", method="tile")
 def tile(A: Node, *, reps: Shape) -> Node:  # noqa: N803 - MXNet's name
     """Return the array repeated as a whole ``reps`` times along each axis."""
     return single(REGISTRY["tile"](A, reps=reps)) if reps else A
@@ -300,7 +300,7 @@ def _repeat_counted(a: Node, *, repeats: Shape, axis: int | None = None) -> Node
     return joined(wide, axis) if wide else slice_along(a, axis, 0, 0)
 
 
-@public()
+@public(method="repeat")
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """Return the array with every element repeated along an axis, or in the flattened array."""
     if isinstance(repeats, Handle):
@@ -378,7 +378,7 @@ def _pad(x: Node, *, pad_width: Shape, mode: str = "constant", constant_value: f
 _MODES = ("constant", "edge", "reflect", "symmetric", "wrap", "maximum", "minimum", "mean")
 
 
-@public()
+@public(method="pad")
 def pad(x: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
     """Return the array with a border: of a number, of repeated edges, mirrored, or of extrema.
 

@@ -21,7 +21,7 @@ from ..core.base.dtypes import DType
 from ..core.base.errors import MXNetError, format_shape, nearest
 from ..core.graph.interface import Interface, Partial, alike, is_known
 from ..core.graph.node import Node
-from ..core.graph.operator import ABSENT, REGISTRY, Operator
+from ..core.graph.operator import ABSENT, NAMES, REGISTRY, Operator
 from ..core.ops.math.structural import leaf, moved
 from ..core.trace.flags import FLAGS, RECORDING
 from ..core.trace.trace import LOCAL, Trace
@@ -44,9 +44,6 @@ _TRIALS = (240, 480)
 
 #: no call has more inputs or outputs
 _MOST = 100_000
-
-#: operators that symbol files know by a name that means something else here, or nothing
-_NAMES_IN_FILES = {"_full": "_filled", "_copy": "identity", "_copyto": "identity", "_CrossDeviceCopy": "identity"}
 
 
 def at_most(count: int, what: str) -> int:
@@ -131,7 +128,8 @@ class Call(ABC):
 
 def known_operator(name: str) -> Operator | None:
     """Return the operator that symbols know by a name, or None."""
-    declared = REGISTRY.get(_NAMES_IN_FILES.get(name, name))
+    # a name in files may be that of another operator here
+    declared = NAMES["in_files"].get(name) or REGISTRY.get(name)
     if declared is None and name.startswith("_np"):
         from .numpy_names import operator_of
 
@@ -145,7 +143,7 @@ def name_in_files(declared: Operator) -> str:
         from .numpy_names import name_of
 
         return name_of(declared)
-    return {"_filled": "_full", "identity": "_copy"}.get(declared.name, declared.name)
+    return declared.in_files.partition(" ")[0] or declared.name
 
 
 def current_name(name: str) -> str:
@@ -155,7 +153,7 @@ def current_name(name: str) -> str:
     ('elemwise_add', 'SoftmaxOutput', '_CrossDeviceCopy')
     """
     declared = known_operator(name)
-    return name if declared is None or name in special or name in _NAMES_IN_FILES else name_in_files(declared)
+    return name if declared is None or name in special or name in NAMES["in_files"] else name_in_files(declared)
 
 
 #: makers of calls that are no operators of the registry, by name: (attributes, graphs, number of inputs) -> call

@@ -2,64 +2,22 @@
 
 from __future__ import annotations
 
-from ..core.graph.operator import REGISTRY, Operator
+from ..core.graph.operator import NAMES, REGISTRY, Operator
 
 __all__ = ["name_of", "operator_of"]
 
-#: functions of mx.np whose operators MXNet names with the prefix ``_np_``; those of all others begin with ``_npi_``
-_PLAIN = frozenset(
-    (
-        "all",
-        "amax",
-        "amin",
-        "any",
-        "atleast_1d",
-        "atleast_2d",
-        "atleast_3d",
-        "copy",
-        "cumsum",
-        "diag",
-        "diagflat",
-        "diagonal",
-        "dot",
-        "max",
-        "min",
-        "moveaxis",
-        "prod",
-        "product",
-        "repeat",
-        "reshape",
-        "roll",
-        "sometrue",
-        "squeeze",
-        "sum",
-        "trace",
-        "transpose",
-    )
-)
 
-#: operators of an array and a number, by the names of mx.np
-_SCALAR = {
-    "add": "_plus",
-    "subtract": "_minus",
-    "rsubtract": "_rminus",
-    "multiply": "_mul",
-    "true_divide": "_div",
-    "rtrue_divide": "_rdiv",
-    "mod": "_mod",
-    "rmod": "_rmod",
-    "power": "_power",
-    "rpower": "_rpower",
-    "maximum": "_maximum",
-    "minimum": "_minimum",
-    "hypot": "_hypot",
-    "equal": "_equal",
-    "not_equal": "_not_equal",
-    "greater": "_greater",
-    "greater_equal": "_greater_equal",
-    "less": "_lesser",
-    "less_equal": "_lesser_equal",
-}
+def _beside_number(word: str) -> Operator | None:
+    """Return the operator of an array and a number for a function of mx.np; after an "r" the number comes first."""
+    from ..numpy.declaration import FUNCTIONS
+
+    kind = "number_last"
+    if word not in FUNCTIONS and word.startswith("r"):
+        kind, word = "number_first", word[1:]
+    whole = NAMES["with_scalars"].get(getattr(FUNCTIONS.get(word), "with_scalars", None) or "")
+    form = None if whole is None else whole.forms[kind]
+    # where the order does not matter there is one form, and one name
+    return form if form is not None and form.form_of == (whole, kind) else None
 
 
 def operator_of(name: str) -> Operator | None:
@@ -68,15 +26,14 @@ def operator_of(name: str) -> Operator | None:
     >>> operator_of("_npx_relu"), operator_of("_npi_add_scalar"), operator_of("_npi_tanh"), operator_of("_npi_nothing")
     (<operator relu>, <operator _plus_scalar>, <operator _np_tanh>, None)
     """
-    from .. import numpy_extension
     from ..numpy.declaration import FUNCTIONS
     from ..numpy_extension.functions import EXPRESSIONS
 
     prefix, _, word = name[1:].partition("_")
     if word.endswith("_scalar"):
-        return REGISTRY.get(_SCALAR.get(word.removesuffix("_scalar"), "") + "_scalar")
+        return _beside_number(word.removesuffix("_scalar"))
     if prefix == "npx":
-        return EXPRESSIONS.get(word) or REGISTRY.get(numpy_extension.OPERATORS.get(word, ""))
+        return EXPRESSIONS.get(word) or NAMES["npx"].get(word)
     if word == "reshape":
         return EXPRESSIONS[word]
     for known in (word, f"_{word}"):
@@ -91,4 +48,4 @@ def name_of(declared: Operator) -> str:
     if REGISTRY.get(declared.name) is declared or not declared.name.startswith("_np_"):
         return declared.name
     word = declared.name.removeprefix("_np_").lstrip("_")
-    return f"_np_{word}" if word in _PLAIN else f"_npi_{word}"
+    return declared.in_files or f"_npi_{word}"

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..core.base.errors import nearest
-from ..core.graph.operator import REGISTRY, Operator
+from ..core.graph.operator import NAMES, REGISTRY, Operator
 from ..numpy.declaration import FUNCTIONS
-from ..numpy_extension import OPERATORS
 from ..numpy_extension.functions import EXPRESSIONS
 from . import creation
 from .build import build, function_of
@@ -24,8 +23,11 @@ from .operations import combined
 
 __all__ = ["NumpySymbol", "as_np", "extension", "namespace"]
 
-#: functions of mx.np for Python's operators, where their names differ
-_WORDS = {"divide": "true_divide", "modulo": "mod", "lesser": "less", "lesser_equal": "less_equal"}
+
+@functools.cache
+def _name_in_np(word: str) -> str:
+    """Return the name of the function of mx.np that one of Python's operators is: ``true_divide`` for divide."""
+    return next(name for name, found in FUNCTIONS.items() if getattr(found, "with_scalars", None) == word)
 
 
 class NumpySymbol(Symbol):
@@ -42,7 +44,7 @@ class NumpySymbol(Symbol):
     def _combined(self, word: str, other: Any, reflected: bool = False) -> Symbol:
         if not isinstance(other, Symbol):
             return super()._combined(word, other, reflected)
-        name = _WORDS.get(word, word)
+        name = _name_in_np(word)
         operands = (other, self) if reflected else (self, other)
         return function_of(FUNCTIONS[name], name)(*operands)  # type: ignore[no-any-return]
 
@@ -186,7 +188,7 @@ def _function_of_np(name: str) -> Callable[..., Any] | None:
 
 
 def _function_of_npx(name: str) -> Callable[..., Any] | None:
-    declared = EXPRESSIONS.get(name) or REGISTRY.get(OPERATORS.get(name, ""))
+    declared = EXPRESSIONS.get(name) or NAMES["npx"].get(name)
     return None if declared is None else _made(function_of(declared, name))
 
 
@@ -218,5 +220,5 @@ extension = _Namespace(
     "phonograd.symbol.numpy_extension",
     "Functions of mx.npx for symbols.",
     _function_of_npx,
-    lambda: sorted({*OPERATORS, *EXPRESSIONS}),
+    lambda: sorted({*NAMES["npx"], *EXPRESSIONS}),
 )

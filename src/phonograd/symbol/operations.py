@@ -5,12 +5,14 @@ Between two symbols MXNet demands equal shapes (``elemwise_add``); ``broadcast_a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.graph.operator import NAMES, Operator
 from .build import build
 from .graph import Symbol
 
@@ -20,46 +22,35 @@ _NUMBERS = (int, float, np.number, np.bool_)
 
 
 class Operation(NamedTuple):
-    """What two operands are combined by: (operator, what names are made of) for each combination."""
+    """The operators that combine two operands, each with the text that names are made of."""
 
     between: tuple[str, str]
     number_last: tuple[str, str]
     number_first: tuple[str, str]
 
 
-def _operation(word: str, whole: str = "", reflected: str = "", older: bool = True) -> Operation:
-    """Return the operators of a word; names made from the older ones have no underscore before "scalar"."""
-    last, first = f"_{word}_scalar", f"_{reflected or word}_scalar"
-
-    def hint(name: str) -> str:
-        # MXNet calls this one by its newer name
-        return name.replace("_scalar", "scalar") if older and name != "_rpower_scalar" else name
-
-    return Operation((whole or f"_{word}", f"_{word}"), (last, hint(last)), (first, hint(first)))
+def _hint(form: Operator, whole: Operator) -> str:
+    """Return what the name of a call is made of: for arithmetic, the older name of the operator."""
+    # MXNet calls one of them by its newer name
+    is_newer = whole.family == "comparison" or form.name == "_rpower_scalar"
+    return form.name if is_newer else form.aliases[0].lower()
 
 
-_OPERATIONS = {
-    "add": _operation("plus", "elemwise_add"),
-    "subtract": _operation("minus", "elemwise_sub", "rminus"),
-    "multiply": _operation("mul", "elemwise_mul"),
-    "divide": _operation("div", "elemwise_div", "rdiv"),
-    "modulo": _operation("mod", reflected="rmod"),
-    "power": _operation("power", reflected="rpower"),
-    "maximum": _operation("maximum"),
-    "minimum": _operation("minimum"),
-    "hypot": _operation("hypot"),
-    "equal": _operation("equal", older=False),
-    "not_equal": _operation("not_equal", older=False),
-    "greater": _operation("greater", reflected="lesser", older=False),
-    "greater_equal": _operation("greater_equal", reflected="lesser_equal", older=False),
-    "lesser": _operation("lesser", reflected="greater", older=False),
-    "lesser_equal": _operation("lesser_equal", reflected="greater_equal", older=False),
-}
+@functools.cache
+def _operation(word: str) -> Operation:
+    """Return the operators of a word such as "add"."""
+    whole = NAMES["with_scalars"][word]
+    between, last, first = [whole.forms[kind] for kind in ("equal_shapes", "number_last", "number_first")]
+    return Operation(
+        (between.name, last.name.removesuffix("_scalar")),
+        (last.name, _hint(last, whole)),
+        (first.name, _hint(first, whole)),
+    )
 
 
 def combined(word: str, lhs: Any, rhs: Any) -> Symbol:
     """Return the symbol of an operation on two operands, of which one may be a number."""
-    operation = _OPERATIONS[word]
+    operation = _operation(word)
     if isinstance(lhs, Symbol) and isinstance(rhs, Symbol):
         return build(*operation.between, [lhs, rhs], {})
     number = rhs if isinstance(lhs, Symbol) else lhs

@@ -22,7 +22,7 @@ from ..core.backward.variable import Variable
 from ..core.base.errors import MXNetError
 from ..core.graph.node import Node, Shape
 from ..core.graph.operator import ABSENT, Operator
-from ..core.ops.math.structural import LEAF, REPEAT_CALL, VARIABLE, constant_value
+from ..core.ops.math.structural import LEAF, REPEAT_CALL, STAND_INS, VARIABLE, constant_value
 from ..core.trace.trace import Origin, Target, Trace
 from ..ndarray.array import NDArray
 from .customs import CustomCall
@@ -32,28 +32,6 @@ from .graph import Symbol
 __all__ = ["get_symbol"]
 
 _NOT_RECORDED = "NDArray is not part of a computation graph. Did you forget to turn on recording?"
-
-#: name of an operator with a number as its second operand, and with one as its first
-_SCALAR_FORMS = {
-    "broadcast_add": ("_plus_scalar", "_plus_scalar"),
-    "broadcast_sub": ("_minus_scalar", "_rminus_scalar"),
-    "broadcast_mul": ("_mul_scalar", "_mul_scalar"),
-    "broadcast_div": ("_div_scalar", "_rdiv_scalar"),
-    "broadcast_mod": ("_mod_scalar", "_rmod_scalar"),
-    "broadcast_power": ("_power_scalar", "_rpower_scalar"),
-    "broadcast_maximum": ("_maximum_scalar", "_maximum_scalar"),
-    "broadcast_minimum": ("_minimum_scalar", "_minimum_scalar"),
-    "broadcast_hypot": ("_hypot_scalar", "_hypot_scalar"),
-    "broadcast_equal": ("_equal_scalar", "_equal_scalar"),
-    "broadcast_not_equal": ("_not_equal_scalar", "_not_equal_scalar"),
-    "broadcast_greater": ("_greater_scalar", "_lesser_scalar"),
-    "broadcast_greater_equal": ("_greater_equal_scalar", "_lesser_equal_scalar"),
-    "broadcast_lesser": ("_lesser_scalar", "_greater_scalar"),
-    "broadcast_lesser_equal": ("_lesser_equal_scalar", "_greater_equal_scalar"),
-}
-
-#: operators whose nodes only stand for other ones
-_STAND_INS = frozenset(("_composite", "_detach", "_graph", "_overwritten", "_variable"))
 
 Output = tuple[Entry, int]
 
@@ -233,7 +211,7 @@ class _Reader:
         if _has_number(trace, declared, sources):
             first = numbers[0] is not None
             shown["scalar"] = _as_written(numbers[0] if first else numbers[1])
-            name = _SCALAR_FORMS[name][first]
+            name = declared.forms["number_first" if first else "number_last"].name
         if declared.variadic and not name.startswith("_"):
             shown["num_args"] = len(inputs)
         return entry(name, inputs, **shown)
@@ -257,7 +235,7 @@ def _passes_on(node: Node) -> bool:
     if node.operator is REPEAT_CALL:
         # one more record of what is no call: an array that passes a variable on
         return _passes_on(node.inputs[0])
-    return node.call is None and node.operator.name in _STAND_INS
+    return node.call is None and node.operator in STAND_INS
 
 
 def _call_of(node: Node) -> tuple[Operator, tuple[Node, ...], tuple[Any, ...]]:
@@ -293,7 +271,7 @@ def _arrays(trace: Trace, declared: Operator, sources: tuple[Node, ...]) -> list
 
 def _has_number(trace: Trace, declared: Operator, sources: tuple[Node, ...]) -> bool:
     """Return whether exactly one of two operands is a number, which MXNet writes as an attribute."""
-    return declared.name in _SCALAR_FORMS and [_value_of(trace, source) is None for source in sources].count(False) == 1
+    return bool(declared.forms) and [_value_of(trace, source) is None for source in sources].count(False) == 1
 
 
 def _value_of(trace: Trace, node: Node) -> Any:

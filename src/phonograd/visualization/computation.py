@@ -51,6 +51,8 @@ class ComputedValue:
     """Whether it stands for an array, and nothing is computed."""
     kernel: int | None = None
     """The number of the kernel that computes it, if one does."""
+    family: str = ""
+    """The family of the operator that computes it."""
     gradient_of: str = ""
     """The operator whose gradient rule made it."""
 
@@ -262,6 +264,7 @@ class _Piece:
             node.where(),
             {name: value for name, value in shown.items() if value is not None},
             kernel=self.numbers.get(node),
+            family=node.operator.family,
         )
 
     def _deliver(self, node: Node, grad: Node | None) -> None:

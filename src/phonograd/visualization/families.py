@@ -1,38 +1,39 @@
-"""Families of operators, and the colours they are drawn in."""
+"""Colors of pictures: one for each family of operators, which their declarations state."""
 
 from __future__ import annotations
 
-__all__ = ["ARGUMENT", "colour_of"]
+from ..core.graph.operator import REGISTRY
+
+__all__ = ["ARGUMENT", "color_of_family", "color_of_operator"]
 
 ARGUMENT = "#8dd3c7"
 _OTHERS = "#fccde5"
 
-#: names of operators without underscores and in small letters, by colour
+#: families by color; most are the modules in which operators are declared
 _FAMILIES = {
     # products with weights
-    "#fb8072": "convolution deconvolution fullyconnected dot batchdot embedding rnn linalggemm linalggemm2",
-    # activations
-    "#ffffb3": "activation leakyrelu relu sigmoid tanh softsign softrelu hardsigmoid gelu elu selu",
-    # normalizations
-    "#bebada": "batchnorm layernorm instancenorm groupnorm l2normalization lrn",
-    # pooling and reductions
-    "#80b1d3": "pooling roipooling adaptiveavgpooling2d sum mean max min prod norm argmax argmin sumaxis",
-    # changes of shape
-    "#fdb462": "concat flatten reshape transpose expanddims squeeze slicechannel split stack slice sliceaxis "
-    "slicelike pad tile repeat swapaxis swapaxes broadcastto broadcastlike broadcastaxis reverse flip reshapelike "
-    "cast slicestep viewflat blockgrad take gathernd onehot",
+    "#fb8072": ("convolution", "linear_algebra", "recurrent"),
+    "#ffffb3": ("activation",),
+    "#bebada": ("normalization",),
+    "#80b1d3": ("pooling", "reduction", "region_pooling"),
+    # changes of shape, and other values that are those of the input
+    "#fdb462": ("arrangement", "shape", "slicing"),
     # ends
-    "#b3de69": "softmax softmaxoutput logsoftmax softmin softmaxactivation softmaxcrossentropy "
-    "linearregressionoutput maeregressionoutput logisticregressionoutput svmoutput makeloss",
+    "#b3de69": ("loss", "softmax"),
 }
-_COLOUR_OF = {name: colour for colour, names in _FAMILIES.items() for name in names.split()}
+_COLOR_OF = {family: color for color, families in _FAMILIES.items() for family in families}
 
 
-def colour_of(operator: str) -> str:
-    """Return the colour of an operator's family.
+def color_of_family(family: str) -> str:
+    """Return the color of a family of operators."""
+    return _COLOR_OF.get(family, _OTHERS)
 
-    >>> colour_of("Convolution") == colour_of("FullyConnected") != colour_of("exp")
+
+def color_of_operator(name: str) -> str:
+    """Return the color of the operator that has a name; a name that is none gets the color of all others.
+
+    >>> color_of_operator("Convolution") == color_of_operator("FullyConnected") != color_of_operator("exp")
     True
     """
-    plain = operator.replace("_contrib", "").replace("_", "").lower()
-    return _COLOUR_OF.get(plain, _OTHERS)
+    declared = REGISTRY.get(name)
+    return _OTHERS if declared is None else color_of_family(declared.family)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..symbol import Entry, Symbol
 from .drawing import Box, Edge
-from .families import ARGUMENT, colour_of
+from .families import ARGUMENT, color_of_operator
 from .picture import Picture
 from .text import shortened
 
@@ -145,7 +145,7 @@ def _box(entry: Entry, name: str, given: Mapping[str, str]) -> Box:
     if entry.is_argument:
         return Box(name, shortened(entry.name, _LONGEST), given.get("fillcolor", ARGUMENT), "oval", _title(entry))
     label = "\n".join([shortened(line, _LONGEST) for line in _label(entry).split("\n")])
-    return Box(name, label, given.get("fillcolor", colour_of(entry.operator)), shape, _title(entry))
+    return Box(name, label, given.get("fillcolor", color_of_operator(entry.operator)), shape, _title(entry))
 
 
 def _title(entry: Entry) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ..ndarray.array import NDArray
 from .computation import Computation, ComputedValue, computation_of
 from .drawing import Box, Edge, Group
-from .families import ARGUMENT, colour_of
+from .families import ARGUMENT, color_of_family
 from .picture import Picture
 from .text import shortened
 
@@ -137,7 +137,7 @@ def _box(step: ComputedValue, name: str) -> Box:
     title += [f"gradient of {step.gradient_of}"] if step.gradient_of else []
     title += [f"kernel {step.kernel}"] if step.kernel is not None else []
     title += [_near(step.where)] if step.where else []
-    fill = _BACKWARD if step.is_backward else colour_of(step.name)
+    fill = _BACKWARD if step.is_backward else color_of_family(step.family)
     return Box(name, shortened(label, _LONGEST_LABEL), fill, "box", "\n".join(title))
 
 

@@ -21,7 +21,7 @@ from ...ndarray import NDArray
 from ...symbol import Entry, Symbol
 from ...symbol import load as load_symbol
 from . import mappings
-from .graph import IR_VERSION, MAPPINGS, OPSET, Array, Call, Graph, element_type
+from .graph import IR_VERSION, OPSET, Array, Call, Graph, element_type, mapping_of
 
 __all__ = ["model_of", "read_parameters", "read_symbol", "supported_operators", "write_model"]
 
@@ -35,7 +35,7 @@ del mappings
 
 def supported_operators() -> list[str]:
     """Return the names of all operators that can be exported."""
-    return sorted([name for name, declared in REGISTRY.items() if declared.name in MAPPINGS])
+    return sorted([name for name, declared in REGISTRY.items() if mapping_of(declared) is not None])
 
 
 def read_symbol(sym: Any) -> Symbol:
@@ -129,12 +129,13 @@ class _Exporter:
         names = [source for source in sources if source is not None]
         if declared is not None and not declared.random and all([name in self.graph.constants for name in names]):
             return self._folded(entry, names)
-        if declared is None or declared.name not in MAPPINGS:
+        mapping = None if declared is None else mapping_of(declared)
+        if declared is None or mapping is None:
             raise MXNetError(
                 f"ONNX export: operator {entry.operator} ({entry.name}) cannot be exported: there is no translation "
                 f"of it; mx.onnx.get_operator_support() lists those that have one"
             )
-        found = MAPPINGS[declared.name](self.graph, self._call(entry, names, declared.parameter_names))
+        found = mapping(self.graph, self._call(entry, names, declared.parameter_names))
         return [found] if isinstance(found, str) else list(found)
 
     def _call(self, entry: Entry, names: Sequence[str], parameter_names: Sequence[str]) -> Call:

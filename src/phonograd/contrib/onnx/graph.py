@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ...core.base.errors import MXNetError, nearest
-from ...core.graph.operator import REGISTRY
+from ...core.graph.interface import Onnx
+from ...core.graph.operator import REGISTRY, Operator
 
-__all__ = ["MAPPINGS", "Call", "Graph", "Mapping", "maps"]
+__all__ = ["FORMS", "MAPPINGS", "Call", "Graph", "Mapping", "mapping_of", "maps", "maps_form"]
 
 #: the version of the operators that are written: the first with LayerNormalization
 OPSET = 17
@@ -65,9 +66,53 @@ class Call:
 
 
 Mapping = Callable[["Graph", Call], "str | Sequence[str]"]
+FormMapping = Callable[["Graph", Call, Onnx], "str | Sequence[str]"]
 
-#: the translation of each operator, by its name in the registry
+#: translations of operators that have one of their own, by name in the registry
 MAPPINGS: dict[str, Mapping] = {}
+#: translations in the forms that declarations name (``onnx=``)
+FORMS: dict[str, FormMapping] = {}
+
+
+def maps_form(form: str) -> Callable[[FormMapping], FormMapping]:
+    """Declare a function to be the translation of all operators whose declarations name a form."""
+
+    def decorate(function: FormMapping) -> FormMapping:
+        FORMS[form] = function
+        return function
+
+    return decorate
+
+
+def mapping_of(declared: Operator) -> Mapping | None:
+    """Return the translation of an operator: its own, that of the form it declares, or that of its broadcasting form.
+
+    >>> from phonograd.contrib.onnx import mappings
+    >>> mapping_of(REGISTRY["exp"]) is None, mapping_of(REGISTRY["arange_like"]) is None
+    (False, True)
+    """
+    if declared.name in MAPPINGS:
+        return MAPPINGS[declared.name]
+    node = declared.onnx
+    if node is not None and node.writes:
+        write = FORMS[node.form]
+        return lambda graph, call: write(graph, call, node)
+    if declared.form_of is None:
+        return None
+    whole, kind = declared.form_of
+    mapping = mapping_of(whole)
+    return mapping if mapping is None or kind == "equal_shapes" else _beside_number(mapping, kind)
+
+
+def _beside_number(mapping: Mapping, kind: str) -> Mapping:
+    """Return the translation of an operator of two arrays as one of an array and a number."""
+
+    def write(graph: Graph, call: Call) -> str | Sequence[str]:
+        number = graph.scalar(call["scalar"], call.dtype)
+        inputs = (number, call.data) if kind == "number_first" else (call.data, number)
+        return mapping(graph, dataclasses.replace(call, inputs=inputs))
+
+    return write
 
 
 def maps(*names: str) -> Callable[[Mapping], Mapping]:

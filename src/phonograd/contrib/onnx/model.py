@@ -15,17 +15,43 @@ import numpy as np
 from ... import ndarray as nd
 from ... import symbol as sym
 from ...core.base.errors import MXNetError
+from ...core.graph.operator import NAMES, Operator
 from ...ndarray import NDArray
 from ...symbol import Symbol
+from ...symbol.build import function_of
 from .graph import Array
 
-__all__ = ["READINGS", "Model", "Node", "Reading", "reads"]
+__all__ = ["FORMS", "READINGS", "Model", "Node", "Reading", "reading_of", "reads", "reads_form"]
 
 Shape = tuple[int | None, ...]
 Reading = Callable[["Node"], "Symbol | Sequence[Symbol]"]
 
-#: how each of ONNX's operators is read, by name
+FormReading = Callable[["Node", Operator], "Symbol | Sequence[Symbol]"]
+
+#: readings of those of ONNX's operators that have one of their own, by name
 READINGS: dict[str, Reading] = {}
+#: readings in the forms that declarations of operators name (``onnx=``)
+FORMS: dict[str, FormReading] = {}
+
+
+def reads_form(*forms: str) -> Callable[[FormReading], FormReading]:
+    """Declare a function to be the reading of all nodes that are operators here, of some forms."""
+
+    def decorate(function: FormReading) -> FormReading:
+        FORMS.update(dict.fromkeys(forms, function))
+        return function
+
+    return decorate
+
+
+def reading_of(name: str) -> Reading | None:
+    """Return how one of ONNX's operators is read, or None."""
+    declared = NAMES["onnx"].get(name)
+    if name in READINGS or declared is None:
+        return READINGS.get(name)
+    assert declared.onnx is not None
+    read = FORMS[declared.onnx.form]
+    return lambda node: read(node, declared)
 
 
 def reads(*names: str) -> Callable[[Reading], Reading]:
@@ -61,6 +87,15 @@ class Node:
     def get(self, attribute: str, default: Any = None) -> Any:
         """Return an attribute."""
         return self.attributes.get(attribute, default)
+
+    def default(self, attribute: str) -> Any:
+        """Return the value that ONNX gives an attribute that a node does not have, or None."""
+        from onnx import defs, helper
+
+        schema = defs.get_schema(self.operator, self.model.opset)
+        value = helper.get_attribute_value(schema.attributes[attribute].default_value)
+        # the shortest text that is this number: 0.2, as the standard writes it
+        return float(str(np.float32(value))) if isinstance(value, float) else value
 
     def refuse(self, what: str) -> MXNetError:
         """Return the error that this cannot be imported."""
@@ -131,12 +166,15 @@ class Node:
 
     # -- what it becomes
 
-    def make(self, operator: str, *inputs: Symbol, **parameters: Any) -> Symbol:
+    def make(self, operator: str | Operator, *inputs: Symbol, **parameters: Any) -> Symbol:
         """Return a call of an operator, named after the node."""
-        space: Any = sym
-        for part in operator.split("."):
-            space = getattr(space, part)
-        made: Symbol = space(*inputs, name=self.model.new_name(self.name), **parameters)
+        function: Any = sym
+        if isinstance(operator, Operator):
+            function = function_of(operator, operator.name)
+        else:
+            for part in operator.split("."):
+                function = getattr(function, part)
+        made: Symbol = function(*inputs, name=self.model.new_name(self.name), **parameters)
         return made
 
     def parameter(self, value: Array, hint: str) -> Symbol:
@@ -205,13 +243,14 @@ class Model:
             node = Node(self, proto)
             if self._fold(node):
                 continue
-            if proto.domain not in ("", "ai.onnx") or node.operator not in READINGS:
-                known = ", ".join(sorted(READINGS))
+            reading = reading_of(node.operator)
+            if proto.domain not in ("", "ai.onnx") or reading is None:
+                known = ", ".join(sorted({*READINGS, *NAMES["onnx"]}))
                 raise MXNetError(
                     f"ONNX import: operator {node.operator} ({node.name}) cannot be imported: there is no reading of "
                     f"it. Those that are known are {known}"
                 )
-            self.symbols.update(zip(node.outputs, READINGS[node.operator](node)))
+            self.symbols.update(zip(node.outputs, reading(node)))
 
     def _fold(self, node: Node) -> bool:
         """Compute a node whose inputs are all known; return whether it was so."""

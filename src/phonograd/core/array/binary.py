@@ -10,7 +10,7 @@ import numpy as np
 from ..base.errors import MXNetError, format_shape
 from ..base.settings import active
 from ..graph.node import Node
-from ..graph.operator import REGISTRY, Operator
+from ..graph.operator import NAMES, REGISTRY, Operator
 from ..ops.math.structural import detach
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.trace import LOCAL, ready_trace
@@ -63,29 +63,15 @@ def _number(value: Any) -> Any:
     return value
 
 
-#: Python's words for operators where they differ from MXNet's
-_METHOD_WORDS = {
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "truediv",
-    "modulo": "mod",
-    "power": "pow",
-    "equal": "eq",
-    "not_equal": "ne",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "lesser": "lt",
-    "lesser_equal": "le",
-}
-
-
 #: the methods of operators of two operands, with the calls they remember, whether they exchange the operands, and
 #: whether they change the first
 BINARY: list[tuple[Any, dict[Any, Any], bool, bool]] = []
 
 
 def _name(method: Any, prefix: str, declared: Operator) -> None:
-    word = _METHOD_WORDS.get(declared.with_scalars or "", declared.with_scalars)
+    word = declared.with_scalars or ""
+    # an expression of mx.np has the word of the operator that it is made of
+    word = NAMES["with_scalars"][word].python or word if word in NAMES["with_scalars"] else word
     method.__name__ = method.__qualname__ = f"__{prefix}{word}__"
 
 

@@ -38,15 +38,6 @@ __all__ = ["Cost", "flops_of", "of_call", "of_nodes"]
 _MOVES = (Constant, Coordinate, Gather, Location, Mosaic, Pieces)
 #: operators without arithmetic that no lowering shows as such
 _STRUCTURAL = (LEAF, ABSENT.operator, item_operator())
-#: those that choose, place or convert elements, or write down where elements are
-_PLACING = frozenset(
-    [
-        *("_assign_step", "_cast", "_coordinates", "_contrib_arange_like", "_ctc_paths", "_embed", "_eye", "_is_last"),
-        *("_last_place", "_linalg_extracttrian", "_linalg_makediag", "_linalg_maketrian", "_mask_positions"),
-        *("_onehot_encode", "_positions", "_put_axis", "_select", "_triangle", "_within_length", "batch_take"),
-        *("one_hot", "ones_like", "shape_array", "size_array", "slice_like", "zeros_like"),
-    ]
-)
 
 
 class Cost(NamedTuple):
@@ -64,7 +55,7 @@ class Cost(NamedTuple):
 def flops_of(node: Node) -> float:
     """Return the arithmetic operations of one node, without its inputs."""
     declared = node.operator
-    if declared.is_view or declared in _STRUCTURAL or declared.name in _PLACING:
+    if declared.is_view or declared.moves or declared in _STRUCTURAL:
         return 0.0
     cost = declared.cost
     if callable(cost):

@@ -9,6 +9,8 @@ inputs are auxiliary states, what its outputs are called, and what the shape of 
 
     FullyConnected.interface = Interface(arguments=leave_out("bias", "no_bias"), shapes=_dense_shapes)
 
+:class:`Onnx` is the like of it for ONNX: the node that computes what the operator computes.
+
 A *partial* shape is None (nothing is known) or a tuple in which 0 stands for an extent that is not known.
 """
 
@@ -23,6 +25,7 @@ from ..base.errors import MXNetError, format_shape
 
 __all__ = [
     "Interface",
+    "Onnx",
     "Partial",
     "Partials",
     "alike",
@@ -67,6 +70,25 @@ class Interface:
     """Returns what is known of the inputs' shapes, given the partial shapes of inputs and outputs and parameters."""
     types: Callable[..., tuple[DTypes, DTypes]] | None = None
     """Returns what is known of the inputs' and outputs' dtypes, given both and parameters; by default all are equal."""
+
+
+@dataclass(frozen=True)
+class Onnx:
+    """The node of ONNX that computes what an operator computes, from the same inputs.
+
+    >>> Onnx("HardSigmoid", {"alpha": "alpha", "beta": "beta"}).form
+    ''
+    """
+
+    name: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Parameters by the names that ONNX has for them."""
+    form: str = ""
+    """How the two are translated where they differ in more than names; :mod:`phonograd.contrib.onnx` has the forms."""
+    reads: bool = True
+    """Whether the node is read as this operator."""
+    writes: bool = True
+    """Whether the operator is written as this node."""
 
 
 def merge(first: Partial, second: Partial) -> Partial:

@@ -32,6 +32,23 @@ gradient and evaluation follow from them.
 Two names have a meaning of their own: an input called ``counter`` makes the operator random (the library passes the
 position in the random stream), and a parameter called ``training`` receives the training flag. Neither is visible to
 users.
+
+The declaration also holds what other parts of the library need to know of an operator, as strings and small records, so
+that no other file lists operators by name. A new operator is at home everywhere as soon as it is declared:
+
+==============  ======================================================================================================
+``method``      whether it is a method of arrays
+``numpy``       its names in mx.np, which has it with NumPy's rules; the first is that of NumPy's own function
+``npx``         its names in mx.npx
+``answers``     NumPy's functions of the same meaning and arguments: ``numpy.sum(x)`` of an array of mx.nd calls it
+``in_files``    its names in symbol files, where these differ from its own; the first is written, all are read
+``python``      the word of Python's special methods for it: ``__sub__`` of arrays is what says ``python="sub"``
+``of_numbers``  what ``nd.add(1, 2)`` returns, for an operator either of whose operands may be a number
+``onnx``        the node of ONNX that computes the same: a name, or :class:`~phonograd.core.graph.interface.Onnx`
+``family``      the kind of operator, by which pictures choose colors; by default the module of the declaration
+``keeps_zero``  whether a sparse array gives a sparse one, as in MXNet: zero stays zero
+``moves``       whether it only chooses, places or converts elements, so that no arithmetic is counted
+==============  ======================================================================================================
 """
 
 from __future__ import annotations
@@ -44,7 +61,7 @@ import numpy as np
 
 from ..base.dtypes import DType
 from ..base.errors import MXNetError, format_shape, nearest
-from .interface import Interface
+from .interface import Interface, Onnx
 from .node import Node, Shape, of_one_call, statistics
 from .parameters import REQUIRED, Parameter
 
@@ -52,6 +69,7 @@ if TYPE_CHECKING:
     from ..lower.lowering import Lowering
 
 __all__ = [
+    "NAMES",
     "REGISTRY",
     "WHEN_DECLARED",
     "Array",
@@ -70,6 +88,10 @@ Nodes = tuple[Node, ...]
 
 #: every operator by each of its names
 REGISTRY: dict[str, Operator] = {}
+#: operators by the names that they have elsewhere: ``NAMES["npx"]["batch_norm"]``
+NAMES: dict[str, dict[str, Operator]] = {
+    place: {} for place in ("numpy", "npx", "answers", "in_files", "onnx", "with_scalars")
+}
 #: called with the name and the declaration of every operator that is declared from now on
 WHEN_DECLARED: list[Callable[[str, Operator], None]] = []
 
@@ -89,7 +111,16 @@ class Operator:
         visible: Callable[..., int] | int | None = None,
         effects: Callable[..., dict[int, Node]] | None = None,
         method: bool = False,
-        numpy: Any = None,
+        numpy: str = "",
+        npx: str = "",
+        answers: str = "",
+        in_files: str = "",
+        python: str = "",
+        of_numbers: Callable[[Any, Any], Any] | None = None,
+        onnx: str | Onnx | None = None,
+        family: str = "",
+        keeps_zero: bool = False,
+        moves: bool = False,
         cost: float | Callable[[Node], float] = 1.0,
         marks: bool | None = None,
         is_view: bool = False,
@@ -108,7 +139,21 @@ class Operator:
         self.lowering = lowering
         self.effects = effects
         self.method = method
+        #: what is known of it elsewhere; the module says what each means
         self.numpy = numpy
+        self.npx = npx
+        self.answers = answers
+        self.in_files = in_files
+        self.python = python
+        self.of_numbers = of_numbers
+        self.onnx = Onnx(onnx) if isinstance(onnx, str) else onnx
+        self.family = family or str(function.__module__).rpartition(".")[2]
+        self.keeps_zero = keeps_zero
+        self.moves = moves
+        #: its forms by kind, for an operator of two operands: ``equal_shapes``, ``number_last`` and ``number_first``
+        self.forms: dict[str, Operator] = {}
+        #: the operator that it is a form of, and the kind
+        self.form_of: tuple[Operator, str] | None = None
         self.cost = cost
         self.marks = marks
         self.is_view = is_view
@@ -127,6 +172,8 @@ class Operator:
         self.tolerates: Callable[[str, Any], bool] | None = None
         self.__doc__ = inspect.cleandoc(function.__doc__ or "")
         self._read_signature(function)
+        if numpy and (len(self.input_names) != 1 or self.parameters):
+            raise ValueError(f"{self.name}: numpy= is for functions of one array; declare others in phonograd.numpy")
         self._accepted: dict[Callable[..., Any], tuple[str, ...] | None] = {}
         #: nodes by (inputs, attributes): where equal expressions become one object
         self.table: dict[Any, Node | Nodes] = {}
@@ -179,6 +226,11 @@ class Operator:
         """Declare the gradient rule."""
         self.gradient_rule = rule
         return rule
+
+    def become_form(self, whole: Operator, kind: str) -> None:
+        """Declare this to be a form of an operator of two operands; ``forms`` has the kinds."""
+        whole.forms[kind] = self
+        self.form_of = (whole, kind)
 
     @property
     def differentiable(self) -> bool:
@@ -350,7 +402,20 @@ def composite(**facts: Any) -> Callable[[Callable[..., Any]], Operator]:
 
 
 def declare(declared: Operator) -> Operator:
-    """Put an operator into the registry under all its names."""
+    """Put an operator into the registry under all its names, here and elsewhere."""
+    elsewhere = {
+        "numpy": declared.numpy,
+        "npx": declared.npx,
+        "answers": declared.answers,
+        "in_files": declared.in_files,
+        "onnx": declared.onnx.name if declared.onnx is not None and declared.onnx.reads else "",
+        "with_scalars": declared.with_scalars or "",
+    }
+    for place, names in elsewhere.items():
+        for name in names.split():
+            if name in NAMES[place]:
+                raise ValueError(f"two operators are called {name!r} ({place})")
+            NAMES[place][name] = declared
     for name in (declared.name, *declared.aliases):
         if name in REGISTRY:
             raise ValueError(f"two operators are called {name!r}")

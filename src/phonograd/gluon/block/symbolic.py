@@ -10,6 +10,7 @@ from ...core.base.devices import Context
 from ...core.base.dtypes import FROM_CODE
 from ...core.base.errors import MXNetError
 from ...symbol import Symbol
+from ...symbol.calls import known_operator
 from ..parameter import ParameterDict
 from ..parameter.parameter import symbols
 from ..text import brief_list
@@ -17,18 +18,6 @@ from .hybrid import HybridBlock
 from .nesting import flattened, flattened_with_format, outlined, regrouped
 
 __all__ = ["SymbolBlock"]
-
-#: operators whose parameters and states are float32 for data of float16
-_NORMALIZATIONS = frozenset(
-    {
-        "BatchNorm",
-        "BatchNorm_v1",
-        "CuDNNBatchNorm",
-        "_contrib_BatchNormWithReLU",
-        "_contrib_SyncBatchNorm",
-        "_npx_batch_norm",
-    }
-)
 
 
 class SymbolBlock(HybridBlock):
@@ -134,7 +123,7 @@ class SymbolBlock(HybridBlock):
         if np.dtype(dtype) != np.float16:
             return
         for entry in self._output._entries():
-            if not entry.is_argument and entry.operator in _NORMALIZATIONS:
+            if not entry.is_argument and _has_moving_averages(entry.operator):
                 for source, _ in entry.inputs[1:]:
                     if source.name in self.params:
                         self.params[source.name].cast("float32")
@@ -142,6 +131,12 @@ class SymbolBlock(HybridBlock):
     def reset_ctx(self, ctx: Any) -> None:
         """Move all parameters to other contexts."""
         self.collect_params().reset_ctx(ctx)
+
+
+def _has_moving_averages(operator: str) -> bool:
+    """Return whether an operator is a batch normalization: its states are moving averages."""
+    declared = known_operator(operator)
+    return declared is not None and "moving_mean" in declared.interface.auxiliary
 
 
 def _types_of(output: Symbol, inputs: list[Symbol]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import ndarray
 from ...core.array.semantics import of_chosen_kind
+from ...core.ops.nn.activation import ACTIVATIONS
 from ..block import Block, HybridBlock
 from ..nn import LeakyReLU
 from ..parameter import ParameterDict, tensor_types
@@ -133,9 +134,10 @@ class RecurrentCell(Block):
 
     def _get_activation(self, F: Any, inputs: Any, activation: Any, **kwargs: Any) -> Any:
         """Return an activation, given by its name or as a block or function, of an input."""
-        if activation in ("tanh", "relu", "sigmoid", "softsign"):
-            return getattr(F, activation)(inputs, **kwargs)
         if isinstance(activation, str):
+            declared = ACTIVATIONS.get(activation)
+            if declared is not None and declared.name == activation:
+                return getattr(F, activation)(inputs, **kwargs)
             return F.Activation(inputs, act_type=activation, **kwargs)
         if isinstance(activation, LeakyReLU):
             return F.LeakyReLU(inputs, act_type="leaky", slope=activation._alpha, **kwargs)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....core.ops.nn.activation import ACTIVATIONS
 from ..graph import Call, Graph, maps
 
 __all__: list[str] = []
@@ -144,11 +145,6 @@ def export_layer_norm(graph: Graph, call: Call) -> str:
     return _moved(graph, value, last + 1, last, axis)
 
 
-@maps("InstanceNorm")
-def export_instance_norm(graph: Graph, call: Call) -> str:
-    return graph.add("InstanceNormalization", call.inputs, epsilon=call["eps"])
-
-
 @maps("GroupNorm")
 def export_group_norm(graph: Graph, call: Call) -> str:
     if call["output_mean_var"]:
@@ -166,11 +162,6 @@ def export_group_norm(graph: Graph, call: Call) -> str:
     return graph.reshape(value, [0, *shape[1:]])
 
 
-@maps("LRN")
-def export_lrn(graph: Graph, call: Call) -> str:
-    return graph.add("LRN", [call.data], alpha=call["alpha"], beta=call["beta"], bias=call["knorm"], size=call["nsize"])
-
-
 @maps("Dropout")
 def export_dropout(graph: Graph, call: Call) -> Sequence[str]:
     if call["mode"] == "always":
@@ -180,12 +171,12 @@ def export_dropout(graph: Graph, call: Call) -> Sequence[str]:
 
 # -- activations
 
-_ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "softrelu": "Softplus", "softsign": "Softsign", "tanh": "Tanh"}
-
 
 @maps("Activation")
 def export_activation(graph: Graph, call: Call) -> str:
-    return graph.add(_ACTIVATIONS[call["act_type"]], [call.data])
+    node = ACTIVATIONS[call["act_type"]].onnx
+    assert node is not None
+    return graph.add(node.name, [call.data])
 
 
 @maps("LeakyReLU")

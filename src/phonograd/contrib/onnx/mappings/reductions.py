@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Call, Graph, maps
+from ....core.graph.interface import Onnx
+from ..graph import Call, Graph, maps, maps_form
 
 __all__: list[str] = []
 
@@ -30,22 +31,14 @@ def total(graph: Graph, value: str, axes: tuple[int, ...], keepdims: bool) -> st
     return graph.add("ReduceSum", [value, graph.integers(*axes)], keepdims=int(keepdims))
 
 
-@maps("sum")
-def export_sum(graph: Graph, call: Call) -> str:
+@maps_form("reduction")
+def maps_form_reduction(graph: Graph, call: Call, node: Onnx) -> str:
     axes = reduced_axes(call, call["exclude"])
-    return finished(graph, call, total(graph, call.data, axes, call["keepdims"]), axes)
-
-
-def _declare(name: str, operator: str) -> None:
-    @maps(name)
-    def _(graph: Graph, call: Call) -> str:
-        axes = reduced_axes(call, call["exclude"])
-        value = graph.add(operator, [call.data], axes=list(axes), keepdims=int(call["keepdims"]))
-        return finished(graph, call, value, axes)
-
-
-for _name, _operator in (("mean", "ReduceMean"), ("max", "ReduceMax"), ("min", "ReduceMin"), ("prod", "ReduceProd")):
-    _declare(_name, _operator)
+    if node.name == "ReduceSum":
+        value = total(graph, call.data, axes, call["keepdims"])
+    else:
+        value = graph.add(node.name, [call.data], axes=list(axes), keepdims=int(call["keepdims"]))
+    return finished(graph, call, value, axes)
 
 
 @maps("norm")
@@ -58,22 +51,17 @@ def export_norm(graph: Graph, call: Call) -> str:
     return finished(graph, call, value, axes)
 
 
-def _declare_search(name: str, operator: str) -> None:
-    @maps(name)
-    def _(graph: Graph, call: Call) -> str:
-        data, axis = call.data, call["axis"]
-        if axis is None:
-            data, axis = graph.reshape(data, [-1]), 0
-        found = graph.add(operator, [data], axis=axis, keepdims=int(call["keepdims"] or call["axis"] is None))
-        if len(call.shape) == 1 and not call["keepdims"]:
-            found = graph.reshape(found, [1])
-        elif call["axis"] is None and call["keepdims"]:
-            found = graph.reshape(found, [1] * len(call.shape))
-        return graph.cast(found, call.output_dtype)
-
-
-for _name, _operator in (("argmax", "ArgMax"), ("argmin", "ArgMin")):
-    _declare_search(_name, _operator)
+@maps_form("search")
+def maps_form_search(graph: Graph, call: Call, node: Onnx) -> str:
+    data, axis = call.data, call["axis"]
+    if axis is None:
+        data, axis = graph.reshape(data, [-1]), 0
+    found = graph.add(node.name, [data], axis=axis, keepdims=int(call["keepdims"] or call["axis"] is None))
+    if len(call.shape) == 1 and not call["keepdims"]:
+        found = graph.reshape(found, [1])
+    elif call["axis"] is None and call["keepdims"]:
+        found = graph.reshape(found, [1] * len(call.shape))
+    return graph.cast(found, call.output_dtype)
 
 
 # -- softmax and its kin
@@ -93,14 +81,9 @@ def _typed(graph: Graph, call: Call, value: str) -> str:
     return value if call["dtype"] in (None, call.dtype) else graph.cast(value, call["dtype"])
 
 
-@maps("softmax")
-def export_softmax(graph: Graph, call: Call) -> str:
-    return _typed(graph, call, graph.add("Softmax", [_heated(graph, call)], axis=call["axis"]))
-
-
-@maps("log_softmax")
-def export_log_softmax(graph: Graph, call: Call) -> str:
-    return _typed(graph, call, graph.add("LogSoftmax", [_heated(graph, call)], axis=call["axis"]))
+@maps_form("softmax")
+def maps_form_softmax(graph: Graph, call: Call, node: Onnx) -> str:
+    return _typed(graph, call, graph.add(node.name, [_heated(graph, call)], axis=call["axis"]))
 
 
 @maps("softmin")

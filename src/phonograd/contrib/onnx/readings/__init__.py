@@ -1,7 +1,9 @@
-"""Readings of ONNX's operators, a small function for each, by family.
+"""Readings of ONNX's operators, by family.
 
-Each is declared with :func:`~phonograd.contrib.onnx.model.reads`, takes the node, and returns the symbol of its output,
-or a list for several.
+A node that is an operator here under another name is read as the declaration of that operator says (``onnx=``), by
+one function for all of a form (:func:`~phonograd.contrib.onnx.model.reads_form`). Each of the others has a small
+function of its own (:func:`~phonograd.contrib.onnx.model.reads`). A function takes the node, and returns the symbol of
+its output, or a list for several.
 """
 
 from __future__ import annotations

@@ -4,74 +4,30 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ....core.graph.operator import REGISTRY, Operator
 from ....symbol import Symbol
-from ..model import Node, reads
+from ....symbol.operations import combined
+from ..model import Node, reads, reads_form
 
 __all__: list[str] = []
 
-#: operators of one array that have another name here
-_UNARY = {
-    "Abs": "abs",
-    "Acos": "arccos",
-    "Acosh": "arccosh",
-    "Asin": "arcsin",
-    "Asinh": "arcsinh",
-    "Atan": "arctan",
-    "Atanh": "arctanh",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Erf": "erf",
-    "Exp": "exp",
-    "Floor": "floor",
-    "Identity": "identity",
-    "IsInf": "contrib.isinf",
-    "IsNaN": "contrib.isnan",
-    "Log": "log",
-    "Neg": "negative",
-    "Not": "logical_not",
-    "Reciprocal": "reciprocal",
-    "Relu": "relu",
-    "Round": "rint",
-    "Sigmoid": "sigmoid",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Softsign": "softsign",
-    "Sqrt": "sqrt",
-    "Tan": "tan",
-    "Tanh": "tanh",
-}
 
-#: operators of two arrays: what follows "broadcast_", and what Python does with an array and a number
-_BINARY: dict[str, tuple[str, Callable[[Any, Any], Any] | None]] = {
-    "Add": ("add", lambda a, b: a + b),
-    "Sub": ("sub", lambda a, b: a - b),
-    "Mul": ("mul", lambda a, b: a * b),
-    "Div": ("div", lambda a, b: a / b),
-    "Pow": ("power", lambda a, b: a**b),
-    "Equal": ("equal", lambda a, b: a == b),
-    "Greater": ("greater", lambda a, b: a > b),
-    "GreaterOrEqual": ("greater_equal", lambda a, b: a >= b),
-    "Less": ("lesser", lambda a, b: a < b),
-    "LessOrEqual": ("lesser_equal", lambda a, b: a <= b),
-    "And": ("logical_and", None),
-    "Or": ("logical_or", None),
-    "Xor": ("logical_xor", None),
-}
-
-
-def _read_unary(operator: str, node: Node) -> Symbol:
-    return node.make(operator, node.data)
-
-
-for _name, _operator in _UNARY.items():
-    reads(_name)(functools.partial(_read_unary, _operator))
+@reads_form("")
+def reads_form_(node: Node, declared: Operator) -> Symbol:
+    assert declared.onnx is not None
+    parameters: dict[str, Any] = {}
+    for attribute, parameter in declared.onnx.attributes.items():
+        value = node.get(attribute)
+        value = node.default(attribute) if value is None else value
+        if parameters.setdefault(parameter, value) != value:
+            raise node.refuse(f"has {attribute}={value} and {parameter}={parameters[parameter]}")
+    count = len(node.inputs) if declared.variadic else len(declared.input_names)
+    inputs = [node.symbol(index) for index in range(count) if index < declared.required_inputs or node.has(index)]
+    return node.make(declared, *inputs, **parameters)
 
 
 def _number(node: Node, index: int) -> float | None:
@@ -84,47 +40,40 @@ def _number(node: Node, index: int) -> float | None:
     return value.item() if value.ndim == 0 or (shape is not None and value.ndim <= len(shape)) else None
 
 
-def _pair(node: Node, word: str, on_numbers: Callable[[Any, Any], Any] | None) -> Symbol:
-    if on_numbers is not None:
-        left, right = _number(node, 0), _number(node, 1)
-        # both are known only if the node has been computed already
-        if left is not None or right is not None:
-            sides = (node.data, right) if left is None else (left, node.symbol(1))
-            found: Symbol = on_numbers(*sides)
-            return found
-    return node.make(f"broadcast_{word}", node.data, node.symbol(1))
+def _read_pair(node: Node, declared: Operator) -> Symbol:
+    assert declared.with_scalars is not None
+    left, right = _number(node, 0), _number(node, 1)
+    # both are known only if the node has been computed already
+    if left is None and right is None:
+        return node.make(declared, node.data, node.symbol(1))
+    return combined(declared.with_scalars, *((node.data, right) if left is None else (left, node.symbol(1))))
 
 
-def _read_binary(word: str, on_numbers: Callable[[Any, Any], Any] | None, node: Node) -> Symbol:
-    return _pair(node, word, on_numbers)
-
-
-for _name, (_word, _function) in _BINARY.items():
-    reads(_name)(functools.partial(_read_binary, _word, _function))
+reads_form("pair", "comparison", "logic")(_read_pair)
 
 
 @reads("Mod")
 def import_mod(node: Node) -> Symbol:
     if node.get("fmod", 0):
         raise node.refuse("has fmod=1")
-    return _pair(node, "mod", lambda a, b: a % b)
+    return _read_pair(node, REGISTRY["broadcast_mod"])
 
 
-def _read_several(word: str, node: Node) -> Symbol:
+def _read_several(operator: str, node: Node) -> Symbol:
     """Return what an operator of any number of arrays computes, two at a time."""
     found = node.data
     for index in range(1, len(node.inputs)):
-        found = node.make(f"broadcast_{word}", found, node.symbol(index))
+        found = node.make(operator, found, node.symbol(index))
     return found
 
 
-for _name, _word in (("Max", "maximum"), ("Min", "minimum"), ("Sum", "add")):
-    reads(_name)(functools.partial(_read_several, _word))
+for _name, _operator in (("Max", "broadcast_maximum"), ("Min", "broadcast_minimum"), ("Sum", "broadcast_add")):
+    reads(_name)(functools.partial(_read_several, _operator))
 
 
 @reads("Mean")
 def import_mean(node: Node) -> Symbol:
-    return _read_several("add", node) / len(node.inputs)
+    return _read_several("broadcast_add", node) / len(node.inputs)
 
 
 @reads("Cast")
@@ -193,11 +142,6 @@ def import_p_relu(node: Node) -> Symbol:
     if any([extent != 1 for axis, extent in enumerate(extents) if axis != 1]):
         raise node.refuse(f"has a slope of shape {slope.shape}")
     return node.make("LeakyReLU", node.data, node.parameter(slope.reshape(-1), "gamma"), act_type="prelu")
-
-
-@reads("HardSigmoid")
-def import_hard_sigmoid(node: Node) -> Symbol:
-    return node.make("hard_sigmoid", node.data, alpha=node.get("alpha", 0.2), beta=node.get("beta", 0.5))
 
 
 @reads("HardSwish")

@@ -204,11 +204,6 @@ def import_batch_normalization(node: Node) -> Symbol:
     return node.make("BatchNorm", *inputs, eps=node.get("epsilon", 1e-5), momentum=momentum, fix_gamma=False)
 
 
-@reads("InstanceNormalization")
-def import_instance_normalization(node: Node) -> Symbol:
-    return node.make("InstanceNorm", *[node.symbol(index) for index in range(3)], eps=node.get("epsilon", 1e-5))
-
-
 @reads("LayerNormalization")
 def import_layer_normalization(node: Node) -> Symbol:
     axis = node.axis(node.get("axis", -1))
@@ -230,18 +225,6 @@ def import_group_normalization(node: Node) -> Symbol:
     shape = (1, -1, *[1] * (node.rank() - 2))
     gamma, beta = [node.make("Reshape", node.symbol(index), shape=shape) for index in (1, 2)]
     return node.make("broadcast_add", node.make("broadcast_mul", plain, gamma), beta)
-
-
-@reads("LRN")
-def import_lrn(node: Node) -> Symbol:
-    return node.make(
-        "LRN",
-        node.data,
-        alpha=node.get("alpha", 1e-4),
-        beta=node.get("beta", 0.75),
-        knorm=node.get("bias", 1.0),
-        nsize=node.get("size"),
-    )
 
 
 @reads("LpNormalization")

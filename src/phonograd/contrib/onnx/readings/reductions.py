@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
+from ....core.graph.operator import Operator
 from ....symbol import Symbol
-from ..model import Node, reads
+from ..model import Node, reads, reads_form
 
 __all__: list[str] = []
 
@@ -20,23 +19,18 @@ def _axes(node: Node) -> tuple[int, ...] | None:
     return tuple([node.axis(axis) for axis in axes])
 
 
-def _reduced(operator: str, node: Node, data: Symbol | None = None) -> Symbol:
+@reads_form("reduction")
+def reads_form_reduction(node: Node, declared: Operator) -> Symbol:
+    return _reduced(declared, node)
+
+
+def _reduced(operator: str | Operator, node: Node, data: Symbol | None = None) -> Symbol:
     data = node.data if data is None else data
     axes = _axes(node)
     if axes == ():
         return data
     given = {} if axes is None else {"axis": axes}
     return node.make(operator, data, keepdims=bool(node.get("keepdims", 1)), **given)
-
-
-for _name, _operator in (
-    ("ReduceSum", "sum"),
-    ("ReduceMean", "mean"),
-    ("ReduceMax", "max"),
-    ("ReduceMin", "min"),
-    ("ReduceProd", "prod"),
-):
-    reads(_name)(functools.partial(_reduced, _operator))
 
 
 @reads("ReduceL1")
@@ -64,16 +58,13 @@ def import_reduce_log_sum_exp(node: Node) -> Symbol:
     return node.make("log", _reduced("sum", node, node.make("exp", node.data)))
 
 
-def _searched(operator: str, node: Node) -> Symbol:
+@reads_form("search")
+def reads_form_search(node: Node, declared: Operator) -> Symbol:
     if node.get("select_last_index", 0):
         raise node.refuse("has select_last_index=1")
     axis = node.axis(node.get("axis", 0))
-    found = node.make(operator, node.data, axis=axis, keepdims=bool(node.get("keepdims", 1)))
+    found = node.make(declared, node.data, axis=axis, keepdims=bool(node.get("keepdims", 1)))
     return node.make("Cast", found, dtype="int64")
-
-
-for _name, _operator in (("ArgMax", "argmax"), ("ArgMin", "argmin")):
-    reads(_name)(functools.partial(_searched, _operator))
 
 
 @reads("TopK")
@@ -99,22 +90,19 @@ def import_cum_sum(node: Node) -> Symbol:
     return node.make("cumsum", node.data, axis=node.axis(int(node.number(1, "axis", 0))))
 
 
-def _softened(operator: str, node: Node) -> Symbol:
+@reads_form("softmax")
+def reads_form_softmax(node: Node, declared: Operator) -> Symbol:
     rank = node.rank()
     if node.model.opset >= 13:
-        return node.make(operator, node.data, axis=node.get("axis", -1))
+        return node.make(declared, node.data, axis=node.get("axis", -1))
     axis = node.axis(node.get("axis", 1))
     if axis == rank - 1:
-        return node.make(operator, node.data, axis=-1)
+        return node.make(declared, node.data, axis=-1)
     if axis != 1:
         raise node.refuse(f"has axis={axis} of {rank} in version {node.model.opset}")
     # older versions look at all axes behind as one
-    rows = node.make(operator, node.make("Flatten", node.data), axis=-1)
+    rows = node.make(declared, node.make("Flatten", node.data), axis=-1)
     return node.make("reshape_like", rows, node.data)
-
-
-for _name, _operator in (("Softmax", "softmax"), ("LogSoftmax", "log_softmax")):
-    reads(_name)(functools.partial(_softened, _operator))
 
 
 @reads("OneHot")

@@ -93,7 +93,7 @@ def _expand_triangle(data: Node, *, lower: bool, offset: int) -> Node:
     return select(single(kept), data, 0)
 
 
-@operator(lowering=Expansion(_expand_triangle))
+@operator(lowering=Expansion(_expand_triangle), moves=True)
 def _triangle(data: Array, *, lower: bool, offset: int) -> Array:
     """Return the matrices with zeros above (``lower``) or below the diagonal number ``offset``."""
     return np.tril(data, offset) if lower else np.triu(data, offset)
@@ -124,7 +124,7 @@ def _to_rows(name: str, axis: int, operand: Node) -> Node:
     return permute(operand, tuple(axes))
 
 
-@composite(name="_linalg_gemm2", aliases=("linalg_gemm2",))
+@composite(name="_linalg_gemm2", aliases=("linalg_gemm2",), family="linear_algebra")
 def gemm2(
     A: Node, B: Node, *, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, axis: int = -2
 ) -> Node:
@@ -150,7 +150,7 @@ def _product(name: str, A: Node, B: Node, transpose_a: bool, transpose_b: bool, 
     return _to_rows(name, axis, scaled(matmul(left, right), alpha))
 
 
-@composite(name="_linalg_gemm", aliases=("linalg_gemm",))
+@composite(name="_linalg_gemm", aliases=("linalg_gemm",), family="linear_algebra")
 def gemm(
     A: Node,
     B: Node,
@@ -321,7 +321,7 @@ def _expand_makediag(A: Node, *, offset: int) -> Node:
     return select(single(here), column, 0)
 
 
-@operator(name="_linalg_makediag", aliases=("linalg_makediag",), lowering=Expansion(_expand_makediag))
+@operator(name="_linalg_makediag", aliases=("linalg_makediag",), lowering=Expansion(_expand_makediag), moves=True)
 def makediag(A: Array, *, offset: int = 0) -> Array:
     """Return square matrices with the elements on a diagonal, and zeros elsewhere."""
     length = A.shape[-1]
@@ -358,7 +358,7 @@ def _triangle_places(size: int, offset: int, lower: bool) -> tuple[Array, Array]
     return rows, columns
 
 
-@operator(name="_linalg_extracttrian", aliases=("linalg_extracttrian",))
+@operator(name="_linalg_extracttrian", aliases=("linalg_extracttrian",), moves=True)
 def extracttrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
     """Return a triangle of square matrices: a lower one row after row, an upper one column after column.
 
@@ -384,7 +384,7 @@ def _triangle_extent(count: int) -> int:
     return (math.isqrt(8 * count + 1) - 1) // 2
 
 
-@operator(name="_linalg_maketrian", aliases=("linalg_maketrian",))
+@operator(name="_linalg_maketrian", aliases=("linalg_maketrian",), moves=True)
 def maketrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
     """Return square matrices with the elements in a triangle, and zeros elsewhere: the inverse of ``extracttrian``."""
     size = _triangle_extent(A.shape[-1]) + abs(offset)

@@ -81,7 +81,7 @@ def _contract(operand: Node, first: bool) -> tuple[int | None, Shape]:
     return (operand.shape[0], operand.shape[1:]) if first else (operand.shape[-1], operand.shape[:-1])
 
 
-@composite()
+@composite(npx="batch_dot")
 def batch_dot(
     lhs: Node,
     rhs: Node,
@@ -110,7 +110,7 @@ def batch_dot(
     return matmul(left, right)
 
 
-@composite()
+@composite(npx="fully_connected")
 def FullyConnected(
     data: Node,
     weight: Node,

@@ -6,6 +6,8 @@ remainder by zero is zero, as in MXNet.
 
 from __future__ import annotations
 
+import math
+import operator as operators
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, alike
+from ...graph.interface import Interface, Onnx, alike
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, composite, declare, operator, single
 from ...lower import vector_math
@@ -45,10 +47,11 @@ def _binary(
     rhs_rule: Rule,
     emit: Callable[[Emitter, Value, Value], Value],
     *,
-    numpy: Any,
-    aliases: tuple[str, ...] = (),
+    answers: str,
+    python: str = "",
+    of_numbers: Callable[[Any, Any], Any] | None = None,
     dtypes: frozenset[DType] = NUMBERS,
-    cost: float = 1.0,
+    **facts: Any,
 ) -> Operator:
     """Declare an elementwise operator of two arrays.
 
@@ -56,7 +59,8 @@ def _binary(
     a rule runs only if its operand depends on a variable. ``emit(emitter, lhs, rhs)`` gives the instructions of
     kernels, for some dtypes.
     """
-    direct = numpy if numpy in (np.add, np.subtract, np.multiply, np.maximum, np.minimum) else None
+    ufunc = getattr(np, answers)
+    direct = ufunc if ufunc in (np.add, np.subtract, np.multiply, np.maximum, np.minimum) else None
 
     def gradient(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node | None, Node | None]:
         return (
@@ -74,14 +78,15 @@ def _binary(
         Operator(
             reference,
             name=name,
-            aliases=aliases,
             infer=infer,
             gradient=gradient,
             with_scalars=word,
-            numpy=numpy,
+            answers=answers,
             direct=direct,
-            cost=cost,
             lowering=Elementwise(emit, dtypes),
+            python=python,
+            of_numbers=of_numbers or getattr(operators, python),
+            **facts,
         )
     )
 
@@ -144,7 +149,9 @@ add = _binary(
     lambda g, y, a, b: g,
     lambda g, y, a, b: g,
     lambda e, a, b: e.add(a, b),
-    numpy=np.add,
+    answers="add",
+    python="add",
+    onnx=Onnx("Add", form="pair"),
     aliases=("broadcast_plus",),
 )
 subtract = _binary(
@@ -154,7 +161,9 @@ subtract = _binary(
     lambda g, y, a, b: g,
     lambda g, y, a, b: -g,
     lambda e, a, b: e.subtract(a, b),
-    numpy=np.subtract,
+    answers="subtract",
+    python="sub",
+    onnx=Onnx("Sub", form="pair"),
     aliases=("broadcast_minus",),
 )
 multiply = _binary(
@@ -164,7 +173,9 @@ multiply = _binary(
     lambda g, y, a, b: g * b,
     lambda g, y, a, b: g * a,
     lambda e, a, b: e.multiply(a, b),
-    numpy=np.multiply,
+    answers="multiply",
+    python="mul",
+    onnx=Onnx("Mul", form="pair"),
 )
 divide = _binary(
     "broadcast_div",
@@ -173,7 +184,9 @@ divide = _binary(
     lambda g, y, a, b: g / b,
     lambda g, y, a, b: -(g * a / (b * b)),
     vector_math.divide,
-    numpy=np.divide,
+    answers="divide",
+    python="truediv",
+    onnx=Onnx("Div", form="pair"),
 )
 
 
@@ -190,7 +203,8 @@ mod = _binary(
     lambda g, y, a, b: g,
     _mod_rhs,
     vector_math.modulo,
-    numpy=np.remainder,
+    answers="remainder",
+    python="mod",
     cost=10,
 )
 
@@ -212,7 +226,9 @@ power = _binary(
     _power_lhs,
     _power_rhs,
     vector_math.power,
-    numpy=np.power,
+    answers="power",
+    python="pow",
+    onnx=Onnx("Pow", form="pair"),
     dtypes=FLOATS,
     cost=30,
 )
@@ -223,7 +239,9 @@ maximum = _binary(
     lambda g, y, a, b: g * greater_equal(a, b),
     lambda g, y, a, b: g * lesser(a, b),
     lambda e, a, b: e.maximum(a, b),
-    numpy=np.maximum,
+    answers="maximum",
+    of_numbers=lambda lhs, rhs: lhs if lhs > rhs else rhs,
+    onnx=Onnx("Max", form="pair", reads=False),
 )
 minimum = _binary(
     "broadcast_minimum",
@@ -232,7 +250,9 @@ minimum = _binary(
     lambda g, y, a, b: g * lesser_equal(a, b),
     lambda g, y, a, b: g * greater(a, b),
     lambda e, a, b: e.minimum(a, b),
-    numpy=np.minimum,
+    answers="minimum",
+    of_numbers=lambda lhs, rhs: lhs if lhs < rhs else rhs,
+    onnx=Onnx("Min", form="pair", reads=False),
 )
 hypot = _binary(
     "broadcast_hypot",
@@ -241,7 +261,8 @@ hypot = _binary(
     lambda g, y, a, b: g * a / y,
     lambda g, y, a, b: g * b / y,
     vector_math.hypot,
-    numpy=np.hypot,
+    answers="hypot",
+    of_numbers=math.hypot,
     dtypes=FLOATS,
     cost=10,
 )
@@ -281,7 +302,9 @@ def _equal_shapes(name: str, whole: Operator, aliases: tuple[str, ...], sentence
         return single(whole(lhs, rhs))
 
     body.__doc__ = sentence
-    return composite(name=name, aliases=aliases, interface=Interface(shapes=alike))(body)
+    declared = composite(name=name, aliases=aliases, interface=Interface(shapes=alike))(body)
+    declared.become_form(whole, "equal_shapes")
+    return declared
 
 
 elemwise_add = _equal_shapes(
@@ -303,7 +326,7 @@ for _whole in (equal, not_equal, greater, greater_equal, lesser, lesser_equal, l
     _equal_shapes(_word, _whole, (_word.title(),), f"Return {_whole.name} of two arrays of equal shape.")
 
 
-@composite(aliases=("ElementWiseSum", "_sum"), interface=Interface(shapes=alike))
+@composite(aliases=("ElementWiseSum", "_sum"), interface=Interface(shapes=alike), onnx=Onnx("Sum", reads=False))
 def add_n(*args: Node) -> Node:
     """Return the sum of any number of arrays of equal shape."""
     if not args:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.interface import Onnx
 from ...graph.operator import Array, Operator, declare, nothing
 from ...lower.ir.emitter import Emitter, Value
 from ...lower.lowering import SUPPORTED, Elementwise
@@ -19,8 +20,10 @@ def _infer(lhs: Any, rhs: Any) -> Any:
     return broadcast_shapes(lhs.shape, rhs.shape), same_dtype(lhs, rhs)
 
 
-def _comparison(word: str, ufunc: Any, sentence: str, holds: Callable[[Emitter, Value, Value], Value]) -> Operator:
-    """Declare a comparison; ``holds(emitter, lhs, rhs)`` gives the instructions for where it is true."""
+def _declare(
+    word: str, ufunc: Any, sentence: str, holds: Callable[[Emitter, Value, Value], Value], **facts: Any
+) -> Operator:
+    """Declare an operator whose results are 0 and 1; ``holds(emitter, lhs, rhs)`` emits where they are 1."""
 
     def reference(lhs: Array, rhs: Array) -> Array:
         return np.asarray(ufunc(lhs, rhs)).astype(lhs.dtype)
@@ -33,29 +36,37 @@ def _comparison(word: str, ufunc: Any, sentence: str, holds: Callable[[Emitter, 
             infer=_infer,
             gradient=nothing,
             with_scalars=word,
-            numpy=ufunc,
+            answers=ufunc.__name__,
+            of_numbers=lambda lhs, rhs: int(ufunc(lhs, rhs)),
             lowering=Elementwise(lambda e, lhs, rhs: e.convert(holds(e, lhs, rhs), lhs.dtype), SUPPORTED),
+            **facts,
         )
     )
 
 
-def _relation(name: str) -> Callable[[Emitter, Value, Value], Value]:
-    return lambda e, lhs, rhs: e.relation(name, lhs, rhs)
+def _comparison(word: str, python: str, ufunc: Any, sentence: str, onnx: str = "") -> Operator:
+    """Declare one of Python's comparisons, which are called the same in kernels."""
+    node = Onnx(onnx, form="comparison") if onnx else None
+    return _declare(word, ufunc, sentence, lambda e, a, b: e.relation(python, a, b), python=python, onnx=node)
 
 
-def _of_truths(word: str) -> Callable[[Emitter, Value, Value], Value]:
-    return lambda e, lhs, rhs: e.bits(word, e.truth(lhs), e.truth(rhs))
+def _logic(word: str, ufunc: Any, sentence: str, bits: str, onnx: str) -> Operator:
+    """Declare an operator of truth values: of elements that are not zero."""
+    node = Onnx(onnx, form="logic")
+    return _declare(word, ufunc, sentence, lambda e, a, b: e.bits(bits, e.truth(a), e.truth(b)), onnx=node)
 
 
-equal = _comparison("equal", np.equal, "the operands are equal", _relation("eq"))
-not_equal = _comparison("not_equal", np.not_equal, "the operands differ", _relation("ne"))
-greater = _comparison("greater", np.greater, "lhs is greater than rhs", _relation("gt"))
-greater_equal = _comparison("greater_equal", np.greater_equal, "lhs is greater than or equal to rhs", _relation("ge"))
-lesser = _comparison("lesser", np.less, "lhs is less than rhs", _relation("lt"))
-lesser_equal = _comparison("lesser_equal", np.less_equal, "lhs is less than or equal to rhs", _relation("le"))
-logical_and = _comparison("logical_and", np.logical_and, "both operands are nonzero", _of_truths("and"))
-logical_or = _comparison("logical_or", np.logical_or, "at least one operand is nonzero", _of_truths("or"))
-logical_xor = _comparison("logical_xor", np.logical_xor, "exactly one operand is nonzero", _of_truths("xor"))
+equal = _comparison("equal", "eq", np.equal, "the operands are equal", "Equal")
+not_equal = _comparison("not_equal", "ne", np.not_equal, "the operands differ")
+greater = _comparison("greater", "gt", np.greater, "lhs is greater than rhs", "Greater")
+greater_equal = _comparison(
+    "greater_equal", "ge", np.greater_equal, "lhs is greater than or equal to rhs", "GreaterOrEqual"
+)
+lesser = _comparison("lesser", "lt", np.less, "lhs is less than rhs", "Less")
+lesser_equal = _comparison("lesser_equal", "le", np.less_equal, "lhs is less than or equal to rhs", "LessOrEqual")
+logical_and = _logic("logical_and", np.logical_and, "both operands are nonzero", "and", "And")
+logical_or = _logic("logical_or", np.logical_or, "at least one operand is nonzero", "or", "Or")
+logical_xor = _logic("logical_xor", np.logical_xor, "exactly one operand is nonzero", "xor", "Xor")
 
 
 def _logical_not(data: Array) -> Array:
@@ -73,7 +84,8 @@ logical_not = declare(
         _logical_not,
         name="logical_not",
         gradient=nothing,
-        numpy=np.logical_not,
+        answers="logical_not",
+        onnx=Onnx("Not", writes=False),
         lowering=Elementwise(_emit_not, SUPPORTED),
     )
 )

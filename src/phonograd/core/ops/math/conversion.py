@@ -23,7 +23,7 @@ __all__ = ["clip"]
 FLOAT64 = np.dtype("float64")
 
 
-@composite(name="Cast", aliases=("cast",))
+@composite(name="Cast", aliases=("cast",), npx="cast", family="shape")
 def cast_(data: Node, *, dtype: DType) -> Node:
     """Return the array in another dtype; floats become integers by truncation and wrap around as in C."""
     return cast(data, dtype)
@@ -65,7 +65,7 @@ def _limits(dtype: DType, *, a_min: float, a_max: float) -> tuple[float | int, f
     return _limit(a_min, dtype), _limit(a_max, dtype)
 
 
-@operator(method=True, numpy=np.clip, lowering=Elementwise(_emit_clip, NUMBERS, _limits))
+@operator(method=True, answers="clip", lowering=Elementwise(_emit_clip, NUMBERS, _limits))
 def clip(data: Array, *, a_min: float, a_max: float) -> Array:
     """Return the elements limited to the range from a_min to a_max; NaN stays NaN. The gradient is 1 at the bounds."""
     low, high = [convert_scalar(_limit(bound, data.dtype), data.dtype) for bound in (a_min, a_max)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.interface import Onnx
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, declare, nothing
 from ...lower import vector_math
@@ -28,15 +29,16 @@ def unary(
     sentence: str,
     emit: Callable[[Emitter, Value], Value],
     *,
-    aliases: tuple[str, ...] = (),
-    numpy: Any = None,
+    numpy: str = "",
+    answers: str | None = None,
     exact: bool = False,
-    cost: float = 1.0,
+    **facts: Any,
 ) -> Operator:
     """Declare an elementwise function of one array.
 
     ``rule(out_grad, out, data)`` gives the gradient, ``emit(emitter, data)`` the instructions of kernels. ``exact``
     says that the function keeps integers integers; otherwise it is computed in floating point and converted back.
+    The function answers the one of NumPy whose name it has in mx.np, unless ``answers`` says otherwise.
     """
 
     def reference(data: Array) -> Array:
@@ -51,12 +53,12 @@ def unary(
         Operator(
             reference,
             name=name,
-            aliases=aliases,
             gradient=rule,
             method=True,
             numpy=numpy,
-            cost=cost,
+            answers=numpy.partition(" ")[0] if answers is None else answers,
             lowering=Elementwise(emit, NUMBERS if exact else FLOATS),
+            **facts,
         )
     )
 
@@ -128,198 +130,170 @@ def _scaled(factor: float) -> Callable[[Emitter, Value], Value]:
     return lambda e, x: e.multiply(x, e.like(x, factor))
 
 
+# a table: first what is computed, then what else is known of it
+# fmt: off
 identity = unary(
-    "identity", lambda x: x, lambda g, y, x: g, "the array", lambda e, x: x, aliases=("_copy",), exact=True, cost=0
+    "identity", lambda x: x, lambda g, y, x: g, "the array", lambda e, x: x,
+    aliases=("_copy",), exact=True, cost=0, numpy="positive", answers="", in_files="_copy _copyto _CrossDeviceCopy",
+    onnx="Identity", keeps_zero=True,
 )
 negative = unary(
-    "negative",
-    np.negative,
-    lambda g, y, x: -g,
-    "the negative",
-    lambda e, x: e.negative(x),
-    numpy=np.negative,
-    exact=True,
+    "negative", np.negative, lambda g, y, x: -g, "the negative", lambda e, x: e.negative(x),
+    exact=True, numpy="negative", onnx="Neg", keeps_zero=True,
 )
 abs_: Operator = unary(
-    "abs",
-    np.abs,
-    lambda g, y, x: g * sign(x),
-    "the absolute value",
-    lambda e, x: e.absolute(x),
-    numpy=np.absolute,
-    exact=True,
+    "abs", np.abs, lambda g, y, x: g * sign(x), "the absolute value", lambda e, x: e.absolute(x),
+    exact=True, numpy="absolute abs fabs", onnx="Abs", keeps_zero=True,
 )
-sign: Operator = unary("sign", _sign, nothing, "the sign: -1, 0 or 1", _emit_sign, numpy=np.sign, exact=True)
-ceil = unary("ceil", np.ceil, nothing, "the smallest whole number not below", _whole("ceil"), numpy=np.ceil, exact=True)
+sign: Operator = unary(
+    "sign", _sign, nothing, "the sign: -1, 0 or 1", _emit_sign,
+    exact=True, numpy="sign", onnx="Sign", keeps_zero=True,
+)
+ceil = unary(
+    "ceil", np.ceil, nothing, "the smallest whole number not below", _whole("ceil"),
+    exact=True, numpy="ceil", onnx="Ceil", keeps_zero=True,
+)
 floor = unary(
-    "floor", np.floor, nothing, "the largest whole number not above", _whole("floor"), numpy=np.floor, exact=True
+    "floor", np.floor, nothing, "the largest whole number not above", _whole("floor"),
+    exact=True, numpy="floor", onnx="Floor", keeps_zero=True,
 )
-trunc = unary("trunc", np.trunc, nothing, "the whole number towards zero", _whole("trunc"), numpy=np.trunc, exact=True)
-fix = unary("fix", np.trunc, nothing, "the whole number towards zero", _whole("trunc"), exact=True)
-round_ = unary("round", _round_half_away, nothing, "the nearest whole number, halves away from zero", _emit_round)
+trunc = unary(
+    "trunc", np.trunc, nothing, "the whole number towards zero", _whole("trunc"),
+    exact=True, numpy="trunc", keeps_zero=True,
+)
+fix = unary(
+    "fix", np.trunc, nothing, "the whole number towards zero", _whole("trunc"),
+    exact=True, numpy="fix", answers="", keeps_zero=True,
+)
+round_ = unary(
+    "round", _round_half_away, nothing, "the nearest whole number, halves away from zero", _emit_round,
+    keeps_zero=True,
+)
 rint = unary(
-    "rint",
-    _round_half_down,
-    nothing,
-    "the nearest whole number, halves downwards",
-    _emit_rint,
+    "rint", _round_half_down, nothing, "the nearest whole number, halves downwards", _emit_rint,
+    onnx=Onnx("Round", writes=False), keeps_zero=True,
 )
 
 square = unary(
-    "square",
-    np.square,
-    lambda g, y, x: g * (x * 2),
-    "the square",
-    lambda e, x: e.multiply(x, x),
-    numpy=np.square,
-    exact=True,
+    "square", np.square, lambda g, y, x: g * (x * 2), "the square", lambda e, x: e.multiply(x, x),
+    exact=True, numpy="square", keeps_zero=True,
 )
 sqrt = unary(
-    "sqrt", np.sqrt, lambda g, y, x: g * (0.5 / y), "the square root", lambda e, x: e.call("sqrt", x), numpy=np.sqrt
+    "sqrt", np.sqrt, lambda g, y, x: g * (0.5 / y), "the square root", lambda e, x: e.call("sqrt", x),
+    numpy="sqrt", onnx="Sqrt", keeps_zero=True,
 )
 rsqrt = unary(
-    "rsqrt",
-    lambda x: 1 / np.sqrt(x),
-    lambda g, y, x: g * (y / x * -0.5),
-    "one over the square root",
+    "rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: g * (y / x * -0.5), "one over the square root",
     lambda e, x: _inverse(e, e.call("sqrt", x)),
 )
 cbrt = unary(
-    "cbrt", np.cbrt, lambda g, y, x: g / (y * y * 3), "the cube root", vector_math.cbrt, numpy=np.cbrt, cost=10
+    "cbrt", np.cbrt, lambda g, y, x: g / (y * y * 3), "the cube root", vector_math.cbrt,
+    cost=10, numpy="cbrt", keeps_zero=True,
 )
 rcbrt = unary(
-    "rcbrt",
-    lambda x: 1 / np.cbrt(x),
-    lambda g, y, x: g * (y / x * (-1 / 3)),
-    "one over the cube root",
+    "rcbrt", lambda x: 1 / np.cbrt(x), lambda g, y, x: g * (y / x * (-1 / 3)), "one over the cube root",
     lambda e, x: _inverse(e, vector_math.cbrt(e, x)),
     cost=10,
 )
 reciprocal = unary(
-    "reciprocal", lambda x: 1 / x, lambda g, y, x: -(g * (y * y)), "one over the element", _inverse, numpy=np.reciprocal
+    "reciprocal", lambda x: 1 / x, lambda g, y, x: -(g * (y * y)), "one over the element", _inverse,
+    numpy="reciprocal", onnx="Reciprocal",
 )
 
-exp = unary("exp", np.exp, lambda g, y, x: g * y, "the exponential", vector_math.exp, numpy=np.exp, cost=10)
-expm1 = unary("expm1", np.expm1, lambda g, y, x: g * (y + 1), "exp(x) - 1", vector_math.expm1, numpy=np.expm1, cost=10)
-log = unary("log", np.log, lambda g, y, x: g / x, "the natural logarithm", vector_math.log, numpy=np.log, cost=10)
+exp = unary(
+    "exp", np.exp, lambda g, y, x: g * y, "the exponential", vector_math.exp,
+    cost=10, numpy="exp", onnx="Exp",
+)
+expm1 = unary(
+    "expm1", np.expm1, lambda g, y, x: g * (y + 1), "exp(x) - 1", vector_math.expm1,
+    cost=10, numpy="expm1", keeps_zero=True,
+)
+log = unary(
+    "log", np.log, lambda g, y, x: g / x, "the natural logarithm", vector_math.log,
+    cost=10, numpy="log", onnx="Log",
+)
 log10 = unary(
-    "log10",
-    np.log10,
-    lambda g, y, x: g / (x * math.log(10)),
-    "the decimal logarithm",
-    vector_math.log10,
-    numpy=np.log10,
-    cost=10,
+    "log10", np.log10, lambda g, y, x: g / (x * math.log(10)), "the decimal logarithm", vector_math.log10,
+    cost=10, numpy="log10",
 )
 log2 = unary(
-    "log2",
-    np.log2,
-    lambda g, y, x: g / (x * math.log(2)),
-    "the binary logarithm",
-    vector_math.log2,
-    numpy=np.log2,
-    cost=10,
+    "log2", np.log2, lambda g, y, x: g / (x * math.log(2)), "the binary logarithm", vector_math.log2,
+    cost=10, numpy="log2",
 )
-log1p = unary("log1p", np.log1p, lambda g, y, x: g / (x + 1), "log(1 + x)", vector_math.log1p, numpy=np.log1p, cost=10)
+log1p = unary(
+    "log1p", np.log1p, lambda g, y, x: g / (x + 1), "log(1 + x)", vector_math.log1p,
+    cost=10, numpy="log1p", keeps_zero=True,
+)
 
-sin: Operator = unary("sin", np.sin, lambda g, y, x: g * cos(x), "the sine", vector_math.sin, numpy=np.sin, cost=20)
-cos: Operator = unary(
-    "cos", np.cos, lambda g, y, x: -(g * sin(x)), "the cosine", vector_math.cos, numpy=np.cos, cost=20
+sin: Operator = unary(
+    "sin", np.sin, lambda g, y, x: g * cos(x), "the sine", vector_math.sin,
+    cost=20, numpy="sin", onnx="Sin", keeps_zero=True,
 )
-tan = unary("tan", np.tan, lambda g, y, x: g * (y * y + 1), "the tangent", vector_math.tan, numpy=np.tan, cost=20)
+cos: Operator = unary(
+    "cos", np.cos, lambda g, y, x: -(g * sin(x)), "the cosine", vector_math.cos,
+    cost=20, numpy="cos", onnx="Cos",
+)
+tan = unary(
+    "tan", np.tan, lambda g, y, x: g * (y * y + 1), "the tangent", vector_math.tan,
+    cost=20, numpy="tan", onnx="Tan", keeps_zero=True,
+)
 arcsin = unary(
-    "arcsin",
-    np.arcsin,
-    lambda g, y, x: g * rsqrt(1 - x * x),
-    "the inverse sine",
-    vector_math.arcsin,
-    numpy=np.arcsin,
-    cost=10,
+    "arcsin", np.arcsin, lambda g, y, x: g * rsqrt(1 - x * x), "the inverse sine", vector_math.arcsin,
+    cost=10, numpy="arcsin", onnx="Asin", keeps_zero=True,
 )
 arccos = unary(
-    "arccos",
-    np.arccos,
-    lambda g, y, x: -(g * rsqrt(1 - x * x)),
-    "the inverse cosine",
-    vector_math.arccos,
-    numpy=np.arccos,
-    cost=10,
+    "arccos", np.arccos, lambda g, y, x: -(g * rsqrt(1 - x * x)), "the inverse cosine", vector_math.arccos,
+    cost=10, numpy="arccos", onnx="Acos",
 )
 arctan = unary(
-    "arctan",
-    np.arctan,
-    lambda g, y, x: g / (x * x + 1),
-    "the inverse tangent",
-    vector_math.arctan,
-    numpy=np.arctan,
-    cost=10,
+    "arctan", np.arctan, lambda g, y, x: g / (x * x + 1), "the inverse tangent", vector_math.arctan,
+    cost=10, numpy="arctan", onnx="Atan", keeps_zero=True,
 )
 sinh: Operator = unary(
-    "sinh", np.sinh, lambda g, y, x: g * cosh(x), "the hyperbolic sine", vector_math.sinh, numpy=np.sinh, cost=10
+    "sinh", np.sinh, lambda g, y, x: g * cosh(x), "the hyperbolic sine", vector_math.sinh,
+    cost=10, numpy="sinh", onnx="Sinh", keeps_zero=True,
 )
 cosh: Operator = unary(
-    "cosh", np.cosh, lambda g, y, x: g * sinh(x), "the hyperbolic cosine", vector_math.cosh, numpy=np.cosh, cost=10
+    "cosh", np.cosh, lambda g, y, x: g * sinh(x), "the hyperbolic cosine", vector_math.cosh,
+    cost=10, numpy="cosh", onnx="Cosh",
 )
 tanh = unary(
-    "tanh", np.tanh, lambda g, y, x: g * (1 - y * y), "the hyperbolic tangent", vector_math.tanh, numpy=np.tanh, cost=10
+    "tanh", np.tanh, lambda g, y, x: g * (1 - y * y), "the hyperbolic tangent", vector_math.tanh,
+    cost=10, numpy="tanh", onnx="Tanh", family="activation", keeps_zero=True,
 )
 arcsinh = unary(
-    "arcsinh",
-    np.arcsinh,
-    lambda g, y, x: g * rsqrt(x * x + 1),
-    "the inverse hyperbolic sine",
-    vector_math.arcsinh,
-    numpy=np.arcsinh,
-    cost=20,
+    "arcsinh", np.arcsinh, lambda g, y, x: g * rsqrt(x * x + 1), "the inverse hyperbolic sine", vector_math.arcsinh,
+    cost=20, numpy="arcsinh", onnx="Asinh", keeps_zero=True,
 )
 arccosh = unary(
-    "arccosh",
-    np.arccosh,
-    lambda g, y, x: g * rsqrt(x * x - 1),
-    "the inverse hyperbolic cosine",
-    vector_math.arccosh,
-    numpy=np.arccosh,
-    cost=20,
+    "arccosh", np.arccosh, lambda g, y, x: g * rsqrt(x * x - 1), "the inverse hyperbolic cosine", vector_math.arccosh,
+    cost=20, numpy="arccosh", onnx="Acosh",
 )
 arctanh = unary(
-    "arctanh",
-    np.arctanh,
-    lambda g, y, x: g / (1 - x * x),
-    "the inverse hyperbolic tangent",
-    vector_math.arctanh,
-    numpy=np.arctanh,
-    cost=20,
+    "arctanh", np.arctanh, lambda g, y, x: g / (1 - x * x), "the inverse hyperbolic tangent", vector_math.arctanh,
+    cost=20, numpy="arctanh", onnx="Atanh", keeps_zero=True,
 )
 degrees = unary(
-    "degrees",
-    np.degrees,
-    lambda g, y, x: g * (180 / math.pi),
-    "radians as degrees",
-    _scaled(180 / math.pi),
-    numpy=np.degrees,
+    "degrees", np.degrees, lambda g, y, x: g * (180 / math.pi), "radians as degrees", _scaled(180 / math.pi),
+    numpy="degrees rad2deg", keeps_zero=True,
 )
 radians = unary(
-    "radians",
-    np.radians,
-    lambda g, y, x: g * (math.pi / 180),
-    "degrees as radians",
-    _scaled(math.pi / 180),
-    numpy=np.radians,
+    "radians", np.radians, lambda g, y, x: g * (math.pi / 180), "degrees as radians", _scaled(math.pi / 180),
+    numpy="radians deg2rad", keeps_zero=True,
 )
 
 relu = unary(
-    "relu",
-    lambda x: np.maximum(x, x.dtype.type(0)),
-    lambda g, y, x: g * greater(y, 0),
-    "max(x, 0)",
-    _emit_relu,
-    exact=True,
+    "relu", lambda x: np.maximum(x, x.dtype.type(0)), lambda g, y, x: g * greater(y, 0), "max(x, 0)", _emit_relu,
+    exact=True, npx="relu", onnx="Relu", family="activation", keeps_zero=True,
 )
 sigmoid = unary(
-    "sigmoid", _sigmoid, lambda g, y, x: g * (y * (1 - y)), "1 / (1 + exp(-x))", vector_math.sigmoid, cost=12
+    "sigmoid", _sigmoid, lambda g, y, x: g * (y * (1 - y)), "1 / (1 + exp(-x))", vector_math.sigmoid,
+    cost=12, npx="sigmoid", onnx="Sigmoid", family="activation",
 )
 softsign = unary(
-    "softsign", lambda x: x / (1 + np.abs(x)), lambda g, y, x: g / ((abs_(x) + 1) ** 2), "x / (1 + |x|)", _emit_softsign
+    "softsign", lambda x: x / (1 + np.abs(x)), lambda g, y, x: g / ((abs_(x) + 1) ** 2), "x / (1 + |x|)",
+    _emit_softsign, onnx="Softsign", family="activation",
 )
+# fmt: on
 
 Node.arithmetic["negative"] = negative

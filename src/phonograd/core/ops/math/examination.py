@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.dtypes import FLOAT32, INT64, UINT8, is_floating
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, outputs_of_type
+from ...graph.interface import Interface, Onnx, outputs_of_type
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
 from ...lower.lowering import FLOATS, Expansion
@@ -22,13 +22,13 @@ from .structural import constant
 __all__ = ["all_finite", "allclose", "isfinite", "isinf", "isnan"]
 
 
-@composite(name="_contrib_isnan")
+@composite(name="_contrib_isnan", onnx=Onnx("IsNaN", writes=False))
 def isnan(data: Node) -> Node:
     """Return 1 where an element is not a number, else 0, in the dtype of the array."""
     return single(not_equal(data, data))
 
 
-@composite(name="_contrib_isinf")
+@composite(name="_contrib_isinf", onnx=Onnx("IsInf", writes=False))
 def isinf(data: Node) -> Node:
     """Return 1 where an element is infinite, else 0, in the dtype of the array."""
     if not is_floating(data.dtype):

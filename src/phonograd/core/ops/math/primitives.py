@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 
-@operator(lowering=Location(lambda pattern, *, shape: pattern.reshape(shape)))
+@operator(lowering=Location(lambda pattern, *, shape: pattern.reshape(shape)), family="shape")
 def _reshape(data: Array, *, shape: Shape) -> Array:
     """Return the same elements in another shape."""
     return data.reshape(shape)
@@ -153,7 +153,7 @@ def matmul(lhs: Node, rhs: Node) -> Node:
     return single(_matmul.apply((lhs, rhs), ()))
 
 
-@operator(lowering=Elementwise(lambda e, condition, x, y: e.select(e.truth(condition), x, y), SUPPORTED))
+@operator(lowering=Elementwise(lambda e, condition, x, y: e.select(e.truth(condition), x, y), SUPPORTED), moves=True)
 def _select(condition: Array, x: Array, y: Array) -> Array:
     """Return x where the condition is nonzero, else y, with broadcasting."""
     return np.where(condition != 0, x, y)
@@ -248,7 +248,7 @@ def _slice_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
     return tuple([len(range(b, e, s)) for b, e, s in zip(begin, end, step, strict=True)])
 
 
-@operator(lowering=Location(lambda pattern, *, begin, end, step: pattern.slice(begin, end, step)))
+@operator(lowering=Location(lambda pattern, *, begin, end, step: pattern.slice(begin, end, step)), family="shape")
 def _slice_step(data: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return data[begin:end:step] over all axes; bounds are explicit, end is -1 to include 0 with a negative step."""
     return data[_slices(begin, end, step)]
@@ -294,7 +294,8 @@ def _along(data: Node, axis: int, begin: int, end: int, step: int = 1) -> Node:
 
 
 @operator(
-    lowering=Either(Expansion(_expand_embed), Location(lambda pattern, *, shape, begin: pattern.embed(shape, begin)))
+    lowering=Either(Expansion(_expand_embed), Location(lambda pattern, *, shape, begin: pattern.embed(shape, begin))),
+    moves=True,
 )
 def _embed(data: Array, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return zeros of a shape with data written at [begin:end:step]."""
@@ -327,7 +328,11 @@ def embed(data: Node, shape: Shape, begin: Shape, end: Shape, step: Shape | None
     return single(_embed.apply((data,), (shape, begin, end, step or (1,) * len(shape))))
 
 
-@operator(lowering=Elementwise(lambda e, data, *, dtype: vector_math.cast(e, data, dtype), SUPPORTED))
+@operator(
+    lowering=Elementwise(lambda e, data, *, dtype: vector_math.cast(e, data, dtype), SUPPORTED),
+    family="shape",
+    moves=True,
+)
 def _cast(data: Array, *, dtype: DType) -> Array:
     """Return the array in another dtype; floats become integers by truncation and wrap as in C."""
     if data.dtype.kind == "f" and dtype == np.uint8:

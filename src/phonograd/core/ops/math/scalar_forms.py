@@ -54,8 +54,21 @@ def _declare(name: str, older_name: str, whole: Operator, number_first: bool) ->
 
     operands = "a number and an array" if number_first else "an array and a number"
     body.__doc__ = f"Return {whole.name} of {operands}."
-    composite(name=name, aliases=(older_name,), interface=Interface(shapes=alike))(body)
+    declared = composite(name=name, aliases=(older_name,), interface=Interface(shapes=alike))(body)
+    declared.become_form(whole, "number_first" if number_first else "number_last")
 
 
 for _form in FORMS:
     _declare(*_form)
+
+# 2 < x is x > 2
+for _whole, _mirrored in (
+    (comparison.greater, comparison.lesser),
+    (comparison.greater_equal, comparison.lesser_equal),
+    (comparison.lesser, comparison.greater),
+    (comparison.lesser_equal, comparison.greater_equal),
+):
+    _whole.forms["number_first"] = _mirrored.forms["number_last"]
+# the order does not matter to the others
+for _form in FORMS:
+    _form[2].forms.setdefault("number_first", _form[2].forms["number_last"])

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError
-from ...graph.interface import Interface, alike
+from ...graph.interface import Interface, Onnx, alike
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, Spec, declare, nothing, operator, single
 from ...lower import vector_math
@@ -37,6 +38,7 @@ def _function(
     rule: Callable[..., Node],
     sentence: str,
     emit: Callable[[Emitter, Value], Value] | None = None,
+    **facts: Any,
 ) -> Operator:
     """Declare an elementwise function; integers are computed in floating point and truncated."""
     lowering = None if emit is None else Elementwise(emit)
@@ -47,7 +49,7 @@ def _function(
         return function(data.astype(np.float64)).astype(data.dtype)
 
     reference.__doc__ = f"Return {sentence}, element by element."
-    return declare(Operator(reference, name=name, gradient=rule, cost=20.0, lowering=lowering))
+    return declare(Operator(reference, name=name, gradient=rule, cost=20.0, lowering=lowering, **facts))
 
 
 erf = _function(
@@ -56,6 +58,8 @@ erf = _function(
     lambda g, y, x: g * (exp(-(x * x)) * (2 / math.sqrt(math.pi))),
     "the error function",
     vector_math.erf,
+    npx="erf",
+    onnx="Erf",
 )
 erfinv = _function(
     "erfinv",
@@ -63,18 +67,17 @@ erfinv = _function(
     lambda g, y, x: g * (exp(y * y) * (math.sqrt(math.pi) / 2)),
     "the inverse of the error function: infinite at -1 and 1, NaN outside",
     vector_math.erfinv,
+    npx="erfinv",
 )
 gamma = _function(
-    "gamma",
-    special_functions.gamma,
-    lambda g, y, x: g * (y * digamma(x)),
-    "the gamma function",
+    "gamma", special_functions.gamma, lambda g, y, x: g * (y * digamma(x)), "the gamma function", npx="gamma"
 )
 gammaln = _function(
     "gammaln",
     special_functions.gammaln,
     lambda g, y, x: g * digamma(x),
     "the logarithm of the absolute value of the gamma function",
+    npx="gammaln",
 )
 
 
@@ -124,7 +127,7 @@ def _emit_smooth(e: Emitter, x: Value, factor: Value, bound: Value, shift: Value
     return e.select(e.truth(nothing), e.like(x, 0), value)
 
 
-@operator(lowering=Elementwise(_emit_smooth, numbers=_smooth_numbers))
+@operator(lowering=Elementwise(_emit_smooth, numbers=_smooth_numbers), npx="smooth_l1")
 def smooth_l1(data: Array, *, scalar: float = 1.0) -> Array:
     """Return a parabola around zero that continues as the absolute value.
 
@@ -153,7 +156,12 @@ def _emit_hard_sigmoid(e: Emitter, x: Value, alpha: Value, beta: Value) -> Value
     return e.minimum(e.maximum(line, e.like(x, 0)), e.like(x, 1))
 
 
-@operator(lowering=Elementwise(_emit_hard_sigmoid, numbers=lambda dtype, *, alpha, beta: (alpha, beta)))
+@operator(
+    lowering=Elementwise(_emit_hard_sigmoid, numbers=lambda dtype, *, alpha, beta: (alpha, beta)),
+    npx="hard_sigmoid",
+    onnx=Onnx("HardSigmoid", {"alpha": "alpha", "beta": "beta"}),
+    family="activation",
+)
 def hard_sigmoid(data: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
     """Return ``alpha * x + beta``, cut off below 0 and above 1."""
     factor, shift = data.dtype.type(alpha), data.dtype.type(beta)
@@ -179,13 +187,21 @@ def hard_sigmoid_grad(out_grad: Node, out: Node, data: Node, *, alpha: float) ->
 # -- operators that steer gradients
 
 
-@operator(aliases=("stop_gradient",), gradient=nothing, is_view=True)
+@operator(
+    aliases=("stop_gradient",),
+    gradient=nothing,
+    is_view=True,
+    npx="stop_gradient",
+    onnx=Onnx("Identity", reads=False),
+    family="shape",
+    keeps_zero=True,
+)
 def BlockGrad(data: Array) -> Array:
     """Return the array; its gradient is zero."""
     return data
 
 
-@operator(is_view=True)
+@operator(is_view=True, onnx=Onnx("Identity", reads=False), family="loss", keeps_zero=True)
 def make_loss(data: Array) -> Array:
     """Return the array as a loss: its gradient is one, whatever is computed from it."""
     return data

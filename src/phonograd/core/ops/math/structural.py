@@ -14,7 +14,7 @@ import numpy as np
 from ...base.devices import CPU, Context
 from ...base.dtypes import DType, convert_scalar
 from ...graph.node import Node, Shape, forgetters, statistics
-from ...graph.operator import Array, Operator, nothing, operator, single
+from ...graph.operator import REGISTRY, Array, Operator, nothing, operator, single
 from ...lower.lowering import SUPPORTED, Constant, Elementwise
 
 __all__ = [
@@ -201,5 +201,7 @@ def again(node: Node, count: int) -> Node:
 
 
 LEAF, VARIABLE, DETACH, OVERWRITTEN, REPEAT_CALL = _leaf, _variable, _detach, _overwritten, _repeat_call
+#: operators whose nodes only stand for other ones
+STAND_INS = frozenset((REGISTRY["_composite"], _detach, _graph, _overwritten, _variable))
 
 Node.arithmetic["constant"] = constant

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Partial, alike, merge
+from ...graph.interface import Interface, Onnx, Partial, alike, merge
 from ...graph.node import Node
 from ...graph.operator import Array, composite, operator, single
 from ...lower import vector_math
@@ -26,14 +26,14 @@ from ..math.structural import constant, full
 from ..random.random import uniform_between
 from .softmax import demand_floating
 
-__all__ = ["Activation", "LeakyReLU"]
+__all__ = ["ACTIVATIONS", "Activation", "LeakyReLU"]
 
 #: scale and steepness of the self-normalising unit
 _SELU_SCALE = 1.0507009873554804934193349852946
 _SELU_ALPHA = 1.6732632423543772848170429916717
 
 
-@operator(cost=20, lowering=Elementwise(vector_math.softplus))
+@operator(cost=20, lowering=Elementwise(vector_math.softplus), onnx=Onnx("Softplus", reads=False))
 def _softrelu(data: Array) -> Array:
     """Return log(1 + exp(x)), computed so that nothing overflows."""
     return np.asarray(np.maximum(data, data.dtype.type(0)) + np.log1p(np.exp(-np.abs(data))))
@@ -44,20 +44,21 @@ def softrelu_grad(out_grad: Node, out: Node, data: Node) -> Node:
     return out_grad * single(sigmoid(data))
 
 
-_ACTIVATIONS = {"relu": relu, "sigmoid": sigmoid, "softrelu": _softrelu, "softsign": softsign, "tanh": tanh}
+#: the operator of each ``act_type``
+ACTIVATIONS = {"relu": relu, "sigmoid": sigmoid, "softrelu": _softrelu, "softsign": softsign, "tanh": tanh}
 
 
-@composite()
+@composite(npx="activation")
 def Activation(data: Node, *, act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"]) -> Node:
     """Return an activation function of the array, element by element.
 
     ``relu`` is max(x, 0), ``softrelu`` is log(1 + exp(x)), ``softsign`` is x / (1 + abs(x)).
     """
     demand_floating(data.dtype, "Activation")
-    return single(_ACTIVATIONS[act_type](data))
+    return single(ACTIVATIONS[act_type](data))
 
 
-@composite(visible=lambda *, act_type, **parameters: 2 if act_type == "rrelu" else 1)
+@composite(visible=lambda *, act_type, **parameters: 2 if act_type == "rrelu" else 1, npx="leaky_relu")
 def LeakyReLU(
     data: Node,
     gamma: Node | None = None,

@@ -256,7 +256,7 @@ def _add_bias(out: Node, bias: Node | None) -> Node:
 # -- the public operators
 
 
-@composite(name="Convolution", aliases=("Convolution_v1",))
+@composite(name="Convolution", aliases=("Convolution_v1",), npx="convolution")
 def convolution(
     data: Node,
     weight: Node,
@@ -304,7 +304,7 @@ def convolution(
     return from_channels_first(_add_bias(out, bias), layout)
 
 
-@composite(name="Deconvolution")
+@composite(name="Deconvolution", npx="deconvolution")
 def deconvolution(
     data: Node,
     weight: Node,

@@ -101,7 +101,7 @@ def _inside(place: Node, size: int) -> Node:
     return single(logical_and(greater_equal(place, first), lesser(place, end)))
 
 
-@composite(name="_contrib_DeformableConvolution")
+@composite(name="_contrib_DeformableConvolution", npx="deformable_convolution")
 def deformable_convolution(
     data: Node,
     offset: Node,
@@ -144,7 +144,7 @@ def deformable_convolution(
     return _filtered(columns, weight, bias, batch, counts, num_group)
 
 
-@composite(name="_contrib_ModulatedDeformableConvolution")
+@composite(name="_contrib_ModulatedDeformableConvolution", npx="modulated_deformable_convolution")
 def modulated_deformable_convolution(
     data: Node,
     offset: Node,

@@ -33,7 +33,7 @@ def dropout_mask(counter: Node, p: float, shape: Shape, dtype: DType) -> Node:
     return cast(kept, dtype) * (1 / (1 - p))
 
 
-@composite()
+@composite(npx="dropout")
 def Dropout(
     data: Node,
     counter: Node,

@@ -11,7 +11,7 @@ import math
 from typing import Literal
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Partial, alike, merge
+from ...graph.interface import Interface, Onnx, Partial, alike, merge
 from ...graph.node import Node, Shape
 from ...graph.operator import composite, single
 from ...graph.shapes import without
@@ -207,7 +207,7 @@ def LogisticRegressionOutput(data: Node, label: Node, *, grad_scale: float = 1.0
     return _regression(out, data, label, out - target, grad_scale)
 
 
-@composite()
+@composite(onnx=Onnx("Identity", reads=False))
 def MakeLoss(
     data: Node,
     *,

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, alike, like_data, vectors
+from ...graph.interface import Interface, Onnx, alike, like_data, vectors
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Operator, Spec, composite, operator, single
 from ...graph.shapes import real_axis, with_ones
@@ -160,7 +160,7 @@ def _batch_norm_effects(
     return _new_statistics(inputs[:5], momentum, fix_gamma, training and not use_global_stats, axis)
 
 
-@composite(aliases=("CuDNNBatchNorm",), visible=_outputs, effects=_batch_norm_effects)
+@composite(aliases=("CuDNNBatchNorm",), visible=_outputs, effects=_batch_norm_effects, npx="batch_norm")
 def BatchNorm(
     data: Node,
     gamma: Node,
@@ -287,7 +287,7 @@ def _scale_and_shift(normal: Node, gamma: Node, beta: Node, shape: Shape) -> Nod
     return normal * cast(reshape_to(gamma, shape), normal.dtype) + cast(reshape_to(beta, shape), normal.dtype)
 
 
-@composite(visible=_outputs)
+@composite(visible=_outputs, npx="layer_norm")
 def LayerNorm(
     data: Node, gamma: Node, beta: Node, *, axis: int = -1, eps: float = 1e-5, output_mean_var: bool = False
 ) -> tuple[Node, ...]:
@@ -308,7 +308,7 @@ def LayerNorm(
     return out, *_hidden(statistics, output_mean_var)
 
 
-@composite()
+@composite(npx="instance_norm", onnx=Onnx("InstanceNormalization", {"epsilon": "eps"}))
 def InstanceNorm(data: Node, gamma: Node, beta: Node, *, eps: float = 1e-3) -> Node:
     """Return the array with mean 0 and variance 1 in each channel (axis 1) of each instance, times gamma, plus beta."""
     demand_floating(data.dtype, "InstanceNorm")
@@ -324,7 +324,7 @@ def InstanceNorm(data: Node, gamma: Node, beta: Node, *, eps: float = 1e-3) -> N
     return cast(_scale_and_shift(normal, gamma, beta, shape), data.dtype)
 
 
-@composite(visible=_outputs)
+@composite(visible=_outputs, npx="group_norm")
 def GroupNorm(
     data: Node, gamma: Node, beta: Node, *, num_groups: int = 1, eps: float = 1e-5, output_mean_var: bool = False
 ) -> tuple[Node, ...]:
@@ -359,7 +359,7 @@ def GroupNorm(
 # -- by length, and by neighbours
 
 
-@composite()
+@composite(npx="l2_normalization")
 def L2Normalization(
     data: Node, *, eps: float = 1e-10, mode: Literal["channel", "instance", "spatial"] = "instance"
 ) -> Node:
@@ -379,7 +379,7 @@ def L2Normalization(
     return cast(wide * single(rsqrt(length + eps)), data.dtype)
 
 
-@composite()
+@composite(onnx=Onnx("LRN", {"alpha": "alpha", "beta": "beta", "bias": "knorm", "size": "nsize"}))
 def LRN(data: Node, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int) -> Node:
     """Return the array divided by a power of the squares of neighbouring channels (axis 1).
 

@@ -368,7 +368,7 @@ class _Window:
         return select(nonzero, root, 0)
 
 
-@composite(name="Pooling")
+@composite(name="Pooling", npx="pooling")
 def pooling(
     data: Node,
     *,

@@ -218,7 +218,7 @@ def _check_shape(argument: str, node: Node, expected: Shape) -> None:
         )
 
 
-@composite(visible=_outputs)
+@composite(visible=_outputs, npx="rnn")
 def RNN(
     data: Node,
     parameters: Node,

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base.dtypes import BOOL, FLOAT32, INT64, DType, is_floating
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Partial, alike, merge, only_if
+from ...graph.interface import Interface, Onnx, Partial, alike, merge, only_if
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, operator, single
 from ...graph.shapes import real_axis, with_ones, without
@@ -155,6 +155,7 @@ def _expand_within_length(length: Node, *, shape: Shape, axis: int) -> Node:
     infer=lambda length, *, shape, axis: (shape, np.dtype(np.bool_)),
     gradient=lambda out_grad, out, length: None,
     lowering=Expansion(_expand_within_length, INTEGERS | {BOOL}),
+    moves=True,
 )
 def _within_length(length: Array, *, shape: Shape, axis: int) -> Array:
     """Return which positions along an axis lie before the length given for each of the other positions."""
@@ -178,7 +179,7 @@ def _prepare(
     return data if factor == 1 else data * factor, real_axis(axis, data.ndim, name), result
 
 
-@composite(method=True)
+@composite(method=True, npx="softmax", onnx=Onnx("Softmax", form="softmax"))
 def softmax(
     data: Node,
     length: Node | None = None,
@@ -230,7 +231,7 @@ def softmax(
     return cast(select(valid, soft, 0), result)
 
 
-@composite(method=True)
+@composite(method=True, npx="softmin")
 def softmin(
     data: Node,
     *,
@@ -245,7 +246,7 @@ def softmin(
     return cast(softmax_along(argument, position), result)
 
 
-@composite(method=True)
+@composite(method=True, npx="log_softmax", onnx=Onnx("LogSoftmax", form="softmax"))
 def log_softmax(
     data: Node,
     *,

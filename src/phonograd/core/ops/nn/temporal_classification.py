@@ -29,7 +29,7 @@ __all__: list[str] = []
 _IMPOSSIBLE = -1e30
 
 
-@operator(gradient=nothing)
+@operator(gradient=nothing, moves=True)
 def _ctc_paths(
     label: Array,
     data_lengths: Array | None,
@@ -126,7 +126,7 @@ def _check_lengths(argument: str, node: Node | None, used: bool, batch: int) -> 
         )
 
 
-@composite(aliases=("ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss"))
+@composite(aliases=("ctc_loss", "_contrib_CTCLoss", "_contrib_ctc_loss"), npx="ctc_loss")
 def CTCLoss(
     data: Node,
     label: Node,

@@ -88,7 +88,7 @@ def argsort(data: Node, *, axis: int | None = -1, is_ascend: bool = True, dtype:
     return _indices("argsort", source, positions, axis, dtype)
 
 
-@composite(method=True)
+@composite(method=True, npx="topk")
 def topk(
     data: Node,
     *,

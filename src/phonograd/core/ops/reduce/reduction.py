@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.dtypes import BOOL, UINT8, DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, outputs_of_type
+from ...graph.interface import Interface, Onnx, outputs_of_type
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Operator, Spec, composite, declare, nothing, operator, single
 from ...graph.parameters import Axis
@@ -232,7 +232,9 @@ def _never_zero_dimensional(node: Node, keepdims: bool) -> Node:
 Along = Callable[[Node, Shape, bool], Node]
 
 
-def _reduction(name: str, reduce: Along, sentence: str, *aliases: str) -> Operator:
+def _reduction(
+    name: str, reduce: Along, sentence: str, *aliases: str, answers: str = "", onnx: str | None = None
+) -> Operator:
     def body(data: Node, *, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> Node:
         axes = reduction_axes(data.shape, axis, exclude)
         return _never_zero_dimensional(reduce(data, axes, keepdims), keepdims)
@@ -241,7 +243,8 @@ def _reduction(name: str, reduce: Along, sentence: str, *aliases: str) -> Operat
         f"Return {sentence} along axes: all by default, with ``exclude`` all but those given.\n\n"
         f"Reduced axes are left out, or kept with size one (``keepdims``)."
     )
-    return composite(name=name, aliases=aliases, method=True)(body)
+    node = None if onnx is None else Onnx(onnx, form="reduction")
+    return composite(name=name, aliases=aliases, method=True, answers=answers, onnx=node)(body)
 
 
 def _without_nan(node: Node, replacement: float) -> Node:
@@ -256,13 +259,13 @@ def _nanprod(node: Node, axes: Shape, keepdims: bool) -> Node:
     return prod_axes(_without_nan(node, 1), axes, keepdims)
 
 
-sum_ = _reduction("sum", sum_axes, "the sum", "sum_axis")
-mean = _reduction("mean", mean_axes, "the mean")
-prod = _reduction("prod", prod_axes, "the product")
+sum_ = _reduction("sum", sum_axes, "the sum", "sum_axis", answers="sum", onnx="ReduceSum")
+mean = _reduction("mean", mean_axes, "the mean", answers="mean", onnx="ReduceMean")
+prod = _reduction("prod", prod_axes, "the product", answers="prod", onnx="ReduceProd")
 nansum = _reduction("nansum", _nansum, "the sum of the elements that are numbers")
 nanprod = _reduction("nanprod", _nanprod, "the product of the elements that are numbers")
-max_ = _reduction("max", max_axes, "the maximum", "max_axis")
-min_ = _reduction("min", min_axes, "the minimum", "min_axis")
+max_ = _reduction("max", max_axes, "the maximum", "max_axis", answers="amax max", onnx="ReduceMax")
+min_ = _reduction("min", min_axes, "the minimum", "min_axis", answers="amin min", onnx="ReduceMin")
 
 
 @composite(method=True)
@@ -337,7 +340,7 @@ def cumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> N
 # -- positions of extrema
 
 
-def _position(name: str, function: Any, extremum: Operator, word: str) -> Operator:
+def _position(name: str, function: Any, extremum: Operator, word: str, onnx: str) -> Operator:
     def reference(data: Array, *, axis: int | None = None, keepdims: bool = False) -> Array:
         found = np.asarray(function(data, axis=axis, keepdims=keepdims))
         return found.reshape(found.shape or (1,) if not keepdims else found.shape).astype(data.dtype)
@@ -360,8 +363,16 @@ def _position(name: str, function: Any, extremum: Operator, word: str) -> Operat
         f"Return the position of the {word} along an axis, or in the flattened array, in the dtype of the input.\n\n"
         f"The first of equal elements counts, and NaN is taken for the {word}."
     )
-    lowering = Expansion(expand, FLOATS | INTEGERS)
-    return operator(name=name, infer=infer, gradient=nothing, method=True, cost=_elements, lowering=lowering)(reference)
+    return operator(
+        name=name,
+        infer=infer,
+        gradient=nothing,
+        method=True,
+        cost=_elements,
+        lowering=Expansion(expand, FLOATS | INTEGERS),
+        answers=name,
+        onnx=Onnx(onnx, form="search"),
+    )(reference)
 
 
 def _position_of(extremum: Operator, data: Node, axis: int) -> Node:
@@ -380,8 +391,8 @@ def _numeric(name: str, data: Node) -> None:
         raise MXNetError(f"{name} does not take bool arrays: positions have the dtype of the input; use astype first")
 
 
-argmax = _position("argmax", np.argmax, _largest, "maximum")
-argmin = _position("argmin", np.argmin, _smallest, "minimum")
+argmax = _position("argmax", np.argmax, _largest, "maximum", "ArgMax")
+argmin = _position("argmin", np.argmin, _smallest, "minimum", "ArgMin")
 
 
 @operator(

@@ -35,7 +35,7 @@ def slice_along(node: Node, axis: int, begin: int, end: int, step: int = 1) -> N
 # -- repetition
 
 
-@composite(method=True)
+@composite(method=True, answers="tile")
 def tile(data: Node, *, reps: Shape) -> Node:
     """Return the array repeated as a whole ``reps`` times along each axis; missing leading axes count as one."""
     if min(reps, default=0) < 0:
@@ -48,7 +48,7 @@ def tile(data: Node, *, reps: Shape) -> Node:
     return reshape_to(repeated, tuple([count * extent for count, extent in zip(counts, shape, strict=True)]))
 
 
-@composite(method=True)
+@composite(method=True, answers="repeat")
 def repeat(data: Node, *, repeats: int, axis: int | None = None) -> Node:
     """Return the array with every element repeated along an axis; without axis the array is flattened first."""
     if repeats < 0:
@@ -100,7 +100,7 @@ def broadcast_axis(data: Node, *, axis: Shape = (), size: Shape = ()) -> Node:
     return _repeat_ones(data, tuple([sizes.get(one, extent) for one, extent in enumerate(data.shape)]))
 
 
-@composite()
+@composite(npx="broadcast_like")
 def broadcast_like(lhs: Node, rhs: Node, *, lhs_axes: Axis = None, rhs_axes: Axis = None) -> Node:
     """Return lhs repeated to the shape of rhs, or only its lhs_axes to the sizes of rhs along rhs_axes."""
     if lhs_axes is None or rhs_axes is None:

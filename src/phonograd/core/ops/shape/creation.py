@@ -34,13 +34,13 @@ def _filled_like(value: float) -> Expansion:
     return Expansion(lambda data: full(data.shape, value, data.dtype, data.context))
 
 
-@operator(gradient=nothing, method=True, lowering=_filled_like(0))
+@operator(gradient=nothing, method=True, lowering=_filled_like(0), answers="zeros_like", keeps_zero=True, moves=True)
 def zeros_like(data: Array) -> Array:
     """Return zeros of the shape and dtype of an array."""
     return np.zeros(data.shape, data.dtype)
 
 
-@operator(gradient=nothing, method=True, lowering=_filled_like(1))
+@operator(gradient=nothing, method=True, lowering=_filled_like(1), answers="ones_like", moves=True)
 def ones_like(data: Array) -> Array:
     """Return ones of the shape and dtype of an array."""
     return np.ones(data.shape, data.dtype)
@@ -58,19 +58,19 @@ def ones(*, shape: Shape, dtype: DType = FLOAT32) -> Node:
     return full(shape, 1, dtype)
 
 
-@composite(name="_filled")
+@composite(name="_filled", in_files="_full")
 def filled(*, shape: Shape, value: float, dtype: DType = FLOAT32) -> Node:
     """Return an array filled with a number; symbols know it as ``_full``."""
     return full(shape, value, dtype)
 
 
-@operator(infer=lambda data: ((data.ndim,), INT64), gradient=nothing, method=True)
+@operator(infer=lambda data: ((data.ndim,), INT64), gradient=nothing, method=True, npx="shape_array", moves=True)
 def shape_array(data: Array) -> Array:
     """Return the shape of an array as an array of int64."""
     return np.array(data.shape, INT64)
 
 
-@operator(infer=lambda data: ((1,), INT64), gradient=nothing, method=True)
+@operator(infer=lambda data: ((1,), INT64), gradient=nothing, method=True, moves=True)
 def size_array(data: Array) -> Array:
     """Return the number of elements of an array as an array of one int64."""
     return np.array([data.size], INT64)
@@ -197,7 +197,7 @@ def _expand_eye(*, N: int, M: int, k: int, dtype: DType) -> Node:
     return select(single(equal(column - row, constant(k, INT64))), constant(1, dtype), constant(0, dtype))
 
 
-@operator(name="_eye", gradient=nothing, lowering=Expansion(_expand_eye))
+@operator(name="_eye", gradient=nothing, lowering=Expansion(_expand_eye), moves=True)
 def eye(*, N: int, M: int = 0, k: int = 0, dtype: DType = FLOAT32) -> Array:
     """Return a matrix of N rows and M (default N) columns with ones on its k-th diagonal."""
     return np.eye(N, M or N, k, dtype)
@@ -219,7 +219,13 @@ def _expand_arange_like(data: Node, *, start: float, step: float, repeat: int, a
     return reshape_to(_expand_progression(math.prod(shape), start, step, repeat, data.dtype), shape)
 
 
-@operator(name="_contrib_arange_like", gradient=nothing, lowering=Expansion(_expand_arange_like))
+@operator(
+    name="_contrib_arange_like",
+    gradient=nothing,
+    lowering=Expansion(_expand_arange_like),
+    npx="arange_like",
+    moves=True,
+)
 def arange_like(
     data: Array, *, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
 ) -> Array:

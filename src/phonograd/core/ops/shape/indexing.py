@@ -54,7 +54,7 @@ __all__ = [
 # -- one index array
 
 
-@composite(method=True)
+@composite(method=True, family="shape")
 def take(a: Node, indices: Node, *, axis: int = 0, mode: Literal["clip", "raise", "wrap"] = "clip") -> Node:
     """Return the slices of an array at positions of one axis; the axes of the index stand in place of it.
 
@@ -77,7 +77,7 @@ def _expand_batch_take(a: Node, indices: Node) -> Node | None:
     return reshape_to(take_along(rows, place, 1), indices.shape)
 
 
-@operator(lowering=Expansion(_expand_batch_take))
+@operator(lowering=Expansion(_expand_batch_take), moves=True)
 def batch_take(a: Array, indices: Array) -> Array:
     """Return one element of each row; ``pick`` does the same and has a gradient."""
     rows = a.reshape(-1, a.shape[-1])
@@ -98,7 +98,7 @@ def batch_take_shape(a: Node, indices: Node) -> Spec:
     return indices.shape, a.dtype
 
 
-@composite(aliases=("choose_element_0index",), method=True)
+@composite(aliases=("choose_element_0index",), method=True, npx="pick")
 def pick(
     data: Node,
     index: Node,
@@ -170,7 +170,7 @@ def _scattered(name: str, data: Node, indices: Node, shape: Shape) -> Shape:
     return _layout(count, len(shape))
 
 
-@composite()
+@composite(npx="gather_nd", family="shape")
 def gather_nd(data: Node, indices: Node) -> Node:
     """Return the elements (or slices) of an array at the points whose coordinates are the rows of the index."""
     if indices.ndim < 2:
@@ -183,7 +183,7 @@ def gather_nd(data: Node, indices: Node) -> Node:
     return take_points(data, _layout(indices.shape[0], data.ndim), _rows(indices))
 
 
-@composite()
+@composite(npx="scatter_nd")
 def scatter_nd(data: Node, indices: Node, *, shape: Shape) -> Node:
     """Return zeros with the data written at the points whose coordinates are the rows of the index.
 
@@ -240,7 +240,7 @@ def _expand_one_hot(indices: Node, *, depth: int, on_value: float, off_value: fl
     return select(_is_code(indices, depth), constant(on_value, dtype), constant(off_value, dtype))
 
 
-@operator(gradient=nothing, method=True, lowering=Expansion(_expand_one_hot))
+@operator(gradient=nothing, method=True, lowering=Expansion(_expand_one_hot), npx="one_hot", family="shape", moves=True)
 def one_hot(
     indices: Array, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: DType = FLOAT32
 ) -> Array:
@@ -260,8 +260,7 @@ def one_hot_shape(indices: Node, *, depth: int, dtype: DType) -> Spec:
 
 
 @operator(
-    gradient=nothing,
-    lowering=Expansion(lambda lhs, rhs: cast(_is_code(lhs, rhs.shape[1]), rhs.dtype)),
+    gradient=nothing, lowering=Expansion(lambda lhs, rhs: cast(_is_code(lhs, rhs.shape[1]), rhs.dtype)), moves=True
 )
 def _onehot_encode(lhs: Array, rhs: Array) -> Array:
     """Return the one-hot codes of the vector lhs as a matrix of the shape and dtype of rhs."""
@@ -287,7 +286,7 @@ def _embedding_table(name: str, weight: Node, input_dim: int, output_dim: int) -
         )
 
 
-@composite(name="Embedding")
+@composite(name="Embedding", npx="embedding", family="linear_algebra")
 def embedding(
     data: Node,
     weight: Node,
@@ -345,7 +344,7 @@ def where(condition: Node, x: Node, y: Node) -> Node:
     )
 
 
-@operator(gradient=nothing)
+@operator(gradient=nothing, moves=True)
 def _mask_positions(index: Array, *, count: int) -> Array:
     """Return the positions of the elements of a vector that are not zero, of which there are ``count``."""
     found = np.flatnonzero(index)

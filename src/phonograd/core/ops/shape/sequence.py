@@ -83,7 +83,7 @@ def _expand_reverse(data: Node, sequence_length: Node | None) -> Node:
     return take_along(data, select(single(lesser(step, length)), length - 1 - step, step), 0)
 
 
-@operator(name="SequenceMask", cost=0, lowering=Expansion(_expand_mask))
+@operator(name="SequenceMask", cost=0, lowering=Expansion(_expand_mask), npx="sequence_mask")
 def sequence_mask(
     data: Array,
     sequence_length: Array | None = None,
@@ -114,7 +114,7 @@ def sequence_mask_grad(
     return sequence_mask(out_grad, sequence_length, use_sequence_length=True, axis=axis), None
 
 
-@composite(name="SequenceLast")
+@composite(name="SequenceLast", npx="sequence_last")
 def sequence_last(
     data: Node, sequence_length: Node | None = None, *, use_sequence_length: bool = False, axis: int = 0
 ) -> Node:
@@ -134,7 +134,7 @@ def sequence_last(
     return reshape_to(take_along(data, index, axis), shape)
 
 
-@operator(name="SequenceReverse", cost=0, lowering=Expansion(_expand_reverse))
+@operator(name="SequenceReverse", cost=0, lowering=Expansion(_expand_reverse), npx="sequence_reverse")
 def sequence_reverse(
     data: Array, sequence_length: Array | None = None, *, use_sequence_length: bool = False, axis: int = 0
 ) -> Array:

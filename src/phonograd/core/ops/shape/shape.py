@@ -156,7 +156,7 @@ def reshape(
         raise MXNetError(f"{error}, in operator Reshape") from None
 
 
-@composite(method=True)
+@composite(method=True, npx="reshape_like")
 def reshape_like(
     lhs: Node,
     rhs: Node,
@@ -193,14 +193,14 @@ def _axis_range(side: str, ndim: int, begin: int | None, end: int | None) -> tup
     return first, last
 
 
-@composite(name="Flatten", aliases=("flatten",), method=True)
+@composite(name="Flatten", aliases=("flatten",), method=True, npx="batch_flatten")
 def flatten(data: Node) -> Node:
     """Return the array as a matrix: the first axis stays, all others become one."""
     rows = data.shape[0] if data.shape else 1
     return reshape_to(data, (rows, int(np.prod(data.shape[1:], dtype=np.int64))))
 
 
-@composite(method=True)
+@composite(method=True, answers="expand_dims")
 def expand_dims(data: Node, *, axis: int) -> Node:
     """Return the array with a new axis of size one at a position."""
     ndim = data.ndim
@@ -209,7 +209,7 @@ def expand_dims(data: Node, *, axis: int) -> Node:
     return insert_axis(data, axis + ndim + 1 if axis < 0 else axis)
 
 
-@composite(method=True)
+@composite(method=True, answers="squeeze")
 def squeeze(data: Node, *, axis: Axis = None) -> Node:
     """Return the array without its axes of size one, or without those given. One axis always remains."""
     if axis is None:
@@ -232,7 +232,7 @@ def squeeze(data: Node, *, axis: Axis = None) -> Node:
 # -- another order of axes
 
 
-@composite(method=True)
+@composite(method=True, answers="transpose")
 def transpose(data: Node, *, axes: Shape = ()) -> Node:
     """Return the array with its axes in another order; reversed by default."""
     if not axes:
@@ -245,7 +245,7 @@ def transpose(data: Node, *, axes: Shape = ()) -> Node:
     return permute(data, real_axes(axes, data.ndim, "transpose"))
 
 
-@composite(name="SwapAxis", aliases=("swapaxes",), method=True)
+@composite(name="SwapAxis", aliases=("swapaxes",), method=True, answers="swapaxes")
 def swapaxes(data: Node, *, dim1: int = 0, dim2: int = 0) -> Node:
     """Return the array with two axes exchanged."""
     for one in (dim1, dim2):

@@ -36,7 +36,7 @@ def _region(
     return bounds([builtins.slice(*part) for part in zip(begin, end, steps, strict=True)], shape)
 
 
-@composite(name="slice", aliases=("crop",), method=True)
+@composite(name="slice", aliases=("crop",), method=True, npx="slice")
 def slice_(data: Node, *, begin: OptionalInts, end: OptionalInts, step: OptionalInts = ()) -> Node:
     """Return the region data[begin:end:step].
 
@@ -46,7 +46,7 @@ def slice_(data: Node, *, begin: OptionalInts, end: OptionalInts, step: Optional
     return slice_step(data, *_region("slice", data.shape, begin, end, step))
 
 
-@composite(method=True)
+@composite(method=True, npx="slice_axis")
 def slice_axis(data: Node, *, axis: int, begin: int, end: int | None) -> Node:
     """Return the part of an array from begin to end along one axis; negative bounds count from its end."""
     number = axis + data.ndim if axis < 0 else axis
@@ -95,7 +95,7 @@ def _expand_slice_like(data: Node, shape_like: Node, *, axes: Shape) -> Node:
     return slice_step(data, (0,) * data.ndim, _shape_like(data.shape, shape_like.shape, axes))
 
 
-@operator(method=True, lowering=Expansion(_expand_slice_like))
+@operator(method=True, lowering=Expansion(_expand_slice_like), npx="slice_like", moves=True)
 def slice_like(data: Array, shape_like: Array, *, axes: Shape = ()) -> Array:
     """Return the beginning of an array, as large as another one along the given axes (default: along all)."""
     shape = _shape_like(data.shape, shape_like.shape, axes)

@@ -97,7 +97,7 @@ def _expand_box_iou(lhs: Node, rhs: Node, *, format: str) -> Node:
     return reshape_to(share, (*lhs.shape[:-1], *rhs.shape[:-1]))
 
 
-@operator(name="_contrib_box_iou", gradient=nothing, lowering=Expansion(_expand_box_iou))
+@operator(name="_contrib_box_iou", gradient=nothing, lowering=Expansion(_expand_box_iou), npx="box_iou")
 def box_iou(lhs: Array, rhs: Array, *, format: Literal["center", "corner"] = "corner") -> Array:
     """Return intersection over union of every box of lhs with every box of rhs. The gradient is zero."""
     found = box_overlaps(lhs.reshape(-1, 4), rhs.reshape(-1, 4), format)
@@ -196,7 +196,7 @@ def _reformat(boxes: Node, start: int, in_format: str, out_format: str) -> Node:
     return assign_step(assign_step(boxes, changed[0], *part(start)), changed[1], *part(start + 2))
 
 
-@composite(name="_contrib_box_nms", aliases=("_contrib_box_non_maximum_suppression",))
+@composite(name="_contrib_box_nms", aliases=("_contrib_box_non_maximum_suppression",), npx="box_nms")
 def box_nms(
     data: Node,
     *,
@@ -254,7 +254,7 @@ def box_nms(
 # -- matching and offsets
 
 
-@operator(name="_contrib_bipartite_matching", gradient=nothing)
+@operator(name="_contrib_bipartite_matching", gradient=nothing, npx="bipartite_matching")
 def bipartite_matching(
     data: Array, *, is_ascend: bool = False, threshold: float, topk: int = -1
 ) -> tuple[Array, Array]:
@@ -292,7 +292,7 @@ def bipartite_matching_shape(data: Node) -> list[Spec]:
     return [(data.shape[:-1], data.dtype), ((*data.shape[:-2], data.shape[-1]), data.dtype)]
 
 
-@operator(name="_contrib_box_encode", gradient=nothing)
+@operator(name="_contrib_box_encode", gradient=nothing, npx="box_encode")
 def box_encode(
     samples: Array, matches: Array, anchors: Array, refs: Array, means: Array, stds: Array
 ) -> tuple[Array, Array]:
@@ -331,7 +331,7 @@ def box_encode_shape(samples: Node, matches: Node, anchors: Node, refs: Node, me
     return [(anchors.shape, samples.dtype)] * 2
 
 
-@operator(name="_contrib_box_decode", gradient=nothing)
+@operator(name="_contrib_box_decode", gradient=nothing, npx="box_decode")
 def box_decode(
     data: Array,
     anchors: Array,

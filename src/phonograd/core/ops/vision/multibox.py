@@ -26,7 +26,7 @@ def _shapes(name: str, expected: str, *nodes: Node) -> MXNetError:
     return MXNetError(f"operator {name} takes {expected}, not {given}")
 
 
-@operator(name="_contrib_MultiBoxPrior", gradient=nothing)
+@operator(name="_contrib_MultiBoxPrior", gradient=nothing, npx="multibox_prior")
 def multibox_prior(
     data: Array,
     *,
@@ -119,7 +119,7 @@ def _hard_negatives(scores: Array, candidates: Array, count: int) -> Array:
     return hardest
 
 
-@operator(name="_contrib_MultiBoxTarget", gradient=nothing)
+@operator(name="_contrib_MultiBoxTarget", gradient=nothing, npx="multibox_target")
 def multibox_target(
     anchor: Array,
     label: Array,
@@ -206,7 +206,7 @@ def _suppressed(found: Array, threshold: float, force: bool) -> None:
         rest[covered, 0] = -1
 
 
-@operator(name="_contrib_MultiBoxDetection", gradient=nothing)
+@operator(name="_contrib_MultiBoxDetection", gradient=nothing, npx="multibox_detection")
 def multibox_detection(
     cls_prob: Array,
     loc_pred: Array,

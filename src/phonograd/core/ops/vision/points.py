@@ -60,7 +60,7 @@ def _expand_positions(index: Node, *, extent: int, mode: Mode) -> Node | None:
     return single(minimum(maximum(found, 0), extent - 1))
 
 
-@operator(gradient=nothing, lowering=Expansion(_expand_positions))
+@operator(gradient=nothing, lowering=Expansion(_expand_positions), moves=True)
 def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "raise", "index"], axis: int = 0) -> Array:
     """Return an index array as int64 positions from 0 to extent - 1; fractions are cut off.
 
@@ -180,7 +180,7 @@ def _expand_put_axis(data: Node, value: Node, index: Node, *, axis: int) -> Node
     return select(reshape_to(chosen, (*last.shape, *(1,) * len(after))), written, data)
 
 
-@operator(lowering=Expansion(_expand_put_axis))
+@operator(lowering=Expansion(_expand_put_axis), moves=True)
 def _put_axis(data: Array, value: Array, index: Array, *, axis: int) -> Array:
     """Return the array with its slices at positions of an axis replaced; the last of equal positions wins."""
     out = data.copy()
@@ -211,7 +211,7 @@ def put_axis_grad(
     return kept, sum_to(written, value.shape), None
 
 
-@operator(gradient=nothing, lowering=Scatter(lambda index, *, extent: (1, 1, extent), last=True))
+@operator(gradient=nothing, lowering=Scatter(lambda index, *, extent: (1, 1, extent), last=True), moves=True)
 def _last_place(index: Array, *, extent: int) -> Array:
     """Return for each position of an axis where the index names it for the last time, or -1 where it never does."""
     last = np.full(extent, -1, np.int64)
@@ -231,7 +231,7 @@ def _expand_is_last(index: Node, *, extent: int) -> Node:
     return reshape_to(cast(last, UINT8), index.shape)
 
 
-@operator(gradient=nothing, lowering=Expansion(_expand_is_last))
+@operator(gradient=nothing, lowering=Expansion(_expand_is_last), moves=True)
 def _is_last(index: Array, *, extent: int) -> Array:
     """Return 1 for each position that does not occur again further on, else 0."""
     place = index.reshape(-1)

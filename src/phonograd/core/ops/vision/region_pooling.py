@@ -99,7 +99,7 @@ def region_argmax_shape(data: Node, rois: Node, *, pooled_size: Shape) -> Spec:
     return (rois.shape[0], data.shape[1], *pooled_size), INT64
 
 
-@composite(name="ROIPooling")
+@composite(name="ROIPooling", npx="roi_pooling")
 def roi_pooling(data: Node, rois: Node, *, pooled_size: Shape, spatial_scale: float) -> Node:
     """Return the largest element of each cell of rectangular regions, each divided into ``pooled_size`` cells.
 
@@ -251,7 +251,7 @@ def region_average_adjoint_grad(
     return single(_region_average.apply((out_grad, rois), attributes)), None
 
 
-@composite(name="_contrib_ROIAlign")
+@composite(name="_contrib_ROIAlign", npx="roi_align")
 def roi_align(
     data: Node,
     rois: Node,

@@ -96,7 +96,8 @@ def _expand_assign_step(data: Node, value: Node, *, begin: Shape, end: Shape, st
 
 
 @operator(
-    lowering=Either(Expansion(_expand_assign_step), InplaceUpdate(lambda *, begin, end, step: (begin, end, step)))
+    lowering=Either(Expansion(_expand_assign_step), InplaceUpdate(lambda *, begin, end, step: (begin, end, step))),
+    moves=True,
 )
 def _assign_step(data: Array, value: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
     """Return the array with the region [begin:end:step] replaced by a value that broadcasts to it."""
@@ -240,7 +241,7 @@ def assign_flat(data: Node, value: Node, start: int) -> Node:
     return single(_assign_flat.apply((data, value), (start,)))
 
 
-@composite()
+@composite(family="shape")
 def _view_flat(data: Node, *, start: int, shape: Shape) -> Node:
     """Return a contiguous flat range of the array as an array of a shape."""
     size = math.prod(shape)

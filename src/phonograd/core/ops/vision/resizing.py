@@ -207,7 +207,7 @@ def _check_images(name: str, data: Node) -> None:
     check_floating(name, data.dtype)
 
 
-@composite(name="_contrib_AdaptiveAvgPooling2D")
+@composite(name="_contrib_AdaptiveAvgPooling2D", family="pooling")
 def adaptive_average_pooling(data: Node, *, output_size: Shape = ()) -> Node:
     """Return images averaged over windows that are chosen so that the output has a given (height, width).
 
@@ -316,7 +316,7 @@ def _upsample_nearest(data: tuple[Node, ...], scale: int, multi_input_mode: str)
     return single(add_n(*images)) if multi_input_mode == "sum" else concatenate(tuple(images), 1)
 
 
-@composite(name="UpSampling")
+@composite(name="UpSampling", npx="upsampling")
 def upsampling(
     *data: Node,
     scale: int,

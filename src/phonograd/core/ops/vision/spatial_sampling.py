@@ -41,7 +41,7 @@ def _expand_coordinates(*, height: int, width: int, normalized: bool, dtype: DTy
     return concatenate(planes, 0)
 
 
-@operator(gradient=nothing, lowering=Expansion(_expand_coordinates))
+@operator(gradient=nothing, lowering=Expansion(_expand_coordinates), moves=True)
 def _coordinates(*, height: int, width: int, normalized: bool, dtype: DType) -> Array:
     """Return the x and y coordinates of all elements of an image, shape (2, height, width).
 
