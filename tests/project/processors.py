@@ -22,15 +22,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 #: the tests whose results come from kernels, NumPy or OpenBLAS
 NUMERIC = (
-    *("tests/autograd", "tests/book", "tests/contrib", "tests/gluon", "tests/module", "tests/native", "tests/ndarray"),
+    *("tests/autograd", "tests/book", "tests/contrib", "tests/gluon", "tests/module", "tests/ndarray"),
     *(
         "tests/numpy",
         "tests/numpy_extension",
-        "tests/operators",
+        "tests/core/kernels",
+        "tests/core/ops",
+        "tests/core/plan",
+        "tests/core/run",
         "tests/rnn",
         "tests/symbol",
         "tests/oracle/test_oracle.py",

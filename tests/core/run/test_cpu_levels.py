@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phonograd.core.base import settings
+from phonograd.core.base.settings import CPU_LEVELS
 from phonograd.core.kernels.target import Machine
 from phonograd.core.run import host, kernel_cache
 from phonograd.core.run.background import Gate
 from phonograd.core.run.cpu_levels import FEATURES, limit
 from phonograd.core.run.objects import Codes
 
-LEVELS = settings.CPU_LEVELS[1:]
+LEVELS = CPU_LEVELS[1:]
 NAMES = sorted({*FEATURES["x86-64-v4"], "amx-bf16", "amx-tile", "avx512bf16", "sse4a"})
 
 x86 = pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="levels are those of x86-64")
@@ -109,12 +110,12 @@ def test_a_level_that_is_fixed_inside_of_a_block_stays(free: None, monkeypatch: 
 @x86
 def test_levels_have_code_of_their_own_on_disk(free: None, tmp_path: Any) -> None:
     keys = set()
-    for level in settings.CPU_LEVELS:
+    for level in CPU_LEVELS:
         with settings.override(cpu_level=level, cache_directory=str(tmp_path)):
             store = Codes(Gate()).store()
             assert store is not None
             keys.add(store.key("the same kernel"))
-    assert len(keys) == len(settings.CPU_LEVELS)
+    assert len(keys) == len(CPU_LEVELS)
 
 
 @x86

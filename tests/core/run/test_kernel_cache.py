@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phonograd import settings
+from phonograd.core.base import settings
 from phonograd.core.base.errors import NoCompilerWarning
+from phonograd.core.base.settings import CPU_LEVELS
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import matmul, permute
 from phonograd.core.ops.math.structural import leaf
@@ -65,7 +66,7 @@ def test_the_cache_is_bounded_and_forgotten_code_is_freed(monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names processors of that family")
 @pytest.mark.parametrize("direct", [True, False])
-@pytest.mark.parametrize("level", settings.CPU_LEVELS)
+@pytest.mark.parametrize("level", CPU_LEVELS)
 def test_the_processor_does_not_matter(monkeypatch: pytest.MonkeyPatch, level: str, direct: bool) -> None:
     x = leaf(0, (37, 29), FLOAT32)
     value = REGISTRY["tanh"](x * x) * REGISTRY["exp"](x)

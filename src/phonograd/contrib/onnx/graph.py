@@ -88,7 +88,7 @@ def mapping_of(declared: Operator) -> Mapping | None:
     """Return the translation of an operator: its own, that of the form it declares, or that of its broadcasting form.
 
     >>> from phonograd.contrib.onnx import mappings
-    >>> mapping_of(REGISTRY["exp"]) is None, mapping_of(REGISTRY["arange_like"]) is None
+    >>> mapping_of(REGISTRY["exp"]) is None, mapping_of(REGISTRY["_contrib_arange_like"]) is None
     (False, True)
     """
     if declared.name in MAPPINGS:
