@@ -27,7 +27,7 @@ from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf, variable
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run.reference import Program, resolve
+from phonograd.core.run.reference import ReferenceProgram, resolve
 
 SECONDS = 0.5
 
@@ -229,7 +229,7 @@ def measure(name: str, made: Case, peer: Peer | None) -> None:
             if threads == 1 and peer is not None:
                 theirs = peer.ask(name)
                 found[0] = min(found[0], best(run, time.thread_time))
-    reference = Program(made.targets, lambda node: False)
+    reference = ReferenceProgram(made.targets, lambda node: False)
     values = [made.bindings[node] for node in reference.inputs]
     found.append(best(lambda: reference.run(list(values)), time.perf_counter))
     launches = sum([len(part.kernels) for part in program.parts])

@@ -145,7 +145,7 @@ def _announce_plans() -> None:
         __getattr__("explain").announce(settings.current().explain)
 
 
-settings.watch(_announce_plans)
+settings.CHANGED.connect(_announce_plans)
 _announce_plans()
 
 if os.environ.get("MXNET_PROFILER_AUTOSTART") == "1":

@@ -33,8 +33,8 @@ from .core.base.errors import format_shape
 from .core.graph.node import Node
 from .core.graph.node import statistics as node_statistics
 from .core.ops.math.structural import LEAF, VARIABLE
-from .core.plan.cache import OBSERVERS, PLANS, CachedPlan, CacheNode, build
-from .core.run.reference import Program, resolve
+from .core.plan.cache import PLANNED, PLANS, CachedPlan, CacheNode, choose_program
+from .core.run.reference import resolve
 from .ndarray.array import NDArray
 
 __all__ = ["KernelReport", "PlanLog", "PlanReport", "ValueReport", "announce", "plan", "plans", "statistics"]
@@ -193,15 +193,16 @@ def plan(*arrays: NDArray) -> PlanReport:
             known.update(trace.values)
     keep_all = any([node.marked and node.operator is not VARIABLE for node in nodes])
     wanted = [node for node in map(resolve, nodes) if node.operator is not LEAF and node not in known]
-    return _report(build(wanted, known, keep_all) if wanted else None)
+    return _report(choose_program(wanted, known, keep_all) if wanted else None)
 
 
 def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0, seconds: float = 0.0) -> PlanReport:
     if program is None:
         return PlanReport(0, 0, (), 0, 0, 0, reason)
     values, inputs = len(program.kept), len(program.inputs)
-    if isinstance(program, Program):
-        calls = [_call(step[-1]) for step in program.steps]
+    if program.memory is None:
+        # operator by operator
+        calls = [_call(part.nodes[0]) for part in program.parts]
         results = sum([_bytes(node) for node, _ in program.kept])
         return PlanReport(values, inputs, _merged(calls), results, 0, 0, reason)
     reports = []
@@ -291,13 +292,13 @@ class PlanLog:
 
     def __enter__(self) -> PlanLog:
         self._counts = _kernel_counts()
-        OBSERVERS.append(self._note)
+        PLANNED.connect(self._note)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        OBSERVERS.remove(self._note)
+        PLANNED.disconnect(self._note)
 
     def __str__(self) -> str:
         return "\n".join([str(report) for report in self.reports]) or "no plan was made"

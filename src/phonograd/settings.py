@@ -6,6 +6,6 @@
 'reference'
 """
 
-from .core.base.settings import Settings, current, override, update, watch
+from .core.base.settings import Settings, current, override, update
 
-__all__ = ["Settings", "current", "override", "update", "watch"]
+__all__ = ["Settings", "current", "override", "update"]

@@ -1,4 +1,4 @@
-"""Write what MXNet 1.9.1 computes with ``programs.py`` to ``recorded/``: run it where ``import mxnet`` is MXNet 1.9.1."""
+"""Write what MXNet 1.9.1 computes with ``core/run/programs.py`` to ``recorded/``: run it where ``import mxnet`` is MXNet 1.9.1."""
 
 import json
 import os

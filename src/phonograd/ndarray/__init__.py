@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.base.devices import Context, cpu, cpu_pinned, current_context, gpu
 from ..core.base.dtypes import CODES
-from ..core.plan.cache import WHEN_REPEATING
+from ..core.plan.cache import REPEATED
 from ..core.trace.trace import waitall
 from . import adamw, control, graphs, random, sparse
 from .array import NDArray
@@ -67,7 +67,7 @@ def _install_native_calls() -> None:
         )
 
 
-WHEN_REPEATING.append(_install_native_calls)
+REPEATED.connect(_install_native_calls)
 
 # tables that scripts take from mxnet.ndarray.ndarray
 _DTYPE_NP_TO_MX: dict[Any, int] = {None: -1, **{dtype.type: code for dtype, code in CODES.items()}}

@@ -36,7 +36,7 @@ from ..core.base.devices import Context, as_context
 from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
 from ..core.events import LISTENING, MEMORY
-from ..core.graph.operator import REGISTRY, WHEN_DECLARED, Operator
+from ..core.graph.operator import DECLARED, REGISTRY, Operator
 from ..core.graph.shapes import infer_reshape
 from ..core.observe.allocations import hold
 from ..core.ops.math.primitives import cast
@@ -519,7 +519,7 @@ def _offer(name: str, declared: Operator) -> None:
 finish(NDArray)
 for _name, _declared in REGISTRY.items():
     _offer(_name, _declared)
-WHEN_DECLARED.append(_offer)
+DECLARED.connect(_offer)
 
 
 def concrete(data: np.ndarray[Any, Any], context: Context) -> NDArray:

@@ -27,7 +27,7 @@ from ..core.base.dtypes import FLOAT32, DType, as_dtype
 from ..core.base.errors import MXNetError, format_shape, nearest
 from ..core.graph.node import Shape
 from ..core.graph.operator import Array
-from ..core.trace.trace import LOCAL, Capturing, ready_trace
+from ..core.trace.trace import LOCAL, ready_trace
 from .array import NDArray, concrete
 from .creation import _SHAPE
 from .creation import array as dense_array
@@ -82,14 +82,14 @@ class BaseSparseNDArray(NDArray):
             whole = read(self)
             record = compress(whole, self._stype)
             self._record, self._whole = record, whole
-        elif isinstance(LOCAL.trace, Capturing):
+        else:
             LOCAL.trace.note_read()
         return record
 
     def _unrecorded(self) -> SparseRecord | None:
         """Return the record, if there is one and no gradient can be asked for."""
         node = self._node
-        if self._variable is not None or (node is not None and node.marked) or isinstance(LOCAL.trace, Capturing):
+        if self._variable is not None or (node is not None and node.marked) or not LOCAL.trace.allows_shortcuts:
             return None
         return self._current()
 
@@ -170,7 +170,7 @@ class BaseSparseNDArray(NDArray):
 
     def detach(self) -> NDArray:
         """Return an array with the same value that is not recorded."""
-        record = None if isinstance(LOCAL.trace, Capturing) else self._current()
+        record = self._current() if LOCAL.trace.allows_shortcuts else None
         return labelled(super().detach(), self._stype) if record is None else stored(record, self.context)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
@@ -390,7 +390,7 @@ def labelled(array: NDArray, stype: str) -> NDArray:
         if (stype == "csr") > (array.ndim == 2):
             raise MXNetError(f"only arrays of two axes can be csr, not {format_shape(array.shape)}")
     trace = LOCAL.trace
-    if isinstance(trace, Capturing):
+    if not trace.allows_shortcuts:
         # a repetition takes the value that the array has then, not the one it has now
         made._node, made._trace = node_in(array, trace), trace
         trace.adopt(made)

@@ -12,7 +12,7 @@ from ..core.array.handle import Handle, apply, read
 from ..core.base.errors import MXNetError, format_shape
 from ..core.graph.operator import REGISTRY, Operator
 from ..core.trace.flags import is_recording
-from ..core.trace.trace import LOCAL, Capturing
+from ..core.trace.trace import LOCAL
 from .array import NDArray, concrete
 from .sparse import BaseSparseNDArray, CSRNDArray, labelled, stored, touched_rows
 from .sparse_records import SparseRecord, compress
@@ -119,7 +119,7 @@ def _cast_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
         record = array._unrecorded()
         return stored(record, array.context) if record is not None and stype == array.stype else None
     fits = array.ndim == 2 if stype == "csr" else stype == "row_sparse" and array.ndim > 0
-    if not fits or is_recording() or isinstance(LOCAL.trace, Capturing):
+    if not fits or is_recording() or not LOCAL.trace.allows_shortcuts:
         return None
     node = array._node
     if array._variable is not None or (node is not None and node.marked):

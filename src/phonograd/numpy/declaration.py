@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from ..core.array.binary import binary, operate, use_class
 from ..core.array.call import function_of, method_of, write
 from ..core.array.handle import Handle, make_result, materialize_if_naive
-from ..core.graph.node import Node, forgetters
+from ..core.graph.node import FORGOTTEN, Node
 from ..core.graph.operator import Operator
 from ..core.trace.trace import LOCAL
 
@@ -43,7 +43,7 @@ class Expression(Operator):
 
     def __init__(self, function: Callable[..., Any], **facts: Any) -> None:
         super().__init__(function, composite=True, **facts)
-        forgetters.append(self._forget)
+        FORGOTTEN.connect(self._forget)
 
     def _forget(self) -> None:
         for remembered in (self.table, self.calls, self.several, self.consequences):

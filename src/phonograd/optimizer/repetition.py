@@ -16,7 +16,7 @@ import numpy as np
 from ..core.array.handle import make_concrete
 from ..core.base.devices import CPU
 from ..core.capture.compiled import Compiled
-from ..core.trace.trace import LOCAL, Capturing
+from ..core.trace.trace import LOCAL
 from ..ndarray.array import NDArray
 from .optimizer import Optimizer
 
@@ -53,7 +53,7 @@ class Repetition:
             and type(optimizer).update is Optimizer.update
             and type(optimizer).update_multi_precision is Optimizer.update_multi_precision
             and _METHODS.isdisjoint(vars(optimizer))
-            and not isinstance(LOCAL.trace, Capturing)
+            and LOCAL.trace.allows_shortcuts
             and first._dtype.name in ("float32", "float64")
             and all([w._dtype is first._dtype and w.context == first.context for w in weights])
         )

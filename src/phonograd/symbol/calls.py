@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.array.handle import counter_leaf, make, node_in
+from ..core.array.handle import make, node_in
 from ..core.array.numbers import with_data
 from ..core.array.observed import LISTENERS, observed
 from ..core.base.devices import Context
@@ -87,7 +87,7 @@ class Environment:
 
     def counter(self) -> Node:
         """Return the node of the next place in the random stream."""
-        return counter_leaf(LOCAL.trace)
+        return LOCAL.trace.counter()
 
     def is_true(self, node: Node) -> bool:
         """Return whether the only element of a node is not zero; it is computed now."""
@@ -297,7 +297,7 @@ class OperatorCall(Call):
             return (result,), changed
         if FLAGS.get() & RECORDING:
             for node in result:
-                environment.trace.siblings[node] = result
+                environment.trace.tape.siblings[node] = result
         return result, changed
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:

@@ -23,7 +23,8 @@ from ..core.base.errors import MXNetError
 from ..core.graph.node import Node, Shape
 from ..core.graph.operator import ABSENT, Operator
 from ..core.ops.math.structural import LEAF, REPEAT_CALL, STAND_INS, VARIABLE, constant_value
-from ..core.trace.trace import Origin, Target, Trace
+from ..core.trace.tape import Origin, Target
+from ..core.trace.trace import Trace
 from ..ndarray.array import NDArray
 from .customs import CustomCall
 from .entry import Entry, text_of
@@ -248,7 +249,7 @@ def _call_of(node: Node) -> tuple[Operator, tuple[Node, ...], tuple[Any, ...]]:
 
 def _output_of(trace: Trace, node: Node) -> tuple[Node, int, int]:
     """Return what stands for a call, which of its outputs a node is, and how many it has."""
-    siblings = trace.siblings.get(node)
+    siblings = trace.tape.siblings.get(node)
     if siblings is not None:
         return siblings[0], siblings.index(node), len(siblings)
     if node.operator.name == "_item":

@@ -19,9 +19,10 @@ from ..core.derive.gradient import NOTHING, HeadGrads, differentiate
 from ..core.graph.node import Node, ancestors
 from ..core.graph.operator import ABSENT, item_operator
 from ..core.ops.math.structural import LEAF, VARIABLE, constant_value, leaf
-from ..core.plan.cache import build
+from ..core.plan.cache import choose_program
 from ..core.run.reference import order, resolve
-from ..core.trace.trace import Origin, Trace
+from ..core.trace.tape import Origin
+from ..core.trace.trace import Trace
 from ..ndarray.array import NDArray
 
 __all__ = ["Computation", "ComputedValue", "computation_of"]
@@ -200,7 +201,7 @@ class _Piece:
         given, computed = order(wanted, lambda node: False)
         numbers: dict[Node, int] = {}
         if self.reader.with_kernels and computed:
-            program = build(wanted, (), False)
+            program = choose_program(wanted, (), False)
             known = set(computed)
             for part in program.parts:
                 if part.kernels:

@@ -17,6 +17,7 @@ from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.run import kernel_cache
 from phonograd.core.trace import liveness
+from phonograd.core.trace.owner import MACHINE_CODE
 from phonograd.core.trace.trace import LOCAL
 
 pytest.importorskip("llvmlite")
@@ -218,8 +219,8 @@ def test_the_living_are_found(x):
     _, kept, _ = [x * factor for factor in (2, 3, 4)]
     del _
     trace = LOCAL.trace
-    assert liveness.referenced is not liveness.live_handles
-    for function in (liveness.referenced, liveness.live_handles):
+    assert MACHINE_CODE.living is not None
+    for function in (MACHINE_CODE.living, liveness.live_handles):
         found = function(trace, trace.handles)
         assert [id(handle) for handle, _ in found] == [id(x), id(kept)]
         assert found[1][1] is kept._node

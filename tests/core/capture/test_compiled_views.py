@@ -87,6 +87,27 @@ def test_a_view_of_an_argument_shares_its_memory(kind: Any) -> None:
 
 
 @of_either_kind
+def test_a_view_of_a_changed_argument_shares_its_memory(kind: Any) -> None:
+    def change(x: Any) -> Any:
+        view = x[1]
+        x[:] = x + 1
+        return view, x
+
+    def change_unseen(x: Any) -> Any:
+        x[1] = x[0] + 1
+        return x
+
+    (view, whole), repeated = called(change, kind)
+    assert repeated == 0
+    assert view.asnumpy().tolist() == [3.0] * 3
+    whole[1] = 7
+    assert view.asnumpy().tolist() == [7.0] * 3
+    whole, repeated = called(change_unseen, kind)
+    assert repeated == 2
+    assert whole.asnumpy().tolist() == [[2.0] * 3, [3.0] * 3]
+
+
+@of_either_kind
 def test_gradients_pass(kind: Any) -> None:
     class Flat(nn.HybridBlock):
         def hybrid_forward(self, F: Any, x: Any) -> Any:

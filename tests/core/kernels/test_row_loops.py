@@ -18,7 +18,7 @@ from phonograd.core.ops.shape.shape import concatenate, split_at
 from phonograd.core.ops.vision import regions
 from phonograd.core.plan.grouping import Grouping
 from phonograd.core.plan.layout import Job, jobs_of
-from phonograd.core.run.reference import Program, resolve
+from phonograd.core.run.reference import ReferenceProgram, resolve
 
 FLOAT32 = np.dtype("float32")
 COLUMNS = 96
@@ -91,7 +91,7 @@ every_loop = pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name
 
 def _walked(target: Node) -> int:
     """Return how many elements the kernels of a plan go through."""
-    plan = Program([resolve(target)], lambda node: False)
+    plan = ReferenceProgram([resolve(target)], lambda node: False)
     grouping = Grouping([step[-1] for step in plan.steps], plan.inputs, [resolve(target)])
     total = 0
     for job in jobs_of(grouping):
@@ -223,7 +223,7 @@ def test_many_parts_are_added_where_they_are() -> None:
     many = accumulation.total(grads * 3)
     assert regions.is_assigned(many)
     value = np.arange(40, dtype=np.float32).reshape(8, 5)
-    program = Program([many], lambda given: False)
+    program = ReferenceProgram([many], lambda given: False)
     expected = np.zeros((8, 5), np.float32)
     expected[0], expected[1], expected[2] = 6 * value[0], 3 * value[1], 3 * value[2]
     np.testing.assert_array_equal(program.run([value])[0], expected)

@@ -30,7 +30,7 @@ from phonograd.core.ops.reduce.reduction import mean_axes
 from phonograd.core.ops.shape.shape import concatenate, split_at
 from phonograd.core.ops.vision.points import add_along, add_axis, put_axis, take_along, take_axis
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run.reference import Program, resolve
+from phonograd.core.run.reference import ReferenceProgram, resolve
 
 Array = np.ndarray[Any, Any]
 
@@ -70,7 +70,7 @@ def run(
 def run_singly(targets: Iterable[Node], bindings: dict[Node, Array]) -> dict[Node, Array]:
     """Return the values of the targets and of everything below them, each node computed in a program of its own."""
     values = dict(bindings)
-    for step in Program(targets, bindings.__contains__).steps:
+    for step in ReferenceProgram(targets, bindings.__contains__).steps:
         node = step[-1]
         # several outputs, or none, are no array to pass on
         if node.outputs is None and node.operator.name != "_absent":

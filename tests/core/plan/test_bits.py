@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from phonograd.core.graph.node import Node
 from phonograd.core.plan import assembly, fusion, group
 from phonograd.core.plan.piecewise import PiecewiseProgram
-from phonograd.core.run.reference import Program, resolve
+from phonograd.core.run.reference import ReferenceProgram, resolve
 
 from .programs import RandomProgram, assert_same_bits, programs, run, run_singly, same_bits
 
@@ -45,7 +45,7 @@ def test_halves_are_rounded_after_every_operator(program: RandomProgram, keep_al
 def test_sums_and_products_are_those_of_numpy(program: RandomProgram) -> None:
     # each is rounded by itself: a product contracted into a sum would differ
     found = run(program.targets, program.bindings)
-    assert_same_bits(found, {**program.bindings, **run(program.targets, program.bindings, make=Program)})
+    assert_same_bits(found, {**program.bindings, **run(program.targets, program.bindings, make=ReferenceProgram)})
 
 
 @some
@@ -87,7 +87,7 @@ def _with_gaps(array: np.ndarray) -> np.ndarray:
 @given(programs(special=False))
 def test_every_operator_agrees_with_its_reference(program: RandomProgram) -> None:
     values = run_singly(program.targets, program.bindings)
-    for step in Program(program.targets, program.bindings.__contains__).steps:
+    for step in ReferenceProgram(program.targets, program.bindings.__contains__).steps:
         node = step[-1]
         if node.outputs is not None or node.operator.name == "_item":
             # several outputs, each of which is a part of the input

@@ -24,8 +24,8 @@ def _native() -> Any:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[NativeProgram]:
     found: list[NativeProgram] = []
-    build = cache.build
-    monkeypatch.setattr(cache, "build", lambda *arguments: found.append(build(*arguments)) or found[-1])
+    choose = cache.choose_program
+    monkeypatch.setattr(cache, "choose_program", lambda *arguments: found.append(choose(*arguments)) or found[-1])
     return found
 
 

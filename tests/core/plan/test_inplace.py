@@ -24,7 +24,7 @@ from phonograd.core.plan import inplace
 from phonograd.core.plan.grouping import Grouping
 from phonograd.core.plan.layout import Job, jobs_of
 from phonograd.core.plan.native_program import NativeProgram
-from phonograd.core.run.reference import Program, evaluate, resolve
+from phonograd.core.run.reference import ReferenceProgram, evaluate, resolve
 
 FLOAT32 = np.dtype("float32")
 ROWS, COLUMNS = 64, 100
@@ -69,7 +69,7 @@ def _check(targets: list[Node], *leaves: Node) -> NativeProgram:
 
 def _walked(targets: list[Node]) -> int:
     """Return how many elements the kernels of a plan go through."""
-    plan = Program(targets, lambda node: False)
+    plan = ReferenceProgram(targets, lambda node: False)
     grouping = Grouping([step[-1] for step in plan.steps], plan.inputs, targets)
     total = 0
     for job in jobs_of(grouping):

@@ -23,7 +23,7 @@ from phonograd.core.plan import inplace, layout
 from phonograd.core.plan.expansion import Order
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import memory_pool
-from phonograd.core.run.reference import Program, resolve
+from phonograd.core.run.reference import ReferenceProgram, resolve
 
 from .long_programs import limited, limits, long_programs
 from .programs import Array, RandomProgram, assert_same_bits, run, run_singly, values_of
@@ -49,7 +49,7 @@ def _sum_to(node: Node, *shape: int) -> Node:
 def check(*targets: Node) -> NativeProgram:
     """Return the program of some nodes after following it and comparing every way to run it."""
     found = [resolve(node) for node in targets]
-    leaves = Program(found, lambda node: False).inputs
+    leaves = ReferenceProgram(found, lambda node: False).inputs
     bindings = {node: values_of(node.shape, node.dtype, node.serial, special=False) for node in leaves}
     follow(found, bindings.__contains__)
     check_every_way(RandomProgram(bindings, found, found), {})
@@ -114,7 +114,7 @@ def test_elements_of_elements_are_computed_once() -> None:
     for other in others:
         deep = deep * other
     few = take_along(deep + shifted, leaf(20, (1, 1), np.dtype("int64")), 0)
-    program = Program([few], lambda node: False)
+    program = ReferenceProgram([few], lambda node: False)
     order = Order([step[-1] for step in program.steps], program.inputs)
     assert len(order.nodes) == len(set(order.nodes))
 
@@ -202,7 +202,7 @@ def run_spent(targets: list[Node], bindings: dict[Node, Array]) -> dict[Node, Ar
 
 def assert_close(targets: list[Node], bindings: dict[Node, Array], found: dict[Node, Array]) -> None:
     """Assert that values are about what NumPy computes, one node at a time from the same inputs."""
-    for step in Program(targets, bindings.__contains__).steps:
+    for step in ReferenceProgram(targets, bindings.__contains__).steps:
         node = step[-1]
         sources = [resolve(source) for source in node.inputs]
         if node not in found or not all([source in found for source in sources]):

@@ -18,7 +18,7 @@ from phonograd.core.ops.math.structural import full, leaf, variable
 from phonograd.core.plan.grouping import Group, Grouping
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import driver, kernel_cache
-from phonograd.core.run.reference import Program
+from phonograd.core.run.reference import ReferenceProgram
 
 from .programs import assert_same_bits, run, run_singly, same_bits
 
@@ -37,7 +37,7 @@ def arrays(*shapes: tuple[int, ...]) -> tuple[list[Node], dict[Node, np.ndarray]
 
 
 def groups_of(program_targets: list[Node]) -> list[Group]:
-    plan = Program(program_targets, never)
+    plan = ReferenceProgram(program_targets, never)
     computed = [step[-1] for step in plan.steps]
     return Grouping(computed, plan.inputs, [node for node, _ in plan.kept]).groups
 
@@ -45,7 +45,7 @@ def groups_of(program_targets: list[Node]) -> list[Group]:
 def test_interface_is_that_of_the_reference() -> None:
     (x, y), bindings = arrays((3, 4), (4,))
     targets = [tanh(x * y), sum_to(x + y, shape=(4,)), sigmoid(x)]
-    native, reference = NativeProgram(targets, never), Program(targets, never)
+    native, reference = NativeProgram(targets, never), ReferenceProgram(targets, never)
     assert native.inputs == reference.inputs
     assert [node for node, _ in native.kept] == [node for node, _ in reference.kept]
     inputs = [bindings[node] for node in native.inputs]
@@ -93,7 +93,7 @@ def test_mixed_plans() -> None:
     hidden = sigmoid(matmul(x * 2.0, w) + 1.0)
     target = tanh(sum_to(hidden * hidden, shape=(4,)))
     assert_same_bits(run([target, hidden], bindings), run_singly([target, hidden], bindings))
-    expected = run([target], bindings, make=Program)[target]
+    expected = run([target], bindings, make=ReferenceProgram)[target]
     np.testing.assert_allclose(run([target], bindings)[target], expected, rtol=1e-5)
 
 
@@ -173,7 +173,7 @@ def test_integers_and_other_dtypes() -> None:
         if name != "bool":
             targets += [x * x + x, sum_to(x, shape=(2, 1)), exp(x)]
         found = run(targets, {x: data})
-        expected = Program(targets, never).run([data])
+        expected = ReferenceProgram(targets, never).run([data])
         for target, value in zip(targets, expected, strict=True):
             assert found[target].dtype == value.dtype
             assert np.array_equal(found[target], value), (name, target)

@@ -43,9 +43,9 @@ _runs: list[int] = []
 def _counted(monkeypatch: pytest.MonkeyPatch) -> None:
     run = PiecewiseProgram.run
 
-    def counted(self, inputs, donated=()):  # type: ignore[no-untyped-def]
+    def counted(self, inputs, donated=(), note=None):  # type: ignore[no-untyped-def]
         _runs.append(1)
-        return run(self, inputs, donated)
+        return run(self, inputs, donated, note)
 
     monkeypatch.setattr(PiecewiseProgram, "run", counted)
 

@@ -16,7 +16,7 @@ from phonograd.core.ops.math.primitives import cast, permute, reshape_to, slice_
 from phonograd.core.ops.math.structural import constant, constant_value, full, leaf, variable
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.plan.rewrite import Rewriting
-from phonograd.core.run.reference import Program, order, resolve
+from phonograd.core.run.reference import ReferenceProgram, order, resolve
 
 from .programs import SPECIAL, same_bits
 
@@ -194,7 +194,7 @@ def test_no_bit_changes(tree: Node | tuple[object, ...], seed: int) -> None:
     }
     program = NativeProgram([target], lambda node: False)
     found = program.run([data[node] for node in program.inputs])[0]
-    reference = Program([target], lambda node: False)
+    reference = ReferenceProgram([target], lambda node: False)
     values = dict(data)
     for step in reference.steps:
         node = step[-1]

@@ -156,7 +156,7 @@ def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:
     """Return the arrays of a remembered call."""
     if FLAGS.get() & RECORDING:
         for node in call.nodes:
-            trace.siblings[node] = call.nodes
+            trace.tape.siblings[node] = call.nodes
     made = [make(record_or_detach(node), trace, array_class) for node in call.nodes[: call.shown]]
     return made[0] if len(made) == 1 and call.declared is not None else made
 

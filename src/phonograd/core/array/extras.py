@@ -11,7 +11,8 @@ from typing import Any
 
 from ..base.devices import CPU
 from ..graph.node import Shape
-from ..trace.trace import HANDOVER, LOCAL
+from ..trace.owner import HANDOVER
+from ..trace.trace import LOCAL
 
 __all__ = ["ArrayExtras", "mark_views_stale", "note_view", "views_of"]
 

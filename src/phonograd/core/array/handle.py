@@ -21,11 +21,11 @@ from ..base.dtypes import DType
 from ..base.settings import active
 from ..graph.node import Node, Shape
 from ..graph.operator import Array, Operator
-from ..ops.math.structural import detach, leaf, moved, overwritten, variable
+from ..ops.math.structural import detach, moved, overwritten, variable
 from ..ops.vision.regions import assign_flat, view_flat
 from ..trace.flags import FLAGS, RECORDING
-from ..trace.rng import next_counter
-from ..trace.trace import HANDOVER, LOCAL, Capturing, Trace, ready_trace
+from ..trace.owner import HANDOVER
+from ..trace.trace import LOCAL, Trace, ready_trace
 from .extras import ArrayExtras, mark_views_stale, note_view, views_of
 from .numbers import with_data
 
@@ -206,8 +206,9 @@ def materialize_if_naive(handle: Any) -> Any:
 def make_concrete(data: Array, context: Context = CPU, array_class: type[Any] | None = None) -> Any:
     """Return a new array with a value; nobody may write to ``data`` afterwards."""
     trace = LOCAL.trace
-    if isinstance(trace, Capturing):
-        return make(trace.bind(data, context), trace, array_class)
+    node = trace.constant(data, context)
+    if node is not None:
+        return make(node, trace, array_class)
     handle = _new(array_class or _class)
     handle._trace = handle._node = handle._extras = None
     handle._buffer = data
@@ -239,8 +240,9 @@ def node_in(handle: Handle, trace: Trace) -> Node:
     home = handle._trace
     if node is not None and home is trace:
         return node
-    if type(trace) is not Trace and isinstance(trace, Capturing) and _is_outside(handle, trace):
-        return trace.enter(handle)
+    outside = trace.enter_outside(handle)
+    if outside is not None:
+        return outside
     buffer = handle._buffer
     if node is not None or buffer is None:
         home, node, buffer = _place(handle)
@@ -257,7 +259,7 @@ def node_in(handle: Handle, trace: Trace) -> Node:
     entered = trace.bind(buffer, CPU if extras is None and node is None else handle.context)
     if node is not None and home is not None and node.marked:
         # recorded in an earlier trace or another thread's: gradients continue there
-        entered = variable(entered, trace.slot(home.target_of(node)))
+        entered = variable(entered, trace.slot(home.tape.target_of(node)))
     elif owner is not None:
         entered = variable(entered, trace.slot(owner))
     with HANDOVER:
@@ -273,13 +275,6 @@ def node_in(handle: Handle, trace: Trace) -> Node:
     return entered
 
 
-def _is_outside(handle: Handle, trace: Trace) -> bool:
-    """Return whether an array was there before its function was captured; everything made since names the trace."""
-    while handle._root is not None:
-        handle = handle._root
-    return handle._trace is not trace
-
-
 def _place(handle: Handle) -> tuple[Trace | None, Node | None, Array | None]:
     """Return what an array names, at one moment."""
     with HANDOVER:
@@ -287,7 +282,7 @@ def _place(handle: Handle) -> tuple[Trace | None, Node | None, Array | None]:
 
 
 def _name(handle: Handle, node: Node | None, trace: Trace | None) -> None:
-    """Make an array name something else, in the order that readers in other threads rely on (trace.HANDOVER)."""
+    """Make an array name something else, in the order that readers in other threads rely on (threads.HANDOVER)."""
     handle._trace = trace
     handle._node = node
 
@@ -319,9 +314,7 @@ def _reread_view(view: Handle, trace: Trace) -> Node:
 
 def read(handle: Handle) -> Array:
     """Return the value of an array, computing it first if it is pending; nobody may write to it."""
-    current = LOCAL.trace
-    if type(current) is not Trace and isinstance(current, Capturing):
-        current.note_read()
+    LOCAL.trace.note_read()
     value, trace, node = handle._buffer, None, None
     if value is None:
         trace, node, value = _place(handle)
@@ -373,8 +366,7 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
     """
     if _write_simply is not None and _write_simply(handle, node, trace):
         return
-    if type(trace) is not Trace and isinstance(trace, Capturing) and _is_outside(handle, trace):
-        trace.write(handle, node)
+    if trace.write_outside(handle, node):
         return
     before, extras = handle._node, handle._extras
     if (
@@ -446,9 +438,9 @@ def known_value(handle: Handle) -> Array | None:
     A piece of such an array is taken at once. Were it an expression, the bounds of the piece would be part of it, and
     a loop over minibatches (``data[i : i + 64]``) would never meet the same expression twice.
     """
-    value, trace = handle._buffer, LOCAL.trace
-    if type(trace) is not Trace and isinstance(trace, Capturing):
+    if not LOCAL.trace.allows_shortcuts:
         return None
+    value = handle._buffer
     if value is None or not FLAGS.get() & RECORDING:
         return value
     node = handle._node
@@ -529,26 +521,16 @@ def apply(
     trace = ready_trace()
     nodes = tuple([None if handle is None else node_in(handle, trace) for handle in inputs])
     if declared.random:
-        nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (counter_leaf(trace),)
+        nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (trace.counter(),)
     if declared.numbers:
         attributes = with_data(declared, nodes, attributes, trace)
     result = declared.apply(nodes, attributes)
     if isinstance(result, tuple) and FLAGS.get() & RECORDING:
         for node in result:
-            trace.siblings[node] = result
+            trace.tape.siblings[node] = result
     if declared.effects is not None:
         _take_effect(declared, inputs, nodes, result, attributes, trace)
     return result, nodes
-
-
-def counter_leaf(trace: Trace) -> Node:
-    """Return the leaf of the next place in the random stream."""
-    if isinstance(trace, Capturing):
-        return trace.counter()
-    data = next_counter()
-    node = leaf(len(trace.leaves), data.shape, data.dtype)
-    trace.leaves.append(data)
-    return node
 
 
 def _take_effect(

@@ -9,17 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.settings import active
-from ..events import (
-    BACKWARD_FUNCTION,
-    EVALUATION,
-    FUNCTION,
-    KERNEL,
-    LISTENING,
-    MEMORY,
-    WHEN_CHANGED,
-    Range,
-)
+from ..events import FUNCTION, LISTENING, Range
 from ..events.range import CURRENT, OVER, described, started
 from ..events.registry import AMBIENT
 from ..events.registry import LOCAL as THREADS
@@ -35,7 +25,6 @@ __all__ = ["LISTENERS", "NamedAction", "observed"]
 
 #: the observers of operators; not empty while there are any
 LISTENERS = LISTENING[FUNCTION]
-_WATCHED = (FUNCTION, BACKWARD_FUNCTION, EVALUATION, KERNEL, MEMORY)
 _numbers = itertools.count()
 _new = object.__new__
 #: what a call can be given, besides parameters
@@ -152,12 +141,3 @@ def _describe(
     while known and known[-1] is None:
         known.pop()
     return tuple(known)
-
-
-def _attend() -> None:
-    """Have every call take the way on which observers are told of it, as long as there are any."""
-    active.watch(any([LISTENING[scope] for scope in _WATCHED]))
-
-
-WHEN_CHANGED.append(_attend)
-_attend()

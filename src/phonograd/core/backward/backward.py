@@ -1,13 +1,24 @@
-"""The backward pass over arrays: the sweep through traces and Functions.
+"""The backward pass over arrays: a sweep through traces and Functions, the latest first.
 
-Within one trace the reverse pass is a remembered derivation on nodes (:mod:`phonograd.core.derive.gradient`). It stops
-at gradient targets; this module decides what each target is. A :class:`~phonograd.core.backward.variable.Variable`
-takes the gradient into its buffer; an :class:`~phonograd.core.trace.trace.Origin` hands it on to the trace where the
-array was recorded; the output of a :class:`~phonograd.core.backward.function.Function` collects it until the user's
-``backward`` can be called, which then hands gradients on to the Function's inputs. Later traces come before earlier
-ones, later Functions before earlier ones.
+Takes heads and their gradients from :mod:`phonograd.autograd`; hands gradients to variables. Within one trace the
+reverse pass is a cached derivation on nodes (:mod:`phonograd.core.derive.gradient`), which stops at gradient targets. A
+:class:`~phonograd.core.backward.variable.Variable` takes the gradient into its buffer. An
+:class:`~phonograd.core.trace.tape.Origin` passes it on to the trace where the array was recorded. The output of a
+:class:`~phonograd.core.backward.function.Function` collects it until the user's ``backward`` can be called, which
+returns gradients for the inputs of the Function.
 
-A pass changes nothing before it has succeeded: then buffers are written, and the record is cleared.
+There is one derivation and there are three ways to use its result:
+
+===================  =====================================================  ========================================
+way                  for                                                    gradients
+===================  =====================================================  ========================================
+``_write_at_once``   one head; only plain variables of the current trace    are pending; buffers name them at once
+``_here``            the current trace of the thread                        are pending, like any other result
+``_elsewhere``       a trace that has ended, or of another thread           are computed at once, under its lock
+===================  =====================================================  ========================================
+
+``_write_at_once`` is the fast path of most training loops: it does what :class:`_BackwardPass` does with ``_here``,
+without collecting. A pass changes nothing before it has succeeded. Then buffers are written and the record is cleared.
 """
 
 from __future__ import annotations
@@ -27,8 +38,11 @@ from ..derive.gradient import NOTHING, Gradient, Nothing, differentiate
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from ..ops.math.structural import detach, full, recorded, variable
+from ..trace.evaluation import KEEP, Options
 from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
-from ..trace.trace import HANDOVER, LOCAL, Origin, Target, Trace
+from ..trace.owner import HANDOVER
+from ..trace.tape import Origin, Target
+from ..trace.trace import LOCAL, Trace
 from .variable import Variable
 
 __all__ = [
@@ -49,7 +63,7 @@ _NOT_RECORDED = (
 _NO_VARIABLES = "There are no inputs in computation graph that require gradients."
 
 
-#: nodes of traces that are recorded gradients: what they are made of, no user has written
+#: recorded gradients, by trace: the program of the user did not call the operators below these nodes
 gradient_nodes: weakref.WeakKeyDictionary[Trace, set[Node]] = weakref.WeakKeyDictionary()
 
 
@@ -64,7 +78,7 @@ class FunctionOutput(Target):
 
 
 class FunctionCall:
-    """A recorded call of a user's Function: its inputs as nodes, and how to ask it for their gradients."""
+    """A recorded call of a user's Function: its inputs as nodes, and the function that returns their gradients."""
 
     __slots__ = ("_trace", "attributes", "backward", "inputs", "name", "number", "outputs")
 
@@ -76,13 +90,13 @@ class FunctionCall:
         backward: Callable[[list[NDArray]], list[NDArray]],
     ) -> None:
         self.name = name
-        """The class of the Function, or None for a call that only lets hooks look at a gradient."""
+        """The class of the Function, or None for a call that only runs hooks on a gradient."""
         self.attributes: dict[str, str] | None = None
-        """The attributes of a custom operator as they stand in symbols; a Function has none."""
+        """The attributes of a custom operator as symbols write them; a Function has none."""
         self.number = len(trace.targets)
         self.outputs: list[tuple[Shape, DType, Context, type[NDArray]]] = []
         self.backward = backward
-        # a call is found through its trace, so it need not keep that alive, and both go without a garbage collection
+        # a call is found through its trace and refers to it weakly, so that both are freed without a garbage collection
         self._trace = weakref.ref(trace)
         self.inputs = [(None if home is trace else home, node) for home, node in inputs]
 
@@ -94,7 +108,7 @@ class FunctionCall:
         return trace
 
     def sources(self) -> list[tuple[Trace, Node]]:
-        """Return the inputs, each with the trace it was recorded in."""
+        """Return the inputs, each with the trace in which it was recorded."""
         return [(home or self.trace, node) for home, node in self.inputs]
 
 
@@ -115,7 +129,7 @@ class _BackwardPass:
         self.visited: dict[Trace, list[frozenset[Node]]] = {}
 
     def start(self, trace: Trace, node: Node, grad: Waiting) -> None:
-        """Let a gradient (an array, None for ones, or NOTHING) wait at a node."""
+        """Add a gradient (an array, None for ones, or NOTHING) to those that wait at a node."""
         self._open(trace)
         self.waiting.setdefault(trace, []).append((node, grad))
 
@@ -125,7 +139,7 @@ class _BackwardPass:
             heapq.heappush(self.order, -trace.number)
 
     def run(self) -> None:
-        """Sweep until nothing waits: the latest trace first, in it all nodes before the latest Function."""
+        """Sweep until no gradient waits: the latest trace first, and in it all nodes before the latest Function."""
         while self.order:
             trace = self.traces[-self.order[0]]
             if self.waiting.get(trace):
@@ -162,7 +176,7 @@ class _BackwardPass:
         self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
     ) -> tuple[Gradient, list[NDArray | None]]:
         """Differentiate in a trace that has ended or is another thread's; the gradients are computed at once."""
-        # before the lock is taken, because this may compute in the current trace
+        # read before taking the lock, because this may compute in the current trace
         values = {id(grad): read(grad) for grad in grads if isinstance(grad, NDArray)}
         with trace.lock:
             nodes: list[Node | Nothing | None] = []
@@ -173,15 +187,15 @@ class _BackwardPass:
                     continue
                 value = values[id(grad)]
                 if self.create_graph:
-                    nodes.append(_linked(grad, trace.lend(value, grad.context), trace))
+                    nodes.append(_linked(grad, trace.tape.lend(value, grad.context), trace))
                 else:
-                    node = trace.lend(value, grad.context, len(lent))
+                    node = trace.tape.lend(value, grad.context, len(lent))
                     lent[node] = value
                     nodes.append(node)
             result = differentiate(heads, tuple(nodes))
             found = [None if n is None else self._final(n) for n in result.targets.values()]
             wanted = tuple([node for node in found if node is not None])
-            computed = iter(trace.evaluate(wanted, None if self.create_graph else lent))
+            computed = iter(trace.evaluate(wanted, KEEP if self.create_graph else Options(lent)))
         return result, [None if n is None else self._computed(n, trace, next(computed)) for n in found]
 
     def _final(self, grad: Node) -> Node:
@@ -232,16 +246,16 @@ class _BackwardPass:
         return owner.hooks.apply(as_class(total, owner.grad._result_class))
 
     def clear(self) -> None:
-        """Take what was swept out of the record."""
+        """Take the swept nodes off the tapes."""
         for trace, parts in self.visited.items():
-            trace.clear(parts[0] if len(parts) == 1 else frozenset().union(*parts))
+            trace.tape.clear(parts[0] if len(parts) == 1 else frozenset().union(*parts))
 
 
 def _linked(array: NDArray, node: Node, trace: Trace) -> Node:
-    """Return the node of an array's value in another trace, as a target that leads back to the array."""
+    """Return the node of an array's value in another trace as a target that leads back to the array."""
     home, origin = array._trace, array._node
     if home is not None and origin is not None and origin.marked:
-        return variable(node, trace.slot(home.target_of(origin)))
+        return variable(node, trace.slot(home.tape.target_of(origin)))
     return node if array._variable is None else variable(node, trace.slot(array._variable))
 
 
@@ -296,12 +310,12 @@ def backward_pass(heads: list[NDArray], head_grads: list[NDArray | None], retain
 
 
 def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
-    """Run a backward pass that stays in the current trace and only writes gradients; return whether it is one.
+    """Run a backward pass that stays in the current trace and only writes gradients; return whether that was possible.
 
-    What :class:`_BackwardPass` would do, without looking for what is not there. No code of the user runs in it.
+    The result is that of :class:`_BackwardPass`. No code of the user (a Function, a hook) runs in it.
     """
     trace, node = LOCAL.trace, head._node
-    if head._trace is not trace or node is None or not node.marked or type(trace) is not Trace:
+    if head._trace is not trace or node is None or not node.marked or not trace.allows_shortcuts:
         return False
     result = differentiate((node,), (None,))
     if not result.plain or active.watched:
@@ -319,7 +333,7 @@ def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
         assign(owner.grad, grad, trace)
         owner.fresh = 1
     if not retain_graph:
-        trace.clear(result.visited)
+        trace.tape.clear(result.visited)
     return True
 
 

@@ -1,4 +1,8 @@
-"""Function: an operation of the user's own, with a forward and a backward written in Python; and hooks on gradients."""
+"""Function: operations whose forward and backward the user writes in Python; and hooks on gradients of any array.
+
+Takes arrays, and hands a :class:`~phonograd.core.backward.backward.FunctionCall` to the tape: a gradient target that
+calls ``backward``.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ Sources = list[tuple[Trace, Node]]
 
 
 class Function:
-    """An operation with its own gradient. Subclass it, define ``forward`` and ``backward``, and call an instance once.
+    """An operation with its own gradient: subclass it, define ``forward`` and ``backward``, and call an instance once.
 
     >>> import phonograd as mx
     >>> class Sigmoid(mx.autograd.Function):
@@ -52,8 +56,8 @@ class Function:
     <NDArray 1 @cpu(0)>
 
     Both methods may leave the library (``asnumpy``), record and differentiate. When ``backward`` is made of operators,
-    it can be differentiated again: what ``forward`` saved of its inputs and outputs is then connected to them. Saved
-    arrays are seen by ``backward`` as they were when the Function was called.
+    it can be differentiated again: inputs and outputs that ``forward`` saved are then connected to the record. The
+    method ``backward`` sees saved arrays as they were when the Function was called.
     """
 
     def __init__(self) -> None:
@@ -113,7 +117,7 @@ def _refuse_recorded(name: str, results: Sequence[NDArray], inputs: Sequence[NDA
 
 
 def as_recorded(saved: Any) -> Any:
-    """Return an array that stays what an array is now, in value and in the record; other objects as they are."""
+    """Return an array that keeps the present value and record of an array; return other objects unchanged."""
     if not isinstance(saved, NDArray):
         return saved
     trace = LOCAL.trace
@@ -124,7 +128,7 @@ def as_recorded(saved: Any) -> Any:
 
 
 def sources_of(inputs: Sequence[NDArray]) -> Sources:
-    """Return where arrays stand in the record now, whatever happens to them later."""
+    """Return the present trace and node of each array; later changes of the arrays do not matter."""
     trace = LOCAL.trace
     return [(trace, node_in(array, trace)) for array in inputs]
 
@@ -136,10 +140,10 @@ def record_call(
     results: Sequence[NDArray],
     attributes: dict[str, str] | None = None,
 ) -> bool:
-    """Record that arrays were computed from sources in a way only ``backward`` can differentiate.
+    """Record that arrays were computed from sources in a way that only ``backward`` can differentiate.
 
-    ``backward`` takes one gradient per result and returns one per source. Returns whether there was something to
-    record: whether a source is recorded itself.
+    ``backward`` takes one gradient per result and returns one per source. Return whether the call was recorded, which
+    it is if a source is recorded itself.
     """
     if not any([node.marked for _, node in sources]):
         return False
@@ -151,12 +155,12 @@ def record_call(
         outputs.append(_stand_for(result, call))
         _leave_base(result)
     for output in outputs:
-        trace.siblings[output] = tuple(outputs)
+        trace.tape.siblings[output] = tuple(outputs)
     return True
 
 
 def _leave_base(view: NDArray) -> None:
-    """Make a view an array of its own: otherwise it would lose its record when its base changes."""
+    """Make a view an array of its own, because it would lose its record when its base changes."""
     base = view._root
     if base is None:
         return
@@ -175,7 +179,7 @@ def _stand_for(result: NDArray, call: FunctionCall) -> Node:
     call.outputs.append((node.shape, node.dtype, node.context, result._result_class))
     result._trace, result._node = trace, output
     if type(result._buffer) is SharedMemory:
-        # memory that others may write to has no place in a record; the value is bound to the leaf
+        # another library may write to this memory, so the record uses the value that is bound to the leaf
         result._buffer = None
     return output
 
@@ -201,7 +205,7 @@ def _input_grads(name: str, backward: Callable[..., Any], sources: Sources) -> C
 
 
 def _fitted(name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray:
-    """Return a gradient in the shape and dtype of its input: broadcast and converted as an assignment would."""
+    """Return a gradient in the shape and dtype of its input, broadcast and converted as in an assignment."""
     if not isinstance(grad, NDArray):
         raise TypeError(f"autograd.Function.backward must return NDArrays, not {type(grad)} ({name})")
     if (grad.shape, grad._dtype) == (shape, dtype):

@@ -1,7 +1,7 @@
-"""Variables: arrays marked for gradients, the buffers their gradients go to, and hooks that see gradients on their way.
+"""Variables: arrays marked for gradients, their gradient buffers, and hooks that see gradients on the way there.
 
-A :class:`Variable` is what an array with ``attach_grad`` refers to; the backward pass
-(:mod:`phonograd.core.backward.backward`) hands it the gradient of each call that reaches it.
+An array with ``attach_grad`` refers to a :class:`Variable`. It takes a gradient from each backward pass
+(:mod:`phonograd.core.backward.backward`) that reaches it, and hands it to its buffer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ..array.handle import assign, make, node_in
 from ..base.errors import MXNetError, format_shape
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import detach, full, variable
-from ..trace.trace import LOCAL, Capturing, Target
+from ..trace.tape import Target
+from ..trace.trace import LOCAL
 
 __all__ = ["Hook", "Hooks", "Variable", "attach", "mark"]
 
@@ -42,7 +43,7 @@ class Hooks:
         return hook
 
     def apply(self, grad: NDArray) -> NDArray:
-        """Return a gradient after all hooks: each sees it, changed by those before, and may return another one."""
+        """Return a gradient after all hooks: each gets the gradient of the one before and may return another one."""
         shape, dtype = grad.shape, grad._dtype
         for function in tuple(self.functions.values()):
             changed = function(grad)
@@ -81,7 +82,7 @@ class Hook:
 
 
 class Variable(Target):
-    """An array's gradient buffer and what to do with a new gradient."""
+    """The gradient buffer of an array, and whether a new gradient is written or added to it."""
 
     __slots__ = ("__weakref__", "fresh", "grad", "hooks", "number", "request")
 
@@ -102,14 +103,13 @@ class Variable(Target):
             node = add(node_in(self.grad, trace), node)
         assign(self.grad, detach(node), trace)
         self._refresh()
-        if isinstance(trace, Capturing):
-            trace.repeat(self._refresh)
+        trace.after_repetition(self._refresh)
 
     def _refresh(self) -> None:
         self.fresh = 1
 
     def nothing(self) -> NDArray:
-        """Return the gradient where nothing flows: zeros."""
+        """Return the gradient of a variable that no gradient reached: zeros."""
         grad = self.grad
         zeros: NDArray = make(full(grad.shape, 0, grad._dtype, grad.context), LOCAL.trace, grad._result_class)
         return zeros
@@ -121,9 +121,8 @@ def _check_request(request: Any) -> None:
 
 
 def _make_variable(array: NDArray, owner: Variable) -> None:
-    """Make an array name a variable; whatever was recorded behind it is cut off."""
-    if isinstance(LOCAL.trace, Capturing):
-        LOCAL.trace.refuse("it marks an array for gradients")
+    """Make an array a variable; it is cut from the record of its value."""
+    LOCAL.trace.refuse_capture("it marks an array for gradients")
     array._variable = owner
     node, trace = array._node, array._trace
     if node is None or trace is None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from .errors import nearest
+from .signals import Signal
 
-__all__ = ["CPU_LEVELS", "Settings", "current", "fix", "override", "update", "watch"]
+__all__ = ["CHANGED", "CPU_LEVELS", "Settings", "current", "fix", "override", "update"]
 
 #: values of the setting ``cpu_level``
 CPU_LEVELS = ("native", "x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
@@ -129,50 +130,46 @@ _current = _from_environment()
 
 
 class _Active:
-    """What every operator call looks at, where a look costs least."""
+    """The settings that hot paths read, as slots: one attribute instead of a call."""
 
-    __slots__ = ("attentive", "executor", "naive", "node_limit", "plan_limit", "watched")
+    __slots__ = ("attentive", "executor", "naive", "node_limit", "pending_limit", "plan_limit", "watched")
 
     def __init__(self) -> None:
         self.watched = False
         self.update(_current)
 
     def update(self, settings: Settings) -> None:
-        """Take over what the settings say."""
+        """Copy the settings."""
         self.naive = settings.naive
         self.executor = settings.executor
         self.node_limit = settings.node_limit
         self.plan_limit = settings.plan_limit
+        self.pending_limit = settings.pending_limit
         self._attend()
 
     def watch(self, watched: bool) -> None:
-        """Take over whether anybody observes operators."""
+        """Set whether observers follow operators, kernels or memory."""
         self.watched = watched
         self._attend()
 
     def _attend(self) -> None:
-        #: whether calls must not take the shortest way, because something follows each of them
+        #: whether each operator call must be observed or evaluated at once, so that fast paths are off
         self.attentive = self.naive or self.watched
 
 
 active = _Active()
 
-_watchers: list[Callable[[], None]] = []
 #: by name the reasons why settings cannot change any more
 _fixed: dict[str, str] = {}
-
-
-def watch(callback: Callable[[], None]) -> None:
-    """Have a function called after every change of settings."""
-    _watchers.append(callback)
+#: emitted after every change of settings
+CHANGED: Signal[[]] = Signal()
 
 
 def _install(settings: Settings) -> None:
     global _current
     _current = settings
     active.update(settings)
-    for callback in _watchers:
-        callback()
+    CHANGED.emit()
 
 
 def current() -> Settings:

@@ -1,12 +1,14 @@
-"""Capture: run a function once and keep what it does to arrays as a template that can be repeated without calling it.
+"""Capture: runs a function once and keeps its effect on arrays as a template that is repeated without calling it.
 
-While it is captured, a function works in a trace of its own (:class:`Capture`). Nodes of that trace are made of
-*places* for what comes from outside: arguments, other arrays that the function refers to, numbers, constants and
-positions in the random stream. Writing to an array from outside is noted. Afterwards everything is done for real, by
-putting actual nodes into the places (:class:`Template`): the same way for the first call and for all later ones.
+Takes a function from :mod:`phonograd.core.capture.compiled` and hands a :class:`Template` back. While it is captured, a
+function works in a trace of its own: :class:`Capture`, the other strategy of
+:class:`phonograd.core.trace.recorder.Recorder`. Nodes of that trace are made of *places* for the inputs from outside:
+arguments, other arrays that the function refers to, numbers, constants and positions in the random stream. Writes to
+outside arrays are noted. Afterwards actual nodes are put into the places, in the same way for the first call and for
+all later ones.
 
-A value that the function looks at on the way is computed for real at once, so it sees what it would have seen. Its
-later calls may see something else and do something else, so such a function is not repeated: it is called.
+A value that the function reads on the way is computed at once. Its later calls may read another value and do something
+else, so such a function is not repeated: it is called. See docs/decisions/0007.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from ..array.handle import Handle, SharedMemory, counter_leaf, make, node_in, views_of
+from ..array.handle import Handle, SharedMemory, make, node_in, views_of
 from ..backward.variable import Variable
 from ..base.devices import Context
 from ..base.dtypes import UINT32, DType, convert_scalar
@@ -33,7 +35,9 @@ from ..ops.math.structural import (
     moved,
     variable,
 )
-from ..trace.trace import Capturing, Target, Trace
+from ..trace.evaluation import KEEP, Options
+from ..trace.tape import Tape, Target
+from ..trace.trace import Trace
 
 __all__ = ["Capture", "Filled", "Input", "Refusal", "Template"]
 
@@ -41,11 +45,11 @@ _ITEM, _COMPOSITE, _COPYTO = REGISTRY["_item"], REGISTRY["_composite"], REGISTRY
 
 
 class Refusal(BaseException):
-    """A function does something that cannot be captured. No exception that a function might handle."""
+    """Raised when a function cannot be captured; no Exception, so that the function itself does not handle it."""
 
 
 class Input(NamedTuple):
-    """Where something from outside enters: the node that stands for it, and how to find what is there."""
+    """An input of a template: the node that stands for it, and how the actual node is found."""
 
     node: Node
     find: Callable[[Trace], Node]
@@ -53,27 +57,45 @@ class Input(NamedTuple):
     argument: int | None = None
     """The number of an argument."""
     handle: Handle | None = None
-    """Another array from outside."""
+    """An outside array that is no argument."""
     data: Array | None = None
     """The value of a constant or number."""
 
     @property
     def is_random(self) -> bool:
-        """Whether it is the next place in the random stream."""
+        """Whether it is the next position in the random stream."""
         return self.argument is None and self.handle is None and self.data is None
 
 
 class _Outside(Target):
-    """Where gradients leave a function: what they continue through was recorded outside."""
+    """A gradient target outside of the function: gradients continue through a record made before."""
 
     __slots__ = ()
 
     def refuse(self) -> NoReturn:
-        """Give up: a backward pass that goes on outside cannot be repeated as part of the function."""
+        """Give up: a backward pass that continues outside cannot be repeated as part of the function."""
         raise Refusal("it differentiates what was recorded outside of it")
 
 
-class Capture(Capturing):
+class _CaptureTape(Tape):
+    """The tape of a captured function, on which writes to outside arrays can be recorded, too."""
+
+    __slots__ = ()
+
+    def clear(self, visited: frozenset[Node]) -> None:
+        """Take the nodes of a backward pass off the tape; outside arrays that were written may be among them."""
+        super().clear(visited)
+        capture = self._trace()
+        assert isinstance(capture, Capture)
+        for key, (handle, node) in list(capture.writes.items()):
+            if node.marked and self.is_swept(node, visited):
+                plain = detach(node)
+                if handle._variable is not None:
+                    plain = variable(plain, capture.slot(handle._variable))
+                capture.writes[key] = handle, plain
+
+
+class Capture(Trace):
     """The trace of a function while it is captured.
 
     Parameters
@@ -82,27 +104,29 @@ class Capture(Capturing):
         The trace in which the function is called.
     """
 
-    __slots__ = ("_actual", "_variables", "actions", "begins_record", "outer", "outside", "places", "reason", "writes")
+    __slots__ = ("_actual", "actions", "begins_record", "outer", "outside", "places", "reason", "writes")
+
+    allows_shortcuts = False
 
     def __init__(self, outer: Trace) -> None:
         super().__init__()
+        self.tape = _CaptureTape(self)
         self.outer = outer
-        #: everything that comes from outside, in order
+        #: all inputs from outside, in order
         self.places: list[Input] = []
-        #: arrays from outside that the function refers to: the array and the node that stands for its value
+        #: outside arrays that the function uses: the array and the node that stands for its value
         self.outside: dict[int, tuple[Handle, Node]] = {}
-        #: arrays from outside that are changed, with the nodes of their new values
+        #: outside arrays that the function writes, with the nodes of their new values
         self.writes: dict[int, tuple[Handle, Node]] = {}
-        #: what else is to be done after each repetition
+        #: other actions to do after each repetition
         self.actions: list[Callable[[], None]] = []
         #: whether the outermost ``record()`` is entered, which computes what is pending
         self.begins_record = False
-        #: why the function must be called each time, if it must
+        #: the reason for which the function must be called each time, if there is one
         self.reason: str | None = None
         self._actual: dict[Node, Node] = {}
-        self._variables: set[Target] = set()
 
-    # -- what comes from outside
+    # -- inputs from outside
 
     def _place(self, place: Input) -> Node:
         self.places.append(place)
@@ -114,7 +138,6 @@ class Capture(Capturing):
         if not actual.marked:
             return node
         if owner is not None and actual.operator is VARIABLE:
-            self._variables.add(owner)
             return variable(node, self.slot(owner))
         return variable(node, self.slot(_Outside()))
 
@@ -130,8 +153,10 @@ class Capture(Capturing):
             proxy._readonly = True
         return proxy
 
-    def enter(self, handle: Handle) -> Node:
-        """Return the node that stands for the value of an array from outside."""
+    def enter_outside(self, handle: Handle) -> Node | None:
+        """Return the node that stands for the value of an outside array; None for an array of the function's own."""
+        if not self._is_outside(handle):
+            return None
         written = self.writes.get(id(handle))
         if written is not None:
             node = written[1]
@@ -146,6 +171,16 @@ class Capture(Capturing):
             place = Input(node, lambda trace: node_in(handle, trace), handle=handle)
             found = self.outside[id(handle)] = handle, self._place(place)
         return found[1]
+
+    def _is_outside(self, handle: Handle) -> bool:
+        """Return whether an array existed before the function ran: every array made since names this trace."""
+        while handle._root is not None:
+            handle = handle._root
+        return handle._trace is not self
+
+    def constant(self, data: Array, context: Context) -> Node:
+        """Return the node of a new array with known values."""
+        return self.bind(data, context)
 
     def bind(self, data: Array, context: Context) -> Node:
         """Return the node of a constant: memory that the function has made and that never changes."""
@@ -168,77 +203,66 @@ class Capture(Capturing):
         return found
 
     def counter(self) -> Node:
-        """Return the node of the next place in the random stream."""
-        return self._place(Input(leaf(len(self.places), (4,), UINT32), counter_leaf))
+        """Return the node of the next position in the random stream."""
+        return self._place(Input(leaf(len(self.places), (4,), UINT32), _next_counter))
 
     def slot(self, target: Target) -> int:
         """Return the number of a gradient target: a variable from outside, or where an array was recorded."""
         if not isinstance(target, (_Outside, Variable)):
-            self.refuse("it calls an autograd.Function, a custom operator, or registers a hook")
+            self.refuse_capture("it calls an autograd.Function, a custom operator, or registers a hook")
         return super().slot(target)
 
-    def clear(self, visited: frozenset[Node]) -> None:
-        """Take nodes out of the record; arrays from outside that were changed may be among them."""
-        super().clear(visited)
-        for key, (handle, node) in list(self.writes.items()):
-            if node.marked and self._is_swept(node, visited):
-                plain = detach(node)
-                if handle._variable is not None:
-                    plain = variable(plain, self.slot(handle._variable))
-                self.writes[key] = handle, plain
+    # -- effects on the outside
 
-    # -- what is done to it
-
-    def write(self, handle: Handle, node: Node) -> None:
-        """Note that an array from outside is changed."""
+    def write_outside(self, handle: Handle, node: Node) -> bool:
+        """Note the write to an outside array; return False for an array of the function's own."""
+        if not self._is_outside(handle):
+            return False
         self.check_write(handle)
         self.writes[id(handle)] = handle, moved(node, handle.context)
+        return True
 
     def check_write(self, handle: Handle) -> None:
-        """Refuse to change arrays where other arrays change with them."""
+        """Refuse a write that changes other arrays as well."""
         alive = views_of(handle)
         if handle._root is not None or alive:
-            self.refuse("it changes an array that shares memory with another one")
+            self.refuse_capture("it changes an array that shares memory with another one")
         if type(handle._buffer) is SharedMemory:
-            self.refuse("it changes an array whose memory is shared with another library")
+            self.refuse_capture("it changes an array whose memory is shared with another library")
         if handle._node is not None and handle._node.marked and handle._variable is None:
-            self.refuse("it changes a recorded array")
+            self.refuse_capture("it changes a recorded array")
 
-    def repeat(self, action: Callable[[], None]) -> None:
-        """Have something done after each repetition."""
+    def after_repetition(self, action: Callable[[], None]) -> None:
+        """Do something after each repetition."""
         self.actions.append(action)
 
-    def refuse(self, reason: str) -> NoReturn:
-        """Give up: the function will be called."""
+    def refuse_capture(self, reason: str) -> NoReturn:
+        """Give up: the function will be called each time."""
         raise Refusal(reason)
 
-    # -- looking at values
+    # -- values
 
     def note_read(self) -> None:
-        """Note that the function looks at a value."""
+        """Note that the function reads a value."""
         if self.reason is None:
             line = user_line()
             self.reason = "it looks at the value of an array" + (f" ({line[0]}:{line[1]})" if line else "")
 
     def flush(self, end: bool = False) -> None:
-        """Do nothing: values are computed when they are looked at, and this trace ends with its function."""
+        """Compute nothing: values are computed when the function reads them, and this trace ends with the function."""
         if end:
             self.begins_record = True
 
-    def value(self, node: Node) -> Array:
-        """Return the value of one node."""
-        return self.evaluate((node,))[0]
-
-    def evaluate(self, nodes: tuple[Node, ...], lent: Any = None, last: bool = False, step: Any = None) -> list[Array]:
-        """Return the values of nodes, computed in the trace outside."""
-        if lent:
-            self.refuse("it differentiates what another thread has recorded")
+    def evaluate(self, nodes: tuple[Node, ...], options: Options = KEEP) -> list[Array]:
+        """Return the values of nodes, computed in the outer trace."""
+        if options.lent:
+            self.refuse_capture("it differentiates what another thread has recorded")
         self.note_read()
         filled = Template(self, nodes).fill(self.actual(), self.outer, recorded=False)
         return self.outer.evaluate(tuple(filled.nodes))
 
     def actual(self) -> list[Node]:
-        """Return what is in the places in this call."""
+        """Return the actual nodes of the places in this call."""
         for place in self.places:
             if place.node not in self._actual:
                 self._actual[place.node] = place.find(self.outer)
@@ -249,6 +273,10 @@ def _no_argument(trace: Trace) -> NoReturn:
     raise AssertionError("arguments are given by each call")
 
 
+def _next_counter(trace: Trace) -> Node:
+    return trace.counter()
+
+
 def _bind_scalar(value: Any, dtype: DType, kind: int, context: Context, trace: Trace) -> Node:
     return trace.bind_scalar(value, dtype, kind, context)
 
@@ -257,24 +285,24 @@ class Filled(NamedTuple):
     """A template with actual nodes in its places."""
 
     nodes: list[Node]
-    """What has become of the nodes that were asked for."""
+    """The actual nodes of the template's nodes."""
     made: dict[Node, int]
     """How often each recorded call was made."""
     siblings: dict[Node, tuple[Node, ...]]
     """The outputs of recorded calls that have several."""
     repeats: bool
-    """Whether a call had been recorded before: the next time it is yet another one."""
+    """Whether a call had been recorded before: the next one is then another record again."""
 
 
 class Template:
-    """How some nodes of a capture follow from what comes from outside.
+    """The graph of some nodes of a capture above its places.
 
     Parameters
     ----------
     capture
         The trace of the nodes.
     nodes
-        The nodes that are asked for.
+        The nodes that a repetition computes.
     """
 
     def __init__(self, capture: Capture, nodes: Iterable[Node]) -> None:
@@ -282,7 +310,7 @@ class Template:
         self.nodes = list(nodes)
         self._targets = capture.targets
         self._made = {node for node in capture.made if node.operator is not VARIABLE}
-        self._siblings = dict(capture.siblings)
+        self._siblings = dict(capture.tape.siblings)
         #: the nodes that depend on a place, each after its inputs
         self.steps = self._steps()
 
@@ -304,7 +332,7 @@ class Template:
     def fill(self, actual: Sequence[Node], trace: Trace, recorded: bool = True) -> Filled:
         """Return the nodes with actual nodes in the places.
 
-        With ``recorded``, calls that were recorded are records of their own, as if they had been made in the trace.
+        With ``recorded``, recorded calls become records of the trace, as if they had been made there.
         """
         values: dict[Node, Any] = {}
         for place, node in zip(self.places, actual, strict=True):
@@ -326,7 +354,7 @@ class Template:
             values[step] = node
         trace.made.update(made)
         siblings = self._related(values) if recorded else {}
-        trace.siblings.update(siblings)
+        trace.tape.siblings.update(siblings)
         return Filled([values.get(node, node) for node in self.nodes], made, siblings, repeats)
 
     def _rebuilt(self, step: Node, values: dict[Node, Any], trace: Trace) -> Any:
@@ -385,12 +413,12 @@ def _once(node: Node) -> Node:
 
 
 def _sources(node: Node) -> tuple[Node, ...]:
-    """Return everything that a node is made of: its inputs, and those of the composite operator it is the result of."""
+    """Return the inputs of a node, and those of the composite operator whose result it is."""
     return (*node.inputs, *node.attributes[0][1]) if node.operator is _COMPOSITE else node.inputs
 
 
 def _below(nodes: Iterable[Node], ends: set[Node]) -> list[Node]:
-    """Return nodes and everything they are made of, oldest first, without looking below some nodes."""
+    """Return nodes and all nodes below them, oldest first, without those below some ends."""
     found: set[Node] = set()
     stack = list(nodes)
     while stack:

@@ -1,4 +1,4 @@
-"""compile: functions that are traced once per structure and then repeated without running their Python code.
+"""compile: functions that are captured once per structure and then repeated without running their Python code.
 
 >>> import phonograd as mx
 >>> @mx.compile
@@ -10,10 +10,10 @@
 
 The *structure* of a call is everything about its arguments but the values in arrays: their shapes and dtypes, whether
 they are recorded, all other arguments, the recording and training flags, and the default context. The first call with a
-structure is captured (:mod:`phonograd.core.capture.capture`); later ones put their arrays into the template and are
-done. What the function does to arrays is done each time: results, in-place changes, moving statistics, new random
-numbers, gradients (``record()`` and ``backward()`` may stand inside the function, or around it). What else it does, it
-does once.
+structure is captured (:mod:`phonograd.core.capture.capture`); later ones put their arrays into the template. The
+effects of the function on arrays are repeated each time: results, in-place changes, moving statistics, new random
+numbers, gradients (``record()`` and ``backward()`` may be called inside the function, or around it). Its other effects
+happen once.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ..base.devices import CPU, Context
 from ..base.errors import user_line
 from ..base.settings import active
 from ..events import FUNCTION, begin
-from ..graph.node import Node, forgetters
+from ..graph.node import FORGOTTEN, Node
 from ..graph.operator import Array
 from ..trace.flags import FLAGS, RECORDING
-from ..trace.trace import LOCAL, Capturing, Trace, ready_trace
+from ..trace.trace import LOCAL, Trace, ready_trace
 from .capture import Capture, Filled, Input, Refusal, Template
 from .replay import Replay, Shortcut
 
@@ -42,7 +42,7 @@ __all__ = ["Compiled", "compile"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: structures, and sets of nodes for each, that a function remembers
+#: structures that a function caches, and sets of nodes for each of them
 _MOST_STRUCTURES = 64
 _MOST_FILLED = 64
 
@@ -53,9 +53,9 @@ class Compiled(Generic[P, R]):
     Attributes
     ----------
     captured
-        How often the function was run to see what it does.
+        How often the function was run and captured.
     repeated
-        How often that was repeated without running it.
+        How often a capture was repeated without running the function.
     """
 
     def __init__(self, function: Callable[P, R]) -> None:
@@ -64,7 +64,7 @@ class Compiled(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._function: Callable[..., Any] = function
         self._structures: OrderedDict[Any, _Repeatable | str] = OrderedDict()
-        #: what was repeated last, if the next call can be told to be like it by its arguments
+        #: the last repetition, if a similar call can be recognized by its arguments
         self._latest: _Repeatable | None = None
         self._has_explained = False
         self.captured = 0
@@ -78,7 +78,7 @@ class Compiled(Generic[P, R]):
         return f"<compiled {getattr(self, '__qualname__', self._function)!s}>"
 
     def clear(self) -> None:
-        """Forget everything that was captured."""
+        """Forget all captures."""
         self._latest = None
         self._structures.clear()
 
@@ -103,7 +103,7 @@ class Compiled(Generic[P, R]):
         with begin(FUNCTION, name, tuple(arrays.values())) as entry:
             result = self._call(*arguments, **keywords)
             if entry.active:
-                # what it returns, and what it changes
+                # the arrays that it returns, and those that it changes
                 trace = LOCAL.trace
                 nodes = [a._node for a in trace.handles if a._node is not None and before.get(id(a)) is not a._node]
                 trace.attributed().called(entry, (), nodes)
@@ -166,16 +166,16 @@ class Compiled(Generic[P, R]):
 
 
 def compile(function: Callable[P, R]) -> Compiled[P, R]:  # noqa: A001 - named after what it does, as elsewhere
-    """Return a function that does what another one does, running its Python code once per structure of arguments.
+    """Return a function that does the same as another one, but runs its Python code once per structure of arguments.
 
     Arrays among the arguments (also inside of tuples, lists and dictionaries) may have other values in every call;
-    everything else about the arguments is part of the structure. Arrays that the function refers to without getting
-    them as arguments are used with the values that they have when it is called; which arrays these are is found out by
-    the first call. Numbers that change from call to call should be passed as arrays.
+    everything else about the arguments is part of the structure. Other arrays that the function refers to are used
+    with the values that they have when it is called; the first call determines which arrays these are. Numbers that
+    change from call to call should be passed as arrays.
 
-    A function that looks at values (``asnumpy``, ``float``, ``if array:``) is called each time, and says so once. So is
-    one that does something which cannot be repeated from outside (it calls an ``autograd.Function``, or changes an
-    array that is a view of another one); its Python code may then run twice in the first call.
+    A function that reads values (``asnumpy``, ``float``, ``if array:``) is called each time, and a warning says so
+    once. The same holds for effects that cannot be repeated from outside: the function calls an ``autograd.Function``,
+    or changes an array that is a view of another one. Its Python code may then run twice in the first call.
 
     >>> import phonograd as mx
     >>> w = mx.nd.array([1.0, 2.0])
@@ -202,7 +202,7 @@ def _forget_all() -> None:
         compiled.clear()
 
 
-forgetters.append(_forget_all)
+FORGOTTEN.connect(_forget_all)
 
 
 # -- arguments and results
@@ -221,7 +221,7 @@ class _Argument(NamedTuple):
 
 
 def _outline(value: Any, arrays: dict[int, Any]) -> Any:
-    """Return what is known of an argument before its arrays are; these are numbered in ``arrays``."""
+    """Return the structure of an argument without its arrays, which are numbered in ``arrays``."""
     if isinstance(value, Handle):
         count = len(arrays)
         arrays.setdefault(id(value), value)
@@ -235,7 +235,7 @@ def _outline(value: Any, arrays: dict[int, Any]) -> Any:
 
 
 def _kind_of(array: Any) -> tuple[Any, ...]:
-    """Return what the structure of a call depends on in an array."""
+    """Return the properties of an array that are part of the structure of a call."""
     node, context, owned = array._node, array.context, array._variable is not None
     place = None if context is CPU or context == CPU else context
     if node is None:
@@ -261,7 +261,7 @@ def _replaced(value: Any, replace: Callable[[Any], Any]) -> Any:
 
 
 def _run(function: Callable[..., Any], arrays: list[Any], arguments: Any, keywords: Any) -> tuple[Any, Any]:
-    """Return the result of a function, and how to repeat it, or why that is not possible."""
+    """Return the result of a function, and a _Repeatable, or the reason for which there is none."""
     outer = ready_trace()
     capture = Capture(outer)
     proxies = {id(array): capture.argument(number, array) for number, array in enumerate(arrays)}
@@ -273,13 +273,13 @@ def _run(function: Callable[..., Any], arrays: list[Any], arguments: Any, keywor
         result = function(*passed[0], **passed[1])
     except Refusal:
         raise
-    except BaseException as caught:  # noqa: BLE001 - raised again when what was done so far has been done for real
+    except BaseException as caught:  # noqa: BLE001 - raised again after the effects so far have been applied
         error = caught
     finally:
         LOCAL.trace = outer
         outer.thread = number
     ending = _Ending(capture, arrays, list(proxies.values()))
-    # only the function and whoever it has told can refer to its arguments from now on
+    # from now on only objects that the function has made can refer to its arguments
     del passed, proxies
     result, repeatable = ending.take_place(result)
     if error is not None:
@@ -292,22 +292,24 @@ def _looked_up(known: dict[int, Any], array: Any) -> Any:
 
 
 class _Ending:
-    """What is left to do when a captured function has returned."""
+    """Applies the effects of a captured function after it has returned."""
 
     def __init__(self, capture: Capture, arrays: list[Any], proxies: list[Any]) -> None:
         self._capture = capture
         self._arrays = arrays
         self._numbers = {id(proxy): number for number, proxy in enumerate(proxies)}
         self._writes: list[tuple[Any, Node]] = list(capture.writes.values())
+        self._changed_proxies: set[int] = set()
         for array, proxy, place in zip(arrays, proxies, capture.places):
             if proxy._node is not place.node:
                 capture.check_write(array)
                 self._writes.append((array, proxy._node))
+                self._changed_proxies.add(id(proxy))
         if self._writes and any([id(array) in capture.outside or id(array) in capture.writes for array in arrays]):
-            capture.refuse("it changes arrays, and refers to an argument by another name too")
+            capture.refuse_capture("it changes arrays, and refers to an argument by another name too")
 
     def take_place(self, result: Any) -> tuple[Any, Any]:
-        """Return the result in the trace outside, and how to repeat it; do there what was done to arrays."""
+        """Return the result in the outer trace, and a _Repeatable or a reason; apply the effects on arrays there."""
         capture, outer, writes = self._capture, self._capture.outer, self._writes
         left = self._left()
         template = Template(capture, [*[node for _, node in writes], *[array._node for array in left]])
@@ -331,17 +333,19 @@ class _Ending:
         return result, _Repeatable(capture, template, outline, changed, [type(array) for array in left])
 
     def _left(self) -> list[Any]:
-        """Return the arrays of the capture that somebody refers to."""
+        """Return the live arrays of the capture."""
         capture = self._capture
         references = [weakref.ref(handle) for handle in capture.handles]
         capture.handles = []
         for reference in references:
             self._part(reference)
         alive = {id(handle): handle for handle in (reference() for reference in references) if handle is not None}
+        if any([id(handle._root) in self._changed_proxies for handle in alive.values() if handle._root is not None]):
+            capture.refuse_capture("it changes an argument and keeps a view of it")
         return [handle for handle in alive.values() if handle._trace is capture and handle._node is not None]
 
     def _part(self, reference: weakref.ref[Any]) -> None:
-        """Make a view of an array that nobody else refers to an array of its own: nobody can tell the difference."""
+        """Make a view an array of its own if nothing else refers to its base: no program can tell the difference."""
         view, capture = reference(), self._capture
         extras = None if view is None else view._extras
         if view is None or extras is None or extras.root is None or extras.variable is not None:
@@ -356,7 +360,7 @@ class _Ending:
             extras.root, extras.region = watched(), region
 
     def _outlined(self, array: Any, left: list[Any], returned: set[int]) -> Any:
-        """Return what stands for an array of the result in later calls."""
+        """Return the stand-in for an array of the result in later calls."""
         for number, other in enumerate(left):
             if other is array:
                 returned.add(number)
@@ -378,7 +382,7 @@ _CHANGED = object()
 
 
 class _Repeatable:
-    """What a function does to arrays, for one structure of its arguments."""
+    """The effects of a function on arrays, for one structure of its arguments."""
 
     __slots__ = (
         "_actions",
@@ -398,10 +402,10 @@ class _Repeatable:
         self, capture: Capture, template: Template, result: Any, changed: list[Any], classes: list[type[Any]]
     ) -> None:
         self._template = template
-        #: those of the arrays that it returns
+        #: the classes of the arrays that it returns
         self._classes = classes
         self._result = result
-        #: arrays that are changed; their new nodes come first in the template
+        #: the changed arrays; their new nodes come first in the template
         self._changed = changed
         self._actions = capture.actions
         self._begins_record = capture.begins_record
@@ -413,12 +417,12 @@ class _Repeatable:
         self._shortcut: Shortcut | None = None
 
     def fits(self, arrays: dict[int, Any]) -> bool:
-        """Return whether arguments can be told from other arrays that the function changes or refers to."""
+        """Return whether no argument is an array that the function also refers to by another name."""
         return not self._changed or self._outside.isdisjoint(arrays)
 
     def repeat(self, arrays: list[Any]) -> Any:
-        """Do it to other arrays and return the result, or _CHANGED if an array it refers to is not as it was."""
-        if self._direct is not None and not FLAGS.get() & RECORDING and not isinstance(LOCAL.trace, Capturing):
+        """Repeat the effects on other arrays and return the result; _CHANGED if an array that it uses is different."""
+        if self._direct is not None and not FLAGS.get() & RECORDING and LOCAL.trace.allows_shortcuts:
             values = self._direct.run(arrays)
             if values is not None:
                 return self._finish_directly(arrays, values)
@@ -441,7 +445,7 @@ class _Repeatable:
                     self._filled.popitem(last=False)
         else:
             trace.made.update(filled.made)
-            trace.siblings.update(filled.siblings)
+            trace.tape.siblings.update(filled.siblings)
         trace.created += len(template.steps)
         nodes, count = filled.nodes, len(self._changed)
         made = [make(node, trace, kind) for node, kind in zip(nodes[count:], self._classes)]
@@ -450,7 +454,7 @@ class _Repeatable:
         return self._returned(arrays, made)
 
     def is_recognised(self, arguments: tuple[Any, ...]) -> bool:
-        """Return whether a call like one with these arguments will be recognised by its arguments alone."""
+        """Return whether a call that is like one with these arguments can be recognized by its arguments alone."""
         if self._shortcut is None:
             if self._direct is None or FLAGS.get() & RECORDING or not Shortcut.is_possible(arguments):
                 return False
@@ -458,11 +462,11 @@ class _Repeatable:
         return True
 
     def repeat_quickly(self, arguments: tuple[Any, ...]) -> Any:
-        """Do it to the arguments of a call and return the result; _CHANGED if it has to be looked at more closely."""
+        """Repeat the effects on the arguments of a call and return the result; _CHANGED if the call is not alike."""
         shortcut, direct = self._shortcut, self._direct
         assert shortcut is not None
         assert direct is not None
-        if not shortcut.fits(arguments) or type(LOCAL.trace) is not Trace:
+        if not shortcut.fits(arguments) or not LOCAL.trace.allows_shortcuts:
             return _CHANGED
         if self._changed and self._outside and not self._outside.isdisjoint(map(id, arguments)):
             return _CHANGED
@@ -470,7 +474,7 @@ class _Repeatable:
         return _CHANGED if values is None else self._finish_directly(arguments, values)
 
     def _actual(self, arrays: list[Any], trace: Trace) -> tuple[Node, ...] | None:
-        """Return what is in the places of this call. Random numbers are drawn only if everything else fits."""
+        """Return the actual nodes of the places in this call. Random numbers are drawn only if everything else fits."""
         places = self._template.places
         if self._draws:
             for place in places:

@@ -1,7 +1,9 @@
-"""Direct: a captured function as a program on memory, for calls whose arrays are all known.
+"""Direct: replays a captured function on memory, for calls whose arrays all have known values.
 
-Nothing is gained then by waiting to see what else will be computed, and what is not expressed costs nothing. A call
-that is like the one before is found by looking at its arguments alone (:class:`Shortcut`).
+Takes a :class:`~phonograd.core.capture.capture.Template` and runs its program
+(:func:`phonograd.core.plan.cache.choose_program`) at once, past the trace: waiting for other work gains nothing then,
+and no nodes have to be made. :class:`Shortcut` recognizes a call that is like the one before by its arguments alone.
+See docs/decisions/0010.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from ..base.devices import CPU, Context
 from ..base.settings import active
 from ..graph.operator import Array
 from ..observe.anomaly import detection
-from ..plan.cache import build
+from ..plan.cache import choose_program
 from ..run.donation import COUNTS, Donation, is_unshared
+from ..run.programs import Program
 from ..run.reference import resolve
 from ..trace.flags import FLAGS
 from ..trace.rng import next_counter
@@ -29,7 +32,7 @@ __all__ = ["Replay", "Shortcut"]
 
 
 class _Entering(NamedTuple):
-    """An array whose value goes in: its place, whether it is a variable, and which array it is."""
+    """An array whose value is an input: its place, whether it is a variable, and which array it is."""
 
     place: int
     marked: bool
@@ -38,26 +41,26 @@ class _Entering(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """A program and how its values are found."""
+    """The program of a template, and where its inputs and results are."""
 
-    program: Any
+    program: Program | None
     order: list[int]
     """The places of its inputs."""
     results: list[int]
-    """Where the value of each node of the template is found: among its own results, or before them in a place."""
+    """For each node of the template, its number among the results, or ~number of the place that holds its value."""
     donatable: list[tuple[int, int]]
-    """Inputs that it can write over, if nobody else needs them, and the numbers of the changed arrays they are from."""
+    """Inputs that the program can write over if they are unshared, and the numbers of their changed arrays."""
 
 
 class Replay:
-    """A template as a program on memory.
+    """A template that is run on memory.
 
     Parameters
     ----------
     template
-        What is computed; the first nodes are the values of arrays that are changed.
+        The nodes to compute; the first ones are the new values of changed arrays.
     changed
-        These arrays: the number of an argument, or an array.
+        The changed arrays, each as the number of an argument or as an array.
     """
 
     __slots__ = ("_changed", "_constants", "_draws", "_entering", "_programs", "_template")
@@ -66,7 +69,7 @@ class Replay:
         self._template = template
         self._changed = list(changed)
         self._programs: dict[str, _Made] = {}
-        #: constants and numbers; the other places are filled by each call
+        #: constants and numbers; each call fills the other places
         self._constants = [place.data for place in template.places]
         self._entering = [
             _Entering(number, place.node.marked, place.argument, place.handle)
@@ -77,19 +80,19 @@ class Replay:
 
     @staticmethod
     def is_possible(template: Template) -> bool:
-        """Return whether neither what goes in nor what comes out is part of a record, unless it is a variable."""
+        """Return whether no input or output is recorded; variables may be inputs."""
         entering = [place.node for place in template.places]
         return not any([node.marked for node in template.nodes]) and all(
             [not node.marked or isinstance(template.target_of(node), Variable) for node in entering]
         )
 
     def run(self, arrays: Sequence[Any]) -> list[Array] | None:
-        """Return the values of the template's nodes, or None if an array is not as it has to be.
+        """Return the values of the template's nodes, or None if an array does not fit.
 
-        The first values are those of the arrays that are changed, which have them then.
+        The first values are those of the changed arrays, which then hold them.
         """
         if active.watched or detection.on:
-            # what happens in a trace can be looked at
+            # observers see what happens in a trace
             return None
         changed = [arrays[array] if type(array) is int else array for array in self._changed]
         for array in changed:
@@ -104,19 +107,21 @@ class Replay:
             if marked != (rare is not None and rare.variable is not None):
                 return None
             inputs[place] = data
-        # references are counted below
+        # references are counted below, and this name would be one
         data = None
         for place in self._draws:
-            # only now is it certain that the next random numbers are drawn here
+            # random numbers are drawn only when nothing can make this call return None any more
             inputs[place] = next_counter()
         made = self._programs.get(active.executor)
         if made is None:
             made = self._programs[active.executor] = self._made()
         program, order, results, donatable = made
         given = [inputs[number] for number in order]
+        if program is None:
+            return self._kept(inputs, [], results, changed)
         donated = self._taken(donatable, given, changed) if donatable else None
         if donated is None:
-            return self._kept(inputs, [] if program is None else program.run(given), results, changed)
+            return self._kept(inputs, program.run(given), results, changed)
         found: list[Array] = []
 
         def keep(values: list[Array]) -> None:
@@ -127,7 +132,7 @@ class Replay:
 
     @staticmethod
     def _kept(inputs: list[Any], values: list[Array], results: list[int], changed: list[Any]) -> list[Array]:
-        """Return the values of the template's nodes, the first of which become those of arrays."""
+        """Return the values of the template's nodes; the first ones become those of the changed arrays."""
         found = [values[number] if number >= 0 else inputs[~number] for number in results]
         for array, value in zip(changed, found):
             replace(array, value)
@@ -135,10 +140,10 @@ class Replay:
 
     @staticmethod
     def _taken(donatable: list[tuple[int, int]], given: list[Any], changed: list[Any]) -> Donation | None:
-        """Return the inputs that the program can write over, taken away from the arrays that are changed."""
+        """Return the inputs that the program can write over, taken from the changed arrays."""
         numbers, taken = [], []
         for number, which in donatable:
-            # besides the list of what is given: the list of all inputs, and the array itself
+            # beside the list `given`: the list of all inputs, and the array
             if is_unshared(given, number, 2):
                 numbers.append(number)
                 handle = changed[which]
@@ -156,13 +161,13 @@ class Replay:
         numbers = {resolve(place.node): ~number for number, place in enumerate(places)}
         targets = [resolve(node) for node in self._template.nodes]
         wanted = [node for node in dict.fromkeys(targets) if node not in numbers]
-        program = build(wanted, (), False) if wanted else None
+        program = choose_program(wanted, (), False) if wanted else None
         order = [] if program is None else [~numbers[node] for node in program.inputs]
         for number, (node, _) in enumerate([] if program is None else program.kept):
             numbers[node] = number
         results = [numbers[node] for node in targets]
         donatable = []
-        for number in getattr(program, "donatable", ()) if COUNTS else ():
+        for number in program.donatable if program is not None and COUNTS else ():
             _, _, argument, handle, _ = places[order[number]]
             for which, array in enumerate(self._changed):
                 is_changed = array is handle if argument is None else type(array) is int and array == argument
@@ -172,7 +177,7 @@ class Replay:
 
 
 def _is_replaceable(array: Any) -> bool:
-    """Return whether an array can be given another value without anybody else being told."""
+    """Return whether an array can get another value without any other array or record changing with it."""
     node, rare = array._node, array._extras
     if type(array._buffer) is SharedMemory:
         return False
@@ -182,7 +187,7 @@ def _is_replaceable(array: Any) -> bool:
 
 
 class _Kind(NamedTuple):
-    """What is known of an array that was an argument."""
+    """The properties of an argument that a similar call shares."""
 
     array_class: type[Any]
     shape: tuple[int, ...]
@@ -191,7 +196,7 @@ class _Kind(NamedTuple):
 
 
 class Shortcut:
-    """How a call is told to be like another one, by its arguments alone: arrays whose values are known.
+    """Recognizes a call that is like another one, by its arguments alone: arrays whose values are known.
 
     Parameters
     ----------
@@ -210,11 +215,11 @@ class Shortcut:
 
     @staticmethod
     def is_possible(arguments: Sequence[Any]) -> bool:
-        """Return whether all arguments are arrays, each another one."""
+        """Return whether all arguments are arrays, and all are different."""
         return len(set(map(id, arguments))) == len(arguments) and all([_is_known(value) for value in arguments])
 
     def fits(self, arguments: Sequence[Any]) -> bool:
-        """Return whether a call with these arguments is like the other one; no array may be there twice."""
+        """Return whether a call with these arguments is like the other one; all arrays must be different."""
         kinds, count = self._kinds, len(arguments)
         if count != len(kinds) or FLAGS.get() != self._flags or Context._default.get() is not self._context:
             return False
@@ -235,7 +240,7 @@ class Shortcut:
 
 
 def _is_known(value: Any) -> bool:
-    """Return whether a value is an array on the CPU that is no view, with a value."""
+    """Return whether a value is an array on the CPU with a known value that is no view."""
     if not isinstance(value, NDArray) or type(value) is not value._result_class:
         return False
     if value._node is not None or type(value._buffer) is not ndarray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..base.errors import MXNetError
-from ..graph.node import Node, attributed_to, forgetters, statistics
+from ..graph.node import FORGOTTEN, Node, attributed_to, statistics
 from ..graph.operator import item_operator
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import REPEAT_CALL, VARIABLE, detach, full
@@ -68,7 +68,7 @@ def differentiate(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
     return found
 
 
-forgetters.append(_memory.clear)
+FORGOTTEN.connect(_memory.clear)
 
 
 def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:

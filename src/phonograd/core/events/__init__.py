@@ -61,7 +61,6 @@ from .registry import (
     MEMORY,
     MODULE,
     USER_SCOPE,
-    WHEN_CHANGED,
     Observer,
     RecordScope,
 )
@@ -77,7 +76,6 @@ __all__ = [
     "MEMORY",
     "MODULE",
     "USER_SCOPE",
-    "WHEN_CHANGED",
     "Alone",
     "DisableRecordFunctionGuard",
     "Observer",

@@ -19,6 +19,8 @@ from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ..base.settings import active
+
 if TYPE_CHECKING:
     from .range import Range
 
@@ -35,7 +37,6 @@ __all__ = [
     "MODULE",
     "REGISTRY",
     "USER_SCOPE",
-    "WHEN_CHANGED",
     "Observer",
     "RecordScope",
 ]
@@ -88,8 +89,8 @@ _KNOWN = frozenset(_NUMBERS)
 #: (the inner lists are always the same ones, so that a hot path can keep the one it looks at)
 LISTENING: tuple[list[int], ...] = tuple([[] for _ in range(_SCOPES)])
 
-#: called after every change of the above
-WHEN_CHANGED: list[Callable[[], None]] = []
+#: the scopes of which an observer makes operator calls take the way on which they are observed
+_FOLLOWED = (FUNCTION, BACKWARD_FUNCTION, EVALUATION, KERNEL, MEMORY)
 
 Start = Callable[["Range"], Any]
 End = Callable[["Range", Any], object]
@@ -252,8 +253,7 @@ class _Registry:
             for scope in _NUMBERS:
                 LISTENING[scope][:] = [o.handle for o in observers if o.sees(scope) and o.sampling_probability]
             self.version += 1
-        for function in WHEN_CHANGED:
-            function()
+        active.watch(any([LISTENING[scope] for scope in _FOLLOWED]))
 
     def watch(self, observer: Observer) -> None:
         """Remember an observer of one thread or task for as long as that keeps it."""

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..base.devices import CPU, Context
 from ..base.dtypes import DType
 from ..base.errors import format_shape, user_line
+from ..base.signals import Signal
 
 if TYPE_CHECKING:
     from .operator import Operator
 
-__all__ = ["Node", "ancestors", "attributed_to", "of_one_call", "statistics"]
+__all__ = ["FORGOTTEN", "Node", "ancestors", "attributed_to", "of_one_call", "statistics"]
 
 Shape = tuple[int, ...]
 
@@ -224,8 +225,8 @@ def _serial(node: Node) -> int:
     return node.serial
 
 
-#: called when remembered nodes are dropped, so that whatever is remembered by node is dropped too
-forgetters: list[Callable[[], None]] = []
+#: emitted after interned nodes were dropped, so that tables that are keyed by nodes drop their entries too
+FORGOTTEN: Signal[[]] = Signal()
 
 
 class Statistics:

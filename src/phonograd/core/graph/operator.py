@@ -61,6 +61,7 @@ import numpy as np
 
 from ..base.dtypes import DType
 from ..base.errors import MXNetError, format_shape, nearest
+from ..base.signals import Signal
 from .interface import Interface, Onnx
 from .node import Node, Shape, of_one_call, statistics
 from .parameters import REQUIRED, Parameter
@@ -69,9 +70,9 @@ if TYPE_CHECKING:
     from ..lower.lowering import Lowering
 
 __all__ = [
+    "DECLARED",
     "NAMES",
     "REGISTRY",
-    "WHEN_DECLARED",
     "Array",
     "Operator",
     "Spec",
@@ -92,8 +93,8 @@ REGISTRY: dict[str, Operator] = {}
 NAMES: dict[str, dict[str, Operator]] = {
     place: {} for place in ("numpy", "npx", "answers", "in_files", "onnx", "with_scalars")
 }
-#: called with the name and the declaration of every operator that is declared from now on
-WHEN_DECLARED: list[Callable[[str, Operator], None]] = []
+#: emitted with the name and the declaration of every operator that is declared
+DECLARED: Signal[[str, Operator]] = Signal()
 
 
 class Operator:
@@ -420,8 +421,7 @@ def declare(declared: Operator) -> Operator:
         if name in REGISTRY:
             raise ValueError(f"two operators are called {name!r}")
         REGISTRY[name] = declared
-        for callback in WHEN_DECLARED:
-            callback(name, declared)
+        DECLARED.emit(name, declared)
     return declared
 
 

@@ -15,12 +15,13 @@ from ..base.errors import MXNetError, format_shape
 from ..graph.node import Node
 from ..graph.operator import Array
 from ..ops.math.structural import LEAF
+from ..run.programs import Program
 from ..run.reference import order, resolve
 
 __all__ = ["Detection", "check", "detection"]
 
-#: makes a program for one node, given which nodes are known
-Build = Callable[[list[Node], Any, bool], Any]
+#: makes a program for one node, given the nodes that are known
+Build = Callable[[list[Node], Any, bool], Program]
 
 
 class Detection:

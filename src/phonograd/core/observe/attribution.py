@@ -27,10 +27,11 @@ from ..events import (
     current_range,
     record,
 )
-from ..graph.node import Node, ancestors, forgetters
+from ..graph.node import FORGOTTEN, Node, ancestors
 from ..graph.operator import Array
 from ..ops.math.structural import DETACH, LEAF, REPEAT_CALL
-from ..run.reference import Part, resolve
+from ..run.programs import Part, Program
+from ..run.reference import resolve
 from .allocations import borrowed, hold, owner_of, roles_of, use
 
 __all__ = ["MARKS", "Attribution", "open_scope"]
@@ -183,7 +184,7 @@ class Attribution:
 
     def run(
         self,
-        program: Any,
+        program: Program,
         inputs: list[Any],
         donated: Container[int],
         kept: Sequence[Node],
@@ -207,7 +208,7 @@ class Attribution:
             if isinstance(value, np.ndarray) and value.ndim:
                 hold(value, by_owner.get(id(owner_of(value)), "input"))
                 use(value)
-        sizes = getattr(program, "memory", None)
+        sizes = program.memory
         with borrowed({} if sizes is None else {"arena": sizes.arena, "temporary": sizes.other}):
             results = program.run(inputs, donated, self.ran)
         by_node = {resolve(array._node): role for array, role in held if array._node is not None}
@@ -241,11 +242,11 @@ class _Facts(NamedTuple):
 
 
 _known: dict[int, _Facts] = {}
-forgetters.append(_known.clear)
+FORGOTTEN.connect(_known.clear)
 
 #: by program, which of its results others are computed from; the program is kept, so that no other one has its identity
 _consumers: dict[int, tuple[Any, frozenset[Node]]] = {}
-forgetters.append(_consumers.clear)
+FORGOTTEN.connect(_consumers.clear)
 
 
 def _consumed(program: Any, kept: Sequence[Node]) -> frozenset[Node]:

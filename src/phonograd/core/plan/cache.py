@@ -1,30 +1,33 @@
-"""Plans: remembered evaluations, found by what was computed before and what is asked for; and how they stay bounded.
+"""Plans: the cache of evaluations, found by the values computed before and the nodes asked for.
 
-A trace (:mod:`phonograd.core.trace.trace`) walks a tree: each evaluation leads from one :class:`CacheNode` to the next.
-Programs stand on the way. When there are too many plans or nodes, the least recently used ones are forgotten.
+A trace (:mod:`phonograd.core.trace.trace`) walks a tree: each evaluation leads from one :class:`CacheNode` to the next,
+and the :class:`CachedPlan` between them holds the program. :func:`choose_program` decides which kind of program a graph
+gets. When there are too many plans or nodes, the least recently used ones are dropped (:class:`Plans`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from ..base import settings
-from ..graph.node import Node, forgetters, statistics
+from ..base.signals import Signal
+from ..graph.node import FORGOTTEN, Node, statistics
 from ..graph.operator import REGISTRY
 from ..ops.math.structural import LEAF, VARIABLE
-from ..run.reference import Program, order, resolve
+from ..run.programs import Program
+from ..run.reference import ReferenceProgram, order, resolve
 
 __all__ = [
     "NOVELTY",
-    "OBSERVERS",
+    "PLANNED",
     "PLANS",
-    "WHEN_REPEATING",
+    "REPEATED",
     "CacheNode",
     "CachedPlan",
-    "build",
+    "choose_program",
     "new_cached_plan",
     "repeating",
     "starting_points",
@@ -32,18 +35,17 @@ __all__ = [
 ]
 
 
-#: called with every plan that is made, the stage it begins at, and whether it keeps all values
-OBSERVERS: list[Callable[[CachedPlan, CacheNode, bool], None]] = []
-#: called once, when a plan with kernels is used again, or many were made: what else can be compiled then. A program
-#: that does everything once would only wait for it
-WHEN_REPEATING: list[Callable[[], None]] = []
+#: emitted with every plan that is made, the stage it begins at, and whether it keeps all values
+PLANNED: Signal[[CachedPlan, CacheNode, bool]] = Signal()
+#: emitted once, when a plan with kernels is used again or many were made: work that pays only in a program that repeats
+REPEATED: Signal[[]] = Signal()
 _SOME_PLANS = 16
-#: nodes from which on a plan takes long enough to ask whether it will be used again, and plans that tell nothing
+#: nodes from which on making a plan takes long enough to ask whether it will be used again, and plans to judge by
 _MANY_NODES, _FEW_PLANS = 64, 4
 
 
 class CacheNode:
-    """What a trace has computed so far, as a position in the tree of all sequences of evaluations seen.
+    """A position in the tree of all sequences of evaluations: what a trace has computed so far.
 
     The same sequence leads to the same stage and leaves the same values, so a plan is found by one look-up without
     comparing sets of values.
@@ -56,9 +58,20 @@ class CacheNode:
 
 
 class CachedPlan:
-    """One remembered evaluation: the program, where each target's value is found, and the stage it leads to.
+    """One cached evaluation: its program, where each target's value is found, and the stage it leads to.
 
-    ``known`` holds the nodes whose values are there at the stage where it is made.
+    Parameters
+    ----------
+    stage
+        The stage at which the evaluation begins.
+    nodes
+        The targets.
+    known
+        The nodes whose values are known at that stage.
+    keep_all
+        Whether intermediate values are kept, because a recorded node may need them again.
+    is_new
+        Whether the graph was never met before, so that it may be computed without a plan.
     """
 
     __slots__ = (
@@ -77,55 +90,48 @@ class CachedPlan:
     )
 
     def __init__(
-        self,
-        stage: CacheNode,
-        nodes: Sequence[Node],
-        known: Container[Node],
-        keep_all: bool,
-        make: Callable[[list[Node], Container[Node], bool], Any] | None = None,
+        self, stage: CacheNode, nodes: Sequence[Node], known: Container[Node], keep_all: bool, is_new: bool = False
     ) -> None:
         statistics.plans += 1
         self.sources = [resolve(node) for node in nodes]
         self.places = [(_leaf_index(node), node) for node in self.sources]
         wanted = [node for node in self.sources if node.operator is not LEAF and node not in known]
-        #: whether it is to be planned should it be asked for again
-        self.is_provisional = make is not None and bool(wanted)
-        self.program = (make or build)(wanted, known, keep_all) if wanted else None
+        self.program: Program | None = choose_program(wanted, known, keep_all, is_new) if wanted else None
+        #: whether the next evaluation of the same nodes makes another plan
+        self.is_provisional = self.program is not None and self.program.is_provisional
         self.following = stage
         self.inputs: list[tuple[int | None, Node]] = []
         self.kept: list[Node] = []
+        #: numbers of the inputs whose arrays the program can write over
+        self.donatable: tuple[int, ...] = ()
         if self.program is not None:
             self.following = CacheNode()
             self.kept = [node for node, _ in self.program.kept]
             self.inputs = [(_leaf_index(node), node) for node in self.program.inputs]
-        #: for each target its leaf, or its number among what the program keeps; None if one is neither
+            asked = set(self.sources)
+            donatable = self.program.donatable
+            self.donatable = tuple([number for number in donatable if self.inputs[number][1] not in asked])
+        #: for each target its leaf, or its number among the values the program returns; None if one is neither
         self.results: list[tuple[int | None, int]] | None = None
         numbers = {node: number for number, node in enumerate(self.kept)}
         if all([index is not None or node in numbers for index, node in self.places]):
             self.results = [(index, numbers.get(node, -1)) for index, node in self.places]
-        #: numbers of the inputs whose arrays the program can write over
-        donatable: tuple[int, ...] = getattr(self.program, "donatable", ())
-        if donatable:
-            asked = set(self.sources)
-            donatable = tuple([number for number in donatable if self.inputs[number][1] not in asked])
-        self.donatable = donatable
-        #: when it was used last, and when it was made
+        #: the ticks at which it was used last, and made
         self.used = self.made = 0
-        #: whether something of what is computed is waiting to be differentiated
+        #: whether a target is recorded and can still be differentiated
         self.waits = waits(nodes)
-        for observer in OBSERVERS:
-            observer(self, stage, keep_all)
+        PLANNED.emit(self, stage, keep_all)
 
 
 class Novelty:
-    """Whether a program keeps asking for something new: what became of the latest plans.
+    """Judges by the latest plans whether a program keeps making new graphs.
 
-    A plan that is never used again was not worth making. Where that happens all the time, new graphs are computed by
-    pieces (:mod:`phonograd.core.plan.piecewise`), and planned when they are seen again.
+    A plan that is never used again was not worth making. Where that happens all the time, new graphs are computed
+    piece by piece (:mod:`phonograd.core.plan.piecewise`) and planned when they are met again.
     """
 
     def __init__(self) -> None:
-        # never changed, only replaced: threads plan at the same time
+        # replaced, never changed: threads plan at the same time
         self._latest: tuple[tuple[CachedPlan, int], ...] = ()
 
     def prevails(self) -> bool:
@@ -136,7 +142,7 @@ class Novelty:
         return len(latest) >= _FEW_PLANS and 0 < settings.current().novel_nodes <= total and 4 * again <= total
 
     def note(self, step: CachedPlan, size: int) -> None:
-        """Remember a plan for some number of nodes; small ones cost little."""
+        """Remember a plan for a number of nodes; small ones cost too little to count."""
         if size >= _MANY_NODES:
             latest = (*self._latest, (step, size))
             total = sum([size for _, size in latest])
@@ -155,71 +161,75 @@ NOVELTY = Novelty()
 def new_cached_plan(
     stage: CacheNode, nodes: Sequence[Node], known: Container[Node], keep_all: bool, again: bool, observed: bool
 ) -> CachedPlan:
-    """Return a new evaluation, ``again`` if it was computed by pieces before; what is observed is always planned."""
-    if not (again or observed or OBSERVERS) and NOVELTY.prevails():
-        pieces = _pieces_for([node for node in map(resolve, nodes) if node.operator is not LEAF], known)
-        if pieces is not None:
-            return CachedPlan(stage, nodes, known, keep_all, pieces)
-    step = CachedPlan(stage, nodes, known, keep_all)
-    # what is planned because it is there again has been used again
-    step.made = -1 if again else PLANS.tick
-    if step.program is not None:
-        NOVELTY.note(step, len(order(step.sources, known.__contains__)[1]))
+    """Return a new evaluation.
+
+    ``again`` says that there was a provisional one. An evaluation that is ``observed`` is always planned, because a
+    plan is what observers see.
+    """
+    step = CachedPlan(stage, nodes, known, keep_all, not (again or observed or PLANNED.listeners))
+    if not step.is_provisional:
+        # a graph that is planned because it was met again has been used again
+        step.made = -1 if again else PLANS.tick
+        if step.program is not None:
+            NOVELTY.note(step, len(order(step.sources, known.__contains__)[1]))
     return step
 
 
-def _pieces_for(sources: list[Node], known: Container[Node]) -> Callable[..., Any] | None:
-    """Return what makes a program by pieces, where that is quicker than planning."""
-    if settings.active.executor == "reference":
-        return None
-    from ..run import kernel_cache
+def choose_program(wanted: list[Node], known: Container[Node], keep_all: bool, is_new: bool = False) -> Program:
+    """Return the program that computes nodes: the one place where the execution tier of a graph is chosen.
 
-    if not kernel_cache.available():
-        return None
-    from .piecewise import MOST_NUMBERS_PER_NODE, PiecewiseProgram
-
-    ordered = order([node for node in sources if node not in known], known.__contains__)
-    size = len(ordered[1])
-    if size < _MANY_NODES or sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size:
-        return None
-    return lambda wanted, known, keep_all: PiecewiseProgram(wanted, known.__contains__, keep_all, ordered)
-
-
-def build(wanted: list[Node], known: Container[Node], keep_all: bool) -> Any:
-    """Return the program that computes nodes, made by the executor that the settings name."""
-    executor = settings.current().executor
+    :mod:`phonograd.core.run.programs` lists the kinds of programs. The settings name the executor; without a compiler
+    (llvmlite) NumPy computes everything. A graph that is new gets the cheapest program where new graphs prevail.
+    """
+    available = known.__contains__
+    executor = settings.active.executor
     if executor != "reference":
         from ..run import kernel_cache
         from .disk import program_for
 
+        if is_new and NOVELTY.prevails() and kernel_cache.available():
+            piecewise = _piecewise_program(wanted, known, keep_all)
+            if piecewise is not None:
+                return piecewise
         if executor == "native" or kernel_cache.available():
-            if WHEN_REPEATING and statistics.plans > _SOME_PLANS:
+            if REPEATED.listeners and statistics.plans > _SOME_PLANS:
                 repeating()
-            return program_for(wanted, known.__contains__, keep_all)
-    return Program(wanted, known.__contains__, keep_all)
+            return program_for(wanted, available, keep_all)
+    return ReferenceProgram(wanted, available, keep_all)
+
+
+def _piecewise_program(wanted: list[Node], known: Container[Node], keep_all: bool) -> Program | None:
+    """Return a program that computes operator by operator, or None where planning is quicker."""
+    from .piecewise import MOST_NUMBERS_PER_NODE, PiecewiseProgram
+
+    ordered = order(wanted, known.__contains__)
+    size = len(ordered[1])
+    if size < _MANY_NODES or sum([math.prod(node.shape) for node in ordered[1]]) > MOST_NUMBERS_PER_NODE * size:
+        return None
+    return PiecewiseProgram(wanted, known.__contains__, keep_all, ordered)
 
 
 def repeating() -> None:
-    """Do what is worth doing when something is done again."""
+    """Emit :data:`REPEATED`, unless NumPy computes everything."""
     if settings.active.executor != "reference":
         from ..run import kernel_cache
 
-        while WHEN_REPEATING and kernel_cache.available():
-            WHEN_REPEATING.pop()()
+        if kernel_cache.available():
+            REPEATED.emit_once()
 
 
 def waits(nodes: Iterable[Node]) -> bool:
-    """Return whether some of these nodes are recorded, so that they may be differentiated."""
+    """Return whether one of these nodes is recorded, so that it can still be differentiated."""
     return any([node.marked and node.operator is not VARIABLE for node in nodes])
 
 
 def _leaf_index(node: Node) -> int | None:
-    """Return the number of a leaf, or None for what stands among the values: everything else, and lent leaves."""
+    """Return the number of a leaf, or None for nodes whose values the trace keeps: all others, and lent leaves."""
     return node.attributes[0] if node.operator is LEAF and node.attributes[0] >= 0 else None
 
 
 def starting_points(sources: Iterable[Node], known: Container[Node]) -> list[Node]:
-    """Return the known nodes that computing some nodes starts from."""
+    """Return the known nodes from which some nodes are computed."""
     found: set[Node] = set()
     stack = list(sources)
     while stack:
@@ -232,7 +242,7 @@ def starting_points(sources: Iterable[Node], known: Container[Node]) -> list[Nod
 
 
 class Plans:
-    """All remembered plans, and the nodes they are about; drops the least recently used ones beyond the limits."""
+    """All plans and the nodes they refer to; drops the least recently used ones beyond the limits of the settings."""
 
     def __init__(self) -> None:
         self.root = CacheNode()
@@ -246,10 +256,10 @@ class Plans:
         self._count += 1
 
     def trim(self) -> None:
-        """Called between traces: forget what has not been used for longest when there is too much.
+        """Drop the least recently used plans and nodes if there are too many. Called between traces.
 
-        At most half of each limit is left, so that this is rare. What was used last stays, however large it is: the
-        next turn of a loop will ask for it. The limit of nodes is then twice its size.
+        At most half of each limit is left, so that this is rare. The plans used last stay, however large they are: the
+        next turn of a loop needs them. The limit of nodes is then twice their size.
         """
         self.tick += 1
         limits = settings.active
@@ -257,7 +267,7 @@ class Plans:
         if self._count <= limits.plan_limit and (made <= limits.node_limit or made <= 2 * self._nodes_kept):
             return
         steps = self.steps()
-        # of those used at the same time the first of a sequence, because the others are found through it
+        # of plans used at the same tick the first of a sequence comes first: the others are found through it
         steps.sort(key=lambda entry: -entry[2].used)
         keep: set[Node] = set()
         count = 0
@@ -275,7 +285,7 @@ class Plans:
         self._nodes_before = statistics.nodes - len(keep)
 
     def steps(self) -> list[tuple[CacheNode, Any, CachedPlan]]:
-        """Return every plan with the place where it is found, the first of each sequence first."""
+        """Return every plan with its stage and key, the first of each sequence first."""
         found, queue, seen = [], deque([self.root]), {self.root}
         while queue:
             here = queue.popleft()
@@ -288,7 +298,7 @@ class Plans:
 
 
 def _nodes_below(sources: list[Node], known: set[Node]) -> set[Node]:
-    """Return some nodes and everything they are computed from, without those that are known together with theirs."""
+    """Return some nodes and all nodes below them, without known ones and the nodes below those."""
     found: set[Node] = set()
     stack = list(sources)
     while stack:
@@ -300,7 +310,7 @@ def _nodes_below(sources: list[Node], known: set[Node]) -> set[Node]:
 
 
 def _forget_except(keep: set[Node]) -> None:
-    """Drop every interned node, remembered call and gradient that refers to a node not in ``keep``."""
+    """Drop every interned node, cached call and gradient that refers to a node not in ``keep``."""
 
     def kept(entry: Any) -> bool:
         return all([node in keep for node in entry]) if isinstance(entry, tuple) else entry in keep
@@ -311,8 +321,7 @@ def _forget_except(keep: set[Node]) -> None:
         declared.calls.clear()
         declared.several.clear()
         declared.consequences.clear()
-    for forget in forgetters:
-        forget()
+    FORGOTTEN.emit()
 
 
 PLANS = Plans()

@@ -1,13 +1,14 @@
-"""Recall: plans that were made before, by any process of this user, found on disk.
+"""Recall: the disk cache of plans, shared by all processes of a user.
 
-Planning takes more time than loading kernels does, and a script that is started again plans what it planned the last
-time. What a plan depends on is described (:func:`described`): the operators, their attributes, shapes and dtypes, who
-reads whom, in which order they were made, what is there already, what is asked for, and the settings that planners
-look at; the sources, the compiler and the processor are part of every key of the store. Under a digest of that stands
-the recipe of the plan: numbers only, and the names of its kernels.
+Takes nodes from :func:`phonograd.core.plan.cache.choose_program`; hands a program back, from disk or from the planner.
+Planning takes more time than loading kernels does, and a script that is started again needs the same plans. Everything
+that a plan depends on is described (:func:`described`): the operators, their attributes, shapes and dtypes, the edges
+and the order of the graph, the available values, the targets, and the settings that the planner reads. The sources, the
+compiler and the processor are part of every key of the store. The recipe of the plan is stored under a digest of the
+description: numbers only, and the names of its kernels. See docs/decisions/0013.
 
-What the planner knew beyond the recipe (which nodes a kernel computes, and why) is not kept. Where somebody asks for
-it, the plan is made after all.
+The planner's other knowledge (which nodes a kernel computes, and why) is not stored. The plan is made when an observer
+needs it.
 """
 
 from __future__ import annotations
@@ -31,19 +32,20 @@ from ..run import driver, kernel_cache
 from ..run.disk_cache import DiskCache, is_ours
 from ..run.gc_pause import not_collecting
 from ..run.host import host
-from ..run.program import Aliased, Called, Launched, Memory, Recipe, RecipeProgram, Rows
-from ..run.reference import Note, Part, order, resolve
+from ..run.program import Aliased, Called, Launched, Recipe, RecipeProgram, Rows
+from ..run.programs import Memory, Note, Part
+from ..run.reference import order, resolve
 
 if TYPE_CHECKING:
     from .native_program import NativeProgram
 
 __all__ = ["RecalledProgram", "decoded", "described", "encoded", "program_for"]
 
-#: plans that one process keeps at most: what never repeats itself should not fill the disk
+#: plans that one process stores at most: programs whose graphs never repeat should not fill the disk
 MOST_KEPT = 256
-#: the largest plan that is kept, and how much of the limit of the directory it may take
+#: the largest plan that is stored, and the share of the limit of the directory that it may take
 LARGEST_BYTES, LEAST_SHARE = 8 << 20, 16
-#: how far below a value that is there rules look at what it was computed from
+#: how far below an available value rules look at the nodes from which it was computed
 _DEPTH = 3
 
 _HEAD = struct.Struct("<QQ")
@@ -52,8 +54,10 @@ _DTYPES: dict[int, DType] = {dtype.num: dtype for dtype in (*CODES, UINT32, UINT
 _kept = 0
 
 
-def program_for(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> RecipeProgram:
-    """Return the program that computes nodes: as it was planned before, or planned now and kept."""
+def program_for(
+    targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool
+) -> NativeProgram | RecalledProgram:
+    """Return the program that computes nodes: from disk, or planned now and stored."""
     store = kernel_cache.store() if kernel_cache.available() else None
     if store is None:
         return _planned(targets, available, keep_all)
@@ -75,7 +79,7 @@ def program_for(targets: Iterable[Node], available: Callable[[Node], bool], keep
 
 def _planned(targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool) -> NativeProgram:
     driver.expect()
-    # the planner is a third of what there is to import
+    # the planner is a third of the import time
     from .native_program import NativeProgram
 
     return NativeProgram(targets, available, keep_all)
@@ -111,7 +115,7 @@ def _keep(store: DiskCache, key: str, planned: NativeProgram, nodes: Sequence[No
 
 
 class RecalledProgram(RecipeProgram):
-    """A program whose recipe was on disk."""
+    """A program whose recipe was read from disk."""
 
     __slots__ = ("_keep_all", "_planned", "_wanted")
 
@@ -131,16 +135,16 @@ class RecalledProgram(RecipeProgram):
 
     @property
     def parts(self) -> list[Part]:
-        """Everything that a run does, in order."""
+        """What a run does, in order; asking makes the plan."""
         return self._plan().parts
 
     @property
     def kernels(self) -> dict[Written, kernel_cache.Kernel]:
-        """The kernels by description."""
+        """The kernels by description; asking makes the plan."""
         return self._plan().kernels
 
     def run(self, inputs: list[Any], donated: Any = (), note: Note | None = None) -> list[Array]:
-        """Return the kept values, computed from the values of ``inputs``; see :meth:`Running.run`."""
+        """Return the values of the kept nodes, as :meth:`Running.run` does; with ``note``, those of the planner."""
         if note is None:
             return super().run(inputs, donated)
         planned = self._plan()
@@ -148,19 +152,19 @@ class RecalledProgram(RecipeProgram):
         return [found[node] for node, _ in self.kept]
 
     def _plan(self) -> NativeProgram:
-        """Return the program as it is planned."""
+        """Return the program of the planner."""
         if self._planned is None:
             self._planned = _planned(self._wanted, set(self.inputs).__contains__, self._keep_all)
         return self._planned
 
 
-# -- what a plan depends on
+# -- descriptions
 
 
 def described(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence[Node], keep_all: bool) -> bytes | None:
-    """Return bytes that say everything that the plan for some nodes depends on, equal in all processes.
+    """Return everything that the plan for some nodes depends on as bytes that are equal in all processes.
 
-    None is returned where that cannot be said: operators that others have declared, attributes that are objects.
+    None is returned where that is not possible: for operators of other libraries, and attributes that are objects.
     """
     numbers = {node: number for number, node in enumerate((*inputs, *computed))}
     forms: dict[Any, int] = {}
@@ -192,14 +196,14 @@ def described(wanted: Sequence[Node], inputs: Sequence[Node], computed: Sequence
 def _exactly(attributes: tuple[Any, ...]) -> bytes | str:
     """Return attributes as a key under which 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     try:
-        # without references between objects, which depend on who else has them
+        # without references between objects, which depend on other holders of the object
         return marshal.dumps(attributes, 2)
     except ValueError:
         return _text(attributes)
 
 
 def _form(node: Node) -> str:
-    """Return what a node is, without saying what it reads."""
+    """Return the description of a node without its inputs."""
     operator = node.operator
     if not _is_known(operator):
         raise TypeError(f"{operator} is not part of the library")
@@ -208,7 +212,7 @@ def _form(node: Node) -> str:
 
 
 def _given(node: Node, numbers: dict[Node, int], depth: int) -> str:
-    """Return what a value is that is there, with as much as rules see of how it was computed."""
+    """Return the description of an available value, with as much of its computation as rules see."""
     if node.operator is LEAF or not depth:
         return f"{node.shape} {node.dtype.str}"
     sources = [resolve(source) for source in node.inputs]
@@ -217,12 +221,12 @@ def _given(node: Node, numbers: dict[Node, int], depth: int) -> str:
 
 
 def _is_known(operator: Operator) -> bool:
-    """Return whether an operator is computed as the sources of the library say."""
+    """Return whether the sources of the library define an operator."""
     return REGISTRY.get(operator.name) is operator and is_ours(operator)
 
 
 def _text(value: Any) -> str:
-    """Return a plain value as a text; raises TypeError for objects, about which nothing is known."""
+    """Return a plain value as text; raise TypeError for objects."""
     kind = type(value)
     if kind is tuple:
         return f"({','.join([_text(part) for part in value])})"
@@ -241,7 +245,7 @@ def _text(value: Any) -> str:
 def encoded(
     recipe: Recipe, kernels: dict[Written, kernel_cache.Kernel], work: dict[Written, int], nodes: Sequence[Node]
 ) -> bytes | None:
-    """Return a recipe as bytes, with nodes as their numbers among some; None where it speaks of something else."""
+    """Return a recipe as bytes, with nodes as numbers; None if it refers to a node or kernel without one."""
     names = [kernel.key for kernel in kernels.values()]
     numbers = {node: number for number, node in enumerate(nodes)}
     words = _Words([recipe.width, recipe.arena_bytes, *recipe.memory])
@@ -275,10 +279,10 @@ def encoded(
 
 
 class _Words(list[int]):
-    """Words while they are written."""
+    """A list of words that is being written."""
 
     def put(self, values: Sequence[int]) -> None:
-        """Add some words, and before them how many there are."""
+        """Add some words after their number."""
         self.append(len(values))
         self.extend(values)
 
@@ -305,7 +309,7 @@ def _put_step(words: _Words, step: Rows | Called | Aliased, numbers: dict[Node, 
 
 
 def decoded(data: bytes, nodes: Sequence[Node]) -> tuple[Recipe, list[tuple[str, int]]] | None:
-    """Return a recipe, and names and work of the kernels that it numbers; None if these bytes are none."""
+    """Return a recipe, with names and work of the kernels that it numbers; None if the bytes hold none."""
     try:
         return _decoded(data, nodes)
     except (IndexError, KeyError, ValueError, struct.error):
@@ -330,7 +334,7 @@ def _decoded(data: bytes, nodes: Sequence[Node]) -> tuple[Recipe, list[tuple[str
 
 
 class _Reader:
-    """Words while they are read."""
+    """A list of words that is being read."""
 
     def __init__(self, words: list[int]) -> None:
         self._words = words
@@ -347,11 +351,11 @@ class _Reader:
         place = self._place
         self._place = end = place + count
         if count < 0 or end > len(self._words):
-            raise ValueError("there are not as many words as there should be")
+            raise ValueError("words are missing")
         return self._words[place:end]
 
     def list(self) -> list[int]:
-        """Return words before which it says how many there are."""
+        """Return the words that follow their number."""
         return self.some(self.word())
 
     def step(self, nodes: Sequence[Node]) -> Rows | Called | Aliased:
@@ -363,7 +367,7 @@ class _Reader:
             source, target = self.some(2)
             return Aliased(tuple(self.list()), source, target, self.list())
         if kind:
-            raise ValueError(f"there is no step of kind {kind}")
+            raise ValueError(f"unknown kind of step: {kind}")
         launches = [self._launch() for _ in range(self.word())]
         slots, regions = self.list(), self.list()
         made = [self._made() for _ in range(self.word())]

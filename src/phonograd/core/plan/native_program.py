@@ -1,8 +1,9 @@
-"""NativeProgram: computes nodes with fused kernels, behind the interface of the reference executor's program.
+"""NativeProgram: the planner's program, which computes nodes with fused kernels.
 
-Values that only kernels read lie in an arena; inputs, results and everything NumPy reads or makes are arrays. A run
-goes through *segments*: rows of kernels (one native call each), and NumPy calls for operators without a lowering (see
-:mod:`~phonograd.core.run.program`).
+Takes nodes and their lowerings; hands a :class:`~phonograd.core.run.program.Recipe` to
+:mod:`~phonograd.core.run.program`, which runs it, and to :mod:`~phonograd.core.plan.disk`, which keeps it on disk.
+Values that only kernels read are in an arena; inputs, results and everything that NumPy reads or makes are arrays. A
+run goes through *segments*: rows of kernels (one native call each), and NumPy calls for operators without a lowering.
 """
 
 from __future__ import annotations
@@ -17,33 +18,24 @@ from ..kernels.launch import Launch, Plan, Reference, Written
 from ..lower.lowering import Constant, Elementwise, Location
 from ..run import kernel_cache
 from ..run.gc_pause import not_collecting
-from ..run.program import (
-    Aliased,
-    Called,
-    Launched,
-    Memory,
-    Recipe,
-    RecipeProgram,
-    Rows,
-    Segment,
-    segment_of,
-)
-from ..run.reference import Part, order, resolve
+from ..run.program import Aliased, Called, Launched, Recipe, RecipeProgram, Rows, Segment, segment_of
+from ..run.programs import Memory, Part
+from ..run.reference import order, resolve
 from .grouping import Alias, Grouping, NumpyCall, lowering_of
 from .layout import Job, Layout, jobs_of
 from .rewrite import Rewriting
 
 __all__ = ["NativeProgram"]
 
-#: operations per element above which a value that may be needed again is kept rather than computed again
+#: operations per element above which a value that may be needed again is kept instead of computed again
 CHEAP = 4.0
 
 
 class NativeProgram(RecipeProgram):
-    """The kernels and NumPy calls that compute some nodes from leaves and from values that are there already.
+    """The kernels and NumPy calls that compute some nodes from leaves and from available values.
 
-    With ``keep_all``, what is kept are the targets and every intermediate value that is worth its memory; the others
-    are computed again should they be needed, with the same bits.
+    With ``keep_all``, the targets and every intermediate value that is worth its memory are kept. The others are
+    computed again if they are needed, with the same bits.
     """
 
     __slots__ = ("_apart", "_maker", "kernels", "parts", "recipe", "work")
@@ -78,12 +70,12 @@ class NativeProgram(RecipeProgram):
             jobs = [NumpyCall(node, tuple(map(resolve, node.inputs))) for node in computed]
             seen_as, begun = resolve, {}
         layout = Layout(jobs, self.inputs, map(seen_as, made), arrays, begun)
-        #: by description of a kernel, how many chunks of work there are for it
+        #: the number of chunks of work for each kernel, by its description
         self.work = _work_of(jobs)
         self.kernels = _kernels(self.work)
         self._maker = _Steps(jobs, layout, {structure: number for number, structure in enumerate(self.work)})
         self._apart: list[tuple[Part, Segment]] | None = None
-        #: everything that a run does, in order
+        #: what a run does, in order
         self.parts = [_part(job) for job in jobs]
         others = arrays.difference(map(seen_as, made), self.inputs)
         self.recipe = Recipe(
@@ -109,7 +101,7 @@ class NativeProgram(RecipeProgram):
 def _grouped(
     computed: Sequence[Node], inputs: Sequence[Node], made: Sequence[Node], source: Callable[[Node], Node]
 ) -> Grouping:
-    """Return which nodes share a kernel, with no assignment done before everybody has read what it replaces."""
+    """Return the grouping of nodes into kernels in which no assignment precedes a reader of the replaced value."""
     refused: set[Node] = set()
     while True:
         grouping = Grouping(computed, inputs, made, source, refused)
@@ -145,7 +137,7 @@ def _part(job: Job | NumpyCall | Alias) -> Part:
 
 
 def _work_of(jobs: Iterable[Job | NumpyCall | Alias]) -> dict[Written, int]:
-    """Return how many chunks of work there are for each kernel, by description."""
+    """Return the number of chunks of work for each kernel, by description."""
     # jobs share plans, and looking a long description up takes longer than counting
     times: dict[int, int] = {}
     plans: dict[int, Plan] = {}
@@ -191,7 +183,7 @@ class _Form(NamedTuple):
         return _Form(kernel, words, gaps, launch.extent, launch.chunk)
 
     def table(self, places: dict[str, tuple[int, int]]) -> list[int]:
-        """Return the words of the launch with operands that lie somewhere."""
+        """Return the words of the launch, with the places of the operands filled in."""
         words = self.words.copy()
         for gap, name, distance in self.gaps:
             words[gap], start = places[name]
@@ -209,7 +201,7 @@ class _Steps:
         self._forms: dict[int, list[_Form]] = {}
 
     def all(self) -> list[Rows | Called | Aliased]:
-        """Return what a run does, one thing after the other."""
+        """Return the steps of a run, with consecutive launches in one row."""
         steps: list[Rows | Called | Aliased] = []
         row: list[tuple[int, Job]] = []
         for index, job in enumerate(self._jobs):
@@ -225,7 +217,7 @@ class _Steps:
         return steps
 
     def apart(self) -> list[Rows | Called | Aliased]:
-        """Return a step for each job, so that each can be looked at."""
+        """Return a step for each job, so that each can be observed."""
         return [
             self._row([(index, job)]) if isinstance(job, Job) else self._other(index, job)
             for index, job in enumerate(self._jobs)

@@ -1,20 +1,23 @@
-"""Programs by pieces: what is computed only once is not planned as a whole.
+"""Piecewise programs: compute a graph operator by operator, without planning it as a whole.
 
-A plan pays if it is used again: making one takes about 200 us for each operator of the user's. Programs whose graphs
-follow their data (trees, parses, searches) make another graph each time, so they would plan all the time. Where the
-plans of late were hardly ever used again (:class:`phonograd.core.plan.cache.Novelty`), a new graph is computed operator
-by operator, each by a small program that it shares with all equal operators on arrays of the same shapes: a *piece*.
-Fusion never changes a bit, so nobody can tell but by the time. A graph that is seen for the second time is planned.
+Takes nodes from :func:`phonograd.core.plan.cache.choose_program`, and small programs from
+:mod:`~phonograd.core.plan.disk`. A plan pays if it is used again: making one takes about 200 us for each operator.
+Programs whose graphs follow their data (trees, parses, searches) make another graph each time and would plan all the
+time. Where the latest plans were hardly ever used again (:class:`phonograd.core.plan.cache.Novelty`), a new graph is
+computed operator by operator, each by a small program that is shared by all equal operators on arrays of the same
+shapes: a *piece*. Fusion never changes a bit, so only the time differs. A graph that is met for the second time is
+planned. See docs/decisions/0018.
 
-A piece is one node together with what only says where its elements lie: transposes, repetitions, constants. Several
-outputs of one operator are one piece. To take a part of an array, or to replace it, is none: there are too many parts.
-NumPy does it, which computes nothing.
+A piece is one node together with the nodes below it that only move elements: transposes, repetitions, constants.
+Several outputs of one operator are one piece. Taking or replacing a part of an array is no piece, because there are too
+many different parts: NumPy does it.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from time import perf_counter_ns
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,18 +27,19 @@ from ..graph.operator import ABSENT, Array, item_operator
 from ..lower.lowering import Constant, InplaceUpdate, Location
 from ..ops.math.structural import leaf
 from ..run.gc_pause import not_collecting
+from ..run.programs import Note, Part
 from ..run.reference import order, resolve
 from .disk import program_for
 from .expansion import lowering_of
 
 __all__ = ["MOST_NUMBERS_PER_NODE", "PiecewiseProgram"]
 
-#: pieces that are remembered: operators on arrays of certain shapes
+#: pieces to cache: operators on arrays of certain shapes
 MOST_PIECES = 4096
-#: numbers that a node may have, on average, for which planning takes longer than writing them and reading them again:
+#: the average number of elements of a node below which planning takes longer than writing and reading them again:
 #: 25 us or more at some GB/s
 MOST_NUMBERS_PER_NODE = 1 << 15
-#: how many locations one above the other are part of a piece
+#: nodes that only move elements, one above the other, that are part of one piece
 DEEPEST = 6
 
 _ITEM = item_operator()
@@ -43,26 +47,27 @@ _ABSENT = ABSENT.operator
 
 
 class _Piece(NamedTuple):
-    """What computes an operator: a function of a list of arrays, which of these it reads, and which results it has."""
+    """The program of one operator: a function of a list of arrays, the arrays that it reads, and its results."""
 
     run: Callable[[list[Any]], Sequence[Any]]
     sources: tuple[int, ...]
     results: tuple[int, ...]
 
 
-#: what runs a piece, its results, the slots that it reads and fills, those nobody reads afterwards, and the first node
+#: the function of a piece, its results, the slots that it reads, fills and empties, and its first node
 _Step = tuple[Callable[[list[Any]], Sequence[Any]], tuple[int, ...], list[int], list[int], list[int], Node]
 
 _pieces: dict[Any, _Piece] = {}
 
 
 class PiecewiseProgram:
-    """Computes nodes operator by operator, behind the interface of the reference executor's program. It runs once."""
+    """A :class:`~phonograd.core.run.programs.Program` that computes nodes operator by operator, once."""
 
     __slots__ = ("_steps", "_width", "inputs", "kept")
 
-    #: numbers of the inputs whose arrays may be written over: none
     donatable: tuple[int, ...] = ()
+    is_provisional = True
+    memory = None
 
     def __init__(
         self,
@@ -100,7 +105,7 @@ class PiecewiseProgram:
                 last_use[source] = done
             self._steps.append((piece.run, piece.results, sources, list(range(first, len(slots))), done, node))
         kept = [node for nodes in pieces for node in nodes if node in asked or (keep_all and not moved.get(node))]
-        #: (node, slot) of every value to hand back
+        #: (node, slot) of every value that a run returns
         self.kept = [(node, slots[node]) for node in kept]
         keep = {slot for _, slot in self.kept}
         for slot, done in last_use.items():
@@ -108,34 +113,47 @@ class PiecewiseProgram:
                 done.append(slot)
         self._width = len(slots)
 
-    def run(self, inputs: list[Any], donated: Container[int] = ()) -> list[Array]:
-        """Return the kept values, computed from the values of ``inputs``; none of these is written over."""
+    @property
+    def parts(self) -> list[Part]:
+        """The pieces in order; none after the run."""
+        return [_part(step[-1]) for step in self._steps]
+
+    def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
+        """Return the values of the kept nodes (see :class:`~phonograd.core.run.programs.Program`); no input is written over."""
         values: list[Any] = inputs + [None] * (self._width - len(inputs))
-        # who remembers that this was computed need not remember how
+        # the plan cache keeps the program, which need not keep its steps
         steps, self._steps = self._steps, []
         for run, results, sources, slots, done, node in steps:
+            start = perf_counter_ns() if note is not None else 0
             try:
                 found = run([values[source] for source in sources])
             except Exception as error:
                 raise _at(error, node) from error
             for slot, number in zip(slots, results):
                 values[slot] = found[number]
+            if note is not None:
+                note(_part(node), start, perf_counter_ns())
             for slot in done:
                 values[slot] = None
         return [values[slot] for _, slot in self.kept]
 
 
+def _part(node: Node) -> Part:
+    """Return a piece as observers see it."""
+    return Part((node,), (), (*map(resolve, node.inputs), node), (node,))
+
+
 def _at(error: Exception, node: Node) -> Exception:
-    """Return an error that names the line of the user's: a piece is shared by several."""
+    """Return an error that names the user's line: a piece is shared by several lines."""
     if not node.origin or type(error).__init__ is not Exception.__init__:
         return error
     return type(error)(f"{error}, called at {node.where()}")
 
 
 def _divided(computed: Sequence[Node], asked: Container[Node]) -> tuple[list[list[Node]], dict[Node, bool]]:
-    """Return the nodes of each piece, those whose values are arrays then, oldest first.
+    """Return the nodes of each piece whose values are arrays, oldest first.
 
-    Those that NumPy makes are returned, too, and whether they are parts of other arrays.
+    Also return the nodes that NumPy makes, and whether each is a part of another array.
     """
     depths: dict[Node, int] = {}
     pieces: list[list[Node]] = []
@@ -165,14 +183,14 @@ def _divided(computed: Sequence[Node], asked: Container[Node]) -> tuple[list[lis
 
 
 def _depth(node: Node, depths: Mapping[Node, int]) -> int:
-    """Return how many locations one above the other there are below a node."""
+    """Return the number of nodes below a node, one above the other, that only move elements."""
     return max([depths.get(resolve(source), 0) for source in node.inputs], default=0)
 
 
 def _moving(node: Node, arrays: Container[Node], apart: bool) -> tuple[_Piece, list[Node]]:
-    """Return what has NumPy make a node that computes nothing, and the nodes whose values it reads.
+    """Return the piece in which NumPy makes a node that computes nothing, and the nodes whose values it reads.
 
-    With ``apart`` it has memory of its own.
+    With ``apart``, its value has memory of its own.
     """
     read: dict[Node, int] = {}
 
@@ -201,7 +219,7 @@ def _piece(nodes: Sequence[Node], arrays: Container[Node]) -> tuple[_Piece, list
 
 
 def _described(node: Node, arrays: Container[Node], read: dict[Node, int]) -> Any:
-    """Return what a piece for a node depends on, and note the nodes whose values it reads."""
+    """Return the key of a piece for a node, and note the nodes whose values it reads."""
     sources: list[Any] = []
     for source in node.inputs:
         while source.operator.is_view:

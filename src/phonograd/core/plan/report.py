@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..graph.node import Node, Shape
 from ..kernels.structure import Structure
 from ..lower.lowering import Elementwise, Gather, Random, Reduction
-from ..run.reference import Part
+from ..run.programs import Part
 from .expansion import lowering_of
 from .group import squeezed
 

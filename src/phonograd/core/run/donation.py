@@ -1,11 +1,12 @@
-"""Spending: which inputs of a plan may be written over, because nobody but a trace refers to their arrays.
+"""Donation: lets a program write its results over inputs to which only the trace refers.
 
-Reference counts say so, as they say which handles are alive. Whatever else could look at the memory holds a reference:
-another array, a view of it, an exported buffer, a record that waits to be differentiated.
+Takes the leaves of a trace (:mod:`phonograd.core.trace.evaluation`) or the buffers of arrays
+(:mod:`phonograd.core.capture.replay`), and hands a :class:`Donation` to the program. Reference counts decide, as they
+do for the liveness of handles: every other user of the memory holds a reference, be it another array, a view, an
+exported buffer, or a record that waits to be differentiated. See docs/decisions/0009 and 0014.
 
-A user may interrupt a program at any moment (``KeyboardInterrupt``), and goes on with the arrays that there are.
-Weights that were being updated in place must then have their old values, or the new ones: :class:`Donation` knows
-which.
+The user may interrupt a program at any moment (``KeyboardInterrupt``) and go on with the arrays. Weights that were
+being updated in place must then have their old or their new values: :class:`Donation` notes which.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _NOT_BEGUN, _DONE, _IN_PIECES = 0, 1, 2
 
 
 class Donation:
-    """The numbers of inputs that a run may write over, and how far it has got.
+    """The numbers of the inputs that a run may write over, and the progress of the run.
 
-    ``give_back`` makes things as they were before the inputs were taken.
+    ``give_back`` restores the inputs to their owners.
     """
 
     __slots__ = ("_flag", "_give_back", "_numbers", "_values")
@@ -47,16 +48,16 @@ class Donation:
         return len(self._numbers)
 
     def begin(self, values: list[Any], is_one_call: bool) -> Array:
-        """Return the word that is set when everything is done, before a run that has all its values in a list."""
+        """Return the word that the run sets when it is done; ``values`` is the list of all values of the run."""
         self._values = values
         if not is_one_call:
             self._flag[0] = _IN_PIECES
         return self._flag
 
     def run(self, program: Any, run: Callable[[], list[Array]], keep: Callable[[list[Array]], None]) -> None:
-        """Run a program and keep its results, also if something interrupts this when everything is done.
+        """Run a program and keep its results, even if it is interrupted after it has computed them.
 
-        If nothing was done, the inputs are given back.
+        If it is interrupted before it has begun, the inputs are given back.
         """
         try:
             keep(run())
@@ -70,9 +71,9 @@ class Donation:
 
 
 def donate(leaves: list[Any], donatable: Sequence[int], inputs: Sequence[tuple[int | None, Any]]) -> Donation | None:
-    """Return those inputs of a plan that it can write over, and take them out of the leaves; None if there is none.
+    """Take the inputs that a plan can write over out of the leaves and return them; None if there is none.
 
-    Only ``leaves`` and the list of inputs may refer to them.
+    Only ``leaves`` and the list of inputs may refer to such an input.
     """
     numbers, taken = [], []
     for number in donatable if COUNTS else ():

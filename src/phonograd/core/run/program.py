@@ -1,9 +1,10 @@
-"""Running: what a plan does, in terms of slots, words and kernels, however it was found.
+"""Running: executes the recipe of a plan, in terms of slots, words and kernels.
 
-While a plan runs, arrays stand in a list of slots (:mod:`~phonograd.core.plan.layout`). A *recipe* says what is done
-with them: rows of launches, each of which is one native call, calls of NumPy, and arrays seen in another shape. There
-is nothing in it about how the planner got there, so that a recipe can be kept on disk
-(:mod:`~phonograd.core.plan.disk`).
+Takes a :class:`Recipe` from the planner (:mod:`~phonograd.core.plan.native_program`) or from disk
+(:mod:`~phonograd.core.plan.disk`) and hands values back. While a plan runs, its arrays are in a list of slots
+(:mod:`~phonograd.core.plan.layout`). The steps of a recipe are rows of launches, each of which is one native call,
+calls of NumPy, and arrays seen in another shape. A recipe contains nothing about the planner, so it can be kept on
+disk.
 """
 
 from __future__ import annotations
@@ -23,28 +24,18 @@ from . import kernel_cache, memory_pool
 from .donation import Donation
 from .driver import Row, can_launch, prepare
 from .launcher import MOST_ON_STACK
-from .reference import Note, Part, located
+from .programs import Memory, Note, Part
+from .reference import located
 
-__all__ = ["Aliased", "Called", "Launched", "Memory", "Recipe", "RecipeProgram", "Rows", "Segment"]
+__all__ = ["Aliased", "Called", "Launched", "Recipe", "RecipeProgram", "Rows", "Segment", "segment_of"]
 
 #: a part of a run, as a function of the list of all values
 Segment = Callable[[list[Any]], None]
 
 _ARRAY = np.ndarray
 _BYTE = np.dtype(np.uint8)
-#: where the flag stands among the arrays of a row, after the numbers and the arena
+#: the place of the flag among the arrays of a row, after the numbers and the arena
 _FLAG = 2
-
-
-class Memory(NamedTuple):
-    """How many bytes a run of a program takes beside its inputs."""
-
-    arena: int
-    """Values that only kernels see."""
-    kept: int
-    """Values that are handed back."""
-    other: int
-    """Arrays that NumPy reads or makes on the way, all of them."""
 
 
 class Launched(NamedTuple):
@@ -60,17 +51,17 @@ class Rows(NamedTuple):
     """Launches that follow each other in one native call."""
 
     slots: list[int]
-    """Where the arrays stand, in the order in which tables number them: numbers, arena and flag are the first."""
+    """The slots of the arrays, in the order in which tables number them: numbers, arena and flag are the first."""
     launches: list[Launched]
     regions: list[int]
     made: list[tuple[int, Shape, DType]]
-    """Slot, shape and dtype of every array that is made before."""
+    """Slot, shape and dtype of every array that is made first."""
     done: list[int]
     """Slots that are emptied afterwards."""
 
 
 class Called(NamedTuple):
-    """A call of NumPy: the node that is computed, where its value goes, and where the operands stand."""
+    """A call of NumPy: the node that it computes, the slot of its value, and the slots of the operands."""
 
     node: Node
     target: int
@@ -79,7 +70,7 @@ class Called(NamedTuple):
 
 
 class Aliased(NamedTuple):
-    """An array of another shape made from the memory of one that is there."""
+    """An array that shares the memory of another one in another shape."""
 
     shape: Shape
     source: int
@@ -88,20 +79,20 @@ class Aliased(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """Everything that running a plan needs."""
+    """All that is needed to run a plan."""
 
     steps: list[Rows | Called | Aliased]
     width: int
-    """How many slots there are."""
+    """The number of slots."""
     numbers: bytes
     """The numbers that kernels read."""
     arena_bytes: int
     kept: list[tuple[Node, int]]
-    """The nodes whose values are handed back, and their slots."""
+    """The nodes whose values a run returns, and their slots."""
     begun: list[tuple[int, int, Shape]]
     """Numbers of inputs, and slots and shapes of arrays that begin as them or as copies of them."""
     exchanges: list[tuple[list[tuple[int, Shape]], list[int]]]
-    """Slots of arrays that are handed back (with their shapes), and numbers of inputs in whose place they can be."""
+    """Slots and shapes of results, and the numbers of inputs whose memory they can take."""
     memory: Memory
 
     @property
@@ -111,9 +102,9 @@ class Recipe(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """Whether a word is set when everything is done: where inputs may be written over, in one native call.
+        """Whether the native call sets a word when it is done: where one call computes all and may write over inputs.
 
-        What is lost in the middle of several calls cannot be computed again.
+        Inputs that are lost in the middle of several calls cannot be restored.
         """
         kernels = [isinstance(step, Rows) for step in self.steps]
         is_one_row = sum(kernels) == 1 and kernels[0] and not self.uses_numpy
@@ -121,10 +112,9 @@ class Recipe(NamedTuple):
 
 
 class RecipeProgram:
-    """A program that runs a recipe.
+    """A :class:`~phonograd.core.run.programs.Program` that runs a recipe.
 
-    ``inputs`` are the nodes whose values are passed in, ``kept`` holds (node, slot) of every value to hand back. It can
-    run in several threads at once: all that changes in it is the number of runs.
+    It can run in several threads at once: only the number of runs changes in it.
     """
 
     __slots__ = (
@@ -147,16 +137,18 @@ class RecipeProgram:
         "runs",
     )
 
+    is_provisional = False
+
     inputs: tuple[Node, ...]
 
     def _follow(self, recipe: Recipe, kernels: Sequence[kernel_cache.Kernel]) -> None:
-        """Make everything ready to run a recipe, given the kernels that it numbers."""
+        """Prepare to run a recipe, given the kernels that it numbers."""
         self._used = kernels
         self._uses_numpy = recipe.uses_numpy
         self._tells = recipe.tells
         room = memory_pool.room_for(recipe.arena_bytes) if recipe.arena_bytes else 0
         self._arena_room = room
-        #: whether rows look themselves whether their inputs are contiguous, and whether the only one has its own arena
+        #: whether rows check themselves that their inputs are contiguous, and whether the only row has its own arena
         self._looks = not self._uses_numpy and can_launch()
         is_only = len([step for step in recipe.steps if isinstance(step, Rows)]) == 1
         self._on_stack = self._looks and is_only and 0 < room <= MOST_ON_STACK
@@ -173,19 +165,15 @@ class RecipeProgram:
         self._exchanges = recipe.exchanges
         donatable = [] if self._uses_numpy else [number for number, _, _ in recipe.begun]
         donatable += [number for _, numbers in recipe.exchanges for number in numbers if self._tells]
-        #: numbers of the inputs whose arrays a run can write over, should nobody else need them; some are handed back,
-        #: as values that are the same
+        # an input may also be a result, if its value is the same
         self.donatable = tuple(dict.fromkeys([number for number in donatable if number not in self._kept_slots]))
         self.memory = recipe.memory
         self.runs = 0
 
     def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
-        """Return the kept values, computed from the values of ``inputs``.
+        """Return the values of the kept nodes, given those of the inputs (see :class:`~phonograd.core.run.programs.Program`).
 
-        These are arrays of the shapes and dtypes of their nodes, with any strides. Those whose numbers are in
-        ``donated`` may be written over: nobody else refers to them; a :class:`Donation` is told how far the run gets.
-        With ``note``, the parts of the program run one by one, and it is called after each of them with the part, and
-        the times at which it began and ended.
+        The second run lets the kernels be compiled in full, because more runs are likely to follow.
         """
         if self._looks and note is None and not donated and not self._begun:
             values = inputs + self._fixed
@@ -214,12 +202,11 @@ class RecipeProgram:
         if self.runs < 2:
             self.runs += 1
             if self.runs == 2:
-                # it will probably be run again
                 kernel_cache.improve(self._used)
         return [values[slot] for slot in self._kept_slots]
 
     def _exchange(self, values: list[Any], donated: Container[int], is_one_call: bool) -> None:
-        """Have results made where inputs lie that may be written over."""
+        """Let results take the memory of inputs that may be written over."""
         for made, numbers in self._exchanges:
             free = [values[number] for number in numbers if number in donated and number in self.donatable]
             for (slot, shape), array in zip(made, free):
@@ -228,7 +215,7 @@ class RecipeProgram:
             values[len(self.inputs) + _FLAG] = donated.begin(values, is_one_call and self._tells)
 
     def results(self, values: list[Any]) -> list[Array]:
-        """Return the kept values out of the list of all values of a run that was interrupted after its kernels ran."""
+        """Return the values of the kept nodes after a run that was interrupted when its kernels were done."""
         for shape, source, target, _ in self._aliases:
             if values[target] is None:
                 values[target] = values[source].reshape(shape)
@@ -242,14 +229,14 @@ class RecipeProgram:
                 note(part, start, perf_counter_ns())
 
     def _noted(self) -> list[tuple[Part, Segment]]:
-        """Return the parts of the program, each with what runs it alone."""
+        """Return the parts of the program, each with the segment that runs it alone."""
         raise NotImplementedError
 
 
 def segment_of(
     step: Rows | Called | Aliased, kernels: Sequence[kernel_cache.Kernel], tells: bool = False, room: int = 0
 ) -> Segment:
-    """Return what does a step, as a function of the list of all values; a row may have room for an arena of its own."""
+    """Return the function of the list of all values that runs a step; a row may have room for an arena of its own."""
     if isinstance(step, Rows):
         return _row(step, kernels, tells, room)
     return _call(step) if isinstance(step, Called) else _alias(step)
@@ -314,7 +301,7 @@ def _call(step: Called) -> Segment:
 
 
 def _alias(step: Aliased) -> Segment:
-    """Return the segment that makes an array of another shape from the memory of one that is there."""
+    """Return the segment that makes an array of another shape from the memory of another one."""
     shape, source, target, done = step
 
     def alias(values: list[Any]) -> None:
@@ -337,8 +324,8 @@ def _is_contiguous(value: Any) -> bool:
 
 
 def _contiguous(value: Any) -> Any:
-    """Return a value as a contiguous array; None (of an optional input that is not there) stays None.
+    """Return a value as a contiguous array; None (of an optional input that was left out) stays None.
 
-    Last bits of what NumPy computes may depend on the layout of its operands, so there is only one layout.
+    The last bits of NumPy's results may depend on the layout of its operands, so there is only one layout.
     """
     return None if value is None else np.asarray(value, order="C")

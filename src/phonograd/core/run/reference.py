@@ -1,11 +1,15 @@
-"""The reference executor: evaluates nodes with NumPy, one operator at a time. It defines what every operator means."""
+"""The reference executor: evaluates nodes with NumPy, operator by operator. It defines the meaning of every operator.
+
+Takes nodes and their operators' reference functions; hands :class:`ReferenceProgram` to
+:func:`phonograd.core.plan.cache.choose_program`. :func:`order` and :func:`resolve` are what all programs begin with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from operator import attrgetter
 from time import perf_counter_ns
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,74 +17,66 @@ from ..base.errors import MXNetError
 from ..graph.node import Node
 from ..graph.operator import ABSENT, Array
 from ..ops.math.structural import LEAF
+from .programs import Note, Part
 
-__all__ = ["Note", "Part", "Program", "evaluate", "located", "order", "resolve"]
+__all__ = ["ReferenceProgram", "evaluate", "located", "order", "resolve"]
 
-#: compiling takes about 15 us a step, so very long programs are interpreted
+#: steps above which a program is interpreted: compiling takes about 15 us a step
 _LONGEST_STRAIGHT_LINE = 5000
 
 
-class Part(NamedTuple):
-    """One thing that a run does, for those who want to know."""
+class ReferenceProgram:
+    """A :class:`~phonograd.core.run.programs.Program` of NumPy calls, one for each node.
 
-    nodes: tuple[Node, ...]
-    """What is computed."""
-    kernels: tuple[Any, ...]
-    """The kernels that do it; none if NumPy does, or where an array only gets another shape."""
-    memory: tuple[Node, ...]
-    """The nodes whose memory is read or written."""
-    written: tuple[Node, ...]
-    """Those of them of whose memory some part is written."""
-
-
-#: called with a part of a program and the times at which it began and ended
-Note = Callable[[Part, int, int], None]
-
-
-class Program:
-    """The steps that compute some nodes from leaves and from values that are there already.
-
-    Values live in a list of slots: first the inputs, then one slot per step. Slots are emptied after their last use,
-    except those that are kept.
+    Values are stored in a list of slots: first the inputs, then one slot per step. A slot is emptied after its last
+    use, unless its value is kept. No input is ever written over.
     """
 
-    __slots__ = ("compiled", "inputs", "kept", "parts", "runs", "steps", "width")
+    __slots__ = ("_parts", "compiled", "inputs", "kept", "runs", "steps", "width")
+
+    donatable: tuple[int, ...] = ()
+    is_provisional = False
+    memory = None
 
     def __init__(self, targets: Iterable[Node], available: Callable[[Node], bool], keep_all: bool = False) -> None:
         wanted = [resolve(node) for node in targets]
-        #: nodes whose values are passed in: leaves and what is available
+        #: the nodes whose values a run takes: leaves and available nodes
         self.inputs, computed = order(wanted, available)
         slots = {node: slot for slot, node in enumerate([*self.inputs, *computed])}
         kept = computed if keep_all else [node for node in dict.fromkeys(wanted) if node not in self.inputs]
-        #: (node, slot) of every value to hand back
+        #: (node, slot) of every value that a run returns
         self.kept = [
             (node, slots[node]) for node in kept if node.outputs is None and node.operator is not ABSENT.operator
         ]
         self.width = len(slots)
         self.runs = 0
         self.compiled: Callable[..., Any] | None = None
-        #: the steps, for those who want to know; made when somebody does
-        self.parts: list[Part] = []
+        self._parts: list[Part] | None = None
         self.steps = _steps(computed, slots, {node for node, _ in self.kept})
 
-    def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
-        """Return the kept values, computed from the values of ``inputs``.
+    @property
+    def parts(self) -> list[Part]:
+        """The steps as observers see them."""
+        if self._parts is None:
+            nodes = [step[-1] for step in self.steps]
+            self._parts = [Part((n,), (), (*map(resolve, n.inputs), n), (n,)) for n in nodes]
+        return self._parts
 
-        Nothing is written over, whatever is ``donated``. ``note`` is called after every step.
+    def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
+        """Return the values of the kept nodes, given those of the inputs (see :class:`~phonograd.core.run.programs.Program`).
+
+        The second run compiles the steps into one Python function.
         """
         self.runs += 1
         with np.errstate(all="ignore"):
             if note is not None:
-                if not self.parts:
-                    nodes = [step[-1] for step in self.steps]
-                    self.parts = [Part((n,), (), (*map(resolve, n.inputs), n), (n,)) for n in nodes]
                 return self._step_by_step(inputs, note)
             if self.runs == 2 and len(self.steps) <= _LONGEST_STRAIGHT_LINE:
                 self.compiled = self._straight_line()
             if self.compiled is not None:
                 try:
                     return self.compiled(*inputs)  # type: ignore[no-any-return]
-                except Exception:  # noqa: BLE001 - step by step it fails the same way, and it is known where
+                except Exception:  # noqa: BLE001 - fails again step by step, where the node is known
                     return self._step_by_step(inputs)
             return self._step_by_step(inputs)
 
@@ -135,14 +131,14 @@ def located(error: Exception, node: Node) -> Exception:
 
 
 def resolve(node: Node) -> Node:
-    """Return the node whose value a node has: itself, unless it only passes another node's value through."""
+    """Return the node that computes the value of a node: itself, unless it passes on the value of another one."""
     while node.operator.is_view:
         node = node.inputs[0]
     return node
 
 
 def order(wanted: Iterable[Node], available: Callable[[Node], bool]) -> tuple[tuple[Node, ...], list[Node]]:
-    """Return what resolved nodes are computed from: leaves and available nodes, and what to compute, oldest first."""
+    """Return the inputs (leaves and available nodes) and the nodes to compute for some resolved nodes, oldest first."""
     given: list[Node] = []
     computed: list[Node] = []
     found: set[Node] = set()
@@ -185,7 +181,7 @@ def _steps(computed: list[Node], slots: dict[Node, int], kept: set[Node]) -> lis
 
 def evaluate(targets: list[Node], bindings: Mapping[Node, Array]) -> list[Array]:
     """Return the values of nodes, given the values of all leaves below them."""
-    program = Program(targets, lambda node: node in bindings)
+    program = ReferenceProgram(targets, lambda node: node in bindings)
     values = program.run([bindings[node] for node in program.inputs])
     results = dict(zip([node for node, _ in program.kept], values, strict=True))
     return [bindings[resolve(t)] if resolve(t) in bindings else results[resolve(t)] for t in targets]

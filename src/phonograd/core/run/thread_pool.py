@@ -244,7 +244,7 @@ def _end() -> None:
         pool.dismiss(timeout=5.0)
 
 
-settings.watch(_mark_stale)
+settings.CHANGED.connect(_mark_stale)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_end)

@@ -1,7 +1,7 @@
-"""The two flags, recording and training: per thread, and per task under asyncio.
+"""Flags: recording and training, per thread, and per task under asyncio.
 
-Both are bits of one context variable. A new thread starts with both off, whatever the thread that started it does; an
-asyncio task inherits the flags of the task that made it and changes only its own.
+Both are bits of one context variable. A new thread starts with both off, whatever the flags of the thread that started
+it are. An asyncio task inherits the flags of the task that made it and changes only its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Which handles of a trace are alive: those with more references than the list itself holds (docs/decisions/0001)."""
+"""Liveness: which handles of a trace the user's program still refers to (docs/decisions/0001).
+
+A handle is alive if it has more references than the list of the trace itself holds. Takes handles from
+:mod:`phonograd.core.trace.trace` and hands the live ones back, with their nodes. Machine code replaces
+:func:`live_handles` once it is compiled (:data:`phonograd.core.trace.owner.MACHINE_CODE`).
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,16 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..graph.node import Node
+from .owner import Pairs
 
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["count_references", "live_handles", "referenced"]
-
-Pairs = list[tuple[Any, Node]]
+__all__ = ["live_handles", "referenced"]
 
 
 def live_handles(trace: Trace, handles: list[Any]) -> Pairs:
-    """Return the handles of a trace that somebody refers to, with their nodes."""
+    """Return the handles of a trace that something else refers to, with their nodes."""
     limit, count, pairs = _baseline, sys.getrefcount, []
     for handle in handles:
         if count(handle) > limit:
@@ -42,7 +45,7 @@ class _Probe:
 
 
 def _calibrate() -> int:
-    """Return the count that ``getrefcount`` gives inside ``live_handles`` for an object only the list refers to."""
+    """Return the count that ``getrefcount`` gives inside ``live_handles`` for an object that only the list refers to."""
     global _baseline
     trace: Any = object()
     for guess in range(1, 8):
@@ -53,14 +56,7 @@ def _calibrate() -> int:
 
 
 _baseline = 0
-#: finds the handles that are alive. Without the GIL counts are split between threads and say nothing: there every
-#: handle counts as alive
+#: finds the live handles. Without the GIL, counts are split between threads and mean nothing, so every handle is alive
 referenced: Callable[[Trace, list[Any]], Pairs]
 referenced = _all if not getattr(sys, "_is_gil_enabled", lambda: True)() else live_handles
 _calibrate()
-
-
-def count_references(function: Callable[[Trace, list[Any]], Pairs]) -> None:
-    """Use another function in the place of :func:`live_handles`."""
-    global referenced
-    referenced = function

@@ -1,55 +1,81 @@
-"""Threads: whose trace calls of machine code add to (:mod:`phonograd.core.array.fastcall.native_call`).
+"""Threads: the thread whose trace operator calls of machine code add to, and the lock that hands arrays over.
 
-They know the trace of one thread, the one that was told last; its number is noted in the trace. The calls of other
-threads are Python functions, and tell of theirs.
+Takes functions of machine code from :mod:`phonograd.core.array.fastcall.native_install`, once they are compiled; hands
+them to :mod:`phonograd.core.trace.trace`. Machine code knows the trace of one thread at a time: the last one that was
+made current. Calls of other threads are Python functions, which make their own trace current. See docs/decisions/0012.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..graph.node import Node
     from .trace import Trace
 
-__all__ = ["THREADS", "Leaving"]
+__all__ = ["HANDOVER", "MACHINE_CODE", "Leaving", "Pairs"]
+
+#: held for the few assignments that make a handle name another node, where another thread may do the same. A reader
+#: without the lock reads the node first, then the trace; a writer writes the trace first, then the node
+HANDOVER = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # a process that is forked while another thread holds the lock would wait for it forever
+    os.register_at_fork(before=HANDOVER.acquire, after_in_parent=HANDOVER.release, after_in_child=HANDOVER.release)
+
+#: handles with the nodes that they name
+Pairs = list[tuple[Any, "Node"]]
 
 
-class _Threads:
-    """What is known of threads; nothing while there are no calls of machine code."""
+class _MachineCode:
+    """The functions of machine code that a trace uses instead of its own; None until they are compiled."""
 
-    __slots__ = ("_make_current", "noted", "number")
+    __slots__ = ("current", "living", "make_current", "settle", "thread_number")
 
     def __init__(self) -> None:
-        #: returns the number of this thread, which no other one ever has
-        self.number: Callable[[], int] | None = None
-        #: the trace that calls add to
-        self.noted: Trace | None = None
-        self._make_current: Callable[[Trace | None], None] | None = None
+        #: the trace that machine code adds to
+        self.current: Trace | None = None
+        #: returns the number of this thread, which no other thread ever has
+        self.thread_number: Callable[[], int] | None = None
+        #: makes a trace, or none, the one that calls of this thread add to
+        self.make_current: Callable[[Trace | None], None] | None = None
+        #: gives handles their values, and lets those go whose trace ends; returns the handles left to Python code
+        self.settle: Callable[[Trace, Pairs, list[Any], bool], Pairs] | None = None
+        #: finds the live handles of a trace, as :func:`phonograd.core.trace.liveness.living` does
+        self.living: Callable[[Trace, list[Any]], Pairs] | None = None
 
-    def use(self, number: Callable[[], int], make_current: Callable[[Trace | None], None]) -> None:
-        """Set how threads are numbered, and a function that is told of the trace."""
-        self.number, self._make_current = number, make_current
+    def install(
+        self,
+        thread_number: Callable[[], int],
+        make_current: Callable[[Trace | None], None],
+        settle: Callable[[Trace, Pairs, list[Any], bool], Pairs],
+        living: Callable[[Trace, list[Any]], Pairs] | None,
+    ) -> None:
+        """Use compiled functions from now on; ``living`` may be missing where it does not work."""
+        self.thread_number, self.make_current = thread_number, make_current
+        self.settle, self.living = settle, living
 
     def note(self, trace: Trace | None) -> None:
-        """Let calls add to a trace."""
-        assert self._make_current is not None
-        self.noted = trace
-        self._make_current(trace)
+        """Let calls of machine code add to a trace, or to none."""
+        assert self.make_current is not None
+        self.current = trace
+        self.make_current(trace)
 
 
-THREADS = _Threads()
+MACHINE_CODE = _MachineCode()
 
 
 class Leaving:
-    """Goes when its thread does: nothing should keep the trace of a thread that is gone."""
+    """An object that dies with its thread, so that machine code does not keep the trace of a thread that is gone."""
 
     __slots__ = ("_thread",)
 
     def __init__(self, thread: int) -> None:
         self._thread = thread
 
-    def __del__(self, threads: _Threads = THREADS, is_late: Callable[[], bool] = sys.is_finalizing) -> None:
-        if threads.noted is not None and threads.noted.thread == self._thread and not is_late():
-            threads.note(None)
+    def __del__(self, code: _MachineCode = MACHINE_CODE, is_late: Callable[[], bool] = sys.is_finalizing) -> None:
+        if code.current is not None and code.current.thread == self._thread and not is_late():
+            code.note(None)

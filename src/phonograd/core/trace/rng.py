@@ -1,8 +1,8 @@
-"""Positions in the random stream: which numbers the next random operator draws.
+"""Positions in the random stream, from which random operators draw.
 
 A random operator takes four 32-bit words as an ordinary input: the seed and the number of the call. Its result is a
-function of them alone (:mod:`phonograd.core.lower.philox`), so it does not matter what else is computed, where, or in
-which order.
+function of them alone (:mod:`phonograd.core.lower.philox`), so it does not depend on other work, on threads, or on the
+order of evaluation. Hands positions to :meth:`phonograd.core.trace.trace.Trace.counter`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def keeping_counters(kept: list[Array]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def repeating_counters(kept: list[Array]) -> Iterator[None]:
-    """Have the random calls of this thread draw what was drawn before, inside a ``with`` block."""
+    """Let the random calls of this thread draw the same numbers again, inside a ``with`` block."""
     outer, _LOCAL.repeated = _LOCAL.repeated, iter(kept)
     try:
         yield

@@ -15,9 +15,10 @@ from ...core.backward.backward import grads_where_reached
 from ...core.backward.function import as_recorded, record_call, sources_of
 from ...core.backward.variable import Variable
 from ...core.ops.math.structural import detach, full, variable
+from ...core.trace.evaluation import Options
 from ...core.trace.flags import FLAGS, RECORDING, flags_set_to, is_recording
 from ...core.trace.rng import keeping_counters, repeating_counters
-from ...core.trace.trace import LOCAL, Capturing
+from ...core.trace.trace import LOCAL
 from ...ndarray.array import NDArray
 from .nesting import filled, flattened, outlined
 
@@ -35,7 +36,7 @@ def run_checkpointed(block: Block, args: tuple[Any, ...]) -> Any:
     parameters = block.collect_params().values()
     if (
         not flags & RECORDING
-        or isinstance(LOCAL.trace, Capturing)
+        or not LOCAL.trace.allows_shortcuts
         or not all([isinstance(array, NDArray) for array in inputs])
         or any([parameter._deferred_init is not None for parameter in parameters])
     ):
@@ -103,7 +104,7 @@ class _Call:
             home = self._trace()
             assert home is not None, "a call was found through its trace"
             own = zip(owners[: len(given)], self._nodes)
-            onward: dict[Any, Any] = {owner: home.target_of(node) for owner, node in own if owner is not None}
+            onward: dict[Any, Any] = {owner: home.tape.target_of(node) for owner, node in own if owner is not None}
             with trace.lock:
                 # all places, because gradients of a checkpoint inside of this one go on to inputs of this one
                 trace.targets[:] = [onward.get(target, target) for target in trace.targets]
@@ -117,7 +118,7 @@ def _computed(arrays: list[NDArray]) -> list[NDArray]:
     """Return arrays with the values of others, computed now without keeping anything of what lies between."""
     trace = LOCAL.trace
     nodes = tuple([node_in(array, trace) for array in arrays])
-    return [make_concrete(value, node.context) for value, node in zip(trace.evaluate(nodes, {}), nodes)]
+    return [make_concrete(value, node.context) for value, node in zip(trace.evaluate(nodes, Options({})), nodes)]
 
 
 def _fresh(array: NDArray, owner: Variable, trace: Any) -> NDArray:

@@ -15,7 +15,7 @@ from ... import ndarray
 from ...core.array.handle import make_result, node_in
 from ...core.base.devices import Context, current_context
 from ...core.capture.compiled import Compiled
-from ...core.trace.trace import LOCAL, Capturing, ready_trace
+from ...core.trace.trace import LOCAL, ready_trace
 from ...ndarray.array import NDArray
 from ...ndarray.params import save as save_arrays
 from ...symbol import Symbol
@@ -162,7 +162,7 @@ class HybridBlock(Block):
         if not self._active:
             return self._run_eager(context, x, *args)
         # layers that somebody wants to see are called
-        if self._keeps_arrays or isinstance(LOCAL.trace, Capturing) or _LISTENERS:
+        if self._keeps_arrays or not LOCAL.trace.allows_shortcuts or _LISTENERS:
             result = (self._run_nested if _CALLS.are_nested else self._run_unaliased)(context, x, *args)
         elif len(contexts) > 1:
             raise ValueError(

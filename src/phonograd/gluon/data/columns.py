@@ -17,7 +17,7 @@ from ... import autograd
 from ...core.array.handle import known_value, make_concrete, read
 from ...core.array.observed import LISTENERS
 from ...core.base.devices import CPU
-from ...core.trace.trace import LOCAL, Capturing
+from ...core.trace.trace import LOCAL
 from ...ndarray.array import NDArray
 from ...ndarray.sparse import BaseSparseNDArray
 from .batchify import array_of, default_batchify_fn
@@ -57,7 +57,7 @@ def batch_of(dataset: Any, batchify_fn: Callable[[Sequence[Any]], Any], numbers:
 
 def gathered(dataset: Any, numbers: Sequence[Any]) -> list[Any] | Columns:
     """Return the examples with some numbers, in columns if the dataset has them."""
-    if len(numbers) and not isinstance(LOCAL.trace, Capturing):
+    if len(numbers) and LOCAL.trace.allows_shortcuts:
         if hasattr(type(dataset), "_gathered"):
             return dataset._gathered(numbers)  # type: ignore[no-any-return]
         if is_array(dataset):

@@ -45,7 +45,9 @@ from ...graph.node import Node
 from ...ops.math.structural import LATEST, VARIABLE, variable
 from ...run import kernel_cache
 from ...trace.flags import FLAGS
-from ...trace.trace import HANDOVER, Target, Trace
+from ...trace.owner import HANDOVER
+from ...trace.tape import Target
+from ...trace.trace import Trace
 from ..extras import ArrayExtras
 from .native_code import ENTRY, module_text
 from .native_text import API, OBJECTS

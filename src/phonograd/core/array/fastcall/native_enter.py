@@ -14,7 +14,7 @@ leaf, and that of a variable a target of gradients::
         self._node, self._buffer = node, None
 
 What happens here happens at once for other threads, which wait for the interpreter. They may be about to change an
-array, so the lock that says so (:data:`phonograd.core.trace.trace.HANDOVER`) is held where an array is given another
+array, so the lock that says so (:data:`phonograd.core.trace.owner.HANDOVER`) is held where an array is given another
 value.
 """
 
@@ -166,7 +166,7 @@ def _enter(offsets: dict[str, int]) -> str:
     f = Code("enter", "ptr %trace, ptr %array", offsets)
     entered = f.assign("alloca ptr, align 8")
     f.leave_unless(f.is_array(f.field("%array", "type")), "other")
-    # the node is read before the trace (trace.HANDOVER)
+    # the node is read before the trace (threads.HANDOVER)
     node, home = f.field("%array", "node"), f.field("%array", "trace")
     f.line(f"br i1 {f.assign(f'icmp eq ptr {home}, %trace')}, label %here, label %outside")
     f.label("here")

@@ -11,12 +11,11 @@ from types import ModuleType
 from typing import Any
 
 from ...base.dtypes import FLOAT32
-from ...graph.node import forgetters
+from ...graph.node import FORGOTTEN
 from ...graph.operator import Operator
 from ...ops.math.structural import leaf
-from ...trace.liveness import count_references
-from ...trace.owner import THREADS
-from ...trace.trace import LOCAL, use_settling
+from ...trace.owner import MACHINE_CODE
+from ...trace.trace import LOCAL
 from .. import call
 from ..binary import BINARY
 from ..handle import use_machine_code
@@ -34,7 +33,7 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
 
     own = _methods(array_class)
     calls = Calls(array_class, array_class(), leaf(0, (1,), FLOAT32), Variable(array_class(), "write"), own)
-    forgetters.append(calls.forget)
+    FORGOTTEN.connect(calls.forget)
     array_class.grad = calls.grad
     for name, method in calls.methods.items():
         setattr(array_class, name, method)
@@ -46,10 +45,8 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
             setattr(module, name, value)
     for name, value in _functions(vars(array_class)):
         setattr(array_class, name, as_method(value))
-    if _finds_the_living(calls, array_class):
-        count_references(calls.living)
-    THREADS.use(thread_number, calls.make_current)
-    use_settling(calls.settle)
+    living = calls.living if _finds_the_living(calls, array_class) else None
+    MACHINE_CODE.install(thread_number, calls.make_current, calls.settle, living)
     use_machine_code(calls.enter, calls.write)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.devices import CPU, Context
 from ...base.dtypes import DType, convert_scalar
-from ...graph.node import Node, Shape, forgetters, statistics
+from ...graph.node import FORGOTTEN, Node, Shape, statistics
 from ...graph.operator import REGISTRY, Array, Operator, nothing, operator, single
 from ...lower.lowering import SUPPORTED, Constant, Elementwise
 
@@ -129,7 +129,7 @@ def _forget_leaves() -> None:
     LATEST[:] = [None] * len(LATEST)
 
 
-forgetters.append(_forget_leaves)
+FORGOTTEN.connect(_forget_leaves)
 
 
 def constant(value: Any, dtype: DType) -> Node:

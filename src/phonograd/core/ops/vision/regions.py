@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...graph.node import Node, Shape, forgetters
+from ...graph.node import FORGOTTEN, Node, Shape
 from ...graph.operator import REGISTRY, Array, Operator, Spec, composite, operator, single
 from ...lower.lowering import Either, Expansion, InplaceUpdate
 from ..math.arithmetic import add, mod
@@ -176,7 +176,7 @@ _Span = tuple[tuple[int, int], ...]
 
 #: by assignment what was there before it and those that it follows, and where all of them have written
 _written: dict[Node, tuple[Node, _Span]] = {}
-forgetters.append(_written.clear)
+FORGOTTEN.connect(_written.clear)
 
 
 def _span(begin: Shape, end: Shape, step: Shape) -> _Span:

@@ -10,7 +10,7 @@ import numpy as np
 from .... import autograd
 from ....core.array.handle import as_class
 from ....core.base.devices import CPU
-from ....core.trace.trace import LOCAL, Capturing
+from ....core.trace.trace import LOCAL
 from ....image.functions import pixels_of
 from ....ndarray.array import NDArray, concrete
 from ...block import HybridBlock
@@ -38,7 +38,7 @@ class _Short(HybridBlock):
             and isinstance(x, NDArray)
             and not args
             and not autograd.is_recording()
-            and not isinstance(LOCAL.trace, Capturing)
+            and LOCAL.trace.allows_shortcuts
         ):
             return self._shortly(x)
         return super().forward(x, *args)

@@ -1,0 +1,103 @@
+"""Programs: the one interface of everything that computes nodes from the values of other nodes.
+
+A program is made once for a graph and run for every set of values. :func:`phonograd.core.plan.cache.choose_program` is
+the only place that decides which kind of program a graph gets. It is where execution tiers are told apart::
+
+    nodes --> choose_program --+--> ReferenceProgram   no compiler, or executor="reference"
+                               +--> PiecewiseProgram   tier 0: a new graph where graphs hardly ever repeat
+                               +--> RecalledProgram    tier 1: an equal graph was planned by an earlier process
+                               +--> NativeProgram      tier 1: planned now; its kernels are improved later (tier 2)
+
+=====================  ========================================  ==================  ===========================
+program                computes                                  made in             lives
+=====================  ========================================  ==================  ===========================
+``ReferenceProgram``   with NumPy, operator by operator          microseconds        as long as its plan
+``PiecewiseProgram``   with one shared kernel per operator       microseconds        for one run
+``RecalledProgram``    fused kernels, from a recipe on disk      a file is read      as long as its plan
+``NativeProgram``      fused kernels, from a recipe made now     200 us an operator  as long as its plan
+=====================  ========================================  ==================  ===========================
+
+``RecalledProgram`` and ``NativeProgram`` run their recipe in the same way
+(:class:`phonograd.core.run.program.Running`). A captured function (:class:`phonograd.core.capture.replay.Direct`) is no
+program: it takes arrays, and runs the program of its template. All programs compute the same bits for the same graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any, NamedTuple, Protocol
+
+from ..graph.node import Node
+from ..graph.operator import Array
+
+__all__ = ["Memory", "Note", "Part", "Program"]
+
+
+class Part(NamedTuple):
+    """One thing that a run does, as observers see it."""
+
+    nodes: tuple[Node, ...]
+    """The nodes that are computed."""
+    kernels: tuple[Any, ...]
+    """The kernels that compute them; none if NumPy does, or where an array only gets another shape."""
+    memory: tuple[Node, ...]
+    """The nodes whose memory is read or written."""
+    written: tuple[Node, ...]
+    """Those of them whose memory is written, at least in part."""
+
+
+#: called with a part of a program and the times at which it began and ended
+Note = Callable[[Part, int, int], None]
+
+
+class Memory(NamedTuple):
+    """The bytes that a run of a program takes beside its inputs."""
+
+    arena: int
+    """Values that only kernels read."""
+    kept: int
+    """Values that are handed back."""
+    other: int
+    """Arrays that NumPy reads or makes on the way."""
+
+
+class Program(Protocol):
+    """Computes some nodes from the values of others. See the table of the module for the kinds of programs."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes whose values a run takes: leaves, and nodes that are known already."""
+
+    @property
+    def kept(self) -> list[tuple[Node, int]]:
+        """The nodes whose values a run returns, in order, each with its slot among the values of the run."""
+
+    @property
+    def donatable(self) -> tuple[int, ...]:
+        """The numbers of the inputs whose arrays a run can write over, if nothing else refers to them."""
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether the graph gets another program when it is met again."""
+
+    @property
+    def memory(self) -> Memory | None:
+        """The bytes that a run takes, if they are known."""
+
+    @property
+    def parts(self) -> list[Part]:
+        """Everything that a run does, in order."""
+
+    def run(self, inputs: list[Any], spent: Container[int] = (), note: Note | None = None) -> list[Array]:
+        """Return the values of the kept nodes, given those of the inputs.
+
+        Parameters
+        ----------
+        inputs
+            Arrays of the shapes and dtypes of the input nodes, with any strides.
+        spent
+            Numbers of inputs that may be written over; a :class:`~phonograd.core.run.donation.Donation` also notes the
+            progress.
+        note
+            Called after each part. The parts then run one by one.
+        """

@@ -1,0 +1,118 @@
+"""Evaluation: computes values of nodes of a trace with the program that the plan cache holds for them.
+
+Takes the leaves and known values of a :class:`~phonograd.core.trace.trace.Trace`, and programs from
+:mod:`phonograd.core.plan.cache`; hands values back and advances the stage of the trace. The main types are
+:class:`Options` and :class:`~phonograd.core.plan.cache.CachedPlan`. Observers and the detection of anomalies apply to
+every evaluation while they are on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import ChainMap
+from collections.abc import Container, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..base.settings import active
+from ..events import COMPILATION, EVALUATION, LISTENING, begin
+from ..graph.node import Node, statistics
+from ..graph.operator import Array
+from ..observe.anomaly import check, detection
+from ..plan.cache import PLANS, REPEATED, CachedPlan, choose_program, new_cached_plan, repeating, waits
+from ..run.donation import donate
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+__all__ = ["KEEP", "LAST", "Options", "compute", "evaluate"]
+
+_UNOBSERVED = contextlib.nullcontext()
+
+
+class Options(NamedTuple):
+    """How the values of an evaluation are used."""
+
+    lent: Mapping[Node, Array] | None = None
+    """Values of leaves that are valid for this evaluation only (:meth:`~phonograd.core.trace.tape.Tape.lend`). Nothing that is
+    computed from them is kept: they stand for something else the next time. An empty mapping just keeps nothing."""
+    is_last: bool = False
+    """Whether nothing more will be asked of the trace. Its values are not kept then, and memory that only the trace
+    refers to is donated to the program, which may write over it."""
+
+
+#: keep every value that a recorded node may need again
+KEEP = Options()
+#: the last evaluation of a trace
+LAST = Options(is_last=True)
+
+
+def evaluate(trace: Trace, nodes: tuple[Node, ...], options: Options = KEEP) -> list[Array]:
+    """Return the values of nodes of a trace, computing those that are not known yet."""
+    with trace.lock:
+        return compute(trace, nodes, trace.stage.following.get(_key(nodes, options)), options)
+
+
+def compute(trace: Trace, nodes: tuple[Node, ...], step: CachedPlan | None, options: Options) -> list[Array]:
+    """Return the values of nodes, given the step that the plan cache holds for them, if it holds one.
+
+    The caller holds the lock of the trace.
+    """
+    if step is None or step.is_provisional:
+        step = _planned(trace, nodes, step is not None, options)
+    elif REPEATED.listeners:
+        repeating()
+    step.used = PLANS.tick
+    lent, is_last = options
+    values: Any = trace.values if lent is None else ChainMap(dict(lent), trace.values)
+    leaves, program = trace.leaves, step.program
+    if program is not None:
+        statistics.evaluations += 1
+        inputs = [values[node] if index is None else leaves[index] for index, node in step.inputs]
+        if is_last and step.donatable and not detection.on:
+            donated = donate(leaves, step.donatable, step.inputs)
+            if donated is not None:
+                # the results are kept, because their inputs are gone and nothing can compute them again
+                donated.run(program, partial(_run, trace, step, inputs, donated), partial(_keep, trace, step))
+                return [values[node] if index is None else leaves[index] for index, node in step.places]
+        results = _run(trace, step, inputs) if active.watched else program.run(inputs)
+        if detection.on:
+            check(step.kept, results, zip(program.inputs, inputs, strict=True), choose_program, trace.scope_of)
+        if is_last and step.results is not None:
+            # a thread that looks for values here at this moment does not find them, and computes them again
+            return [results[number] if index is None else leaves[index] for index, number in step.results]
+        values.update(zip(step.kept, results))
+        if lent is None:
+            trace.stage = step.following
+    return [values[node] if index is None else leaves[index] for index, node in step.places]
+
+
+def _key(nodes: tuple[Node, ...], options: Options) -> tuple[Any, ...]:
+    return (nodes, active.executor) if options.lent is None else (nodes, active.executor, "lent")
+
+
+def _planned(trace: Trace, nodes: tuple[Node, ...], again: bool, options: Options) -> CachedPlan:
+    """Return a new step; ``again`` says that the cache holds a provisional one. An observed evaluation is planned."""
+    observed = active.watched or detection.on
+    keep_all = options.lent is None and waits(nodes)
+    with begin(COMPILATION, "compilation") if LISTENING[COMPILATION] else _UNOBSERVED:
+        step = new_cached_plan(trace.stage, nodes, trace.values, keep_all, again, observed)
+    trace.stage.following[_key(nodes, options)] = step
+    PLANS.made()
+    return step
+
+
+def _keep(trace: Trace, step: CachedPlan, results: list[Array]) -> None:
+    trace.values.update(zip(step.kept, results))
+    trace.stage = step.following
+
+
+def _run(trace: Trace, step: CachedPlan, inputs: list[Any], donated: Container[int] = ()) -> list[Array]:
+    """Return the results of a program, while observers see each of its kernels."""
+    program = step.program
+    assert program is not None
+    if not active.watched:
+        return program.run(inputs, donated)
+    attribution = trace.attributed()
+    with begin(EVALUATION, "evaluation"):
+        return attribution.run(program, inputs, donated, step.kept, trace.handles, bool(trace.made))
