@@ -400,7 +400,4 @@ def _pairs(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | N
     for head in heads:
         if not isinstance(head, NDArray):
             raise TypeError(f"heads must be NDArrays, not {type(head)}")
-    for given in head_grads:
-        if given is not None and not isinstance(given, NDArray):
-            raise TypeError(f"a head gradient must be an NDArray or None, not {type(given)}")
     return heads, head_grads

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import autograd
-from .core.array.handle import assign, make, node_in
+from .core.array.handle import assign, is_recorded, make, node_in
 from .core.base.devices import Context, as_context
 from .core.base.errors import MXNetError, nearest
 from .core.graph.interface import is_known
@@ -191,11 +191,7 @@ class Executor:
                 if not isinstance(grad, NDArray):
                     raise TypeError("inputs must be NDArray")
         grads = [None] * len(self._recorded) if out_grads is None else list(out_grads)
-        pairs = [
-            (head, grad)
-            for head, grad in zip(self._recorded, grads, strict=True)
-            if head._node is not None and head._node.marked
-        ]
+        pairs = [(head, grad) for head, grad in zip(self._recorded, grads, strict=True) if is_recorded(head)]
         if pairs:
             heads, wanted = [head for head, _ in pairs], [grad for _, grad in pairs]
             autograd.backward(heads, None if out_grads is None else wanted, retain_graph=True, train_mode=is_train)

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
+from .core.array.handle import place_of
 from .core.base import settings
 from .core.base.errors import format_shape
 from .core.graph.node import Node
@@ -187,8 +188,8 @@ def plan(*arrays: NDArray) -> PlanReport:
     for array in arrays:
         if not isinstance(array, NDArray):
             raise TypeError(f"only arrays can be explained, not {array!r}")
-        node, trace = array._node, array._trace
-        if array._buffer is None and node is not None and trace is not None:
+        trace, node, value = place_of(array)
+        if value is None and node is not None and trace is not None:
             nodes.append(node)
             known.update(trace.values)
     keep_all = any([node.marked and node.operator is not VARIABLE for node in nodes])

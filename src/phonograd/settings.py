@@ -6,6 +6,6 @@
 'reference'
 """
 
-from .core.base.settings import Settings, current, override, update
+from .core.base.settings import CHANGED, Settings, current, override, update
 
-__all__ = ["Settings", "current", "override", "update"]
+__all__ = ["CHANGED", "Settings", "current", "override", "update"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import autograd
+from .core.array.handle import is_recorded
 from .core.backward.backward import grads_or_zeros
 from .ndarray import NDArray, array
 
@@ -91,8 +92,7 @@ def _sum(terms: list[NDArray]) -> NDArray:
 
 def _derivative(total: NDArray, variables: list[NDArray], directions: list[np.ndarray[Any, Any]]) -> NDArray:
     """Return the derivative along the direction; zero where the function has become constant."""
-    node = total._node
-    if node is None or not node.marked:
+    if not is_recorded(total):
         zero: NDArray = total * 0
         return zero
     grads = grads_or_zeros(total, variables)

@@ -10,21 +10,21 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.array import indexing
-from ..core.array.binary import binary, finish, inplace
+from ..core.array.binary import binary, inplace
 from ..core.array.call import function_of, method_of, write
 from ..core.array.handle import (
     Handle,
     assign,
     make_concrete,
-    make_result,
     make_view,
     materialize_if_naive,
+    new_result,
     node_in,
     read,
     record_or_detach,
@@ -32,6 +32,8 @@ from ..core.array.handle import (
 from ..core.array.numpy_scalar import as_number
 from ..core.array.observed import LISTENERS, NamedAction, observed
 from ..core.array.values import values_of
+from ..core.backward.backward import backward_pass
+from ..core.backward.variable import attach
 from ..core.base.devices import Context, as_context
 from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
@@ -49,7 +51,7 @@ __all__ = ["NDArray"]
 _CAST, _COPY, _RESHAPE = NamedAction("Cast"), NamedAction("_copyto"), NamedAction("Reshape")
 
 
-class NDArray(Handle):
+class NDArray(Handle, dense=True):
     """An array on the CPU, as in MXNet: fixed shape and dtype, changeable in place, differentiable.
 
     >>> import phonograd as mx
@@ -275,8 +277,7 @@ class NDArray(Handle):
         if listeners:
             return observed(_COPY, (self,), None, (), self._moved, (context, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
-        node = record_or_detach(moved(node_in(self, trace), context))
-        return make_result(node, trace, self._result_class)  # type: ignore[no-any-return]
+        return new_result(moved(node_in(self, trace), context), trace, self._result_class)  # type: ignore[no-any-return]
 
     def as_in_context(self, context: Context) -> NDArray:
         """Return the array itself if it lives there, else a copy on that context."""
@@ -297,8 +298,7 @@ class NDArray(Handle):
         if listeners:
             return observed(_CAST, (self,), None, (), self._converted, (target, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
-        node = record_or_detach(cast(node_in(self, trace), target))
-        return make_result(node, trace, self._result_class)  # type: ignore[no-any-return]
+        return new_result(cast(node_in(self, trace), target), trace, self._result_class)  # type: ignore[no-any-return]
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
         """Return a view in another shape; 0 copies an extent, -1 infers, -2 copies the rest, -3 merges, -4 splits."""
@@ -395,6 +395,21 @@ class NDArray(Handle):
         """Return the values stored another way: 'default', 'csr' or 'row_sparse'; gradients pass."""
         return self._called("cast_storage", stype=stype)
 
+    def _labelled(self, stype: str) -> NDArray:
+        """Return the value of the array under the name of a storage type, recorded as the array is."""
+        from .sparse import labelled
+
+        return labelled(self, stype)
+
+    @staticmethod
+    def _call_with_storage(
+        declared: Operator, handles: tuple[Handle | None, ...], attributes: tuple[Any, ...], out: Any
+    ) -> Any:
+        """Return the result of an operator with a sparse argument, or of one that is about storage."""
+        from .sparse_calls import call_with_storage
+
+        return call_with_storage(declared, handles, attributes, out)
+
     def _stored(self) -> Any:
         """Return what a file holds of the array: its values, or the record of a sparse array."""
         return read(self)
@@ -416,14 +431,15 @@ class NDArray(Handle):
 
         ``grad_req`` is 'write', 'add' or 'null'. An array that is already part of a record is cut from it.
         """
-        from ..autograd import attach
-
         attach(self, grad_req, stype)
 
     @property
     def grad(self) -> NDArray | None:
         """The gradient buffer of a variable, else None."""
-        return None if self._variable is None else self._variable.grad
+        # reads the slots: every turn of a training loop asks every parameter
+        rare = self._extras
+        owner = None if rare is None else rare.variable
+        return None if owner is None else owner.grad
 
     @property
     def _fresh_grad(self) -> int:
@@ -447,11 +463,7 @@ class NDArray(Handle):
 
     def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
         """Compute the gradients of all variables this array was computed from."""
-        if out_grad is None and _backward_alone is not None and _backward_alone(self, bool(retain_graph)):
-            return
-        from ..autograd import backward
-
-        backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
+        backward_pass([self], [out_grad], bool(retain_graph), bool(train_mode))
 
     # -- other libraries
 
@@ -487,15 +499,6 @@ class NDArray(Handle):
         assign(self, trace.bind(values, self.context), trace)
 
 
-_backward_alone: Callable[[NDArray, bool], bool] | None = None
-
-
-def use_backward(function: Callable[[NDArray, bool], bool]) -> None:
-    """Set the function that differentiates one array where that is simple, and returns whether it was."""
-    global _backward_alone
-    _backward_alone = function
-
-
 class _Method:
     """An operator as a method of arrays: made when it is first asked for, because there are hundreds."""
 
@@ -516,7 +519,6 @@ def _offer(name: str, declared: Operator) -> None:
         setattr(NDArray, name, _Method(declared, name))
 
 
-finish(NDArray)
 for _name, _declared in REGISTRY.items():
     _offer(_name, _declared)
 DECLARED.connect(_offer)

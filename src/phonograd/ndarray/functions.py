@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.array.binary import Numbers, binary
+from ..core.array.binary import Numbers, call_binary
 from ..core.array.call import function_of
 from ..core.array.handle import read
 from ..core.graph.operator import REGISTRY, Operator
@@ -24,16 +24,14 @@ def with_scalars(declared: Operator) -> Callable[..., Any]:
     on_numbers = declared.of_numbers
     assert word is not None
     assert on_numbers is not None
-    forward = NDArray.__pow__ if word == "power" else binary(declared.name)
-    backward = binary(declared.name, reflected=True)
 
     def apply(lhs: Any, rhs: Any) -> Any:
         if isinstance(lhs, NDArray):
             # a sparse array has methods of its own
-            own = None if type(lhs) is NDArray else getattr(operator, declared.python, None)
-            return forward(lhs, rhs) if own is None else own(lhs, rhs)
+            own = getattr(operator, declared.python or "", None)
+            return call_binary(declared, lhs, rhs, NDArray) if own is None else own(lhs, rhs)
         if isinstance(rhs, NDArray):
-            return backward(rhs, lhs)
+            return call_binary(declared, lhs, rhs, NDArray)
         if isinstance(lhs, Numbers) and isinstance(rhs, Numbers):
             return on_numbers(lhs, rhs)
         raise TypeError(f"type {type(rhs if isinstance(lhs, Numbers) else lhs)} not supported")

@@ -19,18 +19,20 @@ import numpy as np
 from ..core.array.binary import Numbers, operate
 from ..core.array.call import function_of, invoke, write
 from ..core.array.handle import (
+    DENSE,
     Handle,
     SharedMemory,
     make_concrete,
-    make_result,
     materialize_if_naive,
+    new_result,
     read,
+    record_or_detach,
     share,
 )
 from ..core.array.observed import LISTENERS, observed
 from ..core.base.dtypes import as_dtype
 from ..core.graph.operator import NAMES, REGISTRY, Operator
-from ..core.trace.trace import LOCAL
+from ..core.trace.trace import ready_trace
 
 __all__: list[str] = []
 
@@ -55,8 +57,13 @@ def array(self: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray[
 
 
 def _combined(declared: Operator, operands: list[Any], target: Any) -> Any:
-    node = operate(declared, *operands)
-    return make_result(node, LOCAL.trace) if target is None else materialize_if_naive(write(target, node))
+    trace, (lhs, rhs) = ready_trace(), operands
+    node = operate(declared, lhs, rhs, trace)
+    return (
+        new_result(node, trace, DENSE[0])
+        if target is None
+        else materialize_if_naive(write(target, record_or_detach(node)))
+    )
 
 
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:

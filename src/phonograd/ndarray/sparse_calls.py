@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.array.call import _returned, function_of
-from ..core.array.handle import Handle, apply, read
+from ..core.array.call import _returned, apply, function_of
+from ..core.array.handle import Handle, read
 from ..core.base.errors import MXNetError, format_shape
 from ..core.graph.operator import REGISTRY, Operator
 from ..core.trace.flags import is_recording

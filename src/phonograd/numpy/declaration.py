@@ -21,12 +21,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..core.array.binary import binary, operate, use_class
+from ..core.array.binary import call_binary, operate
 from ..core.array.call import function_of, method_of, write
-from ..core.array.handle import Handle, make_result, materialize_if_naive
+from ..core.array.handle import Handle, materialize_if_naive, new_result, record_or_detach
 from ..core.graph.node import FORGOTTEN, Node
 from ..core.graph.operator import Operator
-from ..core.trace.trace import LOCAL
+from ..core.trace.trace import ready_trace
 
 __all__ = ["FUNCTIONS", "METHODS", "Expression", "expression", "function", "method", "public"]
 
@@ -94,37 +94,32 @@ def function(name: str) -> Callable[..., Any]:
     found = FUNCTIONS[name]
     if not isinstance(found, Operator):
         return found  # type: ignore[no-any-return]
-    return function_of(found, name, _class()) if found.with_scalars is None else _of_two(found, name)
-
-
-def _class() -> type[Any]:
-    """Return the class of arrays, which is made with functions."""
-    from .multiarray import ndarray
-
-    return ndarray
+    return function_of(found, name) if found.with_scalars is None else _of_two(found, name)
 
 
 @functools.cache
 def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
     """Return the function of two operands, either or both of which may be numbers."""
-    ndarray = _class()
-    forward, backward = binary(declared), binary(declared, reflected=True)
-    use_class(forward, ndarray)
-    use_class(backward, ndarray)
-    whole = function_of(declared, name, ndarray)
+    # the class of arrays is made with functions of this module
+    from .multiarray import ndarray
+
+    whole = function_of(declared, name)
 
     def function(x1: Any, x2: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None and not kwargs:
-            if isinstance(x1, Handle):
-                return forward(x1, x2)
-            if isinstance(x2, Handle):
-                return backward(x2, x1)
+            if isinstance(x1, Handle) or isinstance(x2, Handle):
+                return call_binary(declared, x1, x2, ndarray)
         elif isinstance(x1, Handle) != isinstance(x2, Handle):
             for keyword, value in kwargs.items():
                 if declared.tolerates is not None:
                     declared.tolerates(keyword, value)
-            node = operate(declared, x1, x2)
-            return make_result(node, LOCAL.trace, ndarray) if out is None else materialize_if_naive(write(out, node))
+            trace = ready_trace()
+            node = operate(declared, x1, x2, trace)
+            return (
+                new_result(node, trace, ndarray)
+                if out is None
+                else materialize_if_naive(write(out, record_or_detach(node)))
+            )
         return whole(x1, x2, out=out, **kwargs)
 
     function.__name__ = function.__qualname__ = name
@@ -135,4 +130,4 @@ def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
 def method(name: str) -> Any:
     """Return the function of mx.np that has a name in a form that can be a method."""
     found = FUNCTIONS[name]
-    return method_of(found, name, _class()) if isinstance(found, Operator) else found
+    return method_of(found, name) if isinstance(found, Operator) else found

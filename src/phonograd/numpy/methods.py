@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..core.array.call import FASTER, OTHER_CLASSES
-from ..core.graph.operator import WHEN_DECLARED, Operator
+from ..core.graph.operator import DECLARED, Operator
+from ..core.trace.owner import MACHINE_CODE
 from .declaration import FUNCTIONS, METHODS, method
 from .elementwise import offer
 from .multiarray import ndarray
@@ -44,7 +44,7 @@ def _add_methods(names: Iterable[str]) -> None:
 def install() -> None:
     """Make functions methods of arrays, and make calls with arrays fast."""
     _add_methods(METHODS)
-    WHEN_DECLARED.append(_offer_new)
-    OTHER_CLASSES.append(ndarray)
-    for faster in FASTER:
-        faster.accept(ndarray)
+    DECLARED.connect(_offer_new)
+    if MACHINE_CODE.functions is not None:
+        # this package was imported after the code was compiled
+        MACHINE_CODE.functions.accept(ndarray)

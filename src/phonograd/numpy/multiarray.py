@@ -11,17 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.array.binary import binary, inplace, use_class
-from ..core.array.handle import make_view, read
+from ..core.array.binary import binary, inplace
+from ..core.array.handle import make_view, read, share_variable
 from ..core.base.devices import CPU
 from ..core.base.dtypes import BOOL, FLOAT32
 from ..ndarray.array import NDArray
 from . import arithmetic, indexing, protocols
-from .declaration import Expression
 
 __all__ = ["as_nd", "as_np", "ndarray"]
-
-_methods: list[Any] = []
 
 
 def _space() -> Any:
@@ -29,18 +26,12 @@ def _space() -> Any:
     return sys.modules["phonograd.numpy"]
 
 
-def _binary(declared: Expression, reflected: bool = False) -> Any:
-    method = binary(declared, reflected)
-    _methods.append(method)
-    return method
-
-
 def _only_c(order: str) -> None:
     if order not in ("C", "A", "K"):
         raise NotImplementedError(f"only supports C-order, while received {order}")
 
 
-class ndarray(NDArray):  # noqa: N801 - MXNet's name
+class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
     """An array with NumPy's interface: operators broadcast and promote, indexing may give arrays without axes.
 
     Made by ``np.array``, ``np.zeros`` and so on, never directly. It is changeable in place and differentiable like
@@ -100,41 +91,41 @@ class ndarray(NDArray):  # noqa: N801 - MXNet's name
 
     # -- operators
 
-    __add__ = _binary(arithmetic.add)
-    __radd__ = _binary(arithmetic.add, reflected=True)
-    __sub__ = _binary(arithmetic.subtract)
-    __rsub__ = _binary(arithmetic.subtract, reflected=True)
-    __mul__ = _binary(arithmetic.multiply)
-    __rmul__ = _binary(arithmetic.multiply, reflected=True)
-    __truediv__ = _binary(arithmetic.true_divide)
-    __rtruediv__ = _binary(arithmetic.true_divide, reflected=True)
-    __mod__ = _binary(arithmetic.mod)
-    __rmod__ = _binary(arithmetic.mod, reflected=True)
-    __rpow__ = _binary(arithmetic.power, reflected=True)
-    __eq__ = _binary(arithmetic.equal)
-    __ne__ = _binary(arithmetic.not_equal)
-    __gt__ = _binary(arithmetic.greater)
-    __ge__ = _binary(arithmetic.greater_equal)
-    __lt__ = _binary(arithmetic.less)
-    __le__ = _binary(arithmetic.less_equal)
+    __add__ = binary(arithmetic.add)
+    __radd__ = binary(arithmetic.add, reflected=True)
+    __sub__ = binary(arithmetic.subtract)
+    __rsub__ = binary(arithmetic.subtract, reflected=True)
+    __mul__ = binary(arithmetic.multiply)
+    __rmul__ = binary(arithmetic.multiply, reflected=True)
+    __truediv__ = binary(arithmetic.true_divide)
+    __rtruediv__ = binary(arithmetic.true_divide, reflected=True)
+    __mod__ = binary(arithmetic.mod)
+    __rmod__ = binary(arithmetic.mod, reflected=True)
+    __rpow__ = binary(arithmetic.power, reflected=True)
+    __eq__ = binary(arithmetic.equal)
+    __ne__ = binary(arithmetic.not_equal)
+    __gt__ = binary(arithmetic.greater)
+    __ge__ = binary(arithmetic.greater_equal)
+    __lt__ = binary(arithmetic.less)
+    __le__ = binary(arithmetic.less_equal)
     __iadd__ = inplace(arithmetic.add)
     __isub__ = inplace(arithmetic.subtract)
     __imul__ = inplace(arithmetic.multiply)
     __itruediv__ = inplace(arithmetic.true_divide)
     __imod__ = inplace(arithmetic.mod)
-    __floordiv__ = _binary(arithmetic.floor_divide)
-    __rfloordiv__ = _binary(arithmetic.floor_divide, reflected=True)
+    __floordiv__ = binary(arithmetic.floor_divide)
+    __rfloordiv__ = binary(arithmetic.floor_divide, reflected=True)
     __ifloordiv__ = inplace(arithmetic.floor_divide)
-    __and__ = _binary(arithmetic.bitwise_and)
-    __rand__ = _binary(arithmetic.bitwise_and, reflected=True)
+    __and__ = binary(arithmetic.bitwise_and)
+    __rand__ = binary(arithmetic.bitwise_and, reflected=True)
     __iand__ = inplace(arithmetic.bitwise_and)
-    __or__ = _binary(arithmetic.bitwise_or)
-    __ror__ = _binary(arithmetic.bitwise_or, reflected=True)
+    __or__ = binary(arithmetic.bitwise_or)
+    __ror__ = binary(arithmetic.bitwise_or, reflected=True)
     __ior__ = inplace(arithmetic.bitwise_or)
-    __xor__ = _binary(arithmetic.bitwise_xor)
-    __rxor__ = _binary(arithmetic.bitwise_xor, reflected=True)
+    __xor__ = binary(arithmetic.bitwise_xor)
+    __rxor__ = binary(arithmetic.bitwise_xor, reflected=True)
     __ixor__ = inplace(arithmetic.bitwise_xor)
-    _power = _binary(arithmetic.power)
+    _power = binary(arithmetic.power)
 
     def __invert__(self) -> ndarray:
         return self._called("_npi_bitwise_not")  # type: ignore[return-value]
@@ -234,18 +225,14 @@ class ndarray(NDArray):  # noqa: N801 - MXNet's name
     __array_ufunc__ = protocols.array_ufunc
 
 
-ndarray._result_class = ndarray
 ndarray.__module__ = "phonograd.numpy"
-for _method in _methods:
-    use_class(_method, ndarray)
 
 
 def _other(array: NDArray, array_class: type[NDArray]) -> Any:
     """Return a view of a whole array as one of another class; of a variable, it is that variable."""
     view = make_view(array, 0, array.shape)
     view.__class__ = array_class
-    if array._variable is not None:
-        view._variable = array._variable
+    share_variable(view, array)
     return view
 
 

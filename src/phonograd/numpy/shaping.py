@@ -23,14 +23,13 @@ from ..core.ops.shape.shape import concatenate as joined
 from ..core.ops.shape.shape import split_at
 from ..ndarray.array import NDArray
 from .declaration import expression, public
-from .multiarray import ndarray
 
 __all__ = ["called", "flipped", "real_axis", "whole_axes"]
 
 
 def called(declared: Operator, *arrays: Any, **parameters: Any) -> Any:
     """Return the result of an operator or expression on arrays."""
-    return function_of(declared, declared.name, ndarray)(*arrays, **parameters)
+    return function_of(declared, declared.name)(*arrays, **parameters)
 
 
 def real_axis(axis: int, ndim: int, name: str) -> int:

@@ -19,7 +19,6 @@ from ..core.base.errors import nearest
 from ..core.graph.operator import NAMES
 from ..core.trace.rng import seed
 from ..core.trace.trace import waitall
-from ..numpy.multiarray import ndarray as _ndarray
 from ..util import get_cuda_compute_capability, is_np_array, is_np_shape, reset_np, set_np
 
 __all__ = [
@@ -59,7 +58,7 @@ _MODULES = ("image", "random")
 
 def __getattr__(name: str) -> Any:
     if name in NAMES["npx"]:
-        value: Any = function_of(NAMES["npx"][name], name, _ndarray)
+        value: Any = function_of(NAMES["npx"][name], name)
     elif name in _MODULES:
         value = importlib.import_module(f"{__name__}.{name}")
     elif name in _ELSEWHERE:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..core.array.handle import Handle
+from ..core.array.handle import Handle, buffer_of
 from ..core.events import CATEGORIES, Range
 from ..core.observe.allocations import Allocation, pieces, roles_of
 from .events import EventList
@@ -25,7 +25,8 @@ def inventory() -> list[Allocation]:
     kinds = {kind for kind in set(map(type, tracked)) if issubclass(kind, Handle)}
     arrays: list[Any] = [found for found in tracked if type(found) in kinds]
     roles = roles_of(arrays)
-    known = [(array._buffer, roles.get(id(array), "input")) for array in arrays if array._buffer is not None]
+    held = [(buffer_of(array), roles.get(id(array), "input")) for array in arrays]
+    known = [(buffer, role) for buffer, role in held if buffer is not None]
     return pieces(known)
 
 

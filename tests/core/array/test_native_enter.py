@@ -3,7 +3,6 @@
 import gc
 import sys
 import threading
-import types
 import weakref
 
 import numpy as np
@@ -202,7 +201,6 @@ def test_changes_that_are_refused():
 
 def test_the_attribute_grad():
     x = nd.ones((2,))
-    assert type(vars(nd.NDArray)["grad"]) is types.GetSetDescriptorType
     assert x.grad is None
     x[0:1].wait_to_read()
     assert x.grad is None
@@ -333,20 +331,3 @@ def test_equal_contexts_of_arrays_are_one_object():
         assert nd.ones((2,), ctx=context).context is handle_module.CPU
         assert nd.array([1.0], ctx=context).context is handle_module.CPU
     assert nd.ones((2,), ctx=mx.cpu(1)).context is nd.zeros((3,), ctx=mx.cpu(1)).context
-
-
-def test_python_functions_enter_arrays_by_machine_code():
-    w, x, base = variable([1.0, 2.0]), nd.array([3.0, 4.0]), nd.array([[1.0], [2.0]])
-    there, pending = nd.array([1.0, 2.0], ctx=mx.cpu(1)), x * 2
-    results = []
-    for machine_code in (True, False, True):
-        LOCAL.trace.flush(end=True)
-        with pytest.MonkeyPatch.context() as patch:
-            if not machine_code:
-                patch.setattr(handle_module, "_enter_simply", None)
-            trace = LOCAL.trace
-            nodes = [handle_module.node_in(array, trace) for array in (w, x, base, there, pending, x, w)]
-        assert [array._trace is trace for array in (w, x, base, there, pending)] == [True] * 5
-        results.append(nodes)
-    assert all([first is second for first, second in zip(results[0], results[1], strict=True)])
-    assert all([first is second for first, second in zip(results[0], results[2], strict=True)])

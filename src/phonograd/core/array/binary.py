@@ -1,31 +1,41 @@
-"""Operators of two operands, either of which may be a number: the methods of arrays behind ``+``, ``-=`` and so on."""
+"""Binary operators on arrays and numbers: the methods behind ``+``, ``-=`` and so on.
+
+Takes operators from the registry and arrays from :mod:`.handle`; hands methods to ``NDArray`` and ``np.ndarray``.
+:func:`operate` is the one Python path of such a call. :mod:`.fastcall.native_code` does the same in machine code for
+calls that were made before; :class:`BinaryMethod` tells it which methods those are (docs/decisions/0012).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..base.errors import MXNetError, format_shape
-from ..base.settings import active
 from ..graph.node import Node
 from ..graph.operator import NAMES, REGISTRY, Operator
-from ..ops.math.structural import detach
-from ..trace.flags import FLAGS, RECORDING
-from ..trace.trace import LOCAL, ready_trace
-from . import handle as _handle
-from .handle import Handle, assign, make_result, materialize_if_naive, node_in, record_or_detach
+from ..trace.trace import Trace, ready_trace
+from .handle import Handle, assign, materialize_if_naive, new_result, node_in, record_or_detach
 from .observed import LISTENERS, observed
 
-__all__ = ["BINARY", "Numbers", "binary", "finish", "inplace", "operate", "use_class"]
+__all__ = ["BinaryMethod", "Numbers", "binary", "call_binary", "inplace", "operate"]
 
 Numbers = (int, float, bool, np.number, np.bool_)
 
 
-def operate(declared: Operator, lhs: Any, rhs: Any) -> Node:
-    """Return the node of a binary operator for arrays or numbers: the slow path of ``+``, ``nd.add`` and so on."""
-    trace = ready_trace()
+class BinaryMethod(NamedTuple):
+    """The facts of a method that :func:`binary` or :func:`inplace` made, stored as its attribute ``facts``."""
+
+    declared: Operator
+    reflected: bool
+    """Whether the array is the second operand (``__radd__``)."""
+    in_place: bool
+    """Whether the method changes the first operand (``__iadd__``)."""
+
+
+def operate(declared: Operator, lhs: Any, rhs: Any, trace: Trace) -> Node:
+    """Return the node of a binary operator applied to two arrays, or to an array and a number."""
     if isinstance(lhs, Handle):
         first = node_in(lhs, trace)
         if isinstance(rhs, Handle):
@@ -47,7 +57,7 @@ def operate(declared: Operator, lhs: Any, rhs: Any) -> Node:
     node: Node | None = declared.calls.get(key)
     if node is None:
         node = declared.calls[key] = declared.apply(key, ())
-    return record_or_detach(node)
+    return node
 
 
 def _counted(node: Node) -> Node:
@@ -63,93 +73,38 @@ def _number(value: Any) -> Any:
     return value
 
 
-#: the methods of operators of two operands, with the calls they remember, whether they exchange the operands, and
-#: whether they change the first
-BINARY: list[tuple[Any, dict[Any, Any], bool, bool]] = []
+def call_binary(
+    declared: Operator, lhs: Any, rhs: Any, array_class: type[Any], listeners: Sequence[int] = LISTENERS
+) -> Any:
+    """Call a binary operator on arrays or numbers and return the result as a new array of a class."""
+    if listeners:
+        return observed(declared, (lhs, rhs), None, (), call_binary, (declared, lhs, rhs, array_class, ()))
+    trace = ready_trace()
+    return new_result(operate(declared, lhs, rhs, trace), trace, array_class)
 
 
-def _name(method: Any, prefix: str, declared: Operator) -> None:
-    word = declared.with_scalars or ""
+def _describe(method: Any, prefix: str, doc: str, facts: BinaryMethod) -> None:
+    word = facts.declared.with_scalars or ""
     # an expression of mx.np has the word of the operator that it is made of
     word = NAMES["with_scalars"][word].python or word if word in NAMES["with_scalars"] else word
     method.__name__ = method.__qualname__ = f"__{prefix}{word}__"
+    method.__doc__ = doc
+    method.facts = facts
 
 
 def binary(operator: str | Operator, reflected: bool = False) -> Callable[[Any, Any], Any]:
     """Return the method of a binary operator (``__add__``; reflected: ``__radd__``)."""
     declared = REGISTRY[operator] if isinstance(operator, str) else operator
-    calls = declared.calls
-    local, flags = LOCAL, FLAGS
 
-    def observable(listeners: Sequence[int]) -> Callable[[Any, Any], Any]:
-        """Return the method; without listeners, what it does beside telling observers."""
+    def forward(self: Any, other: Any) -> Any:
+        return call_binary(declared, self, other, self._result_class)
 
-        def method(self: Any, other: Any) -> Any:
-            if listeners:
-                operands = (other, self) if reflected else (self, other)
-                return observed(declared, operands, None, (), deaf, (self, other))
-            trace = local.trace
-            node = None
-            # nodes are read before traces, because another thread may take an array over in between (trace.HANDOVER)
-            own = self._node
-            if self._trace is trace and not active.naive:
-                kind = type(other)
-                if kind is array_class:
-                    operand = other._node
-                    if other._trace is trace:
-                        node = calls.get((own, operand))
-                elif kind is float or kind is int:
-                    scalar = trace.scalars.get((other, own.kind)) if own is not None else None
-                    if scalar is not None:
-                        node = calls.get((scalar, own) if reflected else (own, scalar))
-            if node is None:
-                operands = (other, self) if reflected else (self, other)
-                return make_result(operate(declared, *operands), local.trace, array_class)
-            if node.marked:
-                if not flags.get() & RECORDING:
-                    node = node.detached or detach(node)
-                elif node in trace.made:
-                    node = trace.distinct(node)
-                else:
-                    trace.made[node] = 1
-            result = new(array_class)
-            result._trace = trace
-            result._node = node
-            result._buffer = result._extras = None
-            handles = trace.handles
-            handles.append(result)
-            if len(handles) > trace.prune_at:
-                trace.prune()
-            return result
+    def backward(self: Any, other: Any) -> Any:
+        return call_binary(declared, other, self, self._result_class)
 
-        return method
-
-    array_class: Any = _handle._class
-    new = object.__new__
-    deaf, method = observable(()), observable(LISTENERS)
-    _name(method, "r" if reflected else "", declared)
-    method.__doc__ = declared.__doc__
-    if array_class is Handle:
-        _late.append(method)
-    BINARY.append((method, calls, reflected, False))
+    method = backward if reflected else forward
+    _describe(method, "r" if reflected else "", declared.__doc__ or "", BinaryMethod(declared, reflected, False))
     return method
-
-
-def use_class(method: Any, array_class: type[Any]) -> None:
-    """Tell a method made by :func:`binary` which class arrays have."""
-    names = method.__code__.co_freevars
-    method.__closure__[names.index("array_class")].cell_contents = array_class
-
-
-_late: list[Any] = []
-
-
-def finish(array_class: type[Any]) -> None:
-    """Tell the methods made so far which class arrays have; called once the class exists."""
-    _handle.use_class(array_class)
-    for method in _late:
-        use_class(method, array_class)
-    _late.clear()
 
 
 _INPLACE_WORDS = {
@@ -162,40 +117,29 @@ _INPLACE_WORDS = {
 
 
 def inplace(operator: str | Operator) -> Callable[[Any, Any], Any]:
-    """Return the method of an in-place operator: the array names the result from now on."""
+    """Return the method of an in-place operator: it assigns the result to the array."""
     declared = REGISTRY[operator] if isinstance(operator, str) else operator
-    word, calls = _INPLACE_WORDS.get(declared.with_scalars or "", "change"), declared.calls
+    word = _INPLACE_WORDS.get(declared.with_scalars or "", "change")
 
     def method(self: Any, other: Any) -> Any:
         if LISTENERS:
             before = self._node, getattr(other, "_node", None)
-            return observed(declared, (self, other), None, (), deaf, (self, other), before=before)
-        return deaf(self, other)
-
-    def deaf(self: Any, other: Any) -> Any:
-        own, trace = self._node, LOCAL.trace
-        if type(self) is type(other) and self._trace is trace and not active.naive:
-            operand = other._node
-            node = calls.get((own, operand)) if other._trace is trace else None
-            if node is not None and node.shape == own.shape and node.dtype is own.dtype and not self._readonly:
-                assign(self, record_or_detach(node) if node.marked else node, trace)
-                return self
+            return observed(declared, (self, other), None, (), change, (self, other), before=before)
         return change(self, other)
 
     def change(self: Any, other: Any) -> Any:
         if self._readonly:
             raise ValueError(f"trying to {word} a readonly NDArray")
-        node = operate(declared, self, other)
+        trace = ready_trace()
+        node = record_or_detach(operate(declared, self, other, trace))
         if node.shape != self.shape:
             raise MXNetError(
                 f"Shape inconsistent, Provided = {format_shape(self.shape)}, inferred shape={format_shape(node.shape)}"
             )
         if node.dtype != self._dtype:
             raise MXNetError(f"in-place {declared.name} would change the dtype from {self._dtype} to {node.dtype}")
-        assign(self, node, LOCAL.trace)
+        assign(self, node, trace)
         return materialize_if_naive(self)
 
-    _name(method, "i", declared)
-    method.__doc__ = f"In place: {declared.__doc__}"
-    BINARY.append((method, calls, False, True))
+    _describe(method, "i", f"In place: {declared.__doc__}", BinaryMethod(declared, False, True))
     return method

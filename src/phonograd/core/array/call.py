@@ -1,34 +1,34 @@
-"""Calling operators with arrays: the fast path that repeats a known call, and the slow path that explains itself.
+"""Calls of operators with arrays: one look-up for a call that was made before, else conversion with explanations.
 
-A call that was made before with the same nodes and the same arguments is one dictionary look-up
-(:attr:`Operator.calls <phonograd.core.graph.operator.Operator>`) and one new handle. :func:`function_of` generates, per
-operator, a function with MXNet's signature whose first lines are that fast path; everything else goes to
-:func:`invoke`.
+:func:`function_of` generates the public function of an operator: MXNet's signature, and a call of :func:`invoke`,
+which is the one Python path. A call with the same nodes and the same arguments as before is found in
+:attr:`Operator.calls <phonograd.core.graph.operator.Operator>`; any other call is checked, converted and remembered
+there. :mod:`.fastcall.native_code` does the look-up in machine code once that is compiled (docs/decisions/0012).
 """
 
 from __future__ import annotations
 
 import functools
 import keyword
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from ..base.devices import CPU, as_context
 from ..base.errors import MXNetError, format_shape, nearest
-from ..base.settings import active
 from ..graph.node import Node
 from ..graph.operator import Operator
 from ..graph.parameters import REQUIRED, Parameter
 from ..ops.math.structural import detach, moved
 from ..trace.flags import FLAGS, RECORDING, TRAINING
-from ..trace.trace import LOCAL, Trace
-from . import handle as _handle
-from .handle import Handle, apply, assign, make, make_result, materialize_if_naive, node_in, record_or_detach
+from ..trace.owner import MACHINE_CODE
+from ..trace.trace import LOCAL, Trace, ready_trace
+from .handle import DENSE, Handle, assign, make, materialize_if_naive, new_result, node_in, record_or_detach
+from .numbers import with_data
 from .observed import LISTENERS, observed
 
-__all__ = ["function_of", "invoke", "write"]
+__all__ = ["apply", "function_of", "invoke", "write"]
 
-#: arguments every generated function takes and that mean nothing here
+#: arguments that every generated function takes and ignores
 _IGNORED = frozenset(("name", "attr", "__layout__", "num_args"))
 
 
@@ -43,7 +43,7 @@ NULL = _Null()
 
 
 def write(out: Any, node: Node) -> Any:
-    """Make ``out`` hold a result and return it: what ``out=`` means."""
+    """Assign a result to the argument ``out`` of a call, and return it."""
     if not isinstance(out, Handle):
         raise TypeError(f"out must be an NDArray, not {out!r}")
     if out._readonly:
@@ -63,24 +63,24 @@ def _show(value: Any) -> str:
     return format_shape(value) if isinstance(value, tuple) else str(value)
 
 
-def invoke(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], out: Any, extra: dict[str, Any]) -> Any:
+def invoke(
+    declared: Operator,
+    inputs: tuple[Any, ...],
+    given: tuple[Any, ...],
+    out: Any,
+    extra: dict[str, Any],
+    listeners: Sequence[int] = LISTENERS,
+) -> Any:
     """Return the result of an operator called by a user: arguments checked, converted, remembered.
 
-    ``given`` holds the values of the visible parameters in order, ``extra`` whatever other keywords were passed.
+    ``given`` holds the values of the visible parameters in order, ``extra`` the other keywords that were passed.
     """
-    if LISTENERS:
-        return observed(declared, inputs, _named, given, _invoke, (declared, inputs, given, out, extra))
-    return _invoke(declared, inputs, given, out, extra)
-
-
-def _named(declared: Operator, given: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the parameters that were given, by name."""
-    return {p.name: value for p, value in zip(visible(declared), given, strict=True) if value is not NULL}
-
-
-def _invoke(
-    declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], out: Any, extra: dict[str, Any]
-) -> Any:
+    if listeners:
+        return observed(declared, inputs, _named, given, invoke, (declared, inputs, given, out, extra, ()))
+    if out is None and not extra and (form := _key_form(declared)) is not None:
+        result = _recall(declared, inputs, given, form)
+        if result is not None:
+            return result
     context = extra.pop("ctx", None)
     for name in extra:
         if name not in _IGNORED and not (declared.tolerates and declared.tolerates(name, extra[name])):
@@ -90,12 +90,10 @@ def _invoke(
         return declared.on_numbers(*inputs, **{parameter.name: value for parameter, value in differing})
     attributes = _attributes(declared, given)
     handles = _checked(declared, inputs)
-    plain = _handle._class
+    plain = DENSE[0]
     others = [type(each) for each in handles if each is not None and type(each) is not plain]
     if declared.name == "cast_storage" or any([other._result_class is not other for other in others]):
-        from ...ndarray.sparse_calls import call_with_storage
-
-        return call_with_storage(declared, handles, attributes, out)
+        return plain._call_with_storage(declared, handles, attributes, out)
     result, nodes = apply(declared, handles, attributes)
     if handles:
         result = _at_home(result, handles)
@@ -105,7 +103,118 @@ def _invoke(
     return _returned(declared, result, attributes, out, others[0] if others else plain)
 
 
-#: ways of calling an operator that are remembered
+def _named(declared: Operator, given: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the parameters that were given, by name."""
+    return {p.name: value for p, value in zip(visible(declared), given, strict=True) if value is not NULL}
+
+
+#: the parameters that the key of a call holds in another form: their places and the conversions
+_KeyForm = tuple[tuple[int, Callable[[Any], Any]], ...]
+
+
+def _recall(declared: Operator, inputs: tuple[Any, ...], given: tuple[Any, ...], form: _KeyForm) -> Any:
+    """Return the result of a call if an equal one is remembered, else None. All inputs must be dense arrays or None."""
+    trace = ready_trace()
+    array_class = plain = DENSE[0]
+    parts: list[Any] = []
+    for value in inputs:
+        kind = type(value)
+        if kind is plain:
+            parts.append(node_in(value, trace))
+        elif value is None:
+            parts.append(None)
+        elif kind in DENSE:
+            parts.append(node_in(value, trace))
+            array_class = kind
+        else:
+            return None
+    first = len(parts)
+    parts += given
+    try:
+        for place, convert in form:
+            parts[first + place] = convert(parts[first + place])
+        key = tuple(parts)
+        node = declared.calls.get(key)
+    except (TypeError, ValueError):
+        # a list or an array among the parameters: such calls are converted every time
+        return None
+    if node is not None:
+        return new_result(node, trace, array_class)
+    several = declared.several.get(key)
+    return None if several is None else _make_several(several, trace, array_class)
+
+
+@functools.cache
+def _key_form(declared: Operator) -> _KeyForm | None:
+    """Return the conversions in the key of a call; None if calls of the operator are not remembered."""
+    if not remembers(declared):
+        return None
+    converters = [(place, _CONVERTERS.get(p.kind)) for place, p in enumerate(visible(declared))]
+    return tuple([(place, convert) for place, convert in converters if convert is not None])
+
+
+def _number_key(value: Any) -> Any:
+    # 0.0 and -0.0 are equal, but they are different arguments
+    return value or repr(value)
+
+
+#: the conversion of a value in the key of a remembered call, by the kind of its parameter
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "float": _number_key,
+    "Number": _number_key,
+    "Floats": repr,
+    "Numbers": repr,
+}
+
+
+def keyed(parameter: Parameter, value: Any) -> Any:
+    """Return the value of a parameter in the form that it has in the key of a remembered call."""
+    convert = _CONVERTERS.get(parameter.kind)
+    return value if convert is None else convert(value)
+
+
+def apply(
+    declared: Operator, inputs: tuple[Handle | None, ...], attributes: tuple[Any, ...]
+) -> tuple[Any, tuple[Node | None, ...]]:
+    """Return the node (or nodes) of an operator applied to arrays, and the nodes of the arrays."""
+    trace = ready_trace()
+    nodes = tuple([None if handle is None else node_in(handle, trace) for handle in inputs])
+    if declared.random:
+        nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (trace.counter(),)
+    if declared.numbers:
+        attributes = with_data(declared, nodes, attributes, trace)
+    result = declared.apply(nodes, attributes)
+    if isinstance(result, tuple) and FLAGS.get() & RECORDING:
+        for node in result:
+            trace.tape.siblings[node] = result
+    if declared.effects is not None:
+        _take_effect(declared, inputs, nodes, result, attributes, trace)
+    return result, nodes
+
+
+def _take_effect(
+    declared: Operator,
+    inputs: tuple[Handle | None, ...],
+    nodes: tuple[Node | None, ...],
+    result: Any,
+    attributes: tuple[Any, ...],
+    trace: Trace,
+) -> None:
+    """Assign the changes that an operator makes to its arguments (BatchNorm's moving statistics), unrecorded."""
+    assert declared.effects is not None
+    key = nodes, attributes
+    changed = declared.consequences.get(key)
+    if changed is None:
+        outputs = result if isinstance(result, tuple) else (result,)
+        changed = declared.effects(nodes, outputs, **declared.accepted(declared.effects, attributes))
+        declared.consequences[key] = changed
+    for index, node in changed.items():
+        handle = inputs[index]
+        if handle is not None:
+            assign(handle, detach(node), trace)
+
+
+#: the most ways of calling an operator that are remembered
 _MOST_ARGUMENTS = 1000
 
 
@@ -145,7 +254,7 @@ def _remember(
 
 
 class _Several(NamedTuple):
-    """The outputs of a remembered call, how many of them a user sees, and what was declared about that."""
+    """The outputs of a remembered call, the number that users see, and the declaration of that number."""
 
     nodes: tuple[Node, ...]
     shown: int
@@ -157,12 +266,13 @@ def _make_several(call: _Several, trace: Trace, array_class: type[Any]) -> Any:
     if FLAGS.get() & RECORDING:
         for node in call.nodes:
             trace.tape.siblings[node] = call.nodes
-    made = [make(record_or_detach(node), trace, array_class) for node in call.nodes[: call.shown]]
+    handles = [make(record_or_detach(node), trace, array_class) for node in call.nodes[: call.shown]]
+    made = [materialize_if_naive(handle) for handle in handles]
     return made[0] if len(made) == 1 and call.declared is not None else made
 
 
 def _shown(declared: Operator, outputs: int, attributes: tuple[Any, ...]) -> int:
-    """Return how many of the outputs of a call a user sees."""
+    """Return the number of outputs of a call that users see."""
     rule = declared.visible
     if rule is None or isinstance(rule, int):
         return outputs if rule is None else rule
@@ -176,29 +286,17 @@ def _repeatable(declared: Operator) -> bool:
 
 
 def visible(declared: Operator) -> list[Parameter]:
-    """Return the parameters that a user gives."""
+    """Return the parameters that users pass."""
     return [parameter for parameter in declared.parameters if parameter.name != "training"]
-
-
-def keyed(parameter: Parameter, value: Any) -> Any:
-    """Return a parameter's value as it stands in the key of a remembered call, like the code of ``_key_source``."""
-    if parameter.kind in ("float", "Number"):
-        return value or repr(value)
-    return repr(value) if parameter.kind in ("Floats", "Numbers") else value
-
-
-def _key_source(parameter: Parameter) -> str:
-    # 0.0 and -0.0 are equal, but they are different arguments
-    templates = {"float": "{0} or repr({0})", "Floats": "repr({0})"}
-    return templates.get(parameter.kind, "{0}").format(parameter.name)
 
 
 def _returned(declared: Operator, result: Any, attributes: tuple[Any, ...], out: Any, array_class: type[Any]) -> Any:
     if isinstance(result, Node):
-        node = record_or_detach(result)
         if out is None:
-            return make_result(node, LOCAL.trace, array_class)
-        materialize_if_naive(write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, node))
+            return new_result(result, LOCAL.trace, array_class)
+        materialize_if_naive(
+            write(out[0] if isinstance(out, (list, tuple)) and len(out) == 1 else out, record_or_detach(result))
+        )
         return out
     nodes = [record_or_detach(node) for node in result[: _shown(declared, len(result), attributes)]]
     if out is not None:
@@ -273,80 +371,22 @@ def _unknown(declared: Operator, name: str) -> None:
 
 _TEMPLATE = """\
 def {name}({signature}):
-    if listeners:
-        return watched(declared, ({inputs}), named, ({given}), deaf, ({inputs}{given}out, name), kwargs)
-    if out is None and not kwargs and not active.naive and {known}:
-        trace = LOCAL.trace
-        try:
-            key = ({key},)
-            node = calls.get(key)
-        except (TypeError, ValueError):
-            key = node = None
-        if node is not None:
-            if node.marked:
-                if not FLAGS.get() & 1:
-                    node = node.detached or detach(node)
-                elif node in trace.made:
-                    node = trace.distinct(node)
-                else:
-                    trace.made[node] = 1
-            result = new(array_class)
-            result._trace = trace
-            result._node = node
-            result._buffer = result._extras = None
-            handles = trace.handles
-            handles.append(result)
-            if len(handles) > trace.prune_at:
-                trace.prune()
-            return result
-        if key in several:
-            return make_several(several[key], trace, array_class)
-    return invoke(declared, ({inputs}), ({given}), out, kwargs)
-"""
-
-_SLOW_TEMPLATE = """\
-def {name}({signature}):
     return invoke(declared, {inputs}, ({given}), out, {options})
 """
 
 
-class Faster(Protocol):
-    """What makes calls faster than Python functions can (:mod:`.fastcall.native_install`)."""
-
-    def function(self, declared: Operator, name: str, function: Any) -> Any:
-        """Return a function that does what the Python function of an operator does."""
-
-    def method(self, function: Any) -> Any:
-        """Return such a function as a method."""
-
-    def accept(self, array_class: type[Any]) -> None:
-        """Make calls with arrays of another class faster, too."""
+def function_of(declared: Operator, name: str) -> Callable[..., Any]:
+    """Return the public function of an operator: MXNet's signature, then ``out`` and ``name``."""
+    functions = MACHINE_CODE.functions
+    if functions is not None and remembers(declared):
+        return functions.function(declared, name)  # type: ignore[no-any-return]
+    return python_function_of(declared, name)
 
 
-#: classes of dense arrays beside NDArray
-OTHER_CLASSES: list[type[Any]] = []
-
-#: what makes functions faster, once there is such a thing
-FASTER: list[Faster] = []
-
-
-#: the Python functions of operators, each with the operator and the name it was made for
-MADE: dict[Any, tuple[Operator, str]] = {}
-
-
-def function_of(declared: Operator, name: str, array_class: type[Any] | None = None) -> Callable[..., Any]:
-    """Return the public function of an operator: MXNet's signature, then ``out`` and ``name``.
-
-    It takes arrays of every class, and is quick for those of one: NDArray, if no other is given.
-    """
-    function = python_function_of(declared, name, array_class)  # type: ignore[arg-type]
-    return FASTER[0].function(declared, name, function) if FASTER and remembers(declared) else function
-
-
-def method_of(declared: Operator, name: str, array_class: type[Any] | None = None) -> Any:
+def method_of(declared: Operator, name: str) -> Any:
     """Return the function of an operator in a form that can be a method."""
-    function = function_of(declared, name, array_class)
-    return FASTER[0].method(function) if function not in MADE else function
+    function, functions = function_of(declared, name), MACHINE_CODE.functions
+    return functions.as_method(function) if functions is not None and remembers(declared) else function
 
 
 def remembers(declared: Operator) -> bool:
@@ -355,71 +395,47 @@ def remembers(declared: Operator) -> bool:
 
 
 @functools.cache
-def python_function_of(declared: Operator, name: str, array_class: type[Any] | None = None) -> Callable[..., Any]:
-    """Return the public function of an operator as a Python function, quick for arrays of a class."""
+def python_function_of(declared: Operator, name: str) -> Callable[..., Any]:
+    """Return the public function of an operator as a Python function.
+
+    Its attribute ``facts`` is the pair of the operator and the name. The text for ``nd.clip``::
+
+        def clip(data=None, a_min=default_a_min, a_max=default_a_max, out=None, name=None, **kwargs):
+            return invoke(
+                declared,
+                (data,),
+                (
+                    a_min,
+                    a_max,
+                ),
+                out,
+                kwargs,
+            )
+    """
     inputs = [i for i in declared.input_names if i != "counter"]
     parameters = visible(declared)
-    scope: dict[str, Any] = {
-        "LOCAL": LOCAL,
-        "FLAGS": FLAGS,
-        "calls": declared.calls,
-        "declared": declared,
-        "detach": detach,
-        "enter": node_in,
-        "invoke": invoke,
-        "listeners": LISTENERS,
-        "make_several": _make_several,
-        "several": declared.several,
-        "active": active,
-        "named": _named,
-        "new": object.__new__,
-        "watched": observed,
-    }
+    scope: dict[str, Any] = {"declared": declared, "invoke": invoke}
     defaults = []
     for parameter in parameters:
         scope[f"default_{parameter.name}"] = parameter.default
         defaults.append(f"{parameter.name}=default_{parameter.name}")
-    given = "".join(f"{p.name}, " for p in parameters)
     options = "kwargs"
     if not inputs and "dtype" in declared.parameter_names:
-        # what makes an array from nothing is told where to make it, before the dtype
+        # an operator without inputs takes the context of its result, before the dtype
         defaults.insert([p.name for p in parameters].index("dtype"), "ctx=None")
         options = "{'ctx': ctx, **kwargs}"
-    safe = name if name.isidentifier() and not keyword.iskeyword(name) else "function"
     names = [f"*{inputs[0]}"] if declared.variadic else [f"{i}=None" for i in inputs]
-    signature = ", ".join([*names, *defaults, "out=None", "name=None", "**kwargs"])
-    together = "".join(f"{i}, " for i in inputs)
-    if remembers(declared):
-        scope["array_class"] = array_class or _handle._class
-        required, optional = inputs[: declared.required_inputs], inputs[declared.required_inputs :]
-
-        def each(test: str) -> str:
-            tests = [test.format(i) for i in required] + [f"({i} is None or {test.format(i)})" for i in optional]
-            return " and ".join(tests)
-
-        # the node is read before the trace (trace.HANDOVER)
-        entered = "node if (node := {0}._node) is not None and {0}._trace is trace else enter({0}, trace)"
-        nodes = [entered.format(i) for i in required]
-        nodes += [f"None if {i} is None else {entered.format(i)}" for i in optional]
-        source = _TEMPLATE.format(
-            name=safe,
-            signature=signature,
-            known=each("type({0}) is array_class"),
-            key=", ".join([*nodes, *[_key_source(p) for p in parameters]]),
-            inputs=together,
-            given=given,
-        )
-    else:
-        arrays = inputs[0] if declared.variadic else f"({together})"
-        source = _SLOW_TEMPLATE.format(name=safe, signature=signature, inputs=arrays, given=given, options=options)
-    code = compile(source, f"<phonograd {name}>", "exec")
-    # the same once more, for those who have told observers of the call
-    unheard = {**scope, "listeners": (), "invoke": _invoke}
-    exec(code, unheard)
-    scope["deaf"] = unheard[safe]
-    exec(code, scope)
-    function: Callable[..., Any] = scope[safe]
+    safe = name if name.isidentifier() and not keyword.iskeyword(name) else "function"
+    source = _TEMPLATE.format(
+        name=safe,
+        signature=", ".join([*names, *defaults, "out=None", "name=None", "**kwargs"]),
+        inputs=inputs[0] if declared.variadic else f"({''.join(f'{i}, ' for i in inputs)})",
+        given="".join(f"{p.name}, " for p in parameters),
+        options=options,
+    )
+    exec(compile(source, f"<phonograd {name}>", "exec"), scope)
+    function: Any = scope[safe]
     function.__doc__ = declared.__doc__
     function.__module__ = "phonograd.ndarray"
-    MADE[function] = declared, name
-    return function
+    function.facts = declared, name
+    return function  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""ArrayExtras: what only some arrays have, and how an array knows its views.
+"""ArrayExtras: the attributes that only some arrays have, and the list of views of an array.
 
-A view is a handle that names a piece of another array. It keeps what it has seen there until that array changes; then
-it is told to look again. Each is told once, however often the array changes before the view is used.
+A view is a handle that names a piece of another array. It keeps the value that it has read there until that array
+changes; then it has to read again. Each view is told once, even if the array changes often before the view is used.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ..trace.trace import LOCAL
 
 __all__ = ["ArrayExtras", "mark_views_stale", "note_view", "views_of"]
 
-#: views an array may have before the list is searched for dead ones
+#: the number of views from which on the list is searched for dead ones
 _FEW_VIEWS = 8
 
 
 class ArrayExtras:
-    """What only some arrays have."""
+    """The attributes that only some arrays have."""
 
     __slots__ = ("context", "readonly", "region", "root", "told", "variable", "views")
 
@@ -36,7 +36,7 @@ class ArrayExtras:
 
 
 def note_view(root: Any, view: Any) -> None:
-    """Enter a view into the list of the array that owns the memory, because it looks at it."""
+    """Add a view, which has read its base, to the list of the array that owns the memory."""
     extras = root._extras
     while extras is not None and extras.root is not None:
         root = extras.root
@@ -48,35 +48,35 @@ def note_view(root: Any, view: Any) -> None:
         extras.views = [weakref.ref(view)]
         return
     if len(views) >= _FEW_VIEWS and not len(views) & (len(views) - 1):
-        # at every doubling, so that many living views do not make each new one expensive; most are dead by now, but
-        # the trace does not know yet
+        # search at every doubling, so that many live views do not make each new one expensive. Most are dead by now,
+        # but the trace still refers to them
         LOCAL.trace.prune()
         views = extras.views = [reference for reference in views if reference() is not None]
     views.append(weakref.ref(view))
 
 
 def mark_views_stale(extras: ArrayExtras) -> None:
-    """Tell the views of an array that it has changed. Each is told once, however often it changes before it is used."""
+    """Make the views of an array read it again, because it has changed."""
     views, told = extras.views or [], extras.told or []
     extras.views = None
     with HANDOVER:
         for reference in views:
             view = reference()
             if view is not None:
-                # in the order that readers in other threads rely on
+                # readers in other threads rely on this order
                 view._trace = None
                 view._node = None
                 view._buffer = None
     count = len(told)
     told += views
     if len(told) >= _FEW_VIEWS and count.bit_length() != len(told).bit_length():
-        # a view that was told several times has the same reference each time
+        # a view that was told several times is in the list with the same reference
         told = list({id(reference): reference for reference in told if reference() is not None}.values())
     extras.told = told
 
 
 def views_of(handle: Any) -> list[Any]:
-    """Return the living views of an array that is none itself."""
+    """Return the live views of an array that is not a view."""
     extras = handle._extras
     if extras is None:
         return []

@@ -1,16 +1,16 @@
-"""Handle: the mechanics under NDArray. A handle names a node of a trace, or memory; it can be made to name another one.
+"""Handle: the mechanics of NDArray. A handle names a node of a trace, or memory, and can be made to name another one.
 
-Everything that changes an array in place goes through :func:`assign`: the memory of the old value is not written while
-anybody refers to it, so whoever recorded it, or still has it pending, sees what it saw. A view (:func:`make_view`)
-names a contiguous piece of its base: writing to one makes the other look again. Only memory that another library uses
-too (:class:`SharedMemory`) is really written to, and copied when it is read.
+Takes nodes from operators and traces from :mod:`phonograd.core.trace.trace`; hands arrays to :mod:`.call` and to users.
+:func:`assign` does every change in place: the array names another node, and the memory of the old value stays as it is
+for recorded and pending expressions. A view (:func:`make_view`) names a contiguous piece of its base; after a write to
+one, the other reads its value anew. Only memory that another library uses too (:class:`SharedMemory`) is written to,
+and copied when it is read. Machine code has its own copy of the short paths (:mod:`.fastcall.native_enter`).
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 from weakref import ReferenceType
 
@@ -20,36 +20,42 @@ from ..base.devices import CPU, Context
 from ..base.dtypes import DType
 from ..base.settings import active
 from ..graph.node import Node, Shape
-from ..graph.operator import Array, Operator
+from ..graph.operator import Array
 from ..ops.math.structural import detach, moved, overwritten, variable
 from ..ops.vision.regions import assign_flat, view_flat
 from ..trace.flags import FLAGS, RECORDING
-from ..trace.owner import HANDOVER
+from ..trace.owner import HANDOVER, MACHINE_CODE
 from ..trace.trace import LOCAL, Trace, ready_trace
 from .extras import ArrayExtras, mark_views_stale, note_view, views_of
-from .numbers import with_data
 
 __all__ = [
+    "DENSE",
     "Handle",
     "SharedMemory",
-    "apply",
     "as_class",
     "assign",
+    "buffer_of",
+    "is_recorded",
     "make",
     "make_concrete",
     "make_result",
     "make_view",
     "materialize_if_naive",
+    "new_result",
     "node_in",
+    "node_of",
+    "place_of",
     "read",
     "replace",
     "share",
+    "share_variable",
+    "variable_of",
     "views_of",
 ]
 
 
 class SharedMemory(np.ndarray[Any, Any]):
-    """Memory that something outside the library may write to or look at (see :func:`share`).
+    """Memory that another library may read or write (see :func:`share`).
 
     It never becomes part of an expression: every use copies it, and changes of the array are written into it at once.
     """
@@ -61,7 +67,7 @@ Kind = TypeVar("Kind")
 
 
 class _Seldom(Generic[Kind]):
-    """An attribute of an array that stands in its ``_extras``, which is made when something is set."""
+    """An attribute of an array that is stored in its ``_extras``, which is made when an attribute is set."""
 
     __slots__ = ("_default", "_name", "_read")
 
@@ -82,19 +88,19 @@ class _Seldom(Generic[Kind]):
 
 
 class Handle:
-    """What an array is made of.
+    """The base of all arrays: their slots, and the mechanics that :mod:`.handle` describes.
 
     ========== =====================================================================================
     _trace     the trace that ``_node`` belongs to, or None
     _node      the expression of the current value
     _buffer    the current value, once it is known
-    _extras      the others, which few arrays have; they are in one place so that making an array is quick
+    _extras      the attributes below, which few arrays have; one slot for all makes new arrays cheap
     _variable  gradient buffer and request, if the array was marked for gradients
-    _root      for a view: the array it is a piece of
+    _root      for a view: the array of which it is a piece
     _region    for a view: (first element, shape, whether gradients pass between the two)
-    _views     weak references to the views of this array that have looked at it
-    _told      weak references to those that have to look again, because it has changed since
-    _context   the context, where no node tells it
+    _views     weak references to the views of this array that hold its present value
+    _told      weak references to the views that have to read it again, because it has changed since
+    _context   the context of an array without a node
     _readonly  whether in-place operations are refused
     ========== =====================================================================================
 
@@ -114,8 +120,15 @@ class Handle:
     _told = _Seldom[list[ReferenceType[Any]] | None]("told", None)
     _context = _Seldom[Context]("context", CPU)
     _readonly = _Seldom[bool]("readonly", False)
-    #: the class of what operators make of arrays of this one
+    #: the class of the results of operators on arrays of this class
     _result_class: ClassVar[type[Any]]
+
+    def __init_subclass__(cls, dense: bool = False, **facts: Any) -> None:
+        """Register a dense class: results of its arrays have the same class. Others inherit ``_result_class``."""
+        super().__init_subclass__(**facts)
+        if dense:
+            cls._result_class = cls
+            DENSE.append(cls)
 
     def _settle(self) -> None:
         """Leave the trace: the value is known and nothing recorded leads here."""
@@ -125,7 +138,7 @@ class Handle:
         self._trace = self._node = None
 
     def _made(self) -> Array:
-        """Return the value of an array that has none yet; only sparse arrays make theirs when it is asked for."""
+        """Return the value of an array that has none yet; only sparse arrays make theirs at the first use."""
         raise ValueError("this NDArray was made without a value; make arrays with mx.nd.array(values)")
 
     @property
@@ -136,8 +149,8 @@ class Handle:
             return node.shape
         buffer = self._buffer
         if buffer is None:
-            # another thread may be giving the array its value: look again when that is done
-            _, node, buffer = _place(self)
+            # another thread may be assigning the value: read again under the lock
+            _, node, buffer = place_of(self)
             if node is not None:
                 return node.shape
         return _region_of(self)[1] if buffer is None else buffer.shape
@@ -149,7 +162,7 @@ class Handle:
             return node.dtype
         buffer = self._buffer
         if buffer is None:
-            _, node, buffer = _place(self)
+            _, node, buffer = place_of(self)
             if node is not None:
                 return node.dtype
         dtype: DType = self._root._dtype if buffer is None else buffer.dtype
@@ -157,26 +170,21 @@ class Handle:
 
     @property
     def context(self) -> Context:
-        """The context the array lives on."""
+        """The context of the array."""
         node = self._node
         if node is not None:
             return node.context
         return self._context if self._root is None else self._root.context
 
 
-_class: type[Any] = Handle
+#: the dense classes of arrays in the order of their definition: NDArray, then the ndarray of mx.np
+DENSE: list[type[Any]] = []
 _new: Any = object.__new__
 
 
-def use_class(array_class: type[Any]) -> None:
-    """Set the class of the arrays that operators return."""
-    global _class
-    _class = array_class._result_class = array_class
-
-
 def make(node: Node, trace: Trace, array_class: type[Any] | None = None) -> Any:
-    """Return a new array that names a node of a trace."""
-    handle = _new(array_class or _class)
+    """Return a new array that names a node of a trace; an NDArray unless another class is given."""
+    handle = _new(array_class or DENSE[0])
     handle._trace = trace
     handle._node = node
     handle._buffer = handle._extras = None
@@ -186,11 +194,32 @@ def make(node: Node, trace: Trace, array_class: type[Any] | None = None) -> Any:
 
 def make_result(node: Node, trace: Trace, array_class: type[Any] | None = None) -> Any:
     """Return a new array for the user; with the naive engine it is computed at once."""
-    return materialize_if_naive(make(node, trace, array_class))
+    handle = make(node, trace, array_class)
+    return materialize_if_naive(handle) if active.naive else handle
+
+
+def new_result(node: Node, trace: Trace, array_class: type[Any]) -> Any:
+    """Return the result of an operator call as a new array: recorded or detached, as the recording flag wants it.
+
+    It is ``make_result(settled(node), ...)`` in one frame, because every call ends here. ``new_result`` in
+    :mod:`.fastcall.native_code` is its counterpart.
+    """
+    if node.marked:
+        node = trace.distinct(node) if FLAGS.get() & RECORDING else node.detached or detach(node)
+    handle = _new(array_class)
+    handle._trace = trace
+    handle._node = node
+    handle._buffer = handle._extras = None
+    # as Trace.adopt does; the trace has not ended
+    handles = trace.handles
+    handles.append(handle)
+    if len(handles) > trace.prune_at:
+        trace.prune()
+    return materialize_if_naive(handle) if active.naive else handle
 
 
 def as_class(handle: Any, array_class: type[Any]) -> Any:
-    """Return an array that nobody else refers to yet as one of another class of dense arrays."""
+    """Return a new array, to which there is no other reference yet, as one of another dense class."""
     if type(handle) is not array_class:
         handle.__class__ = array_class
     return handle
@@ -204,12 +233,12 @@ def materialize_if_naive(handle: Any) -> Any:
 
 
 def make_concrete(data: Array, context: Context = CPU, array_class: type[Any] | None = None) -> Any:
-    """Return a new array with a value; nobody may write to ``data`` afterwards."""
+    """Return a new array with a value; the caller must not write to ``data`` afterwards."""
     trace = LOCAL.trace
     node = trace.constant(data, context)
     if node is not None:
         return make(node, trace, array_class)
-    handle = _new(array_class or _class)
+    handle = _new(array_class or DENSE[0])
     handle._trace = handle._node = handle._extras = None
     handle._buffer = data
     if context is not CPU:
@@ -217,25 +246,8 @@ def make_concrete(data: Array, context: Context = CPU, array_class: type[Any] | 
     return handle
 
 
-#: what :func:`node_in` and :func:`assign` try first: they return None, or False, where it is not simple
-_enter_simply: Callable[[Handle, Trace], Node | None] | None = None
-_write_simply: Callable[[Handle, Node, Trace], bool] | None = None
-
-
-def use_machine_code(
-    enter: Callable[[Handle, Trace], Node | None], write: Callable[[Handle, Node, Trace], bool]
-) -> None:
-    """Set functions that do what :func:`node_in` and :func:`assign` do where that is simple."""
-    global _enter_simply, _write_simply
-    _enter_simply, _write_simply = enter, write
-
-
 def node_in(handle: Handle, trace: Trace) -> Node:
     """Return the node of an array in a trace, binding its memory as a leaf if it comes from outside."""
-    if _enter_simply is not None:
-        found = _enter_simply(handle, trace)
-        if found is not None:
-            return found
     node = handle._node
     home = handle._trace
     if node is not None and home is trace:
@@ -245,7 +257,7 @@ def node_in(handle: Handle, trace: Trace) -> Node:
         return outside
     buffer = handle._buffer
     if node is not None or buffer is None:
-        home, node, buffer = _place(handle)
+        home, node, buffer = place_of(handle)
         if buffer is None:
             if node is None or home is None:
                 return _reread_view(handle, trace)
@@ -253,20 +265,20 @@ def node_in(handle: Handle, trace: Trace) -> Node:
     extras = handle._extras
     owner = None if extras is None else extras.variable
     if type(buffer) is SharedMemory:
-        # looked at anew by every use: the array does not keep the node
+        # every use reads the memory anew: the array does not keep the node
         entered = trace.bind(np.array(buffer), handle.context)
         return entered if owner is None else variable(entered, trace.slot(owner))
     entered = trace.bind(buffer, CPU if extras is None and node is None else handle.context)
     if node is not None and home is not None and node.marked:
-        # recorded in an earlier trace or another thread's: gradients continue there
+        # recorded in an earlier trace, or in one of another thread: gradients continue there
         entered = variable(entered, trace.slot(home.tape.target_of(node)))
     elif owner is not None:
         entered = variable(entered, trace.slot(owner))
     with HANDOVER:
-        # if another thread has changed the array meanwhile, this is still the value it had when it was asked for
+        # if another thread has changed the array meanwhile, the node still has the value at the time of the call
         if handle._node is node and handle._trace is home and (node is not None or handle._buffer is buffer):
             handle._buffer = buffer
-            # in the order that readers in other threads rely on
+            # readers in other threads rely on this order
             handle._trace = trace
             handle._node = entered
             trace.handles.append(handle)
@@ -275,14 +287,46 @@ def node_in(handle: Handle, trace: Trace) -> Node:
     return entered
 
 
-def _place(handle: Handle) -> tuple[Trace | None, Node | None, Array | None]:
-    """Return what an array names, at one moment."""
+# -- the state of an array, for other modules
+
+
+def place_of(handle: Handle) -> tuple[Trace | None, Node | None, Array | None]:
+    """Return the trace, the node and the value of an array as they are at one moment."""
     with HANDOVER:
         return handle._trace, handle._node, handle._buffer
 
 
+def node_of(handle: Handle) -> Node | None:
+    """Return the node that an array names, or None if it has a value and belongs to no trace."""
+    return handle._node
+
+
+def buffer_of(handle: Handle) -> Array | None:
+    """Return the value of an array, or None if it is not computed yet."""
+    return handle._buffer
+
+
+def is_recorded(handle: Handle) -> bool:
+    """Return whether an array is a variable or the result of a recorded call that can still be differentiated."""
+    node = handle._node
+    return node is not None and node.marked
+
+
+def variable_of(handle: Handle) -> Any:
+    """Return the gradient buffer and request of an array that was marked for gradients, else None."""
+    extras = handle._extras
+    return None if extras is None else extras.variable
+
+
+def share_variable(handle: Handle, other: Handle) -> None:
+    """Make an array the same variable as another one, if that is one."""
+    owner = variable_of(other)
+    if owner is not None:
+        handle._variable = owner
+
+
 def _name(handle: Handle, node: Node | None, trace: Trace | None) -> None:
-    """Make an array name something else, in the order that readers in other threads rely on (threads.HANDOVER)."""
+    """Make an array name another node, in the order on which readers in other threads rely (threads.HANDOVER)."""
     handle._trace = trace
     handle._node = node
 
@@ -313,11 +357,11 @@ def _reread_view(view: Handle, trace: Trace) -> Node:
 
 
 def read(handle: Handle) -> Array:
-    """Return the value of an array, computing it first if it is pending; nobody may write to it."""
+    """Return the value of an array, computed first if it is pending; callers must not write to it."""
     LOCAL.trace.note_read()
     value, trace, node = handle._buffer, None, None
     if value is None:
-        trace, node, value = _place(handle)
+        trace, node, value = place_of(handle)
     if value is not None:
         return np.array(value) if type(value) is SharedMemory else value
     if node is None or trace is None:
@@ -334,7 +378,7 @@ def read(handle: Handle) -> Array:
         node = node_in(handle, trace)
     if trace is LOCAL.trace:
         trace.flush()
-        now, same, value = _place(handle)
+        now, same, value = place_of(handle)
         # outside of recording the trace may have ended, and the array has left it
         if value is not None and (same is node or now is None):
             return value
@@ -353,18 +397,18 @@ def _piece(base: Handle, start: int, shape: Shape) -> Array:
         buffer = base._buffer = np.ascontiguousarray(buffer)
     size = math.prod(shape)
     if size and shape and shape == buffer.shape[1:]:
-        # one step instead of three
+        # one NumPy call instead of three
         return buffer[start // size]  # type: ignore[no-any-return]
     return buffer.reshape(-1)[start : start + size].reshape(shape)
 
 
 def assign(handle: Handle, node: Node, trace: Trace) -> None:
-    """Make an array name another value of the same shape and dtype; views and bases follow.
+    """Assign a node of the same shape and dtype to an array; views and bases follow.
 
-    While recording, the array is then part of the record exactly if the value is. Otherwise only the value changes: a
-    variable stays a variable, and what was recorded stays recorded.
+    While recording, the array is then recorded exactly if the node is. Otherwise only the value changes: a variable
+    stays a variable, and a recorded array stays recorded. Machine code does the short path (``write``).
     """
-    if _write_simply is not None and _write_simply(handle, node, trace):
+    if MACHINE_CODE.write is not None and MACHINE_CODE.write(handle, node, trace):
         return
     if trace.write_outside(handle, node):
         return
@@ -375,7 +419,7 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
         and node.context is (handle.context if before is None else before.context)
         and type(handle._buffer) is not SharedMemory
     ):
-        # by far the most: nothing looks at the array, and what is written is not recorded
+        # the short path: the array owns its memory and has no views, and the node is not recorded
         if extras is not None and extras.variable is not None:
             _hold(handle, variable(node, trace.slot(extras.variable)), trace)
             return
@@ -394,7 +438,7 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
         if recording and not linked:
             handle._region = (start, shape, True)
         if handle._variable is None:
-            # it has been told to look again, and will find what was written
+            # the view was told to read its base again
             return
     if extras is not None and extras.views:
         mark_views_stale(extras)
@@ -411,7 +455,7 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
 
 
 def _hold(handle: Handle, node: Node, trace: Trace) -> None:
-    """Make an array name a value that is not known yet."""
+    """Make an array name a pending value."""
     with HANDOVER:
         home = handle._trace
         handle._trace = trace
@@ -424,7 +468,7 @@ def _hold(handle: Handle, node: Node, trace: Trace) -> None:
 
 
 def replace(handle: Handle, value: Array) -> None:
-    """Make an array hold another value of the same shape and dtype: one that is no view, has none, and is no record."""
+    """Replace the value of an array. The array must own its memory, have no views and not be recorded."""
     with HANDOVER:
         if handle._trace is not None:
             handle._trace.repeats = True
@@ -433,10 +477,10 @@ def replace(handle: Handle, value: Array) -> None:
 
 
 def known_value(handle: Handle) -> Array | None:
-    """Return the value of an array that is computed and that no record needs to follow, else None.
+    """Return the value of an array if it is computed and the record does not depend on the array, else None.
 
-    A piece of such an array is taken at once. Were it an expression, the bounds of the piece would be part of it, and
-    a loop over minibatches (``data[i : i + 64]``) would never meet the same expression twice.
+    A piece of such an array is taken at once. As an expression, it would contain the bounds of the piece, and a loop
+    over minibatches (``data[i : i + 64]``) would never repeat an expression.
     """
     if not LOCAL.trace.allows_shortcuts:
         return None
@@ -452,7 +496,7 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
     value, extras = known_value(base), base._extras
     context = CPU if extras is None and base._node is None else base.context
     if value is not None:
-        # as make_concrete does, where nothing is captured
+        # as make_concrete does outside of captured functions
         view = _new(base._result_class)
         view._trace = view._node = None
         view._buffer = _piece(base, start, shape)
@@ -481,9 +525,9 @@ def make_view(base: Handle, start: int, shape: Shape) -> Any:
 
 
 def share(handle: Handle) -> Array:
-    """Return the value of an array in memory that others may use: what either side writes from now on, both see.
+    """Return the value of an array in memory that another library may use: writes of either side show in both.
 
-    An array that is part of a record cannot share its memory; then others get a copy.
+    A recorded array cannot share its memory; then the result is a copy.
     """
     top = handle
     while top._root is not None:
@@ -506,7 +550,7 @@ def share(handle: Handle) -> Array:
 
 
 def _offset(view: Handle) -> int:
-    """Return where a view starts among the elements of the array that owns the memory."""
+    """Return the number of the first element of a view in the array that owns the memory."""
     start = 0
     while view._root is not None:
         start += _region_of(view)[0]
@@ -514,49 +558,8 @@ def _offset(view: Handle) -> int:
     return start
 
 
-def apply(
-    declared: Operator, inputs: tuple[Handle | None, ...], attributes: tuple[Any, ...]
-) -> tuple[Any, tuple[Node | None, ...]]:
-    """Return the node (or nodes) of an operator applied to arrays, and the nodes of the arrays."""
-    trace = ready_trace()
-    nodes = tuple([None if handle is None else node_in(handle, trace) for handle in inputs])
-    if declared.random:
-        nodes += (None,) * (len(declared.input_names) - 1 - len(nodes)) + (trace.counter(),)
-    if declared.numbers:
-        attributes = with_data(declared, nodes, attributes, trace)
-    result = declared.apply(nodes, attributes)
-    if isinstance(result, tuple) and FLAGS.get() & RECORDING:
-        for node in result:
-            trace.tape.siblings[node] = result
-    if declared.effects is not None:
-        _take_effect(declared, inputs, nodes, result, attributes, trace)
-    return result, nodes
-
-
-def _take_effect(
-    declared: Operator,
-    inputs: tuple[Handle | None, ...],
-    nodes: tuple[Node | None, ...],
-    result: Any,
-    attributes: tuple[Any, ...],
-    trace: Trace,
-) -> None:
-    """Write back what an operator changes in its arguments (the moving statistics of BatchNorm), unrecorded."""
-    assert declared.effects is not None
-    key = nodes, attributes
-    changed = declared.consequences.get(key)
-    if changed is None:
-        outputs = result if isinstance(result, tuple) else (result,)
-        changed = declared.effects(nodes, outputs, **declared.accepted(declared.effects, attributes))
-        declared.consequences[key] = changed
-    for index, node in changed.items():
-        handle = inputs[index]
-        if handle is not None:
-            assign(handle, detach(node), trace)
-
-
 def record_or_detach(node: Node) -> Node:
-    """Return the node of a call's result as the recording flag wants it: a record of its own, or unmarked."""
+    """Return the node of a result as the recording flag wants it: a record of its own, or detached."""
     if not node.marked:
         return node
     return LOCAL.trace.distinct(node) if FLAGS.get() & RECORDING else detach(node)

@@ -27,9 +27,9 @@ from .handle import (
     assign,
     known_value,
     make_concrete,
-    make_result,
     make_view,
     materialize_if_naive,
+    new_result,
     node_in,
     record_or_detach,
 )
@@ -58,7 +58,7 @@ def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
         node = slice_step(node_in(self, trace), selection.begin, selection.end, selection.step)
         node = reshape_to(node, selection.expanded)
         taken = take_points(node, selection.layout, _index_nodes(selection, trace))
-        return make_result(record_or_detach(reshape_to(taken, selection.shape)), trace, self._result_class)
+        return new_result(reshape_to(taken, selection.shape), trace, self._result_class)
     assert type(selection) is Basic
     if selection.whole:
         return self
@@ -73,7 +73,7 @@ def get(self: Any, key: Any, listeners: Sequence[int] = LISTENERS) -> Any:
         return make_concrete(region.reshape(selection.shape), self.context, self._result_class)
     trace = ready_trace()
     node = view_step(node_in(self, trace), selection.begin, selection.end, selection.step)
-    return make_result(record_or_detach(reshape_to(node, selection.shape)), trace, self._result_class)
+    return new_result(reshape_to(node, selection.shape), trace, self._result_class)
 
 
 def _index_nodes(selection: Advanced, trace: Trace) -> tuple[Node, ...]:

@@ -1,4 +1,4 @@
-"""Parameters of operators that are data: numbers that become leaves, so that another number is no other expression."""
+"""Parameters of operators that are data: they become leaves, so that another number does not change the expression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FLOAT64 = np.dtype(np.float64)
 def with_data(
     declared: Operator, nodes: tuple[Node | None, ...], attributes: tuple[Any, ...], trace: Trace
 ) -> tuple[Any, ...]:
-    """Return attributes in which numbers that are data are leaves, of the widest dtype among the arrays."""
+    """Return attributes in which data are leaves, of the widest dtype among the arrays."""
     present = [node for node in nodes if node is not None]
     widest, context = np.result_type(*[node.dtype for node in present]), present[0].context
     found = list(attributes)

@@ -1,4 +1,4 @@
-"""NumPy arrays of one element that are numbers, too: ``"%f" % loss.asnumpy()``.
+"""NumPy arrays of one element that can be formatted as numbers: ``"%f" % loss.asnumpy()``.
 
 NumPy refuses that from version 2.4 on for arrays that have axes, and most of MXNet's arrays of one element have one.
 """
@@ -27,7 +27,7 @@ class OneElement(np.ndarray[Any, Any]):
         return self.item()
 
     def __reduce__(self) -> Any:
-        # whoever reads a pickle need not have this library
+        # a pickle can be read without this library
         return self.view(np.ndarray).__reduce__()
 
     def __float__(self) -> float:
@@ -45,5 +45,5 @@ OneElement.__name__ = "array"
 
 
 def as_number(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array, as one that is a number, too, if it has one element and axes."""
+    """Return an array; if it has one element and axes, as one that can be formatted as a number."""
     return values.view(OneElement) if values.size == 1 and values.ndim else values

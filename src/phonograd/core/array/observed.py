@@ -1,4 +1,8 @@
-"""Watched calls: what an operator's call does beside its work while somebody observes operators."""
+"""Observed calls of operators: each opens a range, and its nodes are attributed to the range.
+
+Takes calls from :mod:`.call`, :mod:`.binary` and methods of arrays; hands ranges to :mod:`phonograd.core.events` and to
+the attribution of the current trace. Used only while observers listen.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +27,16 @@ from .handle import Handle
 
 __all__ = ["LISTENERS", "NamedAction", "observed"]
 
-#: the observers of operators; not empty while there are any
+#: the observers of operators; empty if there are none
 LISTENERS = LISTENING[FUNCTION]
 _numbers = itertools.count()
 _new = object.__new__
-#: what a call can be given, besides parameters
+#: the types of the inputs of a call
 _GIVEN = (Handle, int, float, np.generic)
 
 
 class NamedAction(NamedTuple):
-    """Something that is done to arrays without calling an operator by its name, as observers are told of it."""
+    """The name of an action on arrays that is not an operator call, as observers see it."""
 
     name: str
 
@@ -47,10 +51,10 @@ def observed(
     keywords: Mapping[str, Any] | None = None,
     before: tuple[Node | None, ...] | None = None,
 ) -> Any:
-    """Return the result of a call that observers are told of: ``call(*arguments)``.
+    """Return the result of ``call(*arguments)``, observed as one range.
 
-    What returns nothing changes the first of ``inputs``. ``named`` returns the parameters ``given`` by name, for
-    observers that ask for them. ``before`` are the nodes of the inputs of a call that changes them.
+    A call that returns None changes the first of ``inputs``. ``named`` returns the parameters ``given`` by name, for
+    observers that need them. ``before`` are the nodes of the inputs of a call that changes them.
     """
     thread = THREADS.thread
     ambient = AMBIENT.get()
@@ -60,7 +64,7 @@ def observed(
     number = next(_numbers) if FLAGS.get() & RECORDING else -1
     if snapshot is None:
         entry = started(FUNCTION, declared.name, number, _describe, declared, inputs, named, given)
-    else:  # the same without calls
+    else:  # as started() does, without calls
         entry = _new(Range)
         entry._snapshot = snapshot
         entry._thread = thread
@@ -99,7 +103,7 @@ def observed(
     attribution = trace.attribution or trace.attributed()
     kind = type(result)
     node = None if kind is list or kind is tuple or result is None else result._node
-    # most calls mean one node, perhaps with a mark that recording leaves
+    # most calls make one node, and recording may add a mark
     if node is not None and (
         node.operator is declared or (node.operator in MARKS and node.inputs[0].operator is declared)
     ):
@@ -120,7 +124,7 @@ def _made(result: Any, inputs: Sequence[Any]) -> Sequence[Any]:
 
 
 def _node_of(array: Any) -> Node | None:
-    """Return what an array names; for a view that was written to, what its base names now."""
+    """Return the node of an array; for a view that was written to, the node of its base."""
     while array._node is None and array._root is not None:
         array = array._root
     node: Node | None = array._node
@@ -134,7 +138,7 @@ def _describe(
     named: Callable[[Any, tuple[Any, ...]], Mapping[str, Any]] | None,
     given: tuple[Any, ...],
 ) -> tuple[Any, ...]:
-    """Note the parameters of a call, and return its arrays and numbers; None for what was left out between others."""
+    """Note the parameters of a call, and return its arrays and numbers; None for an omitted argument between others."""
     if given and named is not None:
         entry.parameters = dict(named(declared, given))
     known = [value if isinstance(value, _GIVEN) else None for value in inputs]

@@ -1,4 +1,4 @@
-"""Values from outside: anything array-like as a NumPy array that the library may keep."""
+"""Values of the user: array-like objects as NumPy arrays that the library may keep."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _COMPLAINT = "source_array must be array like object"
 
 
 def values_of(source: Any, dtype: DType) -> Array:
-    """Return anything array-like as a new contiguous NumPy array of a dtype, or raise TypeError."""
+    """Return an array-like object as a new contiguous NumPy array of a dtype, or raise TypeError."""
     if isinstance(source, (list, tuple)) and _holds_arrays(source):
-        # their values could be taken, but what was recorded would be lost without a word
+        # to take their values would lose their record without a warning
         raise TypeError(f"{_COMPLAINT}; join NDArrays with nd.stack(*arrays) or nd.concat(*arrays)")
     try:
         values = np.array(source)
@@ -29,7 +29,7 @@ def values_of(source: Any, dtype: DType) -> Array:
         raise TypeError(_COMPLAINT) from None
     with np.errstate(all="ignore"):
         if values.dtype.kind == "f" and dtype.kind == "u":
-            # negative numbers wrap around, as they do in C on this side of undefined behaviour
+            # negative numbers wrap around, as they do in C where the behavior is defined
             values = values.astype(np.int64)
         return np.array(values, dtype, order="C")
 

@@ -26,24 +26,39 @@ from __future__ import annotations
 import heapq
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...ndarray.array import NDArray, use_backward
-from ..array.handle import as_class, assign, make, make_concrete, node_in, read
+from ..array.binary import call_binary
+from ..array.handle import (
+    DENSE,
+    Handle,
+    as_class,
+    assign,
+    make,
+    make_concrete,
+    node_in,
+    place_of,
+    read,
+    variable_of,
+)
 from ..base.devices import Context
 from ..base.dtypes import DType
 from ..base.errors import MXNetError, format_shape
 from ..base.settings import active
 from ..derive.gradient import NOTHING, Gradient, Nothing, differentiate
 from ..graph.node import Node, Shape
-from ..graph.operator import Array
+from ..graph.operator import REGISTRY, Array
 from ..ops.math.structural import detach, full, recorded, variable
 from ..trace.evaluation import KEEP, Options
 from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
-from ..trace.owner import HANDOVER
 from ..trace.tape import Origin, Target
 from ..trace.trace import LOCAL, Trace
 from .variable import Variable
+
+if TYPE_CHECKING:
+    from ...ndarray.array import NDArray
+
+    Waiting: TypeAlias = NDArray | Nothing | None
 
 __all__ = [
     "FunctionCall",
@@ -112,9 +127,6 @@ class FunctionCall:
         return [(home or self.trace, node) for home, node in self.inputs]
 
 
-Waiting = NDArray | Nothing | None
-
-
 class _BackwardPass:
     """One backward pass: gradients waiting at nodes of traces and at outputs of Functions."""
 
@@ -166,7 +178,7 @@ class _BackwardPass:
         self, trace: Trace, heads: tuple[Node, ...], grads: list[Waiting]
     ) -> tuple[Gradient, list[NDArray | None]]:
         """Differentiate in this thread's current trace, where the gradients are pending like any other result."""
-        nodes = [node_in(grad, trace) if isinstance(grad, NDArray) else grad for grad in grads]
+        nodes = [node_in(grad, trace) if isinstance(grad, Handle) else grad for grad in grads]
         if not self.create_graph:
             nodes = [detach(node) if isinstance(node, Node) else node for node in nodes]
         result = differentiate(heads, tuple(nodes))
@@ -177,12 +189,12 @@ class _BackwardPass:
     ) -> tuple[Gradient, list[NDArray | None]]:
         """Differentiate in a trace that has ended or is another thread's; the gradients are computed at once."""
         # read before taking the lock, because this may compute in the current trace
-        values = {id(grad): read(grad) for grad in grads if isinstance(grad, NDArray)}
+        values = {id(grad): read(grad) for grad in grads if isinstance(grad, Handle)}
         with trace.lock:
             nodes: list[Node | Nothing | None] = []
             lent: dict[Node, Array] = {}
             for grad in grads:
-                if not isinstance(grad, NDArray):
+                if not isinstance(grad, Handle):
                     nodes.append(grad)
                     continue
                 value = values[id(grad)]
@@ -253,16 +265,16 @@ class _BackwardPass:
 
 def _linked(array: NDArray, node: Node, trace: Trace) -> Node:
     """Return the node of an array's value in another trace as a target that leads back to the array."""
-    home, origin = array._trace, array._node
+    home, origin, _ = place_of(array)
     if home is not None and origin is not None and origin.marked:
         return variable(node, trace.slot(home.tape.target_of(origin)))
-    return node if array._variable is None else variable(node, trace.slot(array._variable))
+    owner = variable_of(array)
+    return node if owner is None else variable(node, trace.slot(owner))
 
 
 def place_in_record(array: NDArray) -> tuple[Trace, Node]:
     """Return the trace in which an array was recorded and its node there; an unmarked one if it was not."""
-    with HANDOVER:
-        trace, node = array._trace, array._node
+    trace, node, _ = place_of(array)
     if trace is None or node is None or not node.marked:
         trace = LOCAL.trace
         node = node_in(array, trace)
@@ -272,7 +284,7 @@ def place_in_record(array: NDArray) -> tuple[Trace, Node]:
 def _total(arrays: list[NDArray]) -> NDArray:
     total = arrays[0]
     for array in arrays[1:]:
-        total = total + array
+        total = call_binary(REGISTRY["broadcast_add"], total, array, total._result_class)
     return total
 
 
@@ -281,6 +293,9 @@ def _flags(recording: bool, training: bool) -> flags_set_to:
 
 
 def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph: bool) -> _BackwardPass:
+    for grad in head_grads:
+        if grad is not None and not isinstance(grad, Handle):
+            raise TypeError(f"a head gradient must be an NDArray or None, not {type(grad)}")
     sweep = _BackwardPass(create_graph)
     for position, (head, grad) in enumerate(zip(heads, head_grads, strict=True)):
         trace, node = place_in_record(head)
@@ -297,6 +312,8 @@ def _begin(heads: list[NDArray], head_grads: list[NDArray | None], create_graph:
 
 def backward_pass(heads: list[NDArray], head_grads: list[NDArray | None], retain_graph: bool, train_mode: bool) -> None:
     """Run a backward pass and put the gradients into the buffers of the variables reached."""
+    if len(heads) == 1 and head_grads[0] is None and _write_at_once(heads[0], retain_graph):
+        return
     with _flags(False, train_mode):
         sweep = _begin(heads, head_grads, create_graph=False)
         sweep.run()
@@ -337,9 +354,6 @@ def _write_at_once(head: NDArray, retain_graph: bool) -> bool:
     return True
 
 
-use_backward(_write_at_once)
-
-
 def grad_pass(
     heads: list[NDArray],
     variables: list[Any],
@@ -352,7 +366,7 @@ def grad_pass(
     with _flags(create_graph, train_mode):
         sweep = _begin(heads, head_grads, create_graph)
         for position, array in enumerate(variables, 1):
-            owner = array._variable if isinstance(array, NDArray) else None
+            owner = variable_of(array) if isinstance(array, Handle) else None
             if owner is None or owner.request == "null":
                 raise MXNetError(
                     f"Cannot differentiate with respect to the {position}-th variable because it does not require "
@@ -360,13 +374,13 @@ def grad_pass(
                 )
         sweep.run()
         for position, array in enumerate(variables, 1):
-            if array._variable not in sweep.found:
+            if variable_of(array) not in sweep.found:
                 raise MXNetError(
                     f"Cannot differentiate with respect to the {position}-th variable because it is unreachable from "
                     "the outputs."
                 )
-        grads = {owner: sweep.gradient(owner) for owner in dict.fromkeys([array._variable for array in variables])}
-        results = [_result(grads[array._variable], create_graph, array._result_class) for array in variables]
+        grads = {owner: sweep.gradient(owner) for owner in dict.fromkeys(map(variable_of, variables))}
+        results = [_result(grads[variable_of(array)], create_graph, array._result_class) for array in variables]
         if not retain_graph:
             sweep.clear()
         return results
@@ -387,7 +401,7 @@ def grads_or_zeros(head: NDArray, variables: list[NDArray]) -> list[NDArray]:
     with _flags(True, True):
         sweep = _begin([head], [None], create_graph=True)
         sweep.run()
-        owners = [array._variable for array in variables]
+        owners = [variable_of(array) for array in variables]
         return [sweep.gradient(owner) if owner in sweep.found else owner.nothing() for owner in owners]
 
 
@@ -400,7 +414,7 @@ def grads_where_reached(
         sweep = _begin([head for head, _ in found], [grad for _, grad in found], create_graph)
         sweep.run()
         grads = [None if owner is None or not sweep.found.get(owner) else sweep.found[owner] for owner in owners]
-        totals = [None if parts is None else _result(_total(parts), create_graph, NDArray) for parts in grads]
+        totals = [None if parts is None else _result(_total(parts), create_graph, DENSE[0]) for parts in grads]
         if not create_graph:
             sweep.clear()
     return totals

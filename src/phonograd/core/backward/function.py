@@ -10,7 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...ndarray.array import NDArray
-from ..array.handle import SharedMemory, make, node_in
+from ..array.handle import (
+    SharedMemory,
+    buffer_of,
+    is_recorded,
+    make,
+    node_in,
+    share_variable,
+    variable_of,
+)
 from ..base.errors import MXNetError, format_shape
 from ..graph.node import Node
 from ..ops.math.broadcasting import broadcast, broadcast_shapes
@@ -107,8 +115,7 @@ def _refuse_recorded(name: str, results: Sequence[NDArray], inputs: Sequence[NDA
     """Raise if a result is an input, an array that is part of a record already, or listed twice."""
     seen = {id(array) for array in inputs}
     for result in results:
-        node = result._node
-        if id(result) in seen or result._variable is not None or (node is not None and node.marked):
+        if id(result) in seen or variable_of(result) is not None or is_recorded(result):
             raise MXNetError(
                 f"{_OUTPUT_IN_GRAPH} ({name}.forward returned an input, a recorded array, or an array twice: "
                 "return copies)"
@@ -122,8 +129,7 @@ def as_recorded(saved: Any) -> Any:
         return saved
     trace = LOCAL.trace
     kept = make(node_in(saved, trace), trace, saved._result_class)
-    if saved._variable is not None:
-        kept._variable = saved._variable
+    share_variable(kept, saved)
     return kept
 
 
@@ -178,7 +184,7 @@ def _stand_for(result: NDArray, call: FunctionCall) -> Node:
     output = variable(detach(node), trace.slot(FunctionOutput(call, len(call.outputs))))
     call.outputs.append((node.shape, node.dtype, node.context, result._result_class))
     result._trace, result._node = trace, output
-    if type(result._buffer) is SharedMemory:
+    if type(buffer_of(result)) is SharedMemory:
         # another library may write to this memory, so the record uses the value that is bound to the leaf
         result._buffer = None
     return output
@@ -253,8 +259,9 @@ def register_hook(array: NDArray, hook: Callable[[NDArray], NDArray | None]) -> 
     """
     if not isinstance(array, NDArray):
         raise TypeError(f"hooks are for NDArrays, not {type(array)}")
-    if array._variable is not None:
-        added: Hook = array._variable.hooks.add(hook)
+    owner = variable_of(array)
+    if owner is not None:
+        added: Hook = owner.hooks.add(hook)
         return added
     sources = sources_of([array])
     if not sources[0][1].marked:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...ndarray.array import NDArray
-from ...ndarray.sparse import labelled
-from ..array.handle import assign, make, node_in
+from ..array.handle import Handle, assign, make, node_in
 from ..base.errors import MXNetError, format_shape
 from ..ops.math.arithmetic import add
 from ..ops.math.structural import detach, full, variable
 from ..trace.tape import Target
 from ..trace.trace import LOCAL
+
+if TYPE_CHECKING:
+    from ...ndarray.array import NDArray
 
 __all__ = ["Hook", "Hooks", "Variable", "attach", "mark"]
 
@@ -49,7 +50,7 @@ class Hooks:
             changed = function(grad)
             if changed is None:
                 continue
-            if not isinstance(changed, NDArray):
+            if not isinstance(changed, Handle):
                 raise TypeError(f"a gradient hook must return an NDArray or None, not {type(changed)}")
             if (changed.shape, changed._dtype) != (shape, dtype):
                 raise MXNetError(
@@ -140,7 +141,7 @@ def attach(array: NDArray, grad_req: str = "write", stype: str | None = None) ->
     _check_request(grad_req)
     zeros = make(full(array.shape, 0, array._dtype, array.context), LOCAL.trace, array._result_class)
     if stype not in (None, "default") or (stype is None and type(array) is not array._result_class):
-        zeros = labelled(zeros, stype or array.stype)
+        zeros = zeros._labelled(stype or array.stype)
     _make_variable(array, Variable(zeros, grad_req))
 
 
@@ -152,7 +153,7 @@ def mark(variables: list[Any], gradients: list[Any], requests: list[Any]) -> Non
             f"{len(gradients)} gradients and {len(requests)} grad_reqs"
         )
     for array, grad, request in zip(variables, gradients, requests, strict=True):
-        if not isinstance(array, NDArray) or not isinstance(grad, NDArray):
+        if not isinstance(array, Handle) or not isinstance(grad, Handle):
             raise TypeError(f"variables and gradients must be NDArrays, not {type(array)} and {type(grad)}")
         if array is grad:
             raise ValueError("an array cannot be its own gradient buffer")

@@ -17,7 +17,17 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from ..array.handle import Handle, SharedMemory, make, node_in, views_of
+from ..array.handle import (
+    Handle,
+    SharedMemory,
+    buffer_of,
+    is_recorded,
+    make,
+    node_in,
+    share_variable,
+    variable_of,
+    views_of,
+)
 from ..backward.variable import Variable
 from ..base.devices import Context
 from ..base.dtypes import UINT32, DType, convert_scalar
@@ -90,8 +100,9 @@ class _CaptureTape(Tape):
         for key, (handle, node) in list(capture.writes.items()):
             if node.marked and self.is_swept(node, visited):
                 plain = detach(node)
-                if handle._variable is not None:
-                    plain = variable(plain, capture.slot(handle._variable))
+                owner = variable_of(handle)
+                if owner is not None:
+                    plain = variable(plain, capture.slot(owner))
                 capture.writes[key] = handle, plain
 
 
@@ -144,11 +155,10 @@ class Capture(Trace):
     def argument(self, number: int, handle: Handle) -> Any:
         """Return an array that stands for an argument of the function."""
         actual = node_in(handle, self.outer)
-        node = self._stand_in(actual, handle._variable)
+        node = self._stand_in(actual, variable_of(handle))
         self._actual[node] = actual
         proxy = make(self._place(Input(node, _no_argument, argument=number)), self, handle._result_class)
-        if handle._variable is not None:
-            proxy._variable = handle._variable
+        share_variable(proxy, handle)
         if handle._readonly:
             proxy._readonly = True
         return proxy
@@ -160,13 +170,14 @@ class Capture(Trace):
         written = self.writes.get(id(handle))
         if written is not None:
             node = written[1]
-            if handle._variable is not None and not node.marked:
-                node = variable(node, self.slot(handle._variable))
+            owner = variable_of(handle)
+            if owner is not None and not node.marked:
+                node = variable(node, self.slot(owner))
             return node
         found = self.outside.get(id(handle))
         if found is None:
             actual = node_in(handle, self.outer)
-            node = self._stand_in(actual, handle._variable)
+            node = self._stand_in(actual, variable_of(handle))
             self._actual[node] = actual
             place = Input(node, lambda trace: node_in(handle, trace), handle=handle)
             found = self.outside[id(handle)] = handle, self._place(place)
@@ -227,9 +238,9 @@ class Capture(Trace):
         alive = views_of(handle)
         if handle._root is not None or alive:
             self.refuse_capture("it changes an array that shares memory with another one")
-        if type(handle._buffer) is SharedMemory:
+        if type(buffer_of(handle)) is SharedMemory:
             self.refuse_capture("it changes an array whose memory is shared with another library")
-        if handle._node is not None and handle._node.marked and handle._variable is None:
+        if is_recorded(handle) and variable_of(handle) is None:
             self.refuse_capture("it changes a recorded array")
 
     def after_repetition(self, action: Callable[[], None]) -> None:

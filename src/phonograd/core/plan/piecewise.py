@@ -119,7 +119,7 @@ class PiecewiseProgram:
         return [_part(step[-1]) for step in self._steps]
 
     def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
-        """Return the values of the kept nodes (see :class:`~phonograd.core.run.programs.Program`); no input is written over."""
+        """Return the values of the kept nodes (see :class:`..run.programs.Program`); no input is written over."""
         values: list[Any] = inputs + [None] * (self._width - len(inputs))
         # the plan cache keeps the program, which need not keep its steps
         steps, self._steps = self._steps, []

@@ -171,7 +171,7 @@ class RecipeProgram:
         self.runs = 0
 
     def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
-        """Return the values of the kept nodes, given those of the inputs (see :class:`~phonograd.core.run.programs.Program`).
+        """Return the values of the kept nodes, given those of the inputs (see :class:`.programs.Program`).
 
         The second run lets the kernels be compiled in full, because more runs are likely to follow.
         """

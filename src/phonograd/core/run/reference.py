@@ -63,7 +63,7 @@ class ReferenceProgram:
         return self._parts
 
     def run(self, inputs: list[Any], donated: Container[int] = (), note: Note | None = None) -> list[Array]:
-        """Return the values of the kept nodes, given those of the inputs (see :class:`~phonograd.core.run.programs.Program`).
+        """Return the values of the kept nodes, given those of the inputs (see :class:`.programs.Program`).
 
         The second run compiles the steps into one Python function.
         """

@@ -34,7 +34,7 @@ class Options(NamedTuple):
     """How the values of an evaluation are used."""
 
     lent: Mapping[Node, Array] | None = None
-    """Values of leaves that are valid for this evaluation only (:meth:`~phonograd.core.trace.tape.Tape.lend`). Nothing that is
+    """Values of leaves that are valid for this evaluation only (:meth:`.tape.Tape.lend`). Nothing that is
     computed from them is kept: they stand for something else the next time. An empty mapping just keeps nothing."""
     is_last: bool = False
     """Whether nothing more will be asked of the trace. Its values are not kept then, and memory that only the trace

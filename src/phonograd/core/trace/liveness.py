@@ -45,7 +45,7 @@ class _Probe:
 
 
 def _calibrate() -> int:
-    """Return the count that ``getrefcount`` gives inside ``live_handles`` for an object that only the list refers to."""
+    """Return the count that ``getrefcount`` gives inside ``live_handles`` for an object with no other reference."""
     global _baseline
     trace: Any = object()
     for guess in range(1, 8):

@@ -1,8 +1,9 @@
 """Threads: the thread whose trace operator calls of machine code add to, and the lock that hands arrays over.
 
 Takes functions of machine code from :mod:`phonograd.core.array.fastcall.native_install`, once they are compiled; hands
-them to :mod:`phonograd.core.trace.trace`. Machine code knows the trace of one thread at a time: the last one that was
-made current. Calls of other threads are Python functions, which make their own trace current. See docs/decisions/0012.
+them to :mod:`phonograd.core.trace.trace`, :mod:`phonograd.core.array.handle` and :mod:`phonograd.core.array.call`.
+Machine code knows the trace of one thread at a time: the last one that was made current. Calls of other threads are
+Python functions, which make their own trace current. See docs/decisions/0012.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ..graph.node import Node
+    from ..graph.operator import Operator
     from .trace import Trace
 
 __all__ = ["HANDOVER", "MACHINE_CODE", "Leaving", "Pairs"]
@@ -30,10 +32,23 @@ if hasattr(os, "register_at_fork"):
 Pairs = list[tuple[Any, "Node"]]
 
 
-class _MachineCode:
-    """The functions of machine code that a trace uses instead of its own; None until they are compiled."""
+class OperatorFunctions(Protocol):
+    """The public functions of operators as machine code."""
 
-    __slots__ = ("current", "living", "make_current", "settle", "thread_number")
+    def function(self, declared: Operator, name: str) -> Any:
+        """Return the function of an operator, as :func:`phonograd.core.array.call.function_of` does."""
+
+    def as_method(self, function: Any) -> Any:
+        """Return such a function in a form that can be a method."""
+
+    def accept(self, array_class: type[Any]) -> None:
+        """Let the code take arrays of one more dense class, and replace the methods of that class."""
+
+
+class _MachineCode:
+    """The machine-code counterparts of Python functions, which are their definitions; None until they are compiled."""
+
+    __slots__ = ("current", "functions", "living", "make_current", "settle", "thread_number", "write")
 
     def __init__(self) -> None:
         #: the trace that machine code adds to
@@ -46,6 +61,11 @@ class _MachineCode:
         self.settle: Callable[[Trace, Pairs, list[Any], bool], Pairs] | None = None
         #: finds the live handles of a trace, as :func:`phonograd.core.trace.liveness.living` does
         self.living: Callable[[Trace, list[Any]], Pairs] | None = None
+        #: assigns a node to an array, as :func:`phonograd.core.array.handle.rebind` does; False leaves that to Python
+        #: code
+        self.write: Callable[[Any, Node, Trace], bool] | None = None
+        #: the public functions of operators
+        self.functions: OperatorFunctions | None = None
 
     def install(
         self,
@@ -53,10 +73,12 @@ class _MachineCode:
         make_current: Callable[[Trace | None], None],
         settle: Callable[[Trace, Pairs, list[Any], bool], Pairs],
         living: Callable[[Trace, list[Any]], Pairs] | None,
+        write: Callable[[Any, Node, Trace], bool],
+        functions: OperatorFunctions,
     ) -> None:
         """Use compiled functions from now on; ``living`` may be missing where it does not work."""
         self.thread_number, self.make_current = thread_number, make_current
-        self.settle, self.living = settle, living
+        self.settle, self.living, self.write, self.functions = settle, living, write, functions
 
     def note(self, trace: Trace | None) -> None:
         """Let calls of machine code add to a trace, or to none."""

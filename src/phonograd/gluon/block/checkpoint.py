@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ...core.array.handle import assign, make, make_concrete, node_in
+from ...core.array.handle import assign, make, make_concrete, node_in, variable_of
 from ...core.backward.backward import grads_where_reached
 from ...core.backward.function import as_recorded, record_call, sources_of
 from ...core.backward.variable import Variable
@@ -97,7 +97,7 @@ class _Call:
             outputs = flattened(self._block.forward(*filled(self._outline, iter(given))))
         for array, value in zip(self._statistics, before):
             assign(array, detach(node_in(value, trace)), trace)
-        owners += [array._variable for array in self._weights]
+        owners += [variable_of(array) for array in self._weights]
         found = grads_where_reached(outputs, list(out_grads), owners, create_graph)
         if create_graph:
             # from now on a gradient that arrives at an input goes on to where that was computed

@@ -1,30 +1,25 @@
-"""Operator calls as machine code: the fast path of :mod:`..call`, at a quarter of its cost.
+"""Machine code for operator calls: compiles the text of :mod:`.native_code` and makes functions and methods of it.
 
-A call that was made before is a look-up and a new handle. In Python that takes half a microsecond, which is more than
-most small kernels run; in machine code that calls Python's C interface it takes a tenth. The code is written here as
-text, compiled with the kernels, and does in C what the functions of :mod:`..call` do in Python::
+A call that was made before is a look-up and a new handle. In Python that takes more than a microsecond, longer than
+most small kernels run; in machine code that calls Python's C interface it takes a tenth (docs/decisions/0012)::
 
     binary(entry, self, other):                    # y * w, 2 - y
         trace = self._trace
         operand = other._node, or the leaf of the number
         node = recall(entry, self._node, operand) or entry.calls.get((self._node, operand))
-        return finish(trace, node)
+        return new_result(trace, node)
 
     call(entry, arguments...):                     # nd.tanh(y), nd.sum(y, axis=1)
         node = entry.calls.get((nodes of the arrays..., parameters...))
-        return finish(trace, node)
+        return new_result(trace, node)
 
-    finish(trace, node):
-        if node.marked: as the recording flag wants it
-        result = NDArray(trace, node); trace.handles.append(result)
+Every other case (an array of another trace or thread, a list among the arguments, a call never made before, an
+observer) goes to the Python function, which is the definition of the call. The code changes reference counts and
+containers with Python's own functions, found by address. The offsets of attributes in objects are measured.
 
-Whatever is not as expected (an array of another trace or thread, a list among the arguments, a call never made
-before, an observer) goes to the Python function, which does the same and more. Arrays from outside of the trace enter
-it (:mod:`.native_enter`), and arrays can be changed in place. Reference counts and attributes are
-handled by Python's own functions, found by address; where an attribute lies in an object is measured, not assumed.
-Calls made lately stand in a small table as well (``recall``), which is found without making a key.
-
-Nothing is installed without the GIL, on other interpreters, or with ``PHONOGRAD_NATIVE_CALLS=0``.
+Takes the text from :mod:`.native_code` and a compiler from :mod:`phonograd.core.run.kernel_cache`; hands :class:`Calls`
+to :mod:`.native_install`. Nothing is installed without the GIL, on other interpreters, or with
+``PHONOGRAD_NATIVE_CALLS=0``.
 """
 
 from __future__ import annotations
@@ -42,14 +37,13 @@ import numpy as np
 from ...base import settings
 from ...base.devices import CPU
 from ...graph.node import Node
-from ...ops.math.structural import LATEST, VARIABLE, variable
+from ...ops.math.structural import LATEST, REPEAT_CALL, VARIABLE, variable
 from ...run import kernel_cache
 from ...trace.flags import FLAGS
 from ...trace.owner import HANDOVER
-from ...trace.tape import Target
 from ...trace.trace import Trace
 from ..extras import ArrayExtras
-from .native_code import ENTRY, module_text
+from .native_code import DIRECTORY, ENTRY, module_text
 from .native_text import API, OBJECTS
 
 __all__ = ["BinaryCall", "Calls", "KeyForm", "as_method", "possible", "thread_number"]
@@ -71,20 +65,8 @@ class _Definition(ctypes.Structure):
     )
 
 
-class _Getter(ctypes.Structure):
-    """PyGetSetDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("get", ctypes.c_void_p),
-        ("set", ctypes.c_void_p),
-        ("doc", ctypes.c_char_p),
-        ("closure", ctypes.c_void_p),
-    )
-
-
 def possible() -> bool:
-    """Return whether this interpreter is one for which calls can be machine code."""
+    """Return whether operator calls can be machine code in this interpreter."""
     return (
         sys.implementation.name == "cpython"
         and ctypes.sizeof(ctypes.c_void_p) == 8
@@ -97,11 +79,11 @@ def possible() -> bool:
     )
 
 
-# -- where attributes lie
+# -- offsets of attributes
 
 
 def _offset(instance: Any, name: str) -> int:
-    """Return the distance of a slot from the beginning of an object, found by looking for a value put there."""
+    """Return the distance of a slot from the beginning of an object: store an object there and look for its address."""
     value = object()
     before = getattr(instance, name)
     setattr(instance, name, value)
@@ -114,7 +96,7 @@ def _offset(instance: Any, name: str) -> int:
     return places[0]
 
 
-def _offsets(array: Any, node: Node, owner: Target, active: Any) -> dict[str, int]:
+def _offsets(array: Any, node: Node, active: Any) -> dict[str, int]:
     trace = Trace()
     found = {name: _offset(array, f"_{name}") for name in ("trace", "node", "buffer", "extras")}
     found |= {name: _offset(node, name) for name in ("marked", "kind", "detached", "shape", "dtype", "context")}
@@ -124,7 +106,6 @@ def _offsets(array: Any, node: Node, owner: Target, active: Any) -> dict[str, in
     extras = ArrayExtras()
     found |= {name: _offset(extras, name) for name in ("variable", "root", "views", "readonly")}
     found["place"] = _offset(extras, "context")
-    found["grad"] = _offset(owner, "grad")
     found["attentive"] = _offset(active, "attentive")
     found["type"] = _type_offset(array)
     found["item"] = tuple.__basicsize__
@@ -134,11 +115,11 @@ def _offsets(array: Any, node: Node, owner: Target, active: Any) -> dict[str, in
 
 
 def _memory_offsets() -> dict[str, int] | None:
-    """Return where a NumPy array keeps its number of axes, their extents and its dtype; None if not where expected."""
+    """Return the offsets of number of axes, extents and dtype in a NumPy array; None if they are not as expected."""
     array = np.empty((3, 5, 7), np.float32)
     start = object.__basicsize__
     data, axes, extents, strides, base, dtype = (ctypes.c_size_t * 6).from_address(id(array) + start)
-    # extents and strides lie beside each other
+    # strides follow extents
     as_expected = data == array.ctypes.data and axes & 0xFFFFFFFF == 3 and strides == extents + 24 and base == 0
     if not as_expected or dtype != id(array.dtype):
         return None
@@ -148,7 +129,7 @@ def _memory_offsets() -> dict[str, int] | None:
 def _type_offset(instance: Any) -> int:
     words = (ctypes.c_size_t * 2).from_address(id(instance))
     if words[1] != id(type(instance)):
-        raise RuntimeError("the type of an object does not stand where it is expected")
+        raise RuntimeError("the type of an object is not where it is expected")
     return 8
 
 
@@ -159,9 +140,7 @@ def _text(offsets: tuple[tuple[str, int], ...], methods: int, changing: tuple[in
 class Calls:
     """The compiled code, and the functions and methods made with it."""
 
-    def __init__(
-        self, array_class: type[Any], array: Any, node: Node, owner: Target, methods: list[BinaryCall]
-    ) -> None:
+    def __init__(self, array_class: type[Any], array: Any, node: Node, methods: list[BinaryCall]) -> None:
         active = settings.active
         changing = [number for number, method in enumerate(methods) if method.in_place]
         #: numbers of entries for the methods of another class of arrays: of new results, and in place
@@ -170,41 +149,45 @@ class Calls:
             True: list(range(len(methods) + _SPARE, len(methods) + _SPARE + _SPARE_IN_PLACE)),
         }
         entries = len(methods) + _SPARE + _SPARE_IN_PLACE
-        offsets = tuple(_offsets(array, node, owner, active).items())
+        offsets = tuple(_offsets(array, node, active).items())
         # compiling it in full takes 40 ms, and makes calls faster by less than a tenth
         arguments = (offsets, entries, (*changing, *self._spare[True]))
         self._kernel = kernel_cache.compile_module(_text, arguments, "native_calls", quick=True)
         directory = ctypes.CFUNCTYPE(ctypes.c_void_p)(self._kernel.address)()
-        addresses = (ctypes.c_void_p * (10 + entries)).from_address(directory)
+        addresses = (ctypes.c_void_p * (len(DIRECTORY) + entries)).from_address(directory)
         found = [int(address or 0) for address in addresses]
-        state, table, self._function, forget, grad, living, make_current, write, settle, enter, *numbered = found
-        #: forgets the calls made lately; nodes they refer to can then be dropped
-        self.forget: Callable[[], None] = ctypes.PYFUNCTYPE(None)(forget)
+        entry_points = dict(zip(DIRECTORY, found, strict=False))
+        self._function, self._numbered = entry_points["call"], found[len(DIRECTORY) :]
+        #: empties the table of recent calls, so that the nodes in it can be dropped
+        self.forget: Callable[[], None] = ctypes.PYFUNCTYPE(None)(entry_points["forget"])
         objects: tuple[Any, ...] = (None, True, False, 1, FLAGS, active, array_class, array_class)
         objects += (np.ndarray, float, int)
-        objects += (CPU, LATEST, Trace.prune, variable, VARIABLE, Trace, HANDOVER.acquire, HANDOVER.release)
-        #: everything the code refers to; it lives as long as the process, because arrays and modules refer to the code
+        objects += (
+            CPU,
+            LATEST,
+            Trace.prune,
+            variable,
+            VARIABLE,
+            REPEAT_CALL,
+            Trace,
+            HANDOVER.acquire,
+            HANDOVER.release,
+        )
+        #: the objects that the code refers to; they live as long as the process, because modules refer to the code
         self._kept: list[Any] = [objects, methods]
         words: list[Any] = [id(value) for value in objects]
         words += [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in API]
-        self._state = (ctypes.c_size_t * len(words)).from_address(state)
+        self._state = (ctypes.c_size_t * len(words)).from_address(entry_points["state"])
         self._state[:] = words
-        #: finds the arrays of a trace that are alive
-        self.living = self._new("living(trace, handles, /)", living, _METH_FASTCALL)
-        #: takes note of the current trace of a thread
-        self.make_current = self._new("make_current(trace, /)", make_current, _METH_O)
-        #: makes an array name another node, where that is simple
-        self.write = self._new("write(array, node, trace, /)", write, _METH_FASTCALL)
-        #: returns the node of an array in a trace, where that is simple
-        self.enter = self._new("enter(array, trace, /)", enter, _METH_FASTCALL)
+        #: the counterpart of :func:`phonograd.core.trace.liveness.living`
+        self.living = self._new("living(trace, handles, /)", entry_points["living"], _METH_FASTCALL)
+        #: sets the current trace of a thread
+        self.make_current = self._new("make_current(trace, /)", entry_points["make_current"], _METH_O)
+        #: the counterpart of :func:`..handle.rebind`
+        self.write = self._new("write(array, node, trace, /)", entry_points["write"], _METH_FASTCALL)
         #: gives arrays their values at the end of a trace
-        self.settle = self._new("settle(trace, pairs, values, end, /)", settle, _METH_FASTCALL)
-        getter = _Getter(b"grad", grad, None, (vars(array_class)["grad"].__doc__ or "").encode(), None)
-        self._kept.append(getter)
-        #: the attribute ``grad`` of arrays
-        self.grad = _new_attribute(array_class, ctypes.byref(getter))
-        self._table = (ctypes.c_size_t * (ENTRY * entries)).from_address(table)
-        self._numbered = numbered
+        self.settle = self._new("settle(trace, pairs, values, end, /)", entry_points["settle"], _METH_FASTCALL)
+        self._table = (ctypes.c_size_t * (ENTRY * entries)).from_address(entry_points["entries"])
         self.methods = {entry.name: self._method(array_class, n, entry) for n, entry in enumerate(methods)}
 
     def _method(self, array_class: type[Any], number: int, entry: BinaryCall) -> Any:
@@ -227,12 +210,12 @@ class Calls:
         return definition
 
     def _new(self, signature: str, address: int, flags: int) -> Any:
-        """Return a function of machine code as a function of Python's."""
+        """Return machine code as a built-in function."""
         definition = self._definition(signature.partition("(")[0], address, flags, f"{signature}\n--\n\n")
         return _new_function(ctypes.byref(definition), None, __name__)
 
     def function(self, name: str, function: Any, calls: dict[Any, Any], key: KeyForm) -> Any:
-        """Return a function of machine code that does what a Python function does, which it calls where it cannot."""
+        """Return the machine-code counterpart of the Python function of an operator."""
         doc = f"{name}{_signature(function)}\n--\n\n{function.__doc__ or ''}"
         definition = self._definition(name, self._function, _METH_FASTCALL_WITH_KEYWORDS, doc)
         entry = (calls, function, key.arrays, key.template, key.places)
@@ -240,9 +223,9 @@ class Calls:
 
 
 def _signature(function: Any) -> str:
-    """Return the signature of a function in the form that Python reads from a documentation: with literals only.
+    """Return the signature of a function in the form that Python reads from a docstring: with literals only.
 
-    What must be given has the default ``...``.
+    A parameter that must be given has the default ``...``.
     """
     parts = []
     for argument in inspect.signature(function).parameters.values():
@@ -260,29 +243,27 @@ class KeyForm(NamedTuple):
     arrays: int
     """How many arrays there can be; they come first."""
     template: tuple[Any, ...]
-    """The key of a call without arguments; something that is in no key stands for what must be given."""
+    """The key of a call without arguments; an object that is in no key stands for an argument that must be given."""
     places: dict[str, int]
-    """Where the values of keywords stand in the key; -1 - place for numbers, of which 0 is made into text."""
+    """The place of each keyword in the key; -1 - place for numbers, of which 0 is converted to text."""
 
 
 class BinaryCall(NamedTuple):
-    """A method of two operands."""
+    """A method of a binary operator."""
 
     name: str
     calls: dict[Any, Any]
-    """The calls it remembers."""
+    """The calls that the operator remembers."""
     function: Callable[[Any, Any], Any]
-    """The Python function that does the same."""
+    """The Python method, which is the definition."""
     exchanged: bool
-    """Whether the operands change places."""
+    """Whether the array is the second operand."""
     in_place: bool
     """Whether the first operand is changed."""
 
 
 _new_method = ctypes.pythonapi.PyDescr_NewMethod
 _new_method.restype, _new_method.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
-_new_attribute = ctypes.pythonapi.PyDescr_NewGetSet
-_new_attribute.restype, _new_attribute.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)
 _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.restype = ctypes.py_object
 _new_function.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
@@ -293,7 +274,7 @@ as_method.restype, as_method.argtypes = ctypes.py_object, (ctypes.py_object,)
 
 
 def thread_number() -> int:
-    """Return the number of this thread, which no other one ever has."""
+    """Return the number of this thread; no other thread ever has it."""
     state = ctypes.pythonapi.PyThreadState_Get
     state.restype = ctypes.c_void_p
     number = ctypes.pythonapi.PyThreadState_GetID

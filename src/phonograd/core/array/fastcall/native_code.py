@@ -1,30 +1,47 @@
-"""The text of the code that operator calls run as: written for :mod:`.native_call`, which has it compiled and used."""
+"""The machine code of operator calls: look-ups of calls made before, and new arrays for their results.
+
+:mod:`.native_call` compiles the text and installs it. Each function is the counterpart of a Python function, which is
+its definition, and calls it in all cases that are not common (:mod:`.native_enter` has the other functions):
+
+==============  ====================================================================================
+machine code    its definition in Python
+==============  ====================================================================================
+``new_result``  ``handle.new_result``
+``look_up``     ``declared.calls.get((first, second))`` in ``operands.operate``
+``binary``      ``operands.call_binary``: the methods that ``operands.binary`` returns
+``inplace``     the methods that ``operands.inplace`` returns
+``call``        ``call.invoke``: the functions that ``call.function_of`` returns
+``living``      ``living.living``
+==============  ====================================================================================
+
+``recall``, ``note`` and ``forget`` are a table of recent calls in front of ``look_up``, which is found without a key.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Container
 
 from ...lower.ir.function_builder import Index, Value
-from .native_enter import enter_texts, flags_text
+from .native_enter import enter_texts, is_recording
 from .native_text import API, CALL_WITH, OBJECTS, Code
 
-__all__ = ["ENTRY", "module_text"]
+__all__ = ["DIRECTORY", "ENTRY", "module_text"]
 
 #: words of an entry of a binary operator
 ENTRY = 3
 #: entries of the table of recent calls, each of the words (what is called, first node, second node, result)
 _RECENT = 4096
+#: tables and functions whose addresses Python needs; the entry points of binary operators follow
+DIRECTORY = ("state", "entries", "call", "forget", "living", "make_current", "write", "settle")
 
 
 def module_text(offsets: dict[str, int], entries: int, changing: Container[int]) -> str:
-    """Return the text of all functions; ``native_calls`` returns the address of a directory of what Python needs.
+    """Return the text of all functions; ``native_calls`` returns the address of a table with the ``DIRECTORY``.
 
-    Entries are operators of two operands; some of them are ``changing`` the first.
+    Entries are binary operators; those in ``changing`` change their first operand.
     """
     words = len(OBJECTS) + len(API)
-    names = ["state", "entries", "call", "forget", "grad", "living", "make_current", "write", "settle"]
-    names.append("enter_from_python")
-    names += [f"binary{k}" for k in range(entries)]
+    names = [*DIRECTORY, *[f"binary{k}" for k in range(entries)]]
     pointers = ", ".join([f"ptr @{name}" for name in names])
     parts = [
         f"@state = internal global [{words} x ptr] zeroinitializer, align 8",
@@ -32,7 +49,7 @@ def module_text(offsets: dict[str, int], entries: int, changing: Container[int])
         f"@recent = internal global [{4 * _RECENT} x ptr] zeroinitializer, align 64",
         f"@directory = internal constant [{len(names)} x ptr] [{pointers}], align 8",
         "define ptr @native_calls() nounwind {\n  ret ptr @directory\n}",
-        _finish(offsets),
+        _new_result(offsets),
         _recall(offsets),
         _note(offsets),
         _forget(offsets),
@@ -47,26 +64,28 @@ def module_text(offsets: dict[str, int], entries: int, changing: Container[int])
     return "\n".join(parts) + "\n"
 
 
-def _finish(offsets: dict[str, int]) -> str:
-    """Return the function that makes the array of a result, of a class; null without an error where Python decides."""
-    f = Code("finish", "ptr %trace, ptr %found, ptr %class", offsets)
+def _new_result(offsets: dict[str, int]) -> str:
+    """Return the function that makes the array of a result, of a class; null without an error if Python decides."""
+    f = Code("new_result", "ptr %trace, ptr %found, ptr %class", offsets)
     node = f.assign("alloca ptr, align 8")
     f.line(f"store ptr %found, ptr {node}, align 8")
     recorded = f.same(f.field("%found", "marked"), "true")
     f.line(f"br i1 {recorded}, label %check, label %make")
     f.label("check")
-    f.line(f"br i1 {flags_text(f, 'undecided')}, label %note, label %cut")
+    f.line(f"br i1 {is_recording(f, 'undecided')}, label %note, label %cut")
     f.label("cut")
     detached = f.field("%found", "detached")
     f.leave_if(f.same(detached, "none"), "undecided")
     f.line(f"store ptr {detached}, ptr {node}, align 8")
     f.line("br label %make")
     f.label("note")
+    # Trace.distinct counts a variable that a call passes on unchanged, and a call that repeats another, otherwise
+    operator = f.field("%found", "operator")
+    f.leave_if(f.same(operator, "variable_operator"), "undecided")
+    f.leave_if(f.same(operator, "again_operator"), "undecided")
     made = f.field("%trace", "made")
-    known = f.api("i32", "PyDict_Contains", f"ptr {made}, ptr %found")
-    f.leave_unless(f.assign(f"icmp eq i32 {known}, 0"), "undecided")
-    noted = f.api("i32", "PyDict_SetItem", f"ptr {made}, ptr %found, ptr {f.object('one')}")
-    f.leave_unless(f.assign(f"icmp eq i32 {noted}, 0"), "undecided")
+    f.leave_unless_zero(f.api("i32", "PyDict_Contains", f"ptr {made}, ptr %found"), "undecided")
+    f.insert(made, "%found", f.object("one"), "undecided")
     f.line("br label %make")
     f.label("make")
     result = f.api("ptr", "PyType_GenericAlloc", "ptr %class, i64 0")
@@ -76,18 +95,17 @@ def _finish(offsets: dict[str, int]) -> str:
     f.put(result, "buffer", f.object("none"))
     f.put(result, "extras", f.object("none"))
     handles = f.field("%trace", "handles")
-    appended = f.api("i32", "PyList_Append", f"ptr {handles}, ptr {result}")
-    f.leave_unless(f.assign(f"icmp eq i32 {appended}, 0"), "drop")
+    f.append(handles, result, "drop")
     count, most = f.api("i64", "PyList_Size", f"ptr {handles}"), f.number(f.field("%trace", "prune_at"))
     f.leave_if(f.assign(f"icmp sgt i64 {count}, {most}"), "prune")
     f.line(f"ret ptr {result}")
     f.label("prune")
     pruned = f.api("ptr", CALL_WITH, f"ptr {f.object('prune')}, ptr %trace, ptr null")
     f.leave_if_null(pruned, "drop")
-    f.api("void", "Py_DecRef", f"ptr {pruned}")
+    f.release(pruned)
     f.line(f"ret ptr {result}")
     f.label("drop")
-    f.api("void", "Py_DecRef", f"ptr {result}")
+    f.release(result)
     f.line("br label %undecided")
     f.end("undecided", "null")
     return f.text()
@@ -113,7 +131,7 @@ def _recall(offsets: dict[str, int]) -> str:
     f = Code("recall", _CALL_ARGUMENTS, offsets)
     entry = _recent(f, "%what", "%first", "%second")
     for index, value in enumerate(("%what", "%first", "%second")):
-        f.leave_unless(f.assign(f"icmp eq ptr {f.load_word(entry, str(index), 'ptr')}, {value}"), "other")
+        f.leave_unless(f.is_equal(f.load_word(entry, str(index), "ptr"), value), "other")
     f.line(f"ret ptr {f.load_word(entry, '3', 'ptr')}")
     f.end("other", "null")
     return f.text()
@@ -128,9 +146,7 @@ def _note(offsets: dict[str, int]) -> str:
     for index, value in enumerate(("%first", "%second", "%result"), 1):
         f.api("void", "Py_IncRef", f"ptr {value}")
         f.store_word(entry, str(index), value, "ptr")
-    for value in before:
-        # nothing happens for null
-        f.api("void", "Py_DecRef", f"ptr {value}")
+    f.release(*before)
     f.line("ret ptr null")
     return f.text()
 
@@ -144,8 +160,7 @@ def _forget(offsets: dict[str, int]) -> str:
         before = [f.load_word(entry, str(word), "ptr") for word in (1, 2, 3)]
         for word in range(4):
             f.store_word(entry, str(word), "null", "ptr")
-        for value in before:
-            f.api("void", "Py_DecRef", f"ptr {value}")
+        f.release(*before)
         return ()
 
     f.loop("0", str(_RECENT), "1", (), empty)
@@ -154,11 +169,7 @@ def _forget(offsets: dict[str, int]) -> str:
 
 
 def _living(offsets: dict[str, int]) -> str:
-    """Return the function of a trace and a list of arrays that finds those that something else refers to, too.
-
-    It returns a list of (array, node) of those that belong to the trace, as
-    :func:`phonograd.core.trace.liveness.living` does.
-    """
+    """Return the function of a trace and a list of arrays that returns the live ones as a list of (array, node)."""
     f = Code("living", "ptr %self, ptr %arguments, i64 %count", offsets)
     trace, handles = f.load_word("%arguments", "0", "ptr"), f.load_word("%arguments", "1", "ptr")
     pairs = f.api("ptr", "PyList_New", "i64 0")
@@ -173,7 +184,7 @@ def _living(offsets: dict[str, int]) -> str:
 
     def alive(handle: str) -> tuple[()]:
         node = f.field(handle, "node")
-        here = f.assign(f"icmp eq ptr {f.field(handle, 'trace')}, {trace}")
+        here = f.is_equal(f.field(handle, "trace"), trace)
         there = f.assign(f"xor i1 {f.same(node, 'none')}, true")
         f.choose(f.assign(f"and i1 {here}, {there}"), lambda: append(handle, node), tuple)
         return ()
@@ -182,27 +193,24 @@ def _living(offsets: dict[str, int]) -> str:
         pair = f.api("ptr", "PyTuple_Pack", f"i64 2, ptr {handle}, ptr {node}")
         f.leave_if_null(pair, "drop")
         status = f.api("i32", "PyList_Append", f"ptr {pairs}, ptr {pair}")
-        f.api("void", "Py_DecRef", f"ptr {pair}")
-        f.leave_unless(f.assign(f"icmp eq i32 {status}, 0"), "drop")
+        f.release(pair)
+        f.leave_unless_zero(status, "drop")
         return ()
 
     f.loop("0", f.api("i64", "PyList_Size", f"ptr {handles}"), "1", (), look)
     f.line(f"ret ptr {pairs}")
-    f.label("drop")
-    f.api("void", "Py_DecRef", f"ptr {pairs}")
-    f.line("br label %error")
-    f.end("error", "null")
+    f.end_dropping(pairs)
     return f.text()
 
 
 def _look_up(offsets: dict[str, int]) -> str:
-    """Return the function that gives the result of an operator of two operands if it was called with them before.
+    """Return the function that gives the node of a binary operator if it was called with two nodes before.
 
     An entry is the words (calls, Python function, whether the operands are exchanged).
     """
     f = Code("look_up", "ptr %record, ptr %first, ptr %second", offsets)
-    words = "ptr %record, ptr %first, ptr %second"
-    recent = f.assign(f"call ptr @recall({words})")
+    words = "%record", "%first", "%second"
+    recent = f.call("recall", *words)
     f.leave_if_null(recent, "look")
     f.line(f"ret ptr {recent}")
     f.label("look")
@@ -210,50 +218,47 @@ def _look_up(offsets: dict[str, int]) -> str:
     f.leave_if_null(key, "error")
     calls = f.load_word("%record", "0", "ptr")
     node = f.api("ptr", "PyDict_GetItemWithError", f"ptr {calls}, ptr {key}")
-    f.api("void", "Py_DecRef", f"ptr {key}")
+    f.release(key)
     f.leave_if_null(node, "error")
-    f.assign(f"call ptr @note({words}, ptr {node})")
+    f.call("note", *words, node)
     f.line(f"ret ptr {node}")
     f.end("error", "null")
     return f.text()
 
 
 def _binary(offsets: dict[str, int], name: str, in_place: bool) -> str:
-    """Return the function of an operator of two operands: an array, and an array or a number.
+    """Return the function of a binary operator on an array, and an array or a number.
 
-    It makes a new array, or gives the first operand another value.
+    It returns a new array, or assigns the result to the first operand.
     """
     f = Code(name, "ptr %record, ptr %self, ptr %other", offsets)
-    trace = f.assign("call ptr @trace_here()")
+    trace = f.call("trace_here")
     f.leave_if_null(trace, "slow")
     exchanged = f.assign(f"icmp ne i64 {f.load_word('%record', '2')}, 0")
-    # where both are arrays, the first one is entered first
+    # of two arrays, the first one is entered first
     f.leave_if(f.assign(f"and i1 {exchanged}, {f.is_array(f.field('%other', 'type'))}"), "slow")
-    own = f.assign(f"call ptr @enter(ptr {trace}, ptr %self)")
+    own = f.call("enter", trace, "%self")
     f.leave_if_null(own, "slow")
-    other = f.assign(f"call ptr @operand(ptr {trace}, ptr {own}, ptr %other)")
+    other = f.call("operand", trace, own, "%other")
     f.leave_if_null(other, "slow")
     pair = [f.assign(f"select i1 {exchanged}, ptr {a}, ptr {b}") for a, b in ((other, own), (own, other))]
-    node = f.assign(f"call ptr @look_up(ptr %record, ptr {pair[0]}, ptr {pair[1]})")
+    node = f.call("look_up", "%record", *pair)
     f.leave_if_null(node, "slow")
-    ending = (
-        f"@change(ptr {trace}, ptr %self, ptr {own}, ptr {node})"
+    result = (
+        f.call("change", trace, "%self", own, node)
         if in_place
-        else f"@finish(ptr {trace}, ptr {node}, ptr {f.field('%self', 'type')})"
+        else f.call("new_result", trace, node, f.field("%self", "type"))
     )
-    result = f.assign(f"call ptr {ending}")
     f.leave_if_null(result, "slow")
     f.line(f"ret ptr {result}")
-    f.label("slow")
-    f.leave_unless(f.assign(f"icmp eq ptr {f.api('ptr', 'PyErr_Occurred')}, null"), "error")
+    f.pass_errors_on("slow")
     function = f.load_word("%record", "1", "ptr")
     f.line(f"ret ptr {f.api('ptr', CALL_WITH, f'ptr {function}, ptr %self, ptr %other, ptr null')}")
-    f.end("error", "null")
     return f.text()
 
 
 def _binary_number(number: int, name: str) -> str:
-    """Return the function that Python calls for one operator of two operands."""
+    """Return the function that Python calls for one binary operator."""
     entry = f"getelementptr (ptr, ptr @entries, i64 {ENTRY * number})"
     return (
         f"define internal ptr @binary{number}(ptr %self, ptr %other) nounwind {{\n"
@@ -283,9 +288,9 @@ class _Key:
 
     def _put_array(self, index: Index, value: str) -> tuple[()]:
         f = self._f
-        node = f.assign(f"call ptr @enter(ptr {self._trace}, ptr {value})")
+        node = f.call("enter", self._trace, value)
         f.leave_if_null(node, "drop")
-        # what is computed from arrays of both classes is of the other one
+        # the result of arrays of both classes has the other class
         before, own = f.assign(f"load ptr, ptr {self._kind}, align 8"), f.field(value, "type")
         kind = f.assign(f"select i1 {f.same(own, 'other_array')}, ptr {own}, ptr {before}")
         f.line(f"store ptr {kind}, ptr {self._kind}, align 8")
@@ -293,8 +298,7 @@ class _Key:
 
     def _put_number(self, index: Index, value: str) -> tuple[()]:
         f = self._f
-        kind = f.field(value, "type")
-        f.leave_unless(f.assign(f"or i1 {f.same(kind, 'float')}, {f.same(kind, 'int')}"), "drop")
+        f.leave_unless(f.is_number(f.field(value, "type")), "drop")
         truth = f.api("i32", "PyObject_IsTrue", f"ptr {value}")
         f.leave_unless(f.assign(f"icmp eq i32 {truth}, 1"), "drop")
         return self._put(index, value)
@@ -315,9 +319,9 @@ class _Key:
         value, number = f.load_word("%arguments", f.plus("%count", index), "ptr"), f.number(place)
 
         def array() -> tuple[()]:
-            # arrays are entered in the order of the signature
+            # arrays enter the trace in the order of the signature, also if Python has to decide in the end
             last = f.assign(f"load i64, ptr {self._last}, align 8")
-            f.leave_unless(f.assign(f"icmp sgt i64 {number}, {last}"), "drop")
+            f.leave_unless(f.assign(f"icmp eq i64 {number}, {f.plus(last, '1')}"), "drop")
             f.line(f"store i64 {number}, ptr {self._last}, align 8")
             return self._put_array(number, value)
 
@@ -335,8 +339,8 @@ def _call(offsets: dict[str, int]) -> str:
     """Return the function of an operator called by name, with arrays first and parameters by keyword.
 
     Its ``self`` is the tuple (calls, Python function, number of arrays, template of the key, places of keywords in
-    the key). The place of a number is given as -1 - place: 0.0 and -0.0 are equal, but they are different arguments,
-    so Python makes the key. Keywords that need another look are missing among the places.
+    the key). The place of a number is given as -1 - place: Python makes the key if the number is 0, because 0.0 and
+    -0.0 are equal, but different arguments. Keywords that Python has to convert are missing among the places.
     """
     f = Code("call", "ptr %self, ptr %arguments, i64 %count, ptr %names", offsets)
     calls, function, arrays, template, places = [f.item("%self", str(k)) for k in range(5)]
@@ -353,17 +357,17 @@ def _call(offsets: dict[str, int]) -> str:
     f.label("counted")
     named = f.assign(f"load i64, ptr {cell}, align 8")
     f.leave_if(f.assign(f"icmp eq i64 {f.plus('%count', named)}, 0"), "slow")
-    trace = f.assign("call ptr @trace_here()")
+    trace = f.call("trace_here")
     f.leave_if_null(trace, "slow")
     alone = f.assign(f"and i1 {f.assign('icmp eq i64 %count, 1')}, {f.assign(f'icmp eq i64 {named}, 0')}")
     f.line(f"br i1 {alone}, label %recent, label %look")
     f.label("recent")
     first = f.load_word("%arguments", "0", "ptr")
-    node = f.assign(f"call ptr @enter(ptr {trace}, ptr {first})")
+    node = f.call("enter", trace, first)
     f.leave_if_null(node, "slow")
-    recent = f.assign(f"call ptr @recall(ptr %self, ptr {node}, ptr {node})")
+    recent = f.call("recall", "%self", node, node)
     f.leave_if_null(recent, "look")
-    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {recent}, ptr {f.field(first, 'type')})")
+    result = f.call("new_result", trace, recent, f.field(first, "type"))
     f.leave_if_null(result, "slow")
     f.line(f"ret ptr {result}")
     f.label("look")
@@ -377,24 +381,22 @@ def _call(offsets: dict[str, int]) -> str:
     f.loop("0", named, "1", (), filling.keyword)
     found = f.api("ptr", "PyDict_GetItemWithError", f"ptr {calls}, ptr {key}")
     f.leave_if_null(found, "drop")
-    f.api("void", "Py_DecRef", f"ptr {key}")
+    f.release(key)
     f.line(f"br i1 {alone}, label %new, label %old")
     f.label("new")
     only = f.field(f.load_word("%arguments", "0", "ptr"), "node")
-    f.assign(f"call ptr @note(ptr %self, ptr {only}, ptr {only}, ptr {found})")
+    f.call("note", "%self", only, only, found)
     f.line("br label %old")
     f.label("old")
     array_class = f.assign(f"load ptr, ptr {kind}, align 8")
-    result = f.assign(f"call ptr @finish(ptr {trace}, ptr {found}, ptr {array_class})")
+    result = f.call("new_result", trace, found, array_class)
     f.leave_if_null(result, "slow")
     f.line(f"ret ptr {result}")
     f.label("drop")
-    f.api("void", "Py_DecRef", f"ptr {key}")
+    f.release(key)
     # a list among the parameters has no hash: Python converts it
     f.api("void", "PyErr_Clear")
     f.line("br label %slow")
-    f.label("slow")
-    f.leave_unless(f.assign(f"icmp eq ptr {f.api('ptr', 'PyErr_Occurred')}, null"), "error")
+    f.pass_errors_on("slow")
     f.line(f"ret ptr {f.call_on(function, 'ptr %arguments, i64 %count, ptr %names')}")
-    f.end("error", "null")
     return f.text()

@@ -1,13 +1,14 @@
-"""Puts operator calls of machine code (:mod:`.native_call`) in the place of the Python functions that do the same.
+"""Installs the machine code of operator calls (:mod:`.native_call`) in the place of Python functions and methods.
 
-That happens when something is computed again (:func:`phonograd.core.plan.cache.repeating`). Functions that somebody has
-kept in variables of their own before (``tanh = mx.nd.tanh``) stay Python functions.
+That happens when a plan is used again (:func:`phonograd.core.plan.cache.repeating`): a program that does everything
+once would only wait for the compiler. References that a program has kept before (``tanh = mx.nd.tanh``) stay Python
+functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from ...base.dtypes import FLOAT32
@@ -17,52 +18,51 @@ from ...ops.math.structural import leaf
 from ...trace.owner import MACHINE_CODE
 from ...trace.trace import LOCAL
 from .. import call
-from ..binary import BINARY
-from ..handle import use_machine_code
+from ..binary import BinaryMethod
+from ..handle import DENSE
 from .native_call import BinaryCall, Calls, KeyForm, as_method, possible, thread_number
 
 __all__ = ["install"]
 
 
 def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
-    """Replace the methods of arrays, and the functions in some modules, where this interpreter allows it."""
+    """Replace the methods of arrays, and the functions in some modules, if this interpreter allows it."""
     if not possible():
         return
-    # variables are made of arrays
-    from ...backward.variable import Variable
-
-    own = _methods(array_class)
-    calls = Calls(array_class, array_class(), leaf(0, (1,), FLOAT32), Variable(array_class(), "write"), own)
+    calls = Calls(array_class, array_class(), leaf(0, (1,), FLOAT32), _methods(array_class))
     FORGOTTEN.connect(calls.forget)
-    array_class.grad = calls.grad
+    functions = _Functions(calls)
+    MACHINE_CODE.install(
+        thread_number=thread_number,
+        make_current=calls.make_current,
+        settle=calls.settle,
+        living=calls.living if _finds_the_living(calls, array_class) else None,
+        write=calls.write,
+        functions=functions,
+    )
     for name, method in calls.methods.items():
         setattr(array_class, name, method)
-    call.FASTER.append(_Functions(calls))
-    for other in call.OTHER_CLASSES:
-        call.FASTER[0].accept(other)
+    for name, value in _functions(vars(array_class)):
+        setattr(array_class, name, as_method(value))
+    for other in DENSE[1:]:
+        functions.accept(other)
     for module in modules:
         for name, value in _functions(vars(module)):
             setattr(module, name, value)
-    for name, value in _functions(vars(array_class)):
-        setattr(array_class, name, as_method(value))
-    living = calls.living if _finds_the_living(calls, array_class) else None
-    MACHINE_CODE.install(thread_number, calls.make_current, calls.settle, living)
-    use_machine_code(calls.enter, calls.write)
 
 
 def _methods(array_class: type[Any]) -> list[BinaryCall]:
-    """Return the operators of two operands that are methods of a class."""
-    known = {function: (calls, exchanged, in_place) for function, calls, exchanged, in_place in BINARY}
-    own = [(name, value) for name, value in vars(array_class).items() if callable(value) and value in known]
+    """Return the methods of binary operators that a class defines."""
+    own = [(name, value, getattr(value, "facts", None)) for name, value in vars(array_class).items()]
     return [
-        BinaryCall(name, calls, function, exchanged, in_place)
-        for name, function in own
-        for calls, exchanged, in_place in [known[function]]
+        BinaryCall(name, facts.declared.calls, function, facts.reflected, facts.in_place)
+        for name, function, facts in own
+        if isinstance(facts, BinaryMethod)
     ]
 
 
 def _finds_the_living(calls: Calls, array_class: type[Any]) -> bool:
-    """Return whether counts of references lie where the code looks for them."""
+    """Return whether the code finds reference counts, tried on three arrays of which one is alive."""
     trace, node = LOCAL.trace, leaf(0, (1,), FLOAT32)
     handles = [array_class() for _ in range(3)]
     for handle in handles:
@@ -73,26 +73,27 @@ def _finds_the_living(calls: Calls, array_class: type[Any]) -> bool:
 
 
 class _Functions:
-    """The functions made so far."""
+    """The public functions of operators as machine code; each is made once."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._made: dict[tuple[Operator, str], Any] = {}
 
-    def function(self, declared: Operator, name: str, function: Any) -> Any:
-        """Return a function that does what the Python function of an operator does."""
+    def function(self, declared: Operator, name: str) -> Any:
+        """Return the function of an operator."""
         found = self._made.get((declared, name))
         if found is None:
+            function = call.python_function_of(declared, name)
             found = self._calls.function(name, function, declared.calls, _form(declared))
             found = self._made.setdefault((declared, name), found)
         return found
 
-    def method(self, function: Any) -> Any:
-        """Return such a function as a method."""
+    def as_method(self, function: Any) -> Any:
+        """Return such a function in a form that can be a method."""
         return as_method(function)
 
     def accept(self, array_class: type[Any]) -> None:
-        """Make calls with arrays of another class faster, too."""
+        """Let the code take arrays of one more dense class, and replace the methods of that class."""
         for name, method in self._calls.accept(array_class, _methods(array_class)).items():
             setattr(array_class, name, method)
         for name, value in _functions(vars(array_class)):
@@ -100,13 +101,16 @@ class _Functions:
 
 
 def _functions(names: Any) -> list[tuple[str, Any]]:
-    """Return what the functions of operators among some names are replaced by."""
-    known = [(name, call.MADE.get(value)) for name, value in list(names.items()) if callable(value)]
-    return [(name, call.function_of(*made)) for name, made in known if made is not None and call.remembers(made[0])]
+    """Return the machine-code functions that replace the generated functions among some names."""
+    known = [
+        (name, getattr(value, "facts", None)) for name, value in list(names.items()) if isinstance(value, FunctionType)
+    ]
+    made = [(name, facts) for name, facts in known if type(facts) is tuple]
+    return [(name, call.function_of(*facts)) for name, facts in made if call.remembers(facts[0])]
 
 
 def _form(declared: Operator) -> KeyForm:
-    """Return how keys of remembered calls are made: as in the code of :func:`..call.python_function_of`."""
+    """Return the form of the keys of remembered calls, as :func:`..call.invoke` makes them."""
     inputs = [name for name in declared.input_names if name != "counter"]
     parameters = call.visible(declared)
     missing = object()
