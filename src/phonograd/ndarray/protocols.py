@@ -10,7 +10,6 @@ DLPack shares memory both ways: what either library writes in place, the other o
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
@@ -231,9 +230,10 @@ def _writable(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """
     if values.flags.writeable or not values.size:
         return values
-    memory: Any = (ctypes.c_char * values.nbytes).from_address(values.ctypes.data)
-    memory.owner = values
-    return np.frombuffer(memory, values.dtype).reshape(values.shape)
+    # the native executor is not imported before it is needed
+    from ..core.run.pointers import writable
+
+    return writable(values)
 
 
 class _Capsule:

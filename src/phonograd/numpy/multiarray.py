@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.array.binary import binary, inplace
-from ..core.array.handle import make_view, read, share_variable
+from ..core.array.handle import as_class, make_view, read, share_variable
 from ..core.base.devices import CPU
 from ..core.base.dtypes import BOOL, FLOAT32
 from ..ndarray.array import NDArray
@@ -230,8 +230,7 @@ ndarray.__module__ = "phonograd.numpy"
 
 def _other(array: NDArray, array_class: type[NDArray]) -> Any:
     """Return a view of a whole array as one of another class; of a variable, it is that variable."""
-    view = make_view(array, 0, array.shape)
-    view.__class__ = array_class
+    view = as_class(make_view(array, 0, array.shape), array_class)
     share_variable(view, array)
     return view
 

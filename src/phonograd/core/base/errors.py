@@ -7,6 +7,7 @@
         MissingFile           a file that is not there; a FileNotFoundError, too
     RuntimeWarning
       NoCompilerWarning       kernels cannot be compiled, so NumPy evaluates everything
+      AssumptionWarning       CPython, NumPy or llvmlite is not as assumed, so a slower way is taken
 
 Errors that Python has a better name for (``ValueError``, ``TypeError``, ``IndexError``,
 ``AssertionError``) are raised under that name, exactly where MXNet did so.
@@ -19,7 +20,15 @@ import sys
 import types
 from typing import Any
 
-__all__ = ["MXNetError", "MissingFile", "NoCompilerWarning", "format_shape", "nearest", "user_line"]
+__all__ = [
+    "AssumptionWarning",
+    "MXNetError",
+    "MissingFile",
+    "NoCompilerWarning",
+    "format_shape",
+    "nearest",
+    "user_line",
+]
 
 _PACKAGE_DIRECTORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
@@ -42,6 +51,10 @@ class MissingFile(FileNotFoundError, MXNetError):
 
 class NoCompilerWarning(RuntimeWarning):
     """Kernels cannot be compiled here, so NumPy evaluates everything. Warned once, when a value is first asked for."""
+
+
+class AssumptionWarning(RuntimeWarning):
+    """CPython, NumPy or llvmlite is not as a fast path assumes, so a slower one is taken. Warned once of each."""
 
 
 def format_shape(shape: tuple[int, ...] | None) -> str:

@@ -10,7 +10,6 @@ import functools
 import itertools
 import logging
 import math
-import os
 import random
 import sys
 import threading
@@ -19,6 +18,7 @@ from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ..base import fork
 from ..base.settings import active
 
 if TYPE_CHECKING:
@@ -266,8 +266,7 @@ class _Registry:
 
 
 REGISTRY = _Registry()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=REGISTRY.after_fork)
+fork.register("observers", after_in_child=REGISTRY.after_fork)
 
 
 class Snapshot:

@@ -21,7 +21,8 @@ In the order of the way from nodes to results:
 ``memory``      how arenas are arranged, and the pool that they and results come from
 ``store``       machine code and plans on disk, shared by all processes of a user
 ``bundle``      kernels in several object files, whose inner loops are compiled in full
-``llvm``        LLVM's shared library, called without llvmlite's Python
+``pointers``    addresses of our own memory, and of functions
+``objects``     what machine code reads in Python objects and NumPy arrays
 ``compiler``    LLVM, loaded when something is not there
 ``tasks``       what several threads compile at once
 ``codes``       object files of kernels, from the disk or from the compiler

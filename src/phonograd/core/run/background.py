@@ -7,11 +7,12 @@ is for that.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
+
+from ..base import fork
 
 __all__ = ["Gate", "Task", "Tasks", "start"]
 
@@ -47,8 +48,7 @@ def _after_fork() -> None:
     _starting = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+fork.register("start of threads", after_in_child=_after_fork)
 
 
 class Gate:

@@ -1,27 +1,30 @@
-"""The compiler: LLVM, from text to object files, loaded when something has to be compiled.
+"""Compile LLVM text to object files with llvmlite, which is imported when something has to be compiled.
 
-That takes some milliseconds (:mod:`~phonograd.core.run.llvm_library`), or 30 where llvmlite has to be imported, so what
-it knows about the processor is kept on disk with the kernels (:class:`Description`), found by what can be said without
-it (:func:`fingerprint`): a process whose kernels are all there never loads it.
+The import takes about 30 ms. Therefore the store keeps what LLVM knows about the processor beside the kernels
+(:class:`Description`), under a key that needs no llvmlite (:func:`fingerprint`): a process that finds all its kernels
+on disk never imports it.
 
-llvmlite lets one thread at a time into LLVM. LLVM itself asks for less: threads must not share contexts and target
-machines. Here they do not, and generate code, which is where the time goes, without waiting for others.
+llvmlite lets one thread at a time into LLVM. LLVM itself only forbids threads to share contexts and target machines.
+These are not shared here, so code generation, which takes most of the time, runs without llvmlite's lock.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib.util
 import os
 import platform
+import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from ..base.assumptions import assumption_holds
 from .cpu_levels import limit
-from .llvm_library import LLVM, path, version
 from .object_bundle import files
 
-__all__ = ["FULL", "QUICK", "Compiler", "Description", "Library", "fingerprint"]
+__all__ = ["FULL", "QUICK", "Compiler", "Description", "Library", "fingerprint", "lock", "preload"]
 
 #: how much the code generator optimises
 QUICK, FULL = 0, 2
@@ -66,79 +69,82 @@ class Compiler:
     """
 
     def __init__(self, cpu_level: str = "native") -> None:
-        llvm: LLVM | _Binding = _Binding() if version() is None else LLVM()
-        llvm.processor, llvm.features = limit(llvm.processor, llvm.features, cpu_level)
-        self._llvm = llvm
+        import llvmlite
+        from llvmlite import binding
+
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        #: the Python interface of LLVM
+        self.binding: ModuleType = binding
+        self._processor, self._features = limit(
+            binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), cpu_level
+        )
+        self._versions = llvmlite.__version__, ".".join([str(part) for part in binding.llvm_version_info])
+        self._is_bare = assumption_holds(
+            "llvmlite keeps its lock in ffi.lib._lock, and the functions of LLVM without it in _cfn",
+            "Threads compile one after the other, and a process must not be forked while one of them does",
+            lambda: _is_bare(binding),
+        )
         #: by level the code generators that no thread uses
         self._machines: dict[int, list[Any]] = {}
         # whatever may fail fails here
-        self._give_back(QUICK, self._llvm.machine(QUICK))
-
-    @property
-    def binding(self) -> ModuleType:
-        """The Python interface of LLVM."""
-        return self._llvm.binding if isinstance(self._llvm, _Binding) else _Binding().binding
+        self._give_back(QUICK, self._target_machine(QUICK))
 
     def description(self) -> Description:
         """Return what is known about the compiler and the processor."""
-        llvm = self._llvm
-        features = [name[1:] for name in llvm.features.split(",") if name.startswith("+")]
-        return Description("\n".join([*llvm.versions, llvm.triple, llvm.processor, llvm.features]), frozenset(features))
+        usable = [name[1:] for name in self._features.split(",") if name.startswith("+")]
+        facts = [*self._versions, self.binding.get_default_triple(), self._processor, self._features]
+        return Description("\n".join(facts), frozenset(usable))
 
     def emit(self, text: str, level: int) -> bytes:
         """Return the object file of a module."""
         try:
             machine = self._machines.setdefault(level, []).pop()
         except IndexError:
-            machine = self._llvm.machine(level)
+            machine = self._target_machine(level)
         try:
-            return self._llvm.emit(machine, text)
+            with self.binding.parse_assembly(text, self.binding.create_context()) as module:
+                return self._object_file(machine, module)
         finally:
             self._give_back(level, machine)
+
+    def _object_file(self, machine: Any, module: Any) -> bytes:
+        """Return the object file of a module without keeping others from compiling."""
+        if not self._is_bare:
+            code: bytes = machine.emit_object(module)
+            return code
+        ffi = self.binding.ffi
+        with ffi.OutputString() as error:
+            buffer = ffi.lib.LLVMPY_TargetMachineEmitToMemory._cfn(machine, module, 1, error)
+            if not buffer:
+                raise RuntimeError(str(error))
+        try:
+            return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+        finally:
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+    def _target_machine(self, level: int) -> Any:
+        """Return LLVM's code generator for this processor; one thread at a time can use it."""
+        target = self.binding.Target.from_default_triple()
+        return target.create_target_machine(opt=level, cpu=self._processor, features=self._features)
 
     def _give_back(self, level: int, machine: Any) -> None:
         self._machines.setdefault(level, []).append(machine)
 
 
-class _Binding:
-    """LLVM by way of llvmlite's Python, as :class:`~phonograd.core.run.llvm_library.LLVM` is without."""
-
-    def __init__(self) -> None:
-        import llvmlite
-        from llvmlite import binding
-
-        binding.initialize_native_target()
-        binding.initialize_native_asmprinter()
-        self.binding: ModuleType = binding
-        self.triple: str = binding.get_default_triple()
-        self.processor: str = binding.get_host_cpu_name()
-        self.features: str = binding.get_host_cpu_features().flatten()
-        self.versions = llvmlite.__version__, ".".join([str(part) for part in binding.llvm_version_info])
-
-    def machine(self, level: int) -> Any:
-        """Return LLVM's code generator for this processor; one thread at a time can use it."""
-        target = self.binding.Target.from_default_triple()
-        return target.create_target_machine(opt=level, cpu=self.processor, features=self.features)
-
-    def emit(self, machine: Any, text: str) -> bytes:
-        """Return the object file of a module."""
-        with self.binding.parse_assembly(text, self.binding.create_context()) as module:
-            return _generated(self.binding, machine, module)
+def _is_bare(llvm: ModuleType) -> bool:
+    """Return whether the function that generates code can be called without llvmlite's lock."""
+    ffi = llvm.ffi
+    function = ffi.lib.LLVMPY_TargetMachineEmitToMemory._cfn
+    expected = [ffi.LLVMTargetMachineRef, ffi.LLVMModuleRef, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
+    is_declared = list(function.argtypes) == expected and function.restype is ffi.LLVMMemoryBufferRef
+    return is_declared and isinstance(ffi.lib._lock, contextlib.AbstractContextManager)
 
 
-def _generated(llvm: ModuleType, machine: Any, module: Any) -> bytes:
-    """Return the object file of a module without keeping others from compiling."""
-    library = llvm.ffi.lib
-    locked = library.LLVMPY_TargetMachineEmitToMemory
-    with llvm.ffi.OutputString() as error:
-        # without what llvmlite puts around it, it is the function of the shared library
-        buffer = getattr(locked, "_cfn", locked)(machine, module, 1, error)
-        if not buffer:
-            raise RuntimeError(str(error))
-    try:
-        return ctypes.string_at(library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer))
-    finally:
-        library.LLVMPY_DisposeMemoryBuffer(buffer)
+def lock() -> contextlib.AbstractContextManager[Any]:
+    """Return the lock that llvmlite takes for each call of LLVM; one that is no lock if it is not imported."""
+    ffi = sys.modules.get("llvmlite.binding.ffi")
+    return getattr(getattr(ffi, "lib", None), "_lock", None) or contextlib.nullcontext()
 
 
 class Library:
@@ -162,12 +168,34 @@ class Library:
             self.addresses[name] = int(self._engine.get_function_address(name))
 
 
+def preload() -> None:
+    """Load llvmlite's shared library while all other threads run: an import would keep them waiting for it."""
+    library = _library()
+    if library is not None and os.path.exists(library):
+        load = ctypes.CDLL(None).dlopen
+        load.restype, load.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_int)
+        load(os.fsencode(library), os.RTLD_NOW)
+
+
+def _library() -> str | None:
+    """Return the path of llvmlite's shared library on Linux; None elsewhere, or where llvmlite is missing."""
+    if sys.platform != "linux":
+        return None
+    try:
+        found = importlib.util.find_spec("llvmlite")
+    except (ImportError, ValueError):
+        return None
+    if found is None or not found.origin:
+        return None
+    return os.path.join(os.path.dirname(found.origin), "binding", "libllvmlite.so")
+
+
 def fingerprint() -> str | None:
     """Return a text that is another one where the compiler or the processor is, found without importing llvmlite.
 
     None is returned where that cannot be said.
     """
-    library = path()
+    library = _library()
     if library is None:
         return None
     try:

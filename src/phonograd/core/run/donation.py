@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from ..base.assumptions import HAS_GIL, assumption_holds
 from ..graph.operator import Array
 
 __all__ = ["COUNTS", "Donation", "donate", "is_unshared"]
-
-#: without a global lock, counts are not to be relied on
-COUNTS = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 _NOT_BEGUN, _DONE, _IN_PIECES = 0, 1, 2
 
@@ -93,9 +91,10 @@ def donate(leaves: list[Any], donatable: Sequence[int], inputs: Sequence[tuple[i
 
 
 def is_unshared(items: list[Any], index: int, others: int) -> bool:
-    """Return whether so many others than a list refer to an array of it, and nobody else to the memory it lies in.
+    """Return whether an array of a list may be written over: nothing else can see its memory.
 
-    That is the memory of arrays all the way down.
+    Its count of references must be exactly that of the list and of ``others`` more, which the caller knows. It must be
+    writable. If it lies in the memory of another array, only it may refer to that one, and so on to the owner.
     """
     if _references(items, index) != _HELD + others:
         return False
@@ -120,3 +119,36 @@ def _references_to_base(array: Array) -> int:
 #: what is counted for something that only a list refers to, and for memory that only an array does: interpreters differ
 _HELD = _references([np.empty(1)], 0)
 _BASE_HELD = _references_to_base(np.empty(2)[1:])
+
+
+def _sharing_is_seen() -> bool:
+    """Return whether :func:`is_unshared` tells arrays that nothing else can see from others."""
+    for others in range(3):
+        lists = [[np.empty(3)] for _ in range(8)]
+        lists[1] = [np.empty(6)[::2]]
+        lists[2] = [np.ndarray((3,), np.float64, np.empty(24, np.uint8).view(_Memory))]
+        # from here on something else sees each of them
+        owner = np.empty(6)
+        lists[3] = [owner[:3]]
+        name, view, exported = lists[4][0], lists[5][0][1:], lists[6][0].data
+        lists[7][0].flags.writeable = False
+        held = [[items[0] for items in lists] for _ in range(others)]
+        seen = [is_unshared(items, 0, others) for items in lists]
+        if seen != [True, True, True, False, False, False, False, False]:
+            return False
+        del owner, name, view, exported, held
+    return True
+
+
+class _Memory(np.ndarray[Any, Any]):
+    """Bytes that results lie in, as those of the pool."""
+
+    __slots__ = ()
+
+
+#: whether inputs are ever written over. Without the GIL counts are not to be relied on
+COUNTS = HAS_GIL and assumption_holds(
+    "sys.getrefcount is exact for the items of a list and for the bases of arrays",
+    "No result takes the place of an input, so updates of weights take more time and memory",
+    _sharing_is_seen,
+)

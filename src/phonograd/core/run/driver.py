@@ -15,31 +15,27 @@ when the driver is made), the addresses are asked for after all.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..base import fork
 from ..base.dtypes import DType
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..lower.ir.function_builder import FunctionBuilder, Index, Value
-from . import launcher, thread_pool
+from . import launcher, object_layout, pointers, thread_pool
 from .kernel_cache import Kernel, available, compile_module, expect_module, statistics
 from .launcher import Launching
+from .object_layout import items
 from .thread_pool_words import LAUNCH_WORDS, MOST_CHUNKS, MUCH_WORK, PARALLEL, REGION_WORDS, SUMMON
 
 __all__ = ["Row", "can_launch", "driver_text", "expect", "prepare"]
 
-#: where an object of CPython keeps what follows its head: an array its data address, a tuple its items
-_ARRAY_DATA = object.__basicsize__
 #: what the text of the driver is written with
-_ARGUMENTS = "driver", _ARRAY_DATA
-_TUPLE_ITEMS = tuple.__basicsize__
+_ARGUMENTS = "driver", object_layout.DATA
 
 
 def driver_text(name: str, data_offset: int) -> str:
@@ -123,27 +119,16 @@ class _Driver:
     def __init__(self) -> None:
         # its loops take a thousandth of what the kernels take that they call
         self._kernel = compile_module(driver_text, _ARGUMENTS, "driver", quick=True)
-        prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-        self.call: Callable[[int, int], None] = prototype(self._kernel.address)
-        self.direct = _layout_is_as_expected()
+        self.call = pointers.foreign_function(self._kernel.address, "nothing", "address", "address")
+        self.direct = object_layout.are_readable()
         #: makes functions of rows, where that is possible
-        self.launching = Launching(self._kernel.address) if self.direct and launcher.possible() else None
+        self.launching = Launching(self._kernel.address) if launcher.possible() else None
 
     def call_indirectly(self, record: int, arrays: tuple[Array, ...]) -> None:
         """Run a row with addresses that NumPy was asked for, laid out as objects are."""
-        data = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
-        start = ctypes.addressof(data)
-        objects = (ctypes.c_void_p * len(arrays))(*[start + 8 * k - _ARRAY_DATA for k in range(len(arrays))])
-        self.call(record, ctypes.addressof(objects))
-
-
-def _layout_is_as_expected() -> bool:
-    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8:
-        return False
-    arrays = (np.empty(3), np.empty((2, 2), np.float32)[1:], np.empty((), np.int8))
-    items = [ctypes.c_void_p.from_address(id(arrays) + _TUPLE_ITEMS + 8 * k).value for k in range(len(arrays))]
-    data = [ctypes.c_void_p.from_address(id(array) + _ARRAY_DATA).value for array in arrays]
-    return items == [id(array) for array in arrays] and data == [array.ctypes.data for array in arrays]
+        data = np.array([pointers.address(array) for array in arrays], np.int64)
+        places = pointers.address(data) - object_layout.DATA + 8 * np.arange(len(arrays))
+        self.call(record, pointers.address(places))
 
 
 _driver: _Driver | None = None
@@ -156,8 +141,7 @@ def _after_fork() -> None:
     _start = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+fork.register("driver of kernels", after_in_child=_after_fork)
 
 
 def _started() -> _Driver:
@@ -217,14 +201,14 @@ class Row:
     ) -> None:
         driver = _started()
         words = np.array([word for _, table, _, _ in launches for word in table], np.int64)
-        start, entries, counts = words.ctypes.data, list[int](), list[int]()
+        start, entries, counts = pointers.address(words), list[int](), list[int]()
         for kernel, table, extent, chunk in launches:
             chunk = max(chunk, -(-extent // MOST_CHUNKS))
             counts.append(-(-extent // chunk))
             entries += [kernel.cell, start, extent, chunk, counts[-1]]
             start += 8 * len(table)
         entry_words = np.array(entries, np.int64)
-        place, first, region_list, shared = entry_words.ctypes.data, 0, list[int](), 0
+        place, first, region_list, shared = pointers.address(entry_words), 0, list[int](), 0
         for size in regions if regions is not None else [1] * len(launches):
             chunks = sum(counts[first : first + size])
             # what is less than one chunk altogether is not worth sharing
@@ -236,7 +220,12 @@ class Row:
             first += size
         assert first == len(launches), regions
         region_words = np.array(region_list, np.int64)
-        record = [region_words.ctypes.data, len(region_list) // REGION_WORDS, arrays, thread_pool.CELL.ctypes.data]
+        record = [
+            pointers.address(region_words),
+            len(region_list) // REGION_WORDS,
+            arrays,
+            pointers.address(thread_pool.CELL),
+        ]
         record_words = np.array([*record, int(shared >= MUCH_WORK), flag], np.int64)
         #: what the addresses below point into
         self._keep: tuple[Any, ...] = (
@@ -246,7 +235,7 @@ class Row:
             record_words,
             [kernel for kernel, *_ in launches],
         )
-        self._record: int = record_words.ctypes.data
+        self._record: int = pointers.address(record_words)
         self._driver = driver
         self._direct = driver.direct
 
@@ -270,6 +259,6 @@ class Row:
         prepare()
         # the caller holds the tuple, and the tuple the arrays, until the call returns
         if self._direct:
-            self._driver.call(self._record, id(arrays) + _TUPLE_ITEMS)
+            self._driver.call(self._record, items(arrays))
         else:
             self._driver.call_indirectly(self._record, arrays)

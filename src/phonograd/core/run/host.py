@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import platform
 import sys
@@ -10,6 +9,7 @@ import sys
 from ..base import settings
 from ..kernels.target import Machine
 from . import kernel_cache
+from .pointers import system_function
 
 __all__ = ["converts_halves", "host"]
 
@@ -43,7 +43,7 @@ def _has_matrix_unit(features: frozenset[str]) -> bool:
     if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
         return False
     # refused by older systems, by some sandboxes, and where a thread has a small stack for signals
-    return not ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_STATE)
+    return not system_function("syscall")(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_STATE)
 
 
 def converts_halves() -> bool:

@@ -25,9 +25,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
-import os
-import sys
 import threading
 import time
 import warnings
@@ -36,10 +33,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..base import settings
+from ..base import fork, settings
 from ..base.errors import NoCompilerWarning, user_line
 from ..kernels.launch import Written
-from . import elf_loader
+from . import compiler, elf_loader, pointers
 from .background import Gate
 from .compiler import Description, Library
 from .disk_cache import DiskCache
@@ -119,9 +116,9 @@ class Kernel:
         improvable: bool = False,
         structure: Written | None = None,
     ) -> None:
-        self._word = ctypes.c_int64(address)
+        self._word = pointers.Word(address)
         #: address of the word that holds the address of the code
-        self.cell = ctypes.addressof(self._word)
+        self.cell = self._word.address
         #: whether it should be compiled in full, if it turns out to be used often
         self.improvable = improvable
         #: the name under which it is kept on disk, if it is
@@ -277,10 +274,8 @@ def _before_fork() -> None:
     if _kernels is not None:
         _kernels.lock.acquire()
     _gate.hold()
-    # what llvmlite has around its calls: threads that end give memory back without the gate
-    lock = getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
-    if lock is not None:
-        _held.enter_context(lock)
+    # threads that end give memory back to LLVM without the gate
+    _held.enter_context(compiler.lock())
 
 
 def _after_fork() -> None:
@@ -300,8 +295,7 @@ def _after_fork_in_child() -> None:
     _after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+fork.register("compiler", before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 # the compiler must not be at work when its library is taken down
 atexit.register(lambda: _improver.stop())
 
@@ -314,6 +308,8 @@ def available() -> bool:
     with _start:
         if _kernels is None and _missing is None:
             try:
+                if not pointers.are_usable():
+                    raise OSError("machine code cannot be called by its address")
                 _kernels = _Kernels()
                 settings.fix("cpu_level", "the compiler has started; change it before the first value is computed")
             # its shared library cannot be loaded, or LLVM does not know the processor

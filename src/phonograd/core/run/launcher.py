@@ -21,9 +21,6 @@ Where that is not possible (other interpreters, no GIL) :class:`~phonograd.core.
 
 from __future__ import annotations
 
-import ctypes
-import importlib
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,7 +30,16 @@ from ..base import settings
 from ..base.dtypes import DType
 from ..graph.node import Shape
 from ..lower.ir.function_builder import FunctionBuilder, Index, Value
-from . import kernel_cache
+from . import kernel_cache, pointers
+from .object_layout import (
+    CONTIGUOUS,
+    DATA,
+    FLAGS,
+    PythonFunction,
+    are_makeable,
+    empty,
+    object_address,
+)
 
 __all__ = ["MOST_ON_STACK", "Launching", "expect", "possible"]
 
@@ -41,13 +47,6 @@ __all__ = ["MOST_ON_STACK", "Launching", "expect", "possible"]
 MOST_ON_STACK = 1 << 15
 #: where the arena stands among the arrays of a row
 _ARENA = 1
-#: where an array keeps its address, and its flags after number of axes, extents, strides, base and dtype
-_DATA, _FLAGS = object.__basicsize__, object.__basicsize__ + 6 * 8
-_CONTIGUOUS = 1
-_METH_O = 0x8
-#: the place of PyArray_Empty in the table of functions that NumPy offers to others, the same in all versions
-_PYARRAY_EMPTY = 184
-
 #: functions of Python's C interface that the code calls
 _API = (
     "PyList_GetItem",
@@ -119,15 +118,15 @@ def launching_text() -> str:
         value = f.call("ptr", "PyList_GetItem", f"ptr %values, i64 {f.load_word(slots, index)}")
         f.leave_unless(f.assign(f"icmp ne ptr {value}, null"), "error")
         f.leave_unless(f.assign(f"icmp eq ptr {f.load_word(value, '1', 'ptr')}, {f.known('array')}"), "other")
-        flags = f.assign(f"load i32, ptr {f.address(value, str(_FLAGS), 'i8')}, align 8")
-        bit = f.assign(f"and i32 {flags}, {_CONTIGUOUS}")
+        flags = f.assign(f"load i32, ptr {f.address(value, str(FLAGS), 'i8')}, align 8")
+        bit = f.assign(f"and i32 {flags}, {CONTIGUOUS}")
         f.leave_unless(f.assign(f"icmp ne i32 {bit}, 0"), "other")
         f.store_word(objects, index, value, "ptr")
         return ()
 
     def put_arena() -> tuple[()]:
         # laid out as an object is, as far as the driver looks
-        f.store_word(objects, str(_ARENA), f.address(cell, str(-_DATA), "i8"), "ptr")
+        f.store_word(objects, str(_ARENA), f.address(cell, str(-DATA), "i8"), "ptr")
         return ()
 
     f.loop("0", f.load_word(front, str(_MADE_COUNT)), "1", (), look)
@@ -152,31 +151,9 @@ def launching_text() -> str:
     )
 
 
-class _Definition(ctypes.Structure):
-    """PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
 def possible() -> bool:
     """Return whether rows can be launched this way on this interpreter."""
-    if not settings.current().native_calls:
-        return False
-    if not getattr(sys, "_is_gil_enabled", lambda: True)() or hasattr(sys, "gettotalrefcount"):
-        return False
-    if not all([hasattr(ctypes.pythonapi, name) for name in (*_API, "PyCFunction_NewEx", "PyCapsule_GetPointer")]):
-        return False
-    # a head of two words, of which the type is the second, and flags after everything else
-    arrays = np.empty((3, 4), np.float32), np.empty((3, 4))[:, ::2]
-    words = [ctypes.c_size_t.from_address(id(array) + 8).value for array in arrays]
-    flags = [ctypes.c_int.from_address(id(array) + _FLAGS).value for array in arrays]
-    expected = [array.flags.num for array in arrays]
-    return _DATA == 16 and words == [id(np.ndarray)] * 2 and flags == expected
+    return settings.current().native_calls and are_makeable()
 
 
 def expect() -> None:
@@ -196,16 +173,13 @@ class Launching:
 
     def __init__(self, driver: int) -> None:
         self._kernel = kernel_cache.compile_module(launching_text, (), "launching", quick=True)
-        found = (ctypes.c_size_t * 2)()
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._kernel.address)(ctypes.addressof(found))
-        addresses: list[Any] = [
-            ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in _API
-        ]
-        addresses += [_empty(), driver, id(np.ndarray), id(None), id(True), id(False)]
-        (ctypes.c_size_t * len(addresses)).from_address(found[0])[:] = addresses
-        self._definition = _Definition(b"launch", found[1], _METH_O, b"launch(values, /)\n--\n\n")
-        self._new = ctypes.pythonapi.PyCFunction_NewEx
-        self._new.restype, self._new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+        found = np.zeros(2, np.int64)
+        pointers.foreign_function(self._kernel.address, "nothing", "address")(pointers.address(found))
+        state, launch = found.tolist()
+        known = [object_address(value) for value in (np.ndarray, None, True, False)]
+        entries = [*[pointers.python_function(name) for name in _API], empty(), driver, *known]
+        pointers.words_at(state, len(entries))[:] = entries
+        self._function = PythonFunction("launch", launch, "launch(values, /)\n--\n\n")
 
     def function(
         self, record: int, slots: Sequence[int], made: Sequence[tuple[int, Shape, DType]], room: int
@@ -226,20 +200,11 @@ class Launching:
         places = np.array(slots, np.int64)
         extents = [np.array(shape, np.int64) for _, shape, _ in made]
         entries = [
-            [slot, len(shape), array.ctypes.data, id(dtype)]
+            [slot, len(shape), pointers.address(array), object_address(dtype)]
             for (slot, shape, dtype), array in zip(made, extents, strict=True)
         ]
         words = np.array(entries, np.int64).reshape(-1)
-        front = np.array([record, len(places), places.ctypes.data, len(made), words.ctypes.data, room], np.int64)
-        function = self._new(ctypes.byref(self._definition), front.ctypes.data, __name__)
+        tables = pointers.address(places), len(made), pointers.address(words)
+        front = np.array([record, len(places), *tables, room], np.int64)
+        function = self._function.bound(pointers.address(front), __name__)
         return function, (self, places, extents, [dtype for _, _, dtype in made], words, front)
-
-
-def _empty() -> int:
-    """Return the address of NumPy's function that makes arrays."""
-    package = "numpy._core" if int(np.__version__.partition(".")[0]) >= 2 else "numpy.core"
-    module = importlib.import_module(f"{package}._multiarray_umath")
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    address: int = ctypes.c_size_t.from_address(pointer(module._ARRAY_API, None) + 8 * _PYARRAY_EMPTY).value
-    return address

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import bisect
 import heapq
-import os
 import sys
 import threading
 from collections import OrderedDict, deque
@@ -23,11 +22,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base import settings
+from ..base import fork, settings
 from ..base.dtypes import DType
 from ..graph.node import Shape
 from ..graph.operator import Array
 from ..kernels.launch import aligned
+from .pointers import address
 
 __all__ = ["Lifetime", "Pool", "allocate", "arrange", "pool", "room_for", "take"]
 
@@ -234,15 +234,14 @@ class Pool:
 def _new_block(room: int) -> Array:
     pool.blocks_made += 1
     raw = np.empty(room + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
+    start = -address(raw) % ALIGNMENT
     return raw[start : start + room].view(_Memory).view(_Block)
 
 
 #: the pool of this process
 pool = Pool()
 take = pool.take
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pool.after_fork)
+fork.register("memory pool", after_in_child=pool.after_fork)
 
 
 def allocate(shape: Shape, dtype: DType, room: int) -> Array:

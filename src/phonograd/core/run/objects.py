@@ -19,9 +19,8 @@ from ..base import settings
 from ..kernels.launch import Written
 from . import elf_loader
 from .background import Gate, Task, Tasks
-from .compiler import FULL, QUICK, Compiler, Description, fingerprint
+from .compiler import FULL, QUICK, Compiler, Description, fingerprint, preload
 from .disk_cache import DiskCache, describe, source_digest
-from .llvm_library import preload
 from .object_bundle import bundled, divided
 
 __all__ = ["Codes", "CompilerLost", "Found", "write"]
@@ -281,6 +280,7 @@ class Codes:
     def _load(self) -> None:
         with self._gate:
             preload()
+            self.compiler()
 
     def _opened(self, directory: str, limit_bytes: int) -> DiskCache | None:
         sources = source_digest(DiskCache(directory, limit_bytes, "sources"), self._preload)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
 import platform
 import threading
 import time
@@ -24,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from ..base import settings
+from ..base import fork, settings
 from . import kernel_cache
 from .background import start
+from .pointers import locks_work
 from .thread_pool_ir import FUNCTIONS, thread_pool_text
 from .thread_pool_words import (
     ACQUIRE,
@@ -205,7 +205,7 @@ def renew() -> ThreadPool | None:
     with _lock:
         if stale:
             stale = False
-            workers = settings.current().num_threads - 1
+            workers = settings.current().num_threads - 1 if locks_work() else 0
             if _pool is not None:
                 CELL[0] = 0
                 _pool.dismiss()
@@ -245,6 +245,5 @@ def _end() -> None:
 
 
 settings.CHANGED.connect(_mark_stale)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+fork.register("thread pool", after_in_child=_after_fork)
 atexit.register(_end)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..base.assumptions import HAS_GIL, assumption_holds
 from .owner import Pairs
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ __all__ = ["live_handles", "referenced"]
 
 
 def live_handles(trace: Trace, handles: list[Any]) -> Pairs:
-    """Return the handles of a trace that something else refers to, with their nodes."""
+    """Return the handles of a trace that something besides the list refers to, with their nodes."""
     limit, count, pairs = _baseline, sys.getrefcount, []
     for handle in handles:
         if count(handle) > limit:
@@ -44,19 +45,30 @@ class _Probe:
         self._node = self._trace = trace
 
 
-def _calibrate() -> int:
-    """Return the count that ``getrefcount`` gives inside ``live_handles`` for an object with no other reference."""
+def _calibrate() -> bool:
+    """Set the count that ``live_handles`` sees for an object only its list refers to; return whether there is one.
+
+    One reference more must be seen, however it is held.
+    """
     global _baseline
     trace: Any = object()
     for guess in range(1, 8):
         _baseline = guess
         if not live_handles(trace, [_Probe(trace)]):
-            return guess
-    raise RuntimeError("cannot calibrate reference counts on this interpreter")
+            kept = _Probe(trace)
+            held, listed = [_Probe(trace), kept, _Probe(trace)], [_Probe(trace)]
+            return [pair[0] for pair in live_handles(trace, held)] == [kept] and len(
+                live_handles(trace, [*listed])
+            ) == 1
+    return False
 
 
 _baseline = 0
-#: finds the live handles. Without the GIL, counts are split between threads and mean nothing, so every handle is alive
-referenced: Callable[[Trace, list[Any]], Pairs]
-referenced = _all if not getattr(sys, "_is_gil_enabled", lambda: True)() else live_handles
-_calibrate()
+#: finds the handles that are alive. Without the GIL, and where counts are not as assumed, every handle is taken to be
+referenced: Callable[[Trace, list[Any]], Pairs] = _all
+if HAS_GIL and assumption_holds(
+    "sys.getrefcount sees one reference more for each one that the user holds",
+    "All arrays of a trace count as used, so arrays that were dropped are computed as well",
+    _calibrate,
+):
+    referenced = live_handles

@@ -8,11 +8,12 @@ Python functions, which make their own trace current. See docs/decisions/0012.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
+
+from ..base import fork
 
 if TYPE_CHECKING:
     from ..graph.node import Node
@@ -24,9 +25,9 @@ __all__ = ["HANDOVER", "MACHINE_CODE", "Leaving", "Pairs"]
 #: held for the few assignments that make a handle name another node, where another thread may do the same. A reader
 #: without the lock reads the node first, then the trace; a writer writes the trace first, then the node
 HANDOVER = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    # a process that is forked while another thread holds the lock would wait for it forever
-    os.register_at_fork(before=HANDOVER.acquire, after_in_parent=HANDOVER.release, after_in_child=HANDOVER.release)
+fork.register(
+    "handover of arrays", before=HANDOVER.acquire, after_in_parent=HANDOVER.release, after_in_child=HANDOVER.release
+)
 
 #: handles with the nodes that they name
 Pairs = list[tuple[Any, "Node"]]

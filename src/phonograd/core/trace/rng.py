@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base import fork
 from ..base.devices import Context
 from ..graph.operator import Array
 
@@ -95,5 +96,4 @@ def _reseed_after_fork() -> None:
     _seed = (_seed + os.getpid() * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reseed_after_fork)
+fork.register("random stream", after_in_child=_reseed_after_fork)

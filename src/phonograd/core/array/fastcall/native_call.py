@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...base import settings
+from ...base.assumptions import HAS_GIL, assumption_holds
 from ...base.devices import CPU
 from ...graph.node import Node
 from ...ops.math.structural import LATEST, REPEAT_CALL, VARIABLE, variable
@@ -46,10 +47,21 @@ from ..extras import ArrayExtras
 from .native_code import DIRECTORY, ENTRY, module_text
 from .native_text import API, OBJECTS
 
-__all__ = ["BinaryCall", "Calls", "KeyForm", "as_method", "possible", "thread_number"]
+__all__ = [
+    "BinaryCall",
+    "Calls",
+    "KeyForm",
+    "as_method",
+    "counts_are_found",
+    "objects_are_as_expected",
+    "possible",
+    "thread_number",
+]
 
 #: methods that another class of arrays can have: of new results, and in place
 _SPARE, _SPARE_IN_PLACE = 32, 12
+
+_CONSEQUENCE = "Operator calls stay Python functions, which take some tenths of a microsecond longer"
 
 _METH_O, _METH_FASTCALL, _METH_FASTCALL_WITH_KEYWORDS = 0x8, 0x80, 0x80 | 0x2
 
@@ -69,13 +81,42 @@ def possible() -> bool:
     """Return whether operator calls can be machine code in this interpreter."""
     return (
         sys.implementation.name == "cpython"
-        and ctypes.sizeof(ctypes.c_void_p) == 8
-        and getattr(sys, "_is_gil_enabled", lambda: True)()
+        and HAS_GIL
         and isinstance(FLAGS, ContextVar)
         and not hasattr(sys, "gettotalrefcount")
         and settings.current().native_calls
-        and all([hasattr(ctypes.pythonapi, name) for name in API])
-        and _memory_offsets() is not None
+        and assumption_holds(
+            "the C interface of Python has the functions that operator calls need",
+            _CONSEQUENCE,
+            lambda: all([hasattr(ctypes.pythonapi, name) for name in API]),
+        )
+        and assumption_holds(
+            "arrays keep number of axes, extents, strides, base and dtype in this order behind their data address",
+            _CONSEQUENCE,
+            lambda: _memory_offsets() is not None,
+        )
+    )
+
+
+def objects_are_as_expected(array: Any, node: Node) -> bool:
+    """Return whether objects have the layout that the code needs, looked at in some examples; warn once if not."""
+    return assumption_holds(
+        "objects keep their type in the second word, and each attribute of theirs in a slot of its own",
+        _CONSEQUENCE,
+        lambda: _offsets(array, node, settings.active),
+    ) and assumption_holds(
+        "types say where their objects keep the function for vectorcalls, in the sixth word behind their heads",
+        _CONSEQUENCE,
+        _vectorcalls_are_found,
+    )
+
+
+def counts_are_found(test: Callable[[], bool]) -> bool:
+    """Return whether a test finds that counts of references are where the code looks for them; warn once if not."""
+    return assumption_holds(
+        "objects keep their count of references in the first word",
+        "Python counts the references to arrays, which takes longer",
+        test,
     )
 
 
@@ -109,9 +150,24 @@ def _offsets(array: Any, node: Node, active: Any) -> dict[str, int]:
     found["attentive"] = _offset(active, "attentive")
     found["type"] = _type_offset(array)
     found["item"] = tuple.__basicsize__
-    # tp_vectorcall_offset: after the head and the length come name, two sizes and the destructor
-    found["vectorcall"] = ctypes.c_ssize_t.from_address(id(FunctionType) + object.__basicsize__ + 5 * 8).value
+    found["vectorcall"] = _vectorcall_offset()
     return found | (_memory_offsets() or {})
+
+
+def _vectorcall_offset() -> int:
+    """Return tp_vectorcall_offset of functions: after the head and the length come name, two sizes, the destructor."""
+    return ctypes.c_ssize_t.from_address(id(FunctionType) + object.__basicsize__ + 5 * 8).value
+
+
+def _vectorcalls_are_found() -> bool:
+    offset, api = _vectorcall_offset(), ctypes.pythonapi
+    if not 0 < offset <= FunctionType.__basicsize__ - 8:
+        return False
+    if hasattr(api, "PyVectorcall_Function"):
+        expected = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyVectorcall_Function", api))(_signature)
+    else:  # CPython 3.10 has it only in its headers
+        expected = ctypes.cast(api._PyFunction_Vectorcall, ctypes.c_void_p).value
+    return bool(ctypes.c_size_t.from_address(id(_signature) + offset).value == expected)
 
 
 def _memory_offsets() -> dict[str, int] | None:

@@ -20,7 +20,16 @@ from ...trace.trace import LOCAL
 from .. import call
 from ..binary import BinaryMethod
 from ..handle import DENSE
-from .native_call import BinaryCall, Calls, KeyForm, as_method, possible, thread_number
+from .native_call import (
+    BinaryCall,
+    Calls,
+    KeyForm,
+    as_method,
+    counts_are_found,
+    objects_are_as_expected,
+    possible,
+    thread_number,
+)
 
 __all__ = ["install"]
 
@@ -29,14 +38,18 @@ def install(array_class: type[Any], modules: Iterable[ModuleType]) -> None:
     """Replace the methods of arrays, and the functions in some modules, if this interpreter allows it."""
     if not possible():
         return
-    calls = Calls(array_class, array_class(), leaf(0, (1,), FLOAT32), _methods(array_class))
+    example = array_class(), leaf(0, (1,), FLOAT32)
+    if not objects_are_as_expected(*example):
+        return
+    calls = Calls(array_class, *example, _methods(array_class))
     FORGOTTEN.connect(calls.forget)
     functions = _Functions(calls)
+    finds_the_living = counts_are_found(lambda: _finds_the_living(calls, array_class))
     MACHINE_CODE.install(
         thread_number=thread_number,
         make_current=calls.make_current,
         settle=calls.settle,
-        living=calls.living if _finds_the_living(calls, array_class) else None,
+        living=calls.living if finds_the_living else None,
         write=calls.write,
         functions=functions,
     )

@@ -1,0 +1,159 @@
+"""Locate what machine code reads in Python objects and NumPy arrays.
+
+:mod:`~phonograd.core.run.driver` reads the data addresses of arrays. :mod:`~phonograd.core.run.launcher` also reads
+their types and flags, and makes arrays with NumPy's own function. This module says where these are, and tests it on
+arrays whose contents it knows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..base.assumptions import HAS_GIL, assumption_holds
+from .pointers import address, python_function, words_at
+
+__all__ = [
+    "CONTIGUOUS",
+    "DATA",
+    "FLAGS",
+    "ITEMS",
+    "PythonFunction",
+    "are_makeable",
+    "are_readable",
+    "empty",
+    "items",
+    "object_address",
+]
+
+#: where an array keeps its data address, and its flags after number of axes, extents, strides, base and dtype
+DATA, FLAGS = object.__basicsize__, object.__basicsize__ + 6 * 8
+#: where a tuple keeps its items
+ITEMS = tuple.__basicsize__
+#: the flag of arrays whose elements lie in the order of their indices, without gaps
+CONTIGUOUS = 1
+
+#: entries of the table of functions and types that NumPy offers to extensions; they keep their places in all versions
+_VERSION, _ARRAY_TYPE, _EMPTY = 0, 2, 184
+#: what NumPy 1 and NumPy 2 say that they are
+_BINARY_VERSIONS = (0x01000009, 0x02000000)
+_METH_O = 0x8
+
+
+def are_readable() -> bool:
+    """Return whether the data addresses of arrays can be read out of a tuple of them; warn once if not."""
+    return sys.implementation.name == "cpython" and assumption_holds(
+        "arrays keep their data address, and tuples their items, behind their heads",
+        "NumPy is asked for addresses: each run of kernels takes some microseconds longer",
+        _addresses_are_found,
+    )
+
+
+def are_makeable() -> bool:
+    """Return whether machine code can examine arrays and make new ones; warn once if an assumption does not hold.
+
+    It cannot without the GIL, nor where Python counts all references for debugging: that is known.
+    """
+    return (
+        are_readable()
+        and HAS_GIL
+        and not hasattr(sys, "gettotalrefcount")
+        and assumption_holds(
+            "arrays keep their type in the second word and their flags in the ninth",
+            "Python prepares each run of kernels, which takes some microseconds longer",
+            _types_and_flags_are_found,
+        )
+        and assumption_holds(
+            "the function table of NumPy has PyArray_Empty in place 184",
+            "Python makes the arrays for results, which takes some microseconds longer for each run of kernels",
+            _empty_makes_arrays,
+        )
+    )
+
+
+def _examples() -> tuple[Any, ...]:
+    return np.empty(3), np.empty((2, 2), np.float32)[1:], np.empty((), np.int8), np.empty((3, 4))[:, ::2]
+
+
+def _addresses_are_found() -> bool:
+    arrays = _examples()
+    found = [words_at(id(array) + DATA, 1)[0] for array in arrays]
+    return list(words_at(items(arrays), 4)) == [*map(id, arrays)] and found == [address(array) for array in arrays]
+
+
+def _types_and_flags_are_found() -> bool:
+    arrays = _examples()
+    types = [words_at(id(array) + 8, 1)[0] for array in arrays]
+    flags = [ctypes.c_int.from_address(id(array) + FLAGS).value for array in arrays]
+    # the text of a launch says so, too
+    return DATA == 16 and types == [id(np.ndarray)] * 4 and flags == [array.flags.num for array in arrays]
+
+
+def _empty_makes_arrays() -> bool:
+    table = _table()
+    version = ctypes.CFUNCTYPE(ctypes.c_uint)(words_at(table + 8 * _VERSION, 1)[0])()
+    # no function of the table is called unless it is the table
+    if words_at(table + 8 * _ARRAY_TYPE, 1)[0] != id(np.ndarray) or version not in _BINARY_VERSIONS:
+        return False
+    dtype, extents = np.dtype(np.float32), np.array([3, 5], np.int64)
+    kinds = ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
+    # NumPy takes a reference over
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))
+    made = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(empty())(2, address(extents), dtype, 0)
+    return type(made) is np.ndarray and made.shape == (3, 5) and made.dtype == dtype and made.flags.owndata
+
+
+def items(arrays: tuple[Any, ...]) -> int:
+    """Return where the addresses of the objects in a tuple stand; the caller holds the tuple."""
+    return id(arrays) + ITEMS
+
+
+def object_address(value: object) -> int:
+    """Return the address of an object, valid as long as the caller holds it."""
+    return id(value)
+
+
+def empty() -> int:
+    """Return the address of NumPy's function that makes arrays, PyArray_Empty."""
+    found: int = words_at(_table() + 8 * _EMPTY, 1)[0]
+    return found
+
+
+def _table() -> int:
+    """Return the address of NumPy's table of functions."""
+    package = "numpy._core" if int(np.__version__.partition(".")[0]) >= 2 else "numpy.core"
+    module = importlib.import_module(f"{package}._multiarray_umath")
+    kinds = ctypes.py_object, ctypes.c_char_p
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, *kinds)(python_function("PyCapsule_GetPointer"))
+    found: int = pointer(module._ARRAY_API, None)
+    return found
+
+
+class _Definition(ctypes.Structure):
+    """PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+class PythonFunction:
+    """Machine code that takes an object of its own and one argument, as Python functions; these need it to live."""
+
+    def __init__(self, name: str, place: int, doc: str) -> None:
+        self._definition = _Definition(name.encode(), place, _METH_O, doc.encode())
+        kinds = ctypes.c_void_p, ctypes.py_object, ctypes.py_object
+        self._new = ctypes.PYFUNCTYPE(ctypes.py_object, *kinds)(python_function("PyCFunction_NewEx"))
+
+    def bound(self, own: object, module: str) -> Callable[[Any], Any]:
+        """Return the function with its own object."""
+        made: Callable[[Any], Any] = self._new(ctypes.byref(self._definition), own, module)
+        return made
