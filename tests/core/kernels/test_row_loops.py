@@ -16,7 +16,7 @@ from phonograd.core.ops.math.structural import leaf
 from phonograd.core.ops.reduce import accumulation
 from phonograd.core.ops.shape.shape import concatenate, split_at
 from phonograd.core.ops.vision import regions
-from phonograd.core.plan.grouping import Grouping
+from phonograd.core.plan.grouping import group_nodes
 from phonograd.core.plan.layout import Job, jobs_of
 from phonograd.core.run.reference import ReferenceProgram, resolve
 
@@ -92,7 +92,7 @@ every_loop = pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name
 def _walked(target: Node) -> int:
     """Return how many elements the kernels of a plan go through."""
     plan = ReferenceProgram([resolve(target)], lambda node: False)
-    grouping = Grouping([step[-1] for step in plan.steps], plan.inputs, [resolve(target)])
+    grouping = group_nodes([step[-1] for step in plan.steps], plan.inputs, [resolve(target)])
     total = 0
     for job in jobs_of(grouping):
         assert isinstance(job, Job)

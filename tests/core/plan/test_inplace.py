@@ -21,7 +21,7 @@ from phonograd.core.ops.math.primitives import reshape_to, slice_step
 from phonograd.core.ops.math.structural import constant, full, leaf
 from phonograd.core.ops.vision.regions import assign_flat, assign_step
 from phonograd.core.plan import inplace
-from phonograd.core.plan.grouping import Grouping
+from phonograd.core.plan.grouping import group_nodes
 from phonograd.core.plan.layout import Job, jobs_of
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run.reference import ReferenceProgram, evaluate, resolve
@@ -70,7 +70,7 @@ def _check(targets: list[Node], *leaves: Node) -> NativeProgram:
 def _walked(targets: list[Node]) -> int:
     """Return how many elements the kernels of a plan go through."""
     plan = ReferenceProgram(targets, lambda node: False)
-    grouping = Grouping([step[-1] for step in plan.steps], plan.inputs, targets)
+    grouping = group_nodes([step[-1] for step in plan.steps], plan.inputs, targets)
     total = 0
     for job in jobs_of(grouping):
         assert isinstance(job, Job)

@@ -15,7 +15,8 @@ from phonograd.core.graph.operator import REGISTRY, Operator
 from phonograd.core.lower.lowering import Elementwise
 from phonograd.core.ops.math.primitives import matmul, permute, reshape_to, slice_step
 from phonograd.core.ops.math.structural import full, leaf, variable
-from phonograd.core.plan.grouping import Group, Grouping
+from phonograd.core.plan.group import Group
+from phonograd.core.plan.grouping import group_nodes
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import driver, kernel_cache
 from phonograd.core.run.reference import ReferenceProgram
@@ -39,7 +40,7 @@ def arrays(*shapes: tuple[int, ...]) -> tuple[list[Node], dict[Node, np.ndarray]
 def groups_of(program_targets: list[Node]) -> list[Group]:
     plan = ReferenceProgram(program_targets, never)
     computed = [step[-1] for step in plan.steps]
-    return Grouping(computed, plan.inputs, [node for node, _ in plan.kept]).groups
+    return group_nodes(computed, plan.inputs, [node for node, _ in plan.kept]).groups
 
 
 def test_interface_is_that_of_the_reference() -> None:

@@ -25,10 +25,10 @@ from phonograd.core.kernels.structure import REDUCED, Structure
 from phonograd.core.lower.pattern import Pattern
 from phonograd.core.plan import layout as layouts
 from phonograd.core.plan import native_program as programs
-from phonograd.core.plan.grouping import Alias, NumpyCall
 from phonograd.core.plan.inplace import Overlays, overlay_of, part_of
 from phonograd.core.plan.layout import Job, Layout
 from phonograd.core.plan.native_program import NativeProgram
+from phonograd.core.plan.steps import Alias, NumpyCall
 from phonograd.core.run import kernel_cache
 from phonograd.core.run import program as running
 from phonograd.core.run.reference import resolve

@@ -16,7 +16,7 @@ from phonograd import settings
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import permute
 from phonograd.core.ops.math.structural import leaf
-from phonograd.core.plan.grouping import Grouping
+from phonograd.core.plan.grouping import group_nodes
 from phonograd.core.plan.layout import Job, jobs_of
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.run import memory_pool
@@ -88,7 +88,7 @@ def test_what_is_read_elsewhere_too_is_not_written_over() -> None:
     target = total * turned + total
     bindings = {x: np.random.default_rng(0).normal(size=x.shape).astype(np.float32)}
     inputs, computed = order([target], lambda node: False)
-    for job in jobs_of(Grouping(computed, inputs, [target])):
+    for job in jobs_of(group_nodes(computed, inputs, [target])):
         if isinstance(job, Job):
             assert (target, total) not in job.over
     assert_same_bits(run([target], bindings), run_singly([target], bindings))

@@ -17,7 +17,7 @@ from phonograd.core.kernels.matmul import gemm
 from phonograd.core.ops.math.primitives import matmul
 from phonograd.core.ops.math.structural import leaf
 from phonograd.core.plan import assembly, partition
-from phonograd.core.plan.grouping import Grouping
+from phonograd.core.plan.grouping import group_nodes
 
 from ..kernels.test_reduction_order import CASES, ordered_sum
 from ..plan.programs import RandomProgram, assert_same_bits, programs, run, same_bits
@@ -63,7 +63,7 @@ def test_sums_in_parts_have_the_documented_order(shape: tuple[int, ...], axes: t
 )
 def test_large_sums_are_parted_and_others_are_not(shape: tuple[int, ...], kept: tuple[int, ...], kernels: int) -> None:
     data = leaf(0, shape, np.dtype("float32"))
-    (group,) = Grouping([target := REGISTRY["_sum_to"](data, shape=kept)], [data], [target]).groups
+    (group,) = group_nodes([target := REGISTRY["_sum_to"](data, shape=kept)], [data], [target]).groups
     assert len(assembly.assemble(group, {target}).plan.launches) == kernels
 
 

@@ -20,22 +20,11 @@ import numpy as np
 
 from ..graph.node import Node, ancestors
 from ..graph.operator import ABSENT, REGISTRY, Operator, item_operator
-from ..lower.lowering import (
-    Constant,
-    Coordinate,
-    Gather,
-    Location,
-    Mosaic,
-    Pieces,
-    Reduction,
-    Scatter,
-    alternatives,
-)
+from ..lower.lowering import alternatives
 from ..ops.math.structural import LEAF, leaf
 
 __all__ = ["Cost", "flops_of", "of_call", "of_nodes"]
 
-_MOVES = (Constant, Coordinate, Gather, Location, Mosaic, Pieces)
 #: operators without arithmetic that no lowering shows as such
 _STRUCTURAL = (LEAF, ABSENT.operator, item_operator())
 
@@ -60,11 +49,11 @@ def flops_of(node: Node) -> float:
     cost = declared.cost
     if callable(cost):
         return float(cost(node))
-    kinds = alternatives(declared.lowering)
-    if kinds and all([isinstance(kind, _MOVES) for kind in kinds]):
+    lowerings = alternatives(declared.lowering)
+    if lowerings and all([lowering.only_moves for lowering in lowerings]):
         return 0.0
     size = node.size if node.outputs is None else sum([_count(shape) for shape, _ in node.outputs])
-    if any([isinstance(kind, Reduction | Scatter) for kind in kinds]):
+    if any([lowering.combines for lowering in lowerings]):
         size = max([size, *[source.size for source in node.inputs]])
     return float(cost) * size
 

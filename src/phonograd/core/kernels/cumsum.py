@@ -8,14 +8,18 @@ each of them waits for its last addition.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from ..base.dtypes import DType
+from ..graph.node import Node
 from ..lower.ir.emitter import ROW, Emitter
 from ..lower.ir.function_builder import Index, Value
+from ..lower.lowering import Cumulative, parameters
 from .launch import Launch, Plan, Words
+from .target import Machine
 
-__all__ = ["running_sums"]
+__all__ = ["plan", "running_sums"]
 
 #: sums that are formed side by side
 _CHAINS = 8
@@ -25,6 +29,13 @@ _BLOCK = 1024
 _CHUNK_ELEMENTS = 1 << 14
 
 _WORDS = Words("lines", "extent", "inner", "blocks", "data*", "out*")
+
+
+def plan(node: Node, lowering: Cumulative, machine: Machine) -> Plan:
+    """Return how to compute a node of running sums."""
+    axis, reverse = lowering.along(**parameters(node, lowering.along))
+    outer, inner = math.prod(node.shape[:axis]), math.prod(node.shape[axis + 1 :])
+    return running_sums(outer, node.shape[axis], inner, node.dtype, reverse)
 
 
 def running_sums(outer: int, extent: int, inner: int, dtype: DType, reverse: bool) -> Plan:

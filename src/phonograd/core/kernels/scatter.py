@@ -10,14 +10,18 @@ ways give the same bits.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 
 from ..base.dtypes import FLOAT64, INT32, INT64, DType
+from ..graph.node import Node
 from ..lower.ir.emitter import ROW, Emitter
 from ..lower.ir.function_builder import Index, Value
+from ..lower.lowering import Scatter, parameters
 from .launch import Launch, Plan, Reference, Words, aligned
+from .target import Machine
 
-__all__ = ["add_slices", "last_places"]
+__all__ = ["add_slices", "last_places", "plan"]
 
 #: sums of single numbers that are kept at hand
 FEW_PLACES = 1 << 15
@@ -29,6 +33,14 @@ _ADD = Words("count", "extent", "data*", "index*", "sums*", "out*")
 _LINK = Words("count", "extent", "index*", "heads*", "links*")
 _COLLECT = Words("count", "extent", "inner", "data*", "heads*", "links*", "out*")
 _LAST = Words("count", "extent", "index*", "out*")
+
+
+def plan(node: Node, lowering: Scatter, machine: Machine) -> Plan:
+    """Return how to compute a node that scatters."""
+    shapes = [source.shape for source in node.inputs]
+    outer, inner, extent = lowering.sizes(*shapes, **parameters(node, lowering.sizes))
+    count = math.prod(shapes[-1])
+    return last_places(extent, count) if lowering.last else add_slices(outer, inner, extent, count, node.dtype)
 
 
 def add_slices(outer: int, inner: int, extent: int, count: int, dtype: DType) -> Plan:

@@ -1,57 +1,64 @@
-"""The kinds of lowering: what an operator tells the planner and the kernel writer about itself.
+"""Lowerings: how kernels compute an operator, as its declaration states it.
 
 ``Operator.lowering`` holds one object of these kinds, or None: then NumPy evaluates the operator between two kernels.
 
 =====================  ==============================================================  ==============================
-kind                   what the operator does                                          declared by
+kind                   the operator                                                    the declaration gives
 =====================  ==============================================================  ==============================
-:class:`Elementwise`   one output element from one element of each (broadcast) input   a sequence of instructions
-:class:`Reduction`     elements along axes are combined                                how two of them are, and axes
-:class:`Location`      nothing is computed: the elements lie elsewhere                 the new pattern of places
-:class:`Constant`      a number that is part of the expression                         its bytes
-:class:`Random`        elements made of random words                                   rows of words to rows of values
-:class:`Matmul`        matrix products                                                 nothing: there is one kernel
-:class:`Coordinate`    elements are their own positions along an axis                  that axis
-:class:`Pieces`        several outputs, each a part of the only input                  the pattern of each
-:class:`Mosaic`        the inputs side by side                                         where each begins
-:class:`InplaceUpdate`       the first input, a region of it replaced by the second          the region
-:class:`Gather`        elements of the first input at places that the second names     how the first one is walked
-:class:`Scatter`       elements added up at places that the second input names         sizes
-:class:`Cumulative`       elements added up one after the other along an axis             that axis, and the direction
-:class:`Windowed`      something over sliding windows of images                        its name
-:class:`Expansion`     what other operators do                                         the expression
-:class:`Either`        one of these, by dtype or parameters                            several of them
+:class:`Elementwise`   computes an element from one element of each (broadcast) input  a sequence of instructions
+:class:`Reduction`     combines elements along axes                                    how to combine two, and the axes
+:class:`Location`      computes nothing: its elements are stored elsewhere             the new pattern of places
+:class:`Constant`      is a number that is part of the expression                      its bytes
+:class:`Random`        makes elements from random words                                rows of words to rows of values
+:class:`Matmul`        multiplies matrices                                             nothing: there is one kernel
+:class:`Coordinate`    has elements that are their own positions along an axis         that axis
+:class:`Pieces`        has several outputs, each a part of the only input              the pattern of each
+:class:`Mosaic`        puts its inputs side by side                                    where each begins
+:class:`InplaceUpdate`       replaces a region of the first input by the second              the region
+:class:`Gather`        takes elements of the first input at indices in the second      how to walk the first one
+:class:`Library`       runs kernels of its own                                         the module that plans them
+:class:`Scatter`       adds elements up at indices in the second input                 sizes
+:class:`Cumulative`       adds elements up one after the other along an axis              that axis, and the direction
+:class:`Windowed`      computes over sliding windows of images                         its name
+:class:`Expansion`     does the same as other operators                                the expression
+:class:`Either`        is one of these, by dtype or parameters                         several of them
 =====================  ==============================================================  ==============================
 
+Rules
+-----
 A function in a declaration takes the operator's parameters that it names as keyword-only arguments, as shape and
 gradient rules do. Parameters that it names are part of a kernel's structure (another value is another kernel);
 ``numbers`` are not: kernels read them when they run.
 
-Examples
---------
 The declarations of the operators ``tanh``, ``_permute`` and ``_integer_power`` would say::
 
     lowering = Elementwise(lambda e, x: e.tanh(x))
     lowering = Location(lambda pattern, *, axes: pattern.permute(axes))
     lowering = Elementwise(lambda e, x, *, exponent: ...)
+
+The planner knows none of these kinds: it sees the protocol of :mod:`~phonograd.core.lower.lowering_protocol`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ..base.dtypes import FLOAT16, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, DType
 from ..graph.node import Node, Shape
-from ..graph.operator import REGISTRY
+from ..graph.operator import REGISTRY, Operator
 from .ir.emitter import SUPPORTED, Emitter, Value
+from .lowering_protocol import NUMPY, Fused, Library, Lowering, Planner, alternatives, parameters
 from .pattern import Pattern
 
 __all__ = [
     "FLOATS",
     "INTEGERS",
     "NUMBERS",
+    "NUMPY",
+    "SAME",
     "SUPPORTED",
     "WIDE_FLOATS",
     "Constant",
@@ -60,20 +67,24 @@ __all__ = [
     "Either",
     "Elementwise",
     "Expansion",
+    "Fused",
     "Gather",
     "IndexWalk",
     "InplaceUpdate",
+    "Library",
     "Location",
     "Lowering",
     "Matmul",
     "Mosaic",
     "Pieces",
+    "Planner",
     "Random",
     "Reduction",
     "Scatter",
     "Windowed",
     "alternatives",
     "declared",
+    "parameters",
 ]
 
 #: dtypes that a lowering may be written for
@@ -83,14 +94,20 @@ INTEGERS: frozenset[DType] = frozenset([INT8, UINT8, INT32, INT64])
 NUMBERS = FLOATS | INTEGERS
 
 
+# -- fused kernels
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Elementwise:
+class Elementwise(Lowering):
     """Each output element follows from one element of every input, repeated where shapes differ.
 
-    ``emit(emitter, *values, *numbers)`` writes the instructions and returns the result. It is called once per kernel
-    that the operator is part of, alone or fused, and its instructions are all there is: equal bits follow. float16
-    values come as float32, and a float32 result is rounded where the output is float16.
+    ``emit(emitter, *values, *numbers)`` writes the instructions and returns the result. Every kernel that contains the
+    operator, alone or fused, calls it once and adds no other instructions: equal bits follow. float16 values come as
+    float32, and a float32 result is rounded where the output is float16.
     """
+
+    fused_as = Fused.STEP
+    memory_inputs = slice(0)
 
     emit: Callable[..., Value]
     dtypes: frozenset[DType] = FLOATS
@@ -101,14 +118,26 @@ class Elementwise:
         """Return the result of the operator, in the dtype of its node."""
         return e.rounded(self.emit(e, *[e.widened(source) for source in sources], **parameters), dtype)
 
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Tell the planner how to compute a node."""
+        planner.compute(node, expression, self)
+
+    def is_worth_keeping(self, cost: float | Callable[[Node], float], cheap: float) -> bool:
+        """Return whether computing the value again costs more than a cheap operation."""
+        return callable(cost) or cost > cheap
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Reduction:
+class Reduction(Lowering):
     """Elements along some axes of the only input are combined, in an order that depends on its shape alone.
 
-    ``combine(emitter, first, second)`` joins two partial results, and ``identity`` changes nothing when joined. The
-    order is described in :mod:`phonograd.core.kernels.fused.writer`.
+    ``combine(emitter, first, second)`` joins two partial results, and ``identity`` changes nothing when joined.
+    :mod:`phonograd.core.kernels.fused.writer` describes the order.
     """
+
+    fused_as = Fused.FOLD
+    memory_inputs = slice(0)
+    combines = True
 
     combine: Callable[[Emitter, Value, Value], Value]
     identity: float | Callable[[DType], float]
@@ -121,81 +150,10 @@ class Reduction:
         """Return the identity for a dtype."""
         return self.identity(dtype) if callable(self.identity) else self.identity
 
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Location:
-    """The elements of the only input at other places; nothing is computed and, where possible, nothing is moved.
-
-    ``move(pattern)`` returns where the elements lie, given where those of the input do, or None where no pattern says
-    it. The planner then writes the input to memory first, in order, and asks again.
-    """
-
-    move: Callable[..., Pattern | None]
-    dtypes: frozenset[DType] = SUPPORTED
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Constant:
-    """A number that is part of the expression, in every element; ``read()`` returns its bytes.
-
-    Kernels read it when they run, so that ``x + 1`` and ``x + 2`` share one.
-    """
-
-    read: Callable[..., bytes]
-    dtypes: frozenset[DType] = SUPPORTED
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Random:
-    """Elements made of the random words that follow from the only input, the counter, and from their position.
-
-    ``convert(emitter, rows, dtype)`` takes four rows of words (uint32) and returns as many rows of elements as these
-    make: four where an element takes one word, two where it takes two (float64). See
-    :mod:`phonograd.core.lower.philox`.
-    """
-
-    convert: Callable[..., list[Value]]
-    dtypes: frozenset[DType] = WIDE_FLOATS
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Matmul:
-    """Matrix products over the last two axes, by the kernel of :mod:`phonograd.core.kernels.matmul.gemm`.
-
-    The operands are read where they lie, transposed or not: the order of a sum depends on its length alone.
-    """
-
-    dtypes: frozenset[DType] = WIDE_FLOATS
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Coordinate:
-    """Every element is its position along an axis, which ``axis()`` returns. There are no inputs and no memory."""
-
-    axis: Callable[..., int]
-    dtypes: frozenset[DType] = frozenset([INT32, INT64])
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Pieces:
-    """Several outputs, each of which is a part of the only input.
-
-    ``move(pattern, output)`` returns where the elements of an output lie, as that of a :class:`Location` does.
-    """
-
-    move: Callable[..., Pattern | None]
-    dtypes: frozenset[DType] = SUPPORTED
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Mosaic:
-    """The inputs side by side, each a block of the output; ``begins(shapes)`` returns where each of them begins.
-
-    Where possible, whoever computes an input writes it to its place at once.
-    """
-
-    begins: Callable[..., Sequence[Shape]]
-    dtypes: frozenset[DType] = SUPPORTED
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Tell the planner how to compute a node."""
+        shape = planner.source(expression.inputs[0]).shape
+        planner.fold(node, expression, self, self.axes(shape, **parameters(expression, self.axes)))
 
 
 class IndexWalk(NamedTuple):
@@ -206,29 +164,239 @@ class IndexWalk(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Gather:
+class Gather(Lowering):
     """Elements of the first input at the places that the second (int64, in range) names.
 
     ``walk(pattern of the data, shape of the index)`` returns the pattern over the output, with stride 0 along the axes
-    of the index, or None where no pattern says that; the planner then writes the data to memory and asks again.
+    of the index, or None if no pattern exists; the planner then writes the data to memory and calls it again.
     ``index(pattern of the index, shape of the output)`` returns the pattern of the index over the output.
     """
+
+    fused_as = Fused.TAKE
+    memory_inputs = slice(1)
+    only_moves = True
 
     walk: Callable[..., IndexWalk | None]
     index: Callable[..., Pattern]
     dtypes: frozenset[DType] = SUPPORTED
 
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Tell the planner how to compute a node."""
+        planner.take(node, expression, self)
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Scatter:
+class Random(Lowering):
+    """Elements made of the random words that follow from the only input, the counter, and from their position.
+
+    ``convert(emitter, rows, dtype)`` takes four rows of words (uint32) and returns as many rows of elements as these
+    make: four where an element takes one word, two where it takes two (float64). See
+    :mod:`phonograd.core.lower.philox`.
+    """
+
+    fused_as = Fused.DRAW
+
+    convert: Callable[..., list[Value]]
+    dtypes: frozenset[DType] = WIDE_FLOATS
+
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Tell the planner how to compute a node."""
+        planner.draw(node, self)
+
+    def fits(self, out: DType, sources: Iterable[DType]) -> bool:
+        """Return whether it is written for the output's dtype; the counter has its own."""
+        return out in self.dtypes
+
+
+# -- values that need no kernel
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Location(Lowering):
+    """The elements of the only input at other places; nothing is computed and, where possible, nothing is moved.
+
+    ``move(pattern)`` returns the pattern of the elements, given that of the input, or None if no pattern describes
+    them. The planner then writes the input to memory first, in order, and calls it again.
+    """
+
+    fused_as = Fused.COPY
+    is_view = True
+    only_moves = True
+
+    move: Callable[..., Pattern | None]
+    dtypes: frozenset[DType] = SUPPORTED
+
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Tell the planner where to read a node."""
+        planner.view(node, self.move, parameters(expression, self.move))
+
+    def is_worth_keeping(self, cost: float | Callable[[Node], float], cheap: float) -> bool:
+        """Return False: the elements are those of another value."""
+        return False
+
+
+#: the elements of a value, unchanged
+SAME = Location(lambda pattern: pattern)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Pieces(Lowering):
+    """Several outputs, each of which is a part of the only input.
+
+    ``move(pattern, output)`` returns the pattern of the elements of an output, as that of a :class:`Location` does.
+    """
+
+    is_view = True
+    is_split = True
+    memory_inputs = slice(0)
+    only_moves = True
+
+    move: Callable[..., Pattern | None]
+    dtypes: frozenset[DType] = SUPPORTED
+
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Do nothing: the planner places each output as a location."""
+
+    def piece(self, whole: Node, output: int) -> Lowering:
+        """Return the lowering of one output."""
+        return _piece_of(self, whole.operator, whole.attributes, output)
+
+
+@functools.lru_cache(1024)
+def _piece_of(pieces: Pieces, operator: Operator, attributes: tuple[Any, ...], output: int) -> Location:
+    named = operator.accepted(pieces.move, attributes)
+    return Location(lambda pattern: pieces.move(pattern, output, **named), pieces.dtypes)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Constant(Lowering):
+    """A number that is part of the expression, in every element; ``read()`` returns its bytes.
+
+    Kernels read it when they run, so that ``x + 1`` and ``x + 2`` share one.
+    """
+
+    is_constant = True
+    needs_no_memory = True
+    only_moves = True
+
+    read: Callable[..., bytes]
+    dtypes: frozenset[DType] = SUPPORTED
+
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Do nothing: kernels that read it hold the number."""
+
+    def pattern(self, node: Node) -> Pattern:
+        """Return a pattern that repeats one element."""
+        return Pattern(node.shape, (0,) * node.ndim)
+
+    def number(self, node: Node) -> bytes:
+        """Return the bytes of the number."""
+        return self.read(**parameters(node, self.read))
+
+    def is_worth_keeping(self, cost: float | Callable[[Node], float], cheap: float) -> bool:
+        """Return False: the number is part of the expression."""
+        return False
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Coordinate(Lowering):
+    """Every element is its position along an axis, which ``axis()`` returns. There are no inputs and no memory."""
+
+    needs_no_memory = True
+    only_moves = True
+
+    axis: Callable[..., int]
+    dtypes: frozenset[DType] = frozenset([INT32, INT64])
+
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Do nothing: kernels that read it count."""
+
+    def pattern(self, node: Node) -> Pattern:
+        """Return a pattern whose distances are the positions."""
+        axis = self.axis(**parameters(node, self.axis))
+        return Pattern(node.shape, tuple([int(a == axis) for a in range(node.ndim)]))
+
+
+# -- values that are written in parts
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Mosaic(Lowering):
+    """The inputs side by side, each a block of the output; ``begins(shapes)`` returns where each of them begins.
+
+    Where possible, the kernel that computes an input writes it to its block.
+    """
+
+    memory_inputs = slice(0)
+    only_moves = True
+
+    begins: Callable[..., Sequence[Shape]]
+    dtypes: frozenset[DType] = SUPPORTED
+
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Tell the planner which blocks a node consists of."""
+        if node.size == 0:
+            planner.evaluate(node)
+            return
+        sources = [planner.source(source) for source in expression.inputs]
+        begins = self.begins([source.shape for source in sources], **parameters(expression, self.begins))
+        planner.join(node, sources, begins)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class InplaceUpdate(Lowering):
+    """The first input with a region of it replaced by the second one, repeated to its shape.
+
+    ``region()`` returns begin, end and step. A declaration has it behind an expansion that says the same element by
+    element; the planner chooses between them.
+    """
+
+    replaces_part = True
+
+    region: Callable[..., tuple[Shape, Shape, Shape]]
+    dtypes: frozenset[DType] = SUPPORTED
+
+    def region_of(self, node: Node) -> tuple[Shape, Shape, Shape]:
+        """Return begin, end and step of the region that is replaced."""
+        return self.region(**parameters(node, self.region))
+
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Tell the planner which part to replace."""
+        planner.replace(node, expression, Pattern.contiguous(expression.shape).slice(*self.region_of(expression)))
+
+
+# -- kernels of their own
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Matmul(Lowering):
+    """Matrix products over the last two axes, by the kernel of :mod:`phonograd.core.kernels.matmul.gemm`.
+
+    The operands are read where they are stored, transposed or not: the order of a sum depends on its length alone.
+    """
+
+    is_product = True
+
+    dtypes: frozenset[DType] = WIDE_FLOATS
+
+    def place(self, planner: Planner, node: Node, expression: Node) -> None:
+        """Tell the planner to multiply."""
+        planner.multiply(node, expression)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Scatter(Library):
     """Elements of the first input, added up at the places that the second (int64, in range) names, in order.
 
     Both are taken as three axes: the output is ``(outer, extent, inner)``, the data ``(outer, count, inner)`` and the
     index ``(count,)``; ``sizes(shape of the data, shape of the index)`` returns (outer, inner, extent). Floating point
     numbers are added in double precision and rounded once.
 
-    With ``last`` there is only the index, and the output is for each place where the index names it last, or -1.
+    With ``last`` the index is the only input, and the output holds for each place where the index names it last, or -1.
     """
+
+    kernel = "phonograd.core.kernels.scatter"
+    combines = True
 
     sizes: Callable[..., tuple[int, int, int]]
     last: bool = False
@@ -236,100 +404,71 @@ class Scatter:
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class InplaceUpdate:
-    """The first input with a region of it replaced by the second one, repeated to its shape.
-
-    ``region()`` returns begin, end and step. Stands behind an expansion that says the same element by element; the
-    planner decides which of them it is.
-    """
-
-    region: Callable[..., tuple[Shape, Shape, Shape]]
-    dtypes: frozenset[DType] = SUPPORTED
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Cumulative:
+class Cumulative(Library):
     """Along an axis, every element is the sum of those of the only input up to it, added one after the other.
 
     ``along()`` returns the axis, and whether the sums begin at its end.
     """
+
+    kernel = "phonograd.core.kernels.cumsum"
 
     along: Callable[..., tuple[int, bool]]
     dtypes: frozenset[DType] = FLOATS | INTEGERS
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Windowed:
-    """Something over sliding windows of images, by kernels of its own: convolution, pooling, and their adjoints.
+class Windowed(Library):
+    """A function of sliding windows of images: convolution, pooling, and their adjoints.
 
-    ``primitive`` is its name in :mod:`phonograd.core.plan.window_kernels`, where plans are made of shapes and
-    parameters. NumPy evaluates the operator where no kernels fit them.
+    ``primitive`` is its name in :mod:`phonograd.core.kernels.window_plans`.
     """
+
+    kernel = "phonograd.core.kernels.window_plans"
 
     primitive: str
     dtypes: frozenset[DType] = WIDE_FLOATS
 
 
+# -- other operators
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Expansion:
-    """What other operators do: ``expand(*input nodes)`` returns a node of the same shape and dtype.
+class Expansion(Lowering):
+    """The expression of other operators: ``expand(*input nodes)`` returns a node of the same shape and dtype.
 
     Kernels then compute that node; where one of the operators has no lowering (or None is returned), NumPy evaluates
     the operator itself.
     """
 
+    is_expansion = True
+
     expand: Callable[..., Node | None]
     dtypes: frozenset[DType] = SUPPORTED
 
+    def expression(self, node: Node, inputs: Sequence[Node | None]) -> Node | None:
+        """Return the expression that a node expands to, with some inputs in the place of its own."""
+        return self.expand(*inputs, **parameters(node, self.expand))
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Either:
+class Either(Lowering):
     """The first of several lowerings that is written for the dtypes, and is no expansion that returns None."""
 
     first: Lowering
     second: Lowering
 
-    @property
-    def dtypes(self) -> frozenset[DType]:
-        """The dtypes that either is written for."""
-        return self.first.dtypes | self.second.dtypes
+    def alternatives(self) -> list[Lowering]:
+        """Return the lowerings to consider, in order."""
+        return [*self.first.alternatives(), *self.second.alternatives()]
 
-
-Lowering = (
-    Elementwise
-    | Reduction
-    | Location
-    | Constant
-    | Random
-    | Matmul
-    | Coordinate
-    | Pieces
-    | Mosaic
-    | InplaceUpdate
-    | Gather
-    | Scatter
-    | Cumulative
-    | Windowed
-    | Expansion
-    | Either
-)
 
 Kind = TypeVar("Kind", Elementwise, Reduction, Random)
 
 
 def declared(operator: str, kind: type[Kind]) -> Kind:
-    """Return the lowering of an operator, which is of a kind."""
+    """Return the lowering of an operator that is of a kind."""
     lowering = REGISTRY[operator].lowering
     for found in alternatives(lowering):
         if isinstance(found, kind):
             return found
     raise AssertionError(f"{operator} is lowered as {lowering}")
-
-
-def alternatives(lowering: Lowering | None) -> list[Lowering]:
-    """Return the lowerings of an operator, in the order in which they are considered."""
-    if lowering is None:
-        return []
-    return (
-        [*alternatives(lowering.first), *alternatives(lowering.second)] if isinstance(lowering, Either) else [lowering]
-    )

@@ -4,17 +4,16 @@ In the order of the way from nodes to results:
 
 ==============  =====================================================================================================
 ``rewrite``     nodes that need not be computed, because others have their values to the last bit
-``expansion``   what is to be computed in terms of what kernels can do
-``group``       nodes that share a kernel, and what may join them
+``expansion``   the lowering of every node, and operators expanded
+``group``       nodes that share a fused kernel, and the conditions for joining them
 ``views``       where values are read: locations compute nothing
 ``grouping``    which nodes share a kernel, and in which order kernels and NumPy calls follow each other
 ``steps``       the kinds of things that a plan does
-``settling``    in which group a node is computed
+``settling``    fused kernels: the group in which a node is computed
 ``again``       values that cost less to compute again than to write and read
-``overlay``     assignments to a part of an array, in place where nobody sees it
-``works``       operators that have kernels of their own
-``windows``     convolution and pooling among them
-``products``    from where matrices lie to the launch that multiplies them
+``overlay``     assignments to a part of an array, in place where no later step reads the old value
+``works``       kernels of their own: library kernels and matrix products
+``products``    from the patterns of matrices to the launch that multiplies them
 ``parting``     sums that are divided among threads
 ``assembly``    from a group of nodes to the structure of its kernel and the table it runs with
 ``layout``      where every value lies: inputs, arrays, and the arena

@@ -1,12 +1,14 @@
 """Assembly: from a group of nodes to the structure of its kernel, and to the sizes it runs with.
 
-Only what is asked for is computed: members that lead to nothing that is written are left out. Groups that differ only
-in whose memory they use share launches.
+Takes groups from :mod:`~phonograd.core.plan.grouping`, and hands launches to :mod:`~phonograd.core.plan.layout`.
+Members from which no written value is computed are left out. Groups that differ only in whose memory they use share
+launches.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -32,8 +34,7 @@ from ..kernels.structure import (
     Take,
 )
 from ..lower.ir.emitter import ROW
-from ..lower.lowering import Constant, Coordinate, Elementwise, Gather, Random, declared
-from .expansion import parameters
+from ..lower.lowering import Elementwise, Fused, Random, declared
 from .group import ELEMENT, FOLD, Group, Member, Read, WriteTarget
 from .partition import CHUNK_ELEMENTS, ENOUGH_CHUNKS, Result, chunk_of, partitioned, parts_of, work_of
 
@@ -41,7 +42,7 @@ __all__ = ["Assembler", "Assembly", "Operand", "assemble", "collapse"]
 
 
 class Operand(NamedTuple):
-    """Memory that a kernel reads or writes: whose it is, and the first element.
+    """Memory that a kernel reads or writes: its owner, and the first element.
 
     ``source`` is a node, or the bytes of a number.
     """
@@ -51,7 +52,7 @@ class Operand(NamedTuple):
 
 
 class Assembly(NamedTuple):
-    """What computes a group: launches, and whose memory the names of their operands stand for."""
+    """The launches that compute a group, and the memory that the names of their operands stand for."""
 
     plan: Plan
     operands: dict[str, Operand]
@@ -70,29 +71,45 @@ Bounds = tuple[tuple[int, int, int], ...]
 
 
 class _Load(NamedTuple):
-    """What is read: from memory, or (``place``) the distance from where memory would begin."""
+    """A value that is read from memory, or a position."""
 
     source: Node | bytes | None
+    """None: the value is the distance from the place where memory would begin."""
     start: int
     strides: Shape
     dtype: DType
     bounds: Bounds = ()
 
 
+class _Draw(NamedTuple):
+    """Random numbers."""
+
+    operator: Operator
+    attributes: tuple[Any, ...]
+    dtype: DType
+
+
+class _Take(NamedTuple):
+    """The memory from which elements are taken at indices: its strides, and the distance between indices."""
+
+    strides: Shape
+    index_stride: int
+
+
 class _Compute(NamedTuple):
-    """What is computed."""
+    """A value that is computed."""
 
     operator: Operator
     attributes: tuple[Any, ...]
     sources: tuple[Code, ...]
     dtype: DType
     role: str
-    take: tuple[Shape, int] | None = None
-    """For what is taken at places that the source names: strides, and the distance between indices."""
+    take: _Take | None = None
+    """For elements at indices: the memory they are taken from; the source is the index."""
 
 
 class _Store(NamedTuple):
-    """What is written."""
+    """A value that is written."""
 
     code: Code
     strides: Shape
@@ -100,25 +117,32 @@ class _Store(NamedTuple):
 
 
 class _Values:
-    """The values of one group, numbered by kind, while it is read."""
+    """The values of one group, numbered by kind."""
 
     def __init__(self, group: Group, given: Container[Node]) -> None:
         self.space, self.reduced, self.strides = group.space, group.reduced or (), group.strides
         self._given = given
         self._no_strides = (0,) * len(group.space)
         self.loads: dict[_Load, Code] = {}
-        #: (operator, attributes, dtype) of what is drawn, and the counters
-        self.draws: list[tuple[Operator, tuple[Any, ...], DType]] = []
-        self.counters: list[Operand] = []
+        #: random numbers, and the counter of each
+        self.draws: list[_Draw] = []
+        self._counters: list[Operand] = []
         self.steps: list[_Compute] = []
-        #: where the arrays begin of which elements are taken
-        self.taken: list[Operand] = []
+        #: the memory of each take
+        self._taken: list[Operand] = []
         self.stores: list[_Store] = []
-        #: what stands for a member, and for what is read
-        self.codes: dict[Member | Read, Code] = {}
+        #: the memory that each store writes
+        self._written: list[Operand] = []
+        #: the numbers of members, and of operands in memory
+        self._codes: dict[Member | Read, Code] = {}
+
+    def memory(self) -> list[Operand]:
+        """Return the memory of all operands, in the order of the kernel's table."""
+        loads = [Operand(source, start) for source, start, *_ in self.loads if source is not None]
+        return loads + self._counters + self._taken + self._written
 
     def key(self) -> Any:
-        """Return everything that a plan depends on."""
+        """Return everything that a plan depends on: not whose memory it uses."""
         loads = [(s, d, b) if source is not None else (s, d, b, start) for source, start, s, d, b in self.loads]
         return (
             self.space,
@@ -130,50 +154,59 @@ class _Values:
         )
 
     def add(self, member: Member) -> None:
-        """Take a member in."""
+        """Add a member."""
         expression, operands, role = member.expression, member.operands, member.role
         operator, attributes, dtype = expression.operator, expression.attributes, member.node.dtype
         lowering = member.lowering
-        if isinstance(lowering, Elementwise):
+        form = lowering.fused_as
+        if form is Fused.STEP:
             sources = [self.code(operand) for operand in operands]
             if lowering.numbers is not None:
                 for number in lowering.numbers(dtype, **operator.accepted(lowering.numbers, attributes)):
                     sources.append(self._number(convert_scalar(number, dtype).tobytes(), dtype))
             self._step(member, _Compute(operator, attributes, tuple(sources), dtype, role))
-        elif role == FOLD:
+        elif form is Fused.FOLD:
             self._step(member, _Compute(operator, (), (self.code(operands[0]),), dtype, role))
-        elif isinstance(lowering, Gather):
+        elif form is Fused.TAKE:
             data, index = operands
             assert isinstance(data, Read)
-            self.taken.append(Operand(data.source, data.offset))
-            take = data.strides, member.index_stride
+            self._taken.append(Operand(data.source, data.offset))
+            take = _Take(data.strides, member.index_stride)
             self._step(member, _Compute(operator, (), (self.code(index),), dtype, role, take))
-        elif isinstance(lowering, Random):
+        elif form is Fused.DRAW:
             counter = operands[0]
             assert isinstance(counter, Read)
-            self.codes[member] = len(self.draws), _DRAW
-            self.draws.append((operator, attributes, dtype))
-            self.counters.append(Operand(counter.source, counter.offset))
+            self._codes[member] = len(self.draws), _DRAW
+            self.draws.append(_Draw(operator, attributes, dtype))
+            self._counters.append(Operand(counter.source, counter.offset))
         else:
-            self.codes[member] = self.code(operands[0])
+            assert form is Fused.COPY, member
+            self._codes[member] = self.code(operands[0])
+
+    def store(self, target: WriteTarget) -> None:
+        """Write a value to memory."""
+        value, node, offset, strides = target
+        role = ELEMENT if isinstance(value, Read) else value.role
+        self.stores.append(_Store(self.code(value), strides, role))
+        self._written.append(Operand(node, offset))
 
     def _step(self, member: Member, step: _Compute) -> None:
-        self.codes[member] = len(self.steps), _STEP
+        self._codes[member] = len(self.steps), _STEP
         self.steps.append(step)
 
     def code(self, operand: Member | Read) -> Code:
-        """Return what stands for an operand."""
-        code = self.codes.get(operand)
+        """Return the number of an operand."""
+        code = self._codes.get(operand)
         if code is None:
             assert isinstance(operand, Read), operand
-            code = self.codes[operand] = self._read(*operand)
+            code = self._codes[operand] = self._read(*operand)
         return code
 
     def _read(self, source: Node, offset: int, strides: Shape, bounds: Bounds) -> Code:
         lowering = source.operator.lowering
-        if isinstance(lowering, Constant):
-            return self._number(lowering.read(**parameters(source, lowering.read)), source.dtype, bounds)
-        is_place = isinstance(lowering, Coordinate) and source not in self._given
+        if lowering is not None and lowering.is_constant:
+            return self._number(lowering.number(source), source.dtype, bounds)
+        is_place = lowering is not None and lowering.needs_no_memory and source not in self._given
         return self._load(_Load(None if is_place else source, offset, strides, source.dtype, bounds))
 
     def _number(self, data: bytes, dtype: DType, bounds: Bounds = ()) -> Code:
@@ -216,9 +249,8 @@ class Assembler:
         for member in group.members:
             if member in needed:
                 values.add(member)
-        for value, _, _, strides in targets:
-            role = ELEMENT if isinstance(value, Read) else value.role
-            values.stores.append(_Store(values.code(value), strides, role))
+        for target in targets:
+            values.store(target)
         key = values.key()
         plan = self._plans.get(key)
         if plan is None:
@@ -226,12 +258,9 @@ class Assembler:
             if self._expect is not None:
                 for structure, _, extent, chunk, work in plan.launches:
                     self._expect(structure, max(extent // chunk, work))
-        operands = [Operand(source, start) for source, start, *_ in values.loads if source is not None]
-        operands += values.counters
-        operands += values.taken
-        operands += [Operand(target.node, target.offset) for target in targets]
+        memory = values.memory()
         nodes = list(dict.fromkeys([target.node for target in targets]))
-        return Assembly(plan, dict(zip(_names(len(operands)), operands)), nodes)
+        return Assembly(plan, dict(zip(_names(len(memory)), memory)), nodes)
 
 
 def _own_memory(group: Group, member: Member) -> WriteTarget:
@@ -239,7 +268,7 @@ def _own_memory(group: Group, member: Member) -> WriteTarget:
 
 
 def _needed(group: Group, targets: Iterable[WriteTarget]) -> set[Member | Read]:
-    """Return the members from which what is written is made, among other things that are read."""
+    """Return the members from which written values are computed, and the operands that they read."""
     found: set[Member | Read] = {target.value for target in targets}
     for member in reversed(group.members):
         if member in found:
@@ -253,46 +282,69 @@ def _names(count: int) -> tuple[str, ...]:
     return tuple([str(number) for number in range(count)])
 
 
+class _Operand(NamedTuple):
+    """An operand of a kernel: a load, a draw, a take or a store, as the kernel walks it."""
+
+    strides: Shape
+    """Along each axis of the kernel."""
+    begin: Reference | int
+    """The name of its memory; for positions, which need none, the first one."""
+
+    @property
+    def words(self) -> list[int | Reference]:
+        """The words of the kernel's table: where it begins, and the strides."""
+        # a position takes as many words as a place in memory
+        return [*([0] if isinstance(self.begin, int) else []), self.begin, *self.strides]
+
+
 class _Planner:
-    """From the values of a group to its launches."""
+    """From the values of a group to its launches.
+
+    The table of a kernel holds its extents, and then its operands: loads, draws, takes and stores.
+    """
 
     def __init__(self, values: _Values) -> None:
         self.values = values
-        self.takes = [step.take for step in values.steps if step.take is not None]
         folds = any([step.role == FOLD for step in values.steps])
         reduced = values.reduced if folds else ()
         kinds = "".join([REDUCED if axis in reduced else KEPT for axis in range(len(values.space))])
-        everything = [load.strides for load in values.loads] + [values.strides] * len(values.draws)
-        everything += [strides for strides, _ in self.takes] + [store.strides for store in values.stores]
+        takes = {number: step.take for number, step in enumerate(values.steps) if step.take is not None}
+        strides = [load.strides for load in values.loads] + [values.strides] * len(values.draws)
+        strides += [take.strides for take in takes.values()] + [store.strides for store in values.stores]
         barriers = {axis for load in values.loads for axis, _, _ in load.bounds}
-        self.axes, self.extents, self.strides, self.places = collapse(values.space, kinds, everything, barriers)
+        self.axes, self.extents, collapsed, self.places = collapse(values.space, kinds, strides, barriers)
         assert not values.draws or len(self.axes) == 1, "random numbers are drawn along one line"
-        self.first_draw = len(values.loads)
-        self.first_take = self.first_draw + len(values.draws)
-        self.first_store = self.first_take + len(self.takes)
+        names = map(Reference, map(str, itertools.count()))
+        each = iter(collapsed)
+        #: every value that is read or written, and its operand
+        self.loads = [(x, _Operand(next(each), x.start if x.source is None else next(names))) for x in values.loads]
+        self.draws = [(draw, _Operand(next(each), next(names))) for draw in values.draws]
+        #: by number of a step that takes elements at indices
+        self.takes = {number: (take, _Operand(next(each), next(names))) for number, take in takes.items()}
+        self.stores = [(store, _Operand(next(each), next(names))) for store in values.stores]
+        #: the numbers of the first load, draw and step: values of a kernel are numbered in this order
+        self._first = 0, len(self.loads), len(self.loads) + len(self.draws)
 
     def plan(self) -> Plan:
         """Return the launch of a kernel, and others that join its results if it is partitioned."""
-        structure = _with_loops(self._structure(), self.extents, self.strides)
+        structure = _with_loops(self._structure(), self.extents, [operand.strides for _, operand in self.loads])
         parts = parts_of(structure, self.extents) if self._can_be_parted() else 0
-        names = iter(range(len(self.strides)))
         words: list[int | Reference] = list(self.extents)
-        for number, load in enumerate(self.values.loads):
-            words += [0, load.start] if load.source is None else [Reference(str(next(names)))]
-            words += self.strides[number]
+        for load, operand in self.loads:
+            words += operand.words
             words += [end for _, low, high in load.bounds for end in (low, high)]
-        for number in range(self.first_draw, self.first_take):
-            words += [Reference(str(next(names))), *self.strides[number]]
-        for number, (_, index_stride) in enumerate(self.takes, self.first_take):
-            words += [Reference(str(next(names))), *self.strides[number], index_stride]
+        for _, operand in self.draws:
+            words += operand.words
+        for take, operand in self.takes.values():
+            words += [*operand.words, take.index_stride]
         results: list[Result] = []
-        for number, store in enumerate(self.values.stores, self.first_store):
-            name = Reference(str(next(names)))
+        for store, operand in self.stores:
             if parts and store.role == FOLD:
                 step = self.values.steps[store.code[0]]
-                results.append(Result(step.operator.name, step.dtype, name, self.strides[number]))
+                assert isinstance(operand.begin, Reference)
+                results.append(Result(step.operator.name, step.dtype, operand.begin, operand.strides))
             else:
-                words += [name, *self.strides[number]]
+                words += operand.words
         if parts:
             return partitioned(structure, self.extents, words, results, parts)
         axis = structure.range_axis
@@ -301,44 +353,42 @@ class _Planner:
         return Plan((Launch(structure, tuple(words), extent, chunk, work),))
 
     def _can_be_parted(self) -> bool:
-        """Return whether all that is done with the results of folds is to write each to memory in order."""
-        values = self.values
-        folds = [code for code, step in enumerate(values.steps) if step.role == FOLD]
-        stored = [store for store in values.stores if store.role != ELEMENT]
-        if not folds or sorted([store.code[0] for store in stored]) != folds:
+        """Return whether the results of folds are written to memory, in order, and not used otherwise."""
+        steps = self.values.steps
+        folds = [number for number, step in enumerate(steps) if step.role == FOLD]
+        stored = [(store, operand) for store, operand in self.stores if store.role != ELEMENT]
+        if not folds or sorted([store.code[0] for store, _ in stored]) != folds:
             return False
-        used = {code for step in values.steps for code in step.sources}
+        used = {code for step in steps for code in step.sources}
         in_order = collapsed_kept_strides(self.axes, self.extents)
-        return used.isdisjoint([(code, _STEP) for code in folds]) and all(
-            [self.strides[n] == in_order for n, store in enumerate(values.stores, self.first_store) if store in stored]
+        return used.isdisjoint([(number, _STEP) for number in folds]) and all(
+            [operand.strides == in_order for _, operand in stored]
         )
 
     def _number(self, code: Code) -> int:
-        # values are numbered by kind: loads, then draws, then steps
+        """Return the number of a value in the kernel."""
         number, kind = code
-        return number + (0, self.first_draw, self.first_take)[kind]
+        return number + self._first[kind]
 
     def _structure(self) -> Structure:
-        values, axes = self.values, self.axes
-        along = [found[-1] for found in self.strides]
         loads = []
-        for number, load in enumerate(values.loads):
+        for load, operand in self.loads:
             bounds = tuple([self.places[axis] for axis, _, _ in load.bounds])
-            is_row = self._is_row(self.strides[number], bounds)
-            loads.append(Load(load.dtype, _access(along[number]), is_row, bounds, load.source is None))
+            is_row = self._is_row(operand.strides, bounds)
+            loads.append(Load(load.dtype, _access(operand.strides[-1]), is_row, bounds, load.source is None))
         draws = []
-        for operator, attributes, dtype in values.draws:
-            convert = declared(operator.name, Random).convert
-            draws.append(Draw(operator.name, _parameters(operator, convert, attributes), dtype))
-        steps = self._steps(loads, along[self.first_take : self.first_store])
+        for draw, _ in self.draws:
+            convert = declared(draw.operator.name, Random).convert
+            draws.append(Draw(draw.operator.name, _parameters(draw.operator, convert, draw.attributes), draw.dtype))
+        steps = self._steps(loads)
         stores = []
-        for number, store in enumerate(values.stores, self.first_store):
+        for store, operand in self.stores:
             row = store.role != ELEMENT
             # a stride of 0 belongs to an axis with one position
-            near = along[number] in (0, 1) or (row and axes[-1] == REDUCED)
+            near = operand.strides[-1] in (0, 1) or (row and self.axes[-1] == REDUCED)
             stores.append(Store(self._number(store.code), UNIT if near else STRIDE, row))
         lanes = lanes_for(self._vector_dtypes(loads, draws, steps))
-        return Structure(axes, lanes, tuple(loads), tuple(draws), tuple(steps), tuple(stores))
+        return Structure(self.axes, lanes, tuple(loads), tuple(draws), tuple(steps), tuple(stores))
 
     def _is_row(self, strides: Shape, bounded: Iterable[int]) -> bool:
         """Return whether an operand is the same all along a row."""
@@ -351,11 +401,10 @@ class _Planner:
             return [value.dtype for value in (*loads, *draws, *steps)]
         return [value.dtype for value in (*loads, *steps) if isinstance(value, Fold) or not value.row]
 
-    def _steps(self, loads: list[Load], strides: list[int]) -> list[Compute | Take | Fold]:
+    def _steps(self, loads: list[Load]) -> list[Compute | Take | Fold]:
         steps: list[Compute | Take | Fold] = []
         # values that are the same all along the last axis
         same = {(n, _LOAD) for n, load in enumerate(loads) if load.access == SPLAT and not load.bounds}
-        taken = iter(strides)
         for number, (operator, attributes, sources, dtype, role, take) in enumerate(self.values.steps):
             is_row = role != ELEMENT
             is_same = same.issuperset(sources) or (is_row and self.axes[-1] == REDUCED)
@@ -363,7 +412,7 @@ class _Planner:
             if role == FOLD:
                 steps.append(Fold(operator.name, numbers[0], dtype))
             elif take is not None:
-                stride = next(taken)
+                stride = self.takes[number][1].strides[-1]
                 steps.append(Take(dtype, _access(stride) if is_same else ANY, numbers[0], is_row))
                 is_same = is_same and not stride
             else:
@@ -379,7 +428,7 @@ def _parameters(operator: Operator, rule: Any, attributes: tuple[Any, ...]) -> P
 
 
 def _with_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> Structure:
-    """Return the structure with the loops that suit the sizes; no value depends on them."""
+    """Return the structure with loops chosen by size; no value depends on them."""
     kept = [axis for axis, kind in enumerate(structure.axes) if kind == KEPT]
     if not kept:
         return structure._replace(range_axis=None)
@@ -390,9 +439,9 @@ def _with_loops(structure: Structure, extents: Shape, strides: list[Shape]) -> S
 
 
 def _width(structure: Structure) -> int:
-    """Return how many vectors along the last axis are gone through together, row after row.
+    """Return how many vectors along the last axis a kernel reads together, row after row.
 
-    A single one would touch one cache line of every row, and leave most of what comes with it unused.
+    A single one would touch one cache line of every row, and waste most of the memory fetched with it.
     """
     if structure.axes[-1] == REDUCED or REDUCED not in structure.axes or len(structure.steps) > WIDE_STEPS:
         return 1
@@ -400,7 +449,7 @@ def _width(structure: Structure) -> int:
 
 
 def _tile(structure: Structure, strides: list[Shape]) -> int | None:
-    """Return an axis along which something lies that is read across it; None if there is none."""
+    """Return an axis along which the elements of a load are neighbors, if it is read across it, or None."""
     if len(structure.axes) < 2 or REDUCED in structure.axes:
         return None
     for load, found in zip(structure.loads, strides):

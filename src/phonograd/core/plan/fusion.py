@@ -1,7 +1,8 @@
-"""Fusion: in which group a node is computed.
+"""Fusion: the fused kernel in which a node is computed.
 
-A node joins a group that has its operands in registers, or one of the same stage and space, or begins a new one. See
-:mod:`~phonograd.core.plan.grouping`.
+A node joins a group that has its operands in registers, or one of the same stage and space, or begins a new one.
+:mod:`~phonograd.core.plan.grouping` explains stages and spaces. :class:`Fusion` is the part of the planner that makes
+fused kernels: values element by element, folds, elements at indices, random numbers, copies, and blocks of memory.
 """
 
 from __future__ import annotations
@@ -10,16 +11,34 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..graph.node import Node, Shape
-from ..lower.lowering import Lowering
+from ..lower.lowering import SAME, Gather, Lowering, parameters
 from .expansion import Order
-from .group import ELEMENT, WEIGHT_LIMIT, Group, Layout, Member, Read
+from .group import (
+    DRAW_WEIGHT,
+    ELEMENT,
+    FOLD,
+    WEIGHT_LIMIT,
+    Group,
+    Layout,
+    Member,
+    Read,
+    Value,
+    WriteTarget,
+    folds_as_lines,
+    line_strides,
+    squeezed,
+    squeezed_axes,
+    weight_of,
+)
 from .rematerialize import Again, Copies
-from .views import Views
+from .views import Views, over
 
 __all__ = ["Candidate", "Fusion"]
 
 #: groups of a stage and a space that are asked whether they accept one more node
 LOOK_BACK = 8
+#: weight of an element that is read at an index
+TAKE_WEIGHT = 4.0
 
 
 class Candidate(NamedTuple):
@@ -27,7 +46,7 @@ class Candidate(NamedTuple):
 
     node: Node
     expression: Node
-    lowering: Lowering | None
+    lowering: Lowering
     space: Shape
     reads: list[Read]
     weight: float
@@ -44,41 +63,169 @@ class Fusion:
     Parameters
     ----------
     order
-        What is to be computed.
+        The nodes to compute.
     inputs
         The nodes whose values are arrays already.
     kept
         The nodes whose values must be in memory at the end.
-    views
-        Where values are read.
     """
 
-    def __init__(self, order: Order, inputs: frozenset[Node], kept: Iterable[Node], views: Views) -> None:
-        self._views = views
+    def __init__(self, order: Order, inputs: frozenset[Node], kept: Iterable[Node]) -> None:
+        self._source, self._sources = order.source, order.sources
         self.inputs = inputs
-        #: by node the stage at which its value is there
-        self.stages: dict[Node, int] = {}
-        #: by node the group that computes it
-        self.homes: dict[Node, Group] = {}
+        #: by node when and where its value is computed; nodes without stage are not in it
+        self.values: dict[Node, Value] = {}
         self.groups: list[Group] = []
-        #: nodes that a kernel writes to memory
-        self.written: set[Node] = set()
-        self.again = Again(order, kept, views, self.homes, self.written)
+        #: where values are read
+        self.views = Views(order, self.copy)
+        self._again = Again(order, kept, self.views, self.values)
         self._open: dict[tuple[int, Shape], list[Group]] = {}
+        #: by space and reduced axes, the group that folded last
+        self._folding: dict[tuple[Shape, Shape], Group] = {}
+
+    # -- placing nodes
+
+    def compute(self, node: Node, expression: Node, lowering: Lowering) -> None:
+        """Compute a value element by element."""
+        read, shape, sources = self.views.read, node.shape, self._sources[node]
+        reads = [read(operand, shape) for operand in sources]
+        weight = weight_of(expression)
+        self.assign_to_group(Candidate(node, expression, lowering, squeezed(shape), reads, weight, sources=sources))
+
+    def take(self, node: Node, expression: Node, lowering: Gather) -> None:
+        """Take elements at the places that an index names."""
+        data, index = [self._source(source) for source in expression.inputs]
+        named = parameters(expression, lowering.walk)
+        view = self.views.in_memory(data)
+        walk = lowering.walk(view.pattern, index.shape, **named)
+        if walk is None:
+            view = self.views.in_order(data)
+            walk = lowering.walk(view.pattern, index.shape, **named)
+            assert walk is not None, node
+        found = self.views.of(index)
+        pattern = lowering.index(found.pattern, node.shape, **parameters(expression, lowering.index))
+        reads = [over(view.source, walk.pattern), over(found.source, pattern)]
+        space = squeezed(node.shape)
+        self.assign_to_group(
+            Candidate(node, expression, lowering, space, reads, TAKE_WEIGHT, walk.index_stride, in_memory=1)
+        )
+
+    def copy(self, node: Node) -> None:
+        """Write the value of a location, an input or a number to memory, in order."""
+        if node not in self.values:
+            reads = [self.views.read(node, node.shape)]
+            self.assign_to_group(Candidate(node, node, SAME, squeezed(node.shape), reads, 1.0, in_memory=1))
+            self.values[node].is_written = True
+
+    def draw(self, node: Node, lowering: Lowering) -> None:
+        """Draw random numbers, in a group whose space is one line."""
+        counter = self._source(node.inputs[0])
+        view = self.views.in_memory(counter)
+        self.write_operands([over(view.source, view.pattern)])
+        stage, space = self.ready(view.source), squeezed(node.shape)
+        for group in self.recent(stage, space):
+            if group.accepts((), DRAW_WEIGHT, draws=True):
+                break
+        else:
+            group = self.new_group(stage, space)
+        group.draws = True
+        # the counter is read as a whole, wherever its elements are drawn
+        read = Read(view.source, view.pattern.offset, line_strides(space))
+        self.values[node] = group.join(Member(node, node, lowering, (read,), ELEMENT, 0, DRAW_WEIGHT))
+
+    def fold(self, node: Node, expression: Node, lowering: Lowering, axes: Shape) -> None:
+        """Combine elements along some axes."""
+        source = self._source(expression.inputs[0])
+        if all([source.shape[axis] == 1 for axis in axes]):
+            # along axes of size one there is nothing to combine
+            self.views.add_reshaped(node, source)
+            return
+        space, reduced = squeezed(source.shape), squeezed_axes(source.shape, axes)
+        read = self.views.read(source, source.shape)
+        home = self.home(read.source)
+        member = home.holds(read, ELEMENT) if home is not None and home.space == space else None
+        operand: Member | Read
+        if home is not None and member is not None and home.accepts((), 1.0, member.level, reduced=reduced):
+            group, operand = home, member
+            group.reduce(reduced)
+        else:
+            if not folds_as_lines(space, read.layout, reduced):
+                self.copy(source)
+                read = Read(source, 0, line_strides(space))
+            group = self._group_to_fold(read, space, reduced)
+            group.reduce(reduced)
+            copies = self._again.plan(read, group)
+            if copies is None:
+                self.write_operands([read])
+            operand = read if copies is None else copies.made(group, self.write_operands)
+        level = operand.level if isinstance(operand, Member) else 0
+        self.values[node] = group.join(Member(node, expression, lowering, (operand,), FOLD, level + 1, 1.0))
+        self._folding[space, reduced] = group
+
+    def _group_to_fold(self, read: Read, space: Shape, reduced: Shape) -> Group:
+        """Return a group that can fold an operand in memory."""
+        stage = self.ready(read.source)
+        for group in self.recent(stage, space):
+            if group.accepts((read.layout,), reduced=reduced):
+                return group
+        before, home = self._folding.get((space, reduced)), self.home(read.source)
+        if before is None or home is None or before is home or home.sources.isdisjoint(before.sources):
+            return self.new_group(stage, space)
+        # another group folds the same memory, and no kernel reads its results yet: it can wait for this one
+        waits = before.stage < stage and not before.is_read and not before.targets
+        if waits and before.accepts((read.layout,), reduced=reduced):
+            self._delay(before, stage)
+            return before
+        return self.new_group(stage, space)
+
+    # -- blocks of memory
+
+    def write_block(self, source: Node, node: Node, place: Read) -> int:
+        """Write a value to a block of another one's memory; return the stage at which that happens."""
+        space = squeezed(source.shape)
+        read = self.views.read(source, source.shape)
+        home = self.home(read.source)
+        role = None if home is None else home.role_over(space)
+        if home is not None and role is not None:
+            member = home.holds(read, role)
+            spread = place if role == ELEMENT else home.spread(place)
+            # a value of rows is written once for each row, not to each of its elements
+            fits = member is not None and (role != ELEMENT or member.role == ELEMENT)
+            if member is not None and fits and home.accepts((spread.layout,), 0.0, member.level, role):
+                home.write(WriteTarget(member, node, spread.offset, spread.strides))
+                return home.stage
+        stage = self.ready(read.source)
+        for group in self.recent(stage, space):
+            if group.accepts((read.layout, place.layout)):
+                break
+        else:
+            group = self.new_group(stage, space)
+        self.write_operands([read])
+        group.write(WriteTarget(read, node, place.offset, place.strides))
+        return stage
+
+    def is_in_register(self, source: Node) -> bool:
+        """Return whether a value is in a register of the kernel that computes it."""
+        read = self.views.read(source, source.shape)
+        home = self.home(read.source)
+        role = None if home is None else home.role_over(squeezed(source.shape))
+        return home is not None and role is not None and home.holds(read, role) is not None
+
+    # -- finding a group
 
     def assign_to_group(self, candidate: Candidate) -> None:
         """Put a node into a group of its stage, or of a later one where that is not possible."""
         space, stage = candidate.space, 0
         near: list[tuple[int, Group]] = []
-        homes, stages, inputs = self.homes, self.stages, self.inputs
+        values = self.values
         operands: list[Member | Read] = []
         held = 0
         for position, read in enumerate(candidate.reads):
-            source = read.source
-            home = homes.get(source)
+            value = values.get(read.source)
+            home = None if value is None else value.group
             if home is None:
-                # what needs no memory has no stage
-                needed = 0 if source in inputs else stages.get(source, -1) + 1
+                # inputs, and values that need no memory, have no stage
+                needed = 0 if value is None else value.stage + 1
                 operands.append(read)
             else:
                 role = home.role_over(space) if position >= candidate.in_memory else None
@@ -101,14 +248,14 @@ class Fusion:
         if at_hand and groups[0].space == space and self._takes(groups[0], candidate, operands, near):
             return
         for group in groups:
-            if self._joins(group, candidate):
+            if self._accepts(group, candidate):
                 return
         stage = max([self.ready(read.source) for read in candidate.reads], default=0)
         for group in self.recent(stage, space):
             related = not group.reduced or not group.sources.isdisjoint([read.source for read in candidate.reads])
-            if related and self._joins(group, candidate):
+            if related and self._accepts(group, candidate):
                 return
-        joined = self._joins(self.new_group(stage, space), candidate)
+        joined = self._accepts(self.new_group(stage, space), candidate)
         assert joined, candidate
 
     def _takes(
@@ -122,26 +269,26 @@ class Fusion:
         if not group.accepts(layouts, candidate.weight, level):
             return False
         node, expression, lowering, _, _, weight, index_stride, *_ = candidate
-        group.join(Member(node, expression, lowering, tuple(operands), ELEMENT, level, weight, index_stride))
-        self.homes[node] = group
-        self.stages[node] = group.stage
+        self.values[node] = group.join(
+            Member(node, expression, lowering, tuple(operands), ELEMENT, level, weight, index_stride)
+        )
         return True
 
-    def _joins(self, group: Group, candidate: Candidate) -> bool:
+    def _accepts(self, group: Group, candidate: Candidate) -> bool:
         """Take a node into a group, if the group accepts it."""
         node, expression, lowering, space, reads, weight, index_stride, first, sources = candidate
         if group.is_complete or (group.weight and group.weight + weight > WEIGHT_LIMIT):
             return False
         role, stage = group.role_over(space), group.stage
         assert role is not None, (candidate, group.space)
-        homes, stages, inputs = self.homes, self.stages, self.inputs
+        values = self.values
         operands: list[Member | Read | Copies] = []
         level = 0
         for position, read in enumerate(reads):
-            source = read.source
-            if source not in homes:
-                # it lies in memory, or is a number
-                if source not in inputs and stages.get(source, -1) >= stage:
+            value = values.get(read.source)
+            if value is None or value.group is None:
+                # it is in memory, or a number
+                if value is not None and value.stage >= stage:
                     return False
                 if role != ELEMENT and not group.can_spread(read):
                     return False
@@ -162,44 +309,65 @@ class Fusion:
         settled: list[Member | Read] = []
         for operand in operands:
             if isinstance(operand, Copies):
-                operand = operand.made(group, self.note)
+                operand = operand.made(group, self.write_operands)
             elif isinstance(operand, Read):
-                self.needed_in_memory(operand.source)
+                self.write(operand.source)
             settled.append(operand)
-        group.join(Member(node, expression, lowering, tuple(settled), role, level, weight, index_stride))
-        homes[node] = group
-        stages[node] = stage
+        self.values[node] = group.join(
+            Member(node, expression, lowering, tuple(settled), role, level, weight, index_stride)
+        )
         return True
 
     def _operand(
         self, group: Group, read: Read, role: str, in_memory: bool, source: Node | None, shape: Shape
     ) -> Member | Read | Copies | None:
-        """Return what an operand of a member with a role would be; None if the group cannot have it at its stage."""
+        """Return the operand of a member with a role; None if the group cannot have it at its stage."""
         if not in_memory:
             member = group.holds(read, role)
             if member is not None:
                 return member
-            if role == ELEMENT and self.stages[read.source] < group.stage and not self.again.is_free(read.source):
+            is_there = role == ELEMENT and self.values[read.source].stage < group.stage
+            if is_there and not self._again.is_free(read.source):
                 return read
-            copies: Member | Copies | None = self.again.plan(read, group) if role == ELEMENT else None
-            if copies is None and role == ELEMENT and source is not None and source in self._views:
-                copies = self.again.plan_through(read, source, group, shape)
+            copies: Member | Copies | None = self._again.plan(read, group) if role == ELEMENT else None
+            if copies is None and role == ELEMENT and source is not None and source in self.views:
+                copies = self._again.plan_through(read, source, group, shape)
             if copies is not None:
                 return copies
         if self.ready(read.source) > group.stage or (role != ELEMENT and not group.can_spread(read)):
             return None
         return read if role == ELEMENT else group.spread(read)
 
-    def note(self, reads: Iterable[Read]) -> None:
-        """Have what is read from memory written there."""
-        for read in reads:
-            self.needed_in_memory(read.source)
+    # -- values
 
-    def needed_in_memory(self, node: Node) -> None:
-        home = self.homes.get(node)
-        if home is not None:
-            self.written.add(node)
-            home.is_read = True
+    def home(self, node: Node) -> Group | None:
+        """Return the group that computes a node, if one does."""
+        value = self.values.get(node)
+        return None if value is None else value.group
+
+    def write(self, node: Node) -> None:
+        """Write a value to memory, if a group computes it; all others are there."""
+        value = self.values.get(node)
+        if value is not None and value.group is not None:
+            value.is_written = True
+            value.group.is_read = True
+
+    def write_operands(self, reads: Iterable[Read]) -> None:
+        """Write the values of some operands to memory."""
+        for read in reads:
+            self.write(read.source)
+
+    def ready(self, source: Node) -> int:
+        """Return the first stage at which a value can be read from memory."""
+        if source in self.inputs:
+            return 0
+        value = self.values.get(source)
+        if value is None:
+            assert self.views.needs_no_memory(source), source
+            return 0
+        return value.stage + 1
+
+    # -- groups
 
     def recent(self, stage: int, space: Shape) -> list[Group]:
         """Return the groups of a stage and a space that others may join, the latest first.
@@ -209,31 +377,23 @@ class Fusion:
         return self._open.get((stage, space), [])[: -LOOK_BACK - 1 : -1]
 
     def new_group(self, stage: int, space: Shape) -> Group:
+        """Return a new group."""
         group = Group(space, stage)
         self.groups.append(group)
         self._open.setdefault((stage, space), []).append(group)
         return group
 
-    def delay(self, group: Group, stage: int) -> None:
-        """Move a group whose values nobody has read to a later stage."""
+    def _delay(self, group: Group, stage: int) -> None:
+        """Move a group to a later stage, while no other group reads its values."""
         self._open[group.stage, group.space].remove(group)
         group.stage = stage
         self._open.setdefault((stage, group.space), []).append(group)
-        for node in group.values:
-            if self.homes[node] is group:
-                self.stages[node] = stage
-
-    def ready(self, source: Node) -> int:
-        """Return the first stage at which memory can be read."""
-        if source in self.inputs or (source not in self.stages and self._views.needs_no_memory(source)):
-            return 0
-        return self.stages[source] + 1
 
 
 def _nearest(near: list[tuple[int, Group]]) -> list[Group]:
     """Return groups that compute operands of a node, that with most levels first.
 
-    What the others compute may be computed again where most is known.
+    Values of the others may be computed again there.
     """
     if len(near) <= 1:
         return [group for _, group in near]

@@ -1,8 +1,8 @@
-"""Groups: nodes that share a kernel, and what may join them.
+"""Groups: the nodes that share a fused kernel, and the conditions for joining them.
 
 A group is computed over one *space*: a shape without axes of size one. Some of its axes may be reduced; the positions
 along these that belong to one position along the kept ones are a row. A member belongs to the elements of the space, or
-to its rows: results of folds, and what is computed from them.
+to its rows: results of folds, and values computed from them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ __all__ = [
     "Group",
     "Member",
     "Read",
+    "Value",
     "View",
     "WriteTarget",
     "folds_as_lines",
     "is_line",
     "squeezed",
+    "squeezed_axes",
     "weight_of",
 ]
 
@@ -47,12 +49,12 @@ ROW_ELEMENTS = 1 << 16
 #: rows that are enough for all threads
 ENOUGH_ROWS = 16
 
-#: what a member is computed for: every element, every row, or every row from all its elements
+#: roles of members: one value for every element, for every row, or for every row from all its elements
 ELEMENT, ROW_VALUE, FOLD = "element", "row", "fold"
 
 
 class View(NamedTuple):
-    """A way to read a value: the node in whose memory it lies (or that needs none), and the pattern there."""
+    """A way to read a value: the node in whose memory it is (or that needs none), and the pattern there."""
 
     source: Node
     pattern: Pattern
@@ -65,19 +67,38 @@ class Read(NamedTuple):
     offset: int
     strides: Shape
     bounds: tuple[tuple[int, int, int], ...] = ()
-    """(axis, first position, the one after the last) where only some positions lie in memory."""
+    """(axis, first position, the one after the last) where only some positions are in memory."""
 
     @property
     def layout(self) -> tuple[Shape, Shape]:
-        """The strides, and the axes with bounds: what decides along which axes an operand is walked in one line."""
+        """The strides, and the axes with bounds: they decide along which axes an operand is walked in one line."""
         return self.strides, tuple([axis for axis, _, _ in self.bounds]) if self.bounds else ()
 
 
-class Member:
-    """A value that a kernel computes, from members of the same group and from memory.
+class Value:
+    """When and where a value is computed: its stage, and the group that computes it unless another step does."""
+
+    __slots__ = ("_stage", "group", "is_written")
+
+    group: Group | None
+
+    def __init__(self, stage: int, is_written: bool = False) -> None:
+        self._stage = stage
+        self.group = None
+        #: whether a kernel writes it to memory
+        self.is_written = is_written
+
+    @property
+    def stage(self) -> int:
+        """The stage; that of a group may change."""
+        return self._stage if self.group is None else self.group.stage
+
+
+class Member(Value):
+    """A value that a fused kernel computes, from members of the same group and from memory.
 
     ``node`` names it; ``expression`` is the node that says how it is computed, which is the same one unless an operator
-    is expanded. A location as a member is copied: its only operand is where it is read.
+    is expanded. A location as a member is copied from its only operand.
     """
 
     __slots__ = ("expression", "index_stride", "level", "lowering", "node", "operands", "role", "view", "weight")
@@ -86,7 +107,7 @@ class Member:
         self,
         node: Node,
         expression: Node,
-        lowering: Lowering | None,
+        lowering: Lowering,
         operands: tuple[Member | Read, ...],
         role: str,
         level: int,
@@ -94,19 +115,21 @@ class Member:
         index_stride: int = 0,
         view: Read | None = None,
     ) -> None:
+        self.group = None
+        self.is_written = False
         self.node = node
         self.expression = expression
-        #: the lowering of the expression; None where elements are copied
+        #: the lowering of the expression; that of a location where elements are copied
         self.lowering = lowering
         self.operands = operands
         self.role = role
-        #: how often rows must have been gone through before it can be computed
+        #: number of passes over a row before it can be computed
         self.level = level
-        #: what a kernel grows by that goes through rows once
+        #: work that it adds to a kernel in each pass
         self.weight = weight
         #: for a gather: the distance between places whose indices differ by one
         self.index_stride = index_stride
-        #: where the value would be read, if it is not that of the node but of the elements of a view of it
+        #: for a value of the elements of a view of the node: where the view would be read
         self.view = view
 
     def __repr__(self) -> str:
@@ -114,7 +137,7 @@ class Member:
 
 
 class WriteTarget(NamedTuple):
-    """Memory to which a member (or what is read) is written: a block of another node's memory."""
+    """A block of another node's memory to which a member (or an operand in memory) is written."""
 
     value: Member | Read
     node: Node
@@ -154,7 +177,7 @@ class Group:
         self.stage = stage
         self.strides = line_strides(space)
         self.members: list[Member] = []
-        #: members by the node they are the value of
+        #: members by the node whose value they are
         self.values: dict[Node, Member] = {}
         #: members that have the elements of a view
         self.seen: dict[Read, Member] = {}
@@ -164,27 +187,27 @@ class Group:
         self.row_space: Shape | None = None
         self.kept_strides: Shape = ()
         self.draws = False
-        #: how everything lies that is read from memory or written in blocks
+        #: layouts of all memory that is read, or written in blocks
         self.layouts: set[Layout] = set()
         #: nodes whose memory is read
         self.sources: set[Node] = set()
         self.weight = 0.0
         self.deepest = 0
-        #: whether nothing else is to be computed here
+        #: whether no other node may join
         self.is_complete = False
-        #: whether some value is read from memory by others
+        #: whether other groups read some value from memory
         self.is_read = False
 
-    # -- what may join
+    # -- conditions
 
     def role_over(self, space: Shape) -> str | None:
-        """Return what a member over a space would be here: a value of elements, of rows, or nothing."""
+        """Return the role of a member over a space: a value of elements, of rows, or None if it cannot join."""
         if space == self.space:
             return ELEMENT
         return ROW_VALUE if self.row_space is not None and space == self.row_space else None
 
     def holds(self, read: Read, role: str) -> Member | None:
-        """Return the member that has the value of an operand of a member with a role, if there is one."""
+        """Return the member whose value an operand of a member with a role has, if there is one."""
         member = self.values.get(read.source)
         if member is None or read.offset or read.bounds:
             return None
@@ -249,8 +272,9 @@ class Group:
         return self.is_complete
 
     def join(self, member: Member) -> Member:
-        """Take a member in."""
+        """Add a member."""
         self.members.append(member)
+        member.group = self
         if member.view is None:
             self.values[member.node] = member
         else:
@@ -266,13 +290,13 @@ class Group:
         return member
 
     def reduce(self, reduced: Shape) -> None:
-        """Say along which axes the folds of this group combine."""
+        """Set the axes along which the folds of this group combine."""
         self.reduced = reduced
         self.row_space = tuple([extent for axis, extent in enumerate(self.space) if axis not in reduced])
         self.kept_strides = strides_without(self.space, reduced)
 
     def write(self, target: WriteTarget) -> None:
-        """Have a value written to a block of memory."""
+        """Add a block of memory to write."""
         self.targets.append(target)
         self.layouts.add((target.strides, ()))
         if isinstance(target.value, Read):
@@ -293,7 +317,7 @@ def _look_alike(one: Node, other: Node) -> bool:
 
 
 def weight_of(expression: Node) -> float:
-    """Return what a kernel grows by when it computes a node."""
+    """Return the work that a node adds to a kernel."""
     cost = expression.operator.cost
     return 1.0 if callable(cost) else max(1.0, cost)
 
@@ -305,6 +329,21 @@ def weight_of(expression: Node) -> float:
 def squeezed(shape: Shape) -> Shape:
     """Return a shape without axes of size one."""
     return tuple([extent for extent in shape if extent != 1])
+
+
+def squeezed_axes(shape: Shape, axes: Iterable[int]) -> Shape:
+    """Return the numbers of some axes in the shape without axes of size one.
+
+    >>> squeezed_axes((1, 5, 1, 7), (0, 3))
+    (1,)
+    """
+    wanted, found, position = set(axes), [], 0
+    for axis, extent in enumerate(shape):
+        if extent != 1:
+            if axis in wanted:
+                found.append(position)
+            position += 1
+    return tuple(found)
 
 
 @functools.lru_cache(4096)
@@ -321,9 +360,9 @@ def strides_without(space: Shape, reduced: Shape) -> Shape:
 
 @functools.lru_cache(4096)
 def rows_fit(space: Shape, reduced: Shape) -> bool:
-    """Return whether rows can be gone through several times without loss.
+    """Return whether several passes over each row cost nothing extra.
 
-    Either they stay in a cache, or there are enough of them to share the work out without dividing them.
+    Either rows stay in a cache, or there are enough of them to give each thread whole rows.
     """
     row = math.prod([space[axis] for axis in reduced])
     width = 1 if len(space) - 1 in reduced else min(ROW, space[-1])

@@ -1,12 +1,12 @@
 """Overlays: assignments to a part of an array that write this part alone.
 
-An assignment makes a new value: the old one with a region replaced. Where nobody reads the old value any more, the new
-one takes over its memory, and only the region is written. So a loop that assigns to one row after the other costs what
-the rows cost. A row of such *versions* lies in the memory of its first one, which begins as a copy of what was there
-before, or, if that is an input whose array nobody else refers to when the plan runs, as that array itself.
+An assignment makes a new value: the old one with a region replaced. If the old value has no later reader, the new one
+takes over its memory, and only the region is written. So a loop that assigns to one row after the other costs no more
+than the rows. A row of such *versions* is in the memory of its first one. That begins as a copy of the old value; or
+as its array, if the old value is an input to which nothing else refers when the plan runs.
 
-Where a value is read is decided while groups are formed, and may be later than it seems here. In the end
-:meth:`Overlays.late` therefore says which assignments would come before the last reader of what they replace; they are
+Grouping decides when a value is read, which may be later than it seems here. In the end :meth:`Overlays.late`
+therefore returns the assignments that would come before the last reader of the value that they replace; they are
 refused, and groups are formed anew.
 """
 
@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Operator
-from ..lower.lowering import Gather, InplaceUpdate, Location, Pieces, alternatives
-from ..lower.pattern import Pattern
+from ..lower.lowering import Fused, Lowering, alternatives
 from .expansion import lowerings_of
 from .group import Group, Read, WriteTarget
 from .steps import LibraryKernel, PlanStep, sources_of
 
-__all__ = ["Overlays", "is_apart", "part_of"]
+__all__ = ["Overlays", "is_apart"]
 
 #: elements of an array from which on its parts are written alone, and how many times larger it must be than the part
 SMALLEST, LEAST_RATIO = 1 << 12, 4
@@ -33,22 +31,22 @@ _RESHAPE: Operator = REGISTRY["_reshape"]
 _FOR_EVER = math.inf
 
 
-def overlay_of(node: Node) -> InplaceUpdate | None:
+def overlay_of(node: Node) -> Lowering | None:
     """Return the lowering of an assignment to a part, or None for any other node."""
     operator = node.operator
     found = _overlays.get(operator)
     if found is None or found[0] is not operator.lowering:
-        fitting = [lowering for lowering in alternatives(operator.lowering) if isinstance(lowering, InplaceUpdate)]
+        fitting = [lowering for lowering in alternatives(operator.lowering) if lowering.replaces_part]
         found = _overlays[operator] = operator.lowering, fitting[0] if fitting else None
     return found[1]
 
 
-_overlays: dict[Operator, tuple[Any, InplaceUpdate | None]] = {}
+_overlays: dict[Operator, tuple[Lowering | None, Lowering | None]] = {}
 
 
-def region_of(node: Node, overlay: InplaceUpdate) -> tuple[Shape, Shape, Shape]:
-    """Return begin, end and step of the part that an assignment writes."""
-    return overlay.region(**node.operator.accepted(overlay.region, node.attributes))
+def is_view(node: Node) -> bool:
+    """Return whether a node is read in the memory of its first input."""
+    return any([lowering.is_view for lowering in lowerings_of(node)])
 
 
 class Overlays:
@@ -82,14 +80,14 @@ class Overlays:
         self.chosen: set[Node] = set()
         #: by assignment the value whose memory it takes over
         self.replaced: dict[Node, Node] = {}
-        #: by version the node in whose memory it lies
+        #: by version the node in whose memory it is
         self._owners: dict[Node, Node] = {}
         #: by node the input whose array it begins as
         self.begun: dict[Node, Node] = {}
         #: by assignment the group that writes its part
         self.writers: dict[Node, Group] = {}
         self._readers: dict[Node, list[tuple[float, Node | None]]] = {}
-        #: the nodes to compute in an order in which more assignments can take over what they replace
+        #: the nodes to compute, in an order in which more assignments can take over memory
         self.order = computed
         without = set(refused)
         assigned = [node for node in computed if overlay_of(node) and node not in without and self._is_small(node)]
@@ -105,11 +103,11 @@ class Overlays:
         overlay = overlay_of(node)
         if overlay is None or node.size < SMALLEST:
             return False
-        part = math.prod([len(range(*bounds)) for bounds in zip(*region_of(node, overlay), strict=True)])
+        part = math.prod([len(range(*bounds)) for bounds in zip(*overlay.region_of(node), strict=True)])
         return 0 < part * LEAST_RATIO <= node.size
 
     def _places(self, bases: dict[Node, Node], computed: Sequence[Node], kept: list[Node]) -> dict[Node, int]:
-        """Return the place of every node in an order, and take note of who reads what assignments replace."""
+        """Return the place of every node in an order, and record the readers of values that assignments replace."""
         self._readers = {base: [] for base in bases.values()}
         places = {node: place for place, node in enumerate(computed)}
         for node, place in places.items():
@@ -120,7 +118,7 @@ class Overlays:
         return places
 
     def _early(self, bases: dict[Node, Node], places: dict[Node, int]) -> set[Node]:
-        """Return the assignments that come before a reader of what they replace."""
+        """Return the assignments that come before a reader of the value that they replace."""
         return {
             node
             for node, base in bases.items()
@@ -131,8 +129,7 @@ class Overlays:
         """Return the nodes in an order in which some assignments, and views of them, come just before they are read."""
         late = set(early)
         for node in computed:
-            is_view = any([isinstance(x, (Location, Pieces)) for x in lowerings_of(node)])
-            if is_view and self._source(node.inputs[0]) in late:
+            if is_view(node) and self._source(node.inputs[0]) in late:
                 late.add(node)
         order: list[Node] = []
         done: set[Node] = set()
@@ -152,13 +149,13 @@ class Overlays:
 
     def _choose(self, bases: dict[Node, Node], places: dict[Node, int], kept: list[Node]) -> None:
         wanted = {self._whole(node) for node in kept}
-        # what takes over the memory of an assignment
+        # by assignment the one that takes over its memory
         followers = {base: node for node, base in bases.items() if self._is_last(base, node, places[node])}
         for node in sorted(bases, key=places.__getitem__):
             base = bases[node]
             takes_over = followers.get(base) is node
             if base in self._inputs:
-                # the array is copied, unless nobody else refers to it: that must be worth it
+                # the array is copied if anything else refers to it: that must pay
                 takes_over = takes_over and (node in wanted or node in followers)
             else:
                 takes_over = takes_over and base in self.chosen
@@ -177,12 +174,12 @@ class Overlays:
         return self._whole(self._source(node.inputs[0]))
 
     def _note(self, node: Node, place: float, reader: Node | None) -> None:
-        """Take note that a node is read, and what it is a view of."""
+        """Record a reader of a node, and of the nodes that it is a view of."""
         while True:
             found = self._readers.get(node)
             if found is not None:
                 found.append((place, reader))
-            if node in self._inputs or not any([isinstance(x, (Location, Pieces)) for x in lowerings_of(node)]):
+            if node in self._inputs or not is_view(node):
                 return
             node = self._source(node.inputs[0])
 
@@ -209,11 +206,11 @@ class Overlays:
         return base
 
     def owner(self, node: Node) -> Node:
-        """Return the node in whose memory a node lies."""
+        """Return the node in whose memory a node is."""
         return self._owners.get(node, node)
 
     def seen_as(self, node: Node) -> Node:
-        """Return the node as whose array a value is seen: that in whose memory it lies, if it has the same shape."""
+        """Return the node whose array NumPy reads as a value: the owner of its memory, if it has the same shape."""
         owner = self.owner(node)
         return owner if owner.shape == node.shape else node
 
@@ -224,7 +221,7 @@ class Overlays:
     # -- in the end
 
     def late(self, steps: Sequence[PlanStep]) -> set[Node]:
-        """Return the assignments that would be done before all readers of what they replace are."""
+        """Return the assignments that would come before the last reader of the value that they replace."""
         if not self.replaced:
             return set()
         number = {id(step): place for place, step in enumerate(steps)}
@@ -234,7 +231,7 @@ class Overlays:
             for source in sources_of(step):
                 if source in ends:
                     when, node = ends[source]
-                    # what NumPy returns may lie in the memory that it reads
+                    # NumPy may return a view of the memory that it reads
                     in_time = place < when and isinstance(step, (Group, LibraryKernel))
                     if place == when and isinstance(step, Group):
                         in_time = is_apart(step, source, self._target(step, node))
@@ -254,7 +251,7 @@ def is_apart(group: Group, source: Node, place: WriteTarget | Read) -> bool:
     reads = [target.value for target in group.targets if isinstance(target.value, Read)]
     for member in group.members:
         own = [operand for operand in member.operands if isinstance(operand, Read) and operand.source is source]
-        if own and isinstance(member.lowering, Gather) and own[0] is member.operands[0]:
+        if own and member.lowering.fused_as is Fused.TAKE and own[0] is member.operands[0]:
             return False
         reads += own
     written = _span(group.space, place.offset, place.strides)
@@ -277,8 +274,3 @@ def _span(space: Shape, offset: int, strides: Shape) -> tuple[int, int]:
     """
     ends = [(extent - 1) * stride for extent, stride in zip(space, strides, strict=True)]
     return offset + sum([min(end, 0) for end in ends]), offset + sum([max(end, 0) for end in ends])
-
-
-def part_of(node: Node, overlay: InplaceUpdate) -> Pattern:
-    """Return where the part that an assignment writes lies in the memory of its result."""
-    return Pattern.contiguous(node.shape).slice(*region_of(node, overlay))

@@ -1,11 +1,11 @@
-"""Layout: where every value of a plan lies, and the jobs that kernels do there.
+"""Layout: where every value of a plan is stored, and the jobs that kernels do there.
 
-While a plan runs, arrays stand in a list of *slots*: first the inputs, then one with the numbers that kernels read, one
-with the arena, one that is told of the end, and then one for each array that is made. Values that only kernels see lie
-in the arena. Everything is decided in one walk over the steps of a plan.
+While a plan runs, arrays are in a list of *slots*: first the inputs, then one with the numbers that kernels read, one
+with the arena, one with a word that is set at the end, and then one for each array that is made. Values that only
+kernels read are in the arena. Everything is decided in one walk over the steps of a plan.
 
 Jobs that follow each other and do not depend on each other form a *region*, whose chunks are shared out among threads
-as if they were one kernel's. All of them may run at the same time, so nothing that one of them reads or writes may lie
+as if they were one kernel's. All of them may run at the same time, so nothing that one of them reads or writes may be
 where another one writes.
 """
 
@@ -19,12 +19,13 @@ import numpy as np
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
 from ..kernels.launch import Plan
-from ..lower.lowering import Gather
+from ..lower.lowering import Fused
 from ..run import kernel_cache, memory_pool
 from .assembly import Assembler, Operand
 from .group import Group, Read, squeezed
-from .grouping import Alias, Grouping, LibraryKernel, NumpyCall
+from .grouping import Grouping
 from .inplace import Overlays
+from .steps import Alias, LibraryKernel, NumpyCall
 
 __all__ = ["Job", "Layout", "jobs_of", "regions_of"]
 
@@ -32,14 +33,14 @@ __all__ = ["Job", "Layout", "jobs_of", "regions_of"]
 #: large does not stay in memory longer
 REGION_CHUNKS = 64
 
-#: bytes from which on results take the place of inputs that nobody needs: to find out is not worth it for less
+#: minimum size in bytes for writing a result to the memory of an unused input: for less, finding one costs more
 SMALLEST_EXCHANGE = 1 << 14
 
 _NONE: Mapping[Node, Node] = {}
 
 
 class Job(NamedTuple):
-    """Kernels that follow each other: their launches, whose memory the operands are, and what is written there."""
+    """Kernels that follow each other: their launches, the memory of their operands, and the values they write."""
 
     plan: Plan
     operands: Mapping[str, Operand]
@@ -101,14 +102,14 @@ def jobs_of(grouping: Grouping, kept: Iterable[Node] = ()) -> list[Job | NumpyCa
 
 
 def _seen(nodes: Iterable[Node], overlays: Overlays, seen: set[Node]) -> list[Alias]:
-    """Return what makes nodes arrays that lie in memory of another shape, each of them once."""
+    """Return aliases for nodes that are in memory of another shape, each of them once."""
     found = [node for node in nodes if overlays.seen_as(node) is not overlays.owner(node) and node not in seen]
     seen.update(found)
     return [Alias(node, overlays.owner(node)) for node in dict.fromkeys(found)]
 
 
 def _moved(job: Job | NumpyCall | Alias, overlays: Overlays) -> Job | NumpyCall | Alias:
-    """Return a job with the nodes in whose memory values lie in the place of those that they are values of."""
+    """Return a job with each node replaced by the node in whose memory its value is."""
     owner = overlays.owner
     if isinstance(job, Alias):
         return Alias(job.node, owner(job.source))
@@ -119,13 +120,13 @@ def _moved(job: Job | NumpyCall | Alias, overlays: Overlays) -> Job | NumpyCall 
         for name, (source, start) in job.operands.items()
     }
     over = [(owner(new), owner(old)) for new, old in job.over]
-    # what lies in the memory of another value stays there
+    # a value in the memory of another one stays there
     made, read = ([node for node in nodes if owner(node) is node] for nodes in job.exchanged)
     return job._replace(operands=operands, over=over, written=list(map(owner, job.written)), exchanged=(made, read))
 
 
 def _added(work: LibraryKernel) -> list[tuple[Node, Node]]:
-    """Return the sum of a product and what it is added to, if it can be written there."""
+    """Return the sum of a product and the term it is added to, if it can be written there."""
     old = work.operands.get("old")
     others = [view.source for name, view in work.operands.items() if name != "old"]
     return [] if old is None or old.source in others else [(work.node, old.source)]
@@ -142,7 +143,7 @@ def _replaceable(group: Group, made: list[Node]) -> tuple[list[tuple[Node, Node]
     plain: dict[Node, None] = {}
     other: set[Node] = {target.value.source for target in group.targets if isinstance(target.value, Read)}
     for member in group.members:
-        is_gather = isinstance(member.lowering, Gather)
+        is_gather = member.lowering.fused_as is Fused.TAKE
         for operand in member.operands:
             if isinstance(operand, Read):
                 source, offset, strides, bounds = operand
@@ -165,7 +166,7 @@ def _replaceable(group: Group, made: list[Node]) -> tuple[list[tuple[Node, Node]
 
 
 def regions_of(jobs: Sequence[Job | NumpyCall | Alias], begun: Mapping[Node, Node] = _NONE) -> list[int]:
-    """Return the number of the region of each job; some nodes may lie in the very memory of the inputs ``begun``."""
+    """Return the number of the region of each job; ``begun`` maps nodes to inputs whose memory they may have."""
     regions: list[int] = []
     written: set[Node] = set()
     read: set[Node] = set()
@@ -179,7 +180,7 @@ def regions_of(jobs: Sequence[Job | NumpyCall | Alias], begun: Mapping[Node, Nod
             touched, changed = [source for source, _ in job.operands.values() if isinstance(source, Node)], job.written
             if begun:
                 touched, changed = [begun.get(node, node) for node in touched], [begun.get(n, n) for n in changed]
-        # what others read may be written over
+        # a job may overwrite memory that others read
         joins = joins and written.isdisjoint(touched) and read.isdisjoint(changed)
         if joins:
             regions.append(regions[-1])
@@ -193,7 +194,7 @@ def regions_of(jobs: Sequence[Job | NumpyCall | Alias], begun: Mapping[Node, Nod
 
 
 class Layout:
-    """Where the values of a plan lie.
+    """Where the values of a plan are stored.
 
     Parameters
     ----------
@@ -290,7 +291,7 @@ class Layout:
         lifetimes = []
         for node, begin in first.items():
             old, place = over.get(node), None
-            # nobody else may be reading what is overwritten
+            # no other job of the region may read the memory that is overwritten
             if old is not None and old in first and last[old] == begin and earlier.get(old) != regions[begin]:
                 place = order[old]
             end = regions[last.get(node, begin)]
@@ -307,7 +308,7 @@ class Layout:
         last: Mapping[Node, int],
         earlier: Mapping[Node, int],
     ) -> None:
-        """Find inputs that nobody reads any more when something of their size is made that is handed back."""
+        """Find inputs whose last reader makes a result of their size."""
         for index, job in enumerate(jobs):
             if not isinstance(job, Job) or not job.exchanged[1]:
                 continue
@@ -334,7 +335,7 @@ class Layout:
         return found
 
     def places(self, index: int, job: Job, bases: dict[int, int]) -> dict[str, tuple[int, int]]:
-        """Return for every operand of a job the array in which it lies and how many bytes from its beginning.
+        """Return for every operand of a job its array, and its distance in bytes from the beginning.
 
         Arrays are numbered in ``bases``, by slot.
         """

@@ -1,37 +1,97 @@
-"""Works: operators that are computed by kernels of their own, from operands that lie in memory in order."""
+"""Works: kernels of their own, which compute one node each: library kernels and matrix products.
+
+:class:`Works` takes plans from lowerings and from :mod:`~phonograd.core.plan.products`, and hands steps to
+:mod:`~phonograd.core.plan.grouping`. Matrices that several products share in another form are converted once.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 
 from ..graph.node import Node
-from ..kernels.launch import Plan
-from ..lower.lowering import Cumulative, Scatter, Windowed
-from .expansion import parameters
+from ..kernels.launch import Launch, Plan, Written
+from ..kernels.matmul.bf16_split import Split
+from ..kernels.matmul.packing import Packed
+from ..lower.pattern import Pattern
+from ..run import kernel_cache
+from .expansion import Order
+from .fusion import Fusion
+from .group import Value, View
+from .products import panels_of, plan_product, sums_of_products, uses_of_operands
+from .steps import LibraryKernel
 
-__all__ = ["plan_work"]
+__all__ = ["Works"]
 
 
-def plan_work(expression: Node, lowering: Cumulative | Scatter | Windowed) -> tuple[Plan, tuple[str, ...]] | None:
-    """Return the kernels that compute an expression, and the names of its inputs in their plan; None: NumPy does it."""
-    # most plans have none of them, and there is much to import for some
-    if isinstance(lowering, Windowed):
-        from .window_kernels import plan_windows
+class Works:
+    """The kernels of a plan that are not fused.
 
-        plan = plan_windows(lowering.primitive, expression)
-        return None if plan is None else (plan, expression.operator.input_names)
-    if isinstance(lowering, Cumulative):
-        from ..kernels.cumsum import running_sums
+    Parameters
+    ----------
+    order
+        The nodes to compute.
+    kept
+        The nodes whose values must be in memory at the end.
+    settling
+        The fused kernels, which compute operands.
+    """
 
-        axis, reverse = lowering.along(**parameters(expression, lowering.along))
-        shape = expression.shape
-        outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-        return running_sums(outer, shape[axis], inner, expression.dtype, reverse), ("data",)
-    from ..kernels.scatter import add_slices, last_places
+    def __init__(self, order: Order, kept: Iterable[Node], settling: Fusion) -> None:
+        self._settling, self._views = settling, settling.views
+        self._source, self._expressions = order.source, order.expressions
+        #: steps, each with its stage
+        self.steps: list[tuple[int, LibraryKernel]] = []
+        self._chunks: dict[Written, int] = {}
+        #: matrices in the form in which products read them, by where they are and how they are packed
+        self._panels: dict[tuple[View, Launch], Node] = {}
+        #: sums that are computed with one of their products
+        self.sums = sums_of_products(order, kept)
+        #: the products that these sums compute
+        self.absorbed = {found.product for found in self.sums.values()}
+        self._uses = uses_of_operands(order)
 
-    shapes = [source.shape for source in expression.inputs]
-    outer, inner, extent = lowering.sizes(*shapes, **parameters(expression, lowering.sizes))
-    count = math.prod(shapes[-1])
-    if lowering.last:
-        return last_places(extent, count), ("index",)
-    return add_slices(outer, inner, extent, count, expression.dtype), ("data", "index")
+    def launch(self, node: Node, plan: Plan, operands: dict[str, View]) -> None:
+        """Compute a node by the kernels of a plan."""
+        settling = self._settling
+        stage = max([settling.ready(view.source) for view in operands.values()], default=0)
+        for view in operands.values():
+            settling.write(view.source)
+        settling.values[node] = Value(stage, is_written=True)
+        self.steps.append((stage, LibraryKernel(node, plan, operands)))
+        for structure, _, extent, chunk, products in plan.launches:
+            before = self._chunks.get(structure, 0)
+            self._chunks[structure] = before + max(extent // chunk, products)
+            if not before or before <= kernel_cache.MUCH_WORK < self._chunks[structure]:
+                # these take longest to compile, and there is more to plan meanwhile
+                kernel_cache.expect(structure, self._chunks[structure])
+
+    def add_product(self, node: Node) -> None:
+        """Compute a sum in its product, which is added to the other term."""
+        product, old = self.sums[node]
+        self.multiply(node, self._expressions[product], old)
+
+    def multiply(self, node: Node, expression: Node, old: Node | None = None) -> None:
+        """Multiply matrices where they are stored, and add ``old``; copy them only where no strides describe them."""
+        lhs, rhs = [self._source(source) for source in expression.inputs]
+        views = [self._views.in_memory(lhs), self._views.in_memory(rhs)]
+        uses = max(1, self._uses[rhs])
+        found = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None, uses=uses)
+        if found is None:
+            views = [self._views.in_order(lhs), self._views.in_order(rhs)]
+            found = plan_product(views[0].pattern, views[1].pattern, node.dtype, adds=old is not None, uses=uses)
+            assert found is not None, node
+        operands = {"lhs": views[0], "rhs": views[1]}
+        for operand, name, packed in found.before:
+            operands[name] = self._packed(operands[operand], packed, node)
+        if old is not None:
+            operands["old"] = self._views.in_order(old)
+        self.launch(node, found.plan, operands)
+
+    def _packed(self, view: View, packed: Packed | Split, product: Node) -> View:
+        """Return matrices in the form in which a product reads them, converted once for all products."""
+        key = view, packed.launch
+        node = self._panels.get(key)
+        if node is None:
+            node = self._panels[key] = panels_of(view.source, packed, product)
+            self.launch(node, Plan((packed.launch,)), {"rhs": view})
+        return View(node, Pattern.contiguous(node.shape))

@@ -15,15 +15,16 @@ from ..base.dtypes import DType
 from ..graph.node import Node, Shape
 from ..graph.operator import ABSENT
 from ..kernels.launch import Launch, Plan, Reference, Written
-from ..lower.lowering import Constant, Elementwise, Location
 from ..run import kernel_cache
 from ..run.gc_pause import not_collecting
 from ..run.program import Aliased, Called, Launched, Recipe, RecipeProgram, Rows, Segment, segment_of
 from ..run.programs import Memory, Part
 from ..run.reference import order, resolve
-from .grouping import Alias, Grouping, NumpyCall, lowering_of
+from .expansion import lowering_of
+from .grouping import Grouping, group_nodes
 from .layout import Job, Layout, jobs_of
 from .rewrite import Rewriting
+from .steps import Alias, NumpyCall
 
 __all__ = ["NativeProgram"]
 
@@ -104,7 +105,7 @@ def _grouped(
     """Return the grouping of nodes into kernels in which no assignment precedes a reader of the replaced value."""
     refused: set[Node] = set()
     while True:
-        grouping = Grouping(computed, inputs, made, source, refused)
+        grouping = group_nodes(computed, inputs, made, source, refused)
         late = grouping.overlays.late(grouping.steps()) if grouping.overlays.replaced else set()
         if not late:
             return grouping
@@ -115,11 +116,7 @@ def _worth_keeping(node: Node) -> bool:
     """Return whether a value should be kept where it may be needed again."""
     if not kernel_cache.available():
         return True
-    lowering = lowering_of(node)
-    if isinstance(lowering, (Location, Constant)):
-        return False
-    cost = node.operator.cost
-    return not isinstance(lowering, Elementwise) or callable(cost) or cost > CHEAP
+    return lowering_of(node).is_worth_keeping(node.operator.cost, CHEAP)
 
 
 def _bytes(nodes: Iterable[Node]) -> int:

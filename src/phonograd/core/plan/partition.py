@@ -1,7 +1,7 @@
 """Parting: how kernels are shared out among threads.
 
 A launch is divided along its range, in chunks that are worth handing to another thread. Where a sum leaves too few of
-them, the kernel computes partial results for parts of what is summed, and others join these in the order of the parts:
+them, the kernel computes partial results for parts of the summed axes, and others join these in the order of the parts:
 see :mod:`phonograd.core.kernels.fused.join`.
 """
 
@@ -23,7 +23,7 @@ from ..lower.ir.emitter import ROW
 __all__ = ["CHUNK_ELEMENTS", "ENOUGH_CHUNKS", "Result", "chunk_of", "partitioned", "parts_of", "work_of"]
 
 #: elements that one thread computes at a time where it does little with each: 2 to 8 microseconds of work. Handing a
-#: chunk over takes half a microsecond, and reading what another processor wrote ten times as long as one's own
+#: chunk over takes half a microsecond, and reading memory that another processor wrote ten times as long as one's own
 CHUNK_ELEMENTS = 1 << 14
 #: operations per element that memory leaves time for
 FREE_OPERATIONS = 4.0
@@ -36,7 +36,7 @@ ENOUGH_CHUNKS = 8
 
 
 class Result(NamedTuple):
-    """What a fold of a kernel leaves in memory."""
+    """The result of a fold, in memory."""
 
     operator: str
     dtype: DType

@@ -24,7 +24,6 @@ import numpy as np
 
 from ..graph.node import Node
 from ..graph.operator import ABSENT, Array, item_operator
-from ..lower.lowering import Constant, InplaceUpdate, Location
 from ..ops.math.structural import leaf
 from ..run.gc_pause import not_collecting
 from ..run.programs import Note, Part
@@ -164,14 +163,14 @@ def _divided(computed: Sequence[Node], asked: Container[Node]) -> tuple[list[lis
             depths[node] = _depth(node, depths)
             continue
         lowering = lowering_of(node)
-        if isinstance(lowering, (Location, Constant)):
+        if lowering.is_view or lowering.is_constant:
             if node.inputs and node.operator is not _ITEM and node.size < resolve(node.inputs[0]).size:
                 moved[node] = True
             elif (depth := _depth(node, depths)) < DEEPEST:
                 depths[node] = depth + 1
                 if node not in asked:
                     continue
-        elif isinstance(lowering, InplaceUpdate):
+        elif lowering.replaces_part:
             moved[node] = False
         elif node.operator is _ITEM and node.inputs[0] in by_whole:
             by_whole[node.inputs[0]].append(node)

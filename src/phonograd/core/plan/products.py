@@ -1,6 +1,7 @@
-"""Matrix products in a plan: from where the operands lie to the launch that multiplies them.
+"""Matrix products in a plan: from the patterns of the operands to the launch that multiplies them.
 
-A sum of two products is computed by the second one, which is added to the first: see :func:`sums_of_products`.
+The second of two products computes their sum, by adding to the first: see :func:`sums_of_products`. Takes the order of
+nodes from :mod:`~phonograd.core.plan.expansion`, and hands launches to :mod:`~phonograd.core.plan.library_kernels`.
 """
 
 from __future__ import annotations
@@ -23,17 +24,16 @@ from ..kernels.matmul.bf16x3 import is_worth, product_by_parts, split_before
 from ..kernels.matmul.gemm import DEPTH, SHARED_ROWS, Gemm, Matrices, panels, product
 from ..kernels.matmul.packing import Packed
 from ..kernels.target import Machine
-from ..lower.lowering import Matmul
 from ..lower.pattern import Pattern, contiguous_strides
 from ..run.host import host
 from .expansion import Order
 
 __all__ = ["Product", "Sum", "panels_of", "plan_product", "sums_of_products", "uses_of_operands"]
 
-#: products of few rows that are worth a copy of the matrix they share in panels, where it lies transposed: each of them
-#: copies panels of it otherwise, which takes a third of its time
+#: products of few rows for which the transposed matrix that they share is copied to panels: otherwise each of them
+#: copies panels of it, which takes a third of its time
 ENOUGH_USES = 3
-#: rows that all such products have where panels are worth a copy although the matrix can be read as it is
+#: rows of all such products together for which a matrix is copied to panels although it can be read as it is
 ENOUGH_ROWS = 512
 
 _ADD = REGISTRY["broadcast_add"]
@@ -44,19 +44,19 @@ def _panels(data: Any) -> Any:
     raise AssertionError("panels are made by plans alone, for their own kernels")
 
 
-#: stands in a plan for a matrix that several products share, as it is packed for them
+#: the operator of a matrix that several products share, as it is packed for them
 _PANELS = Operator(_panels, cost=0.0)
 
 
 def panels_of(source: Node, packed: Packed | Split, product: Node) -> Node:
-    """Return a node whose memory holds matrices that lie in another one's as panels, first of all for a product."""
+    """Return a node whose memory holds the matrices of another one as panels; a product is the first to read it."""
     node = Node(_PANELS, (source,), (), (packed.size // source.dtype.itemsize,), source.dtype)
     node.gradient_of = product
     return node
 
 
 class Sum(NamedTuple):
-    """A sum of products: one that nobody else reads, and what it is added to."""
+    """A sum of products: the product, which has no other reader, and the term that it is added to."""
 
     product: Node
     old: Node
@@ -66,17 +66,17 @@ def sums_of_products(order: Order, kept: Iterable[Node]) -> dict[Node, Sum]:
     """Return the sums that are computed together with a product, by their node.
 
     They are those of two products, or of such a sum and a product: gradients of a parameter that is used many times,
-    gates of recurrent layers. A product of several blocks of terms is not among them: its blocks are added up before
-    anything else is.
+    gates of recurrent layers. A product of several blocks of terms is not among them: its blocks must be added up
+    first.
     """
     lowerings, expressions = order.lowerings, order.expressions
-    products = {node: number for number, node in enumerate(order.nodes) if isinstance(lowerings[node], Matmul)}
+    products = {node: number for number, node in enumerate(order.nodes) if lowerings[node].is_product}
     found: dict[Node, Sum] = {}
     if len(products) < 2:
         return found
     readers = Counter(kept)
     readers.update(itertools.chain.from_iterable(order.sources.values()))
-    # what is read through a location is not read by one node alone
+    # a value that is read through a location has other readers
     readers.update(order.below.values())
     for node in [node for node in order.nodes if expressions[node].operator is _ADD]:
         first, second = order.sources[node]
@@ -95,7 +95,7 @@ def uses_of_operands(order: Order) -> Counter[Node]:
     """Return how many products of few rows read a value as their second operand, by node."""
     uses: Counter[Node] = Counter()
     for node in order.nodes:
-        if isinstance(order.lowerings[node], Matmul) and node.shape[-2] < SHARED_ROWS:
+        if order.lowerings[node].is_product and node.shape[-2] < SHARED_ROWS:
             uses[order.sources[node][1]] += 1
     return uses
 
@@ -105,21 +105,21 @@ def _is_one_block(order: Order, node: Node) -> bool:
 
 
 class Before(NamedTuple):
-    """What is done with an operand of a product before it, once for all who share it in another form."""
+    """The conversion of an operand to another form before the product, once for all products that share it."""
 
     operand: str
     name: str
-    """What it is called then."""
+    """The name of the converted operand."""
     packed: Packed | Split
 
 
 class Product(NamedTuple):
-    """How matrices (the last two axes) that lie somewhere in memory are multiplied."""
+    """How to multiply matrices (the last two axes) that are stored somewhere in memory."""
 
     plan: Plan
-    """Its operands are ``lhs``, ``rhs`` and ``out``, which is contiguous, ``old``, if it is added to that, and more."""
+    """Its operands are ``lhs``, ``rhs``, ``out`` (contiguous), ``old`` if it is added to that, and converted ones."""
     before: tuple[Before, ...] = ()
-    """What comes before."""
+    """Conversions of operands."""
 
 
 def plan_product(

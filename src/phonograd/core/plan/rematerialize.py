@@ -1,7 +1,8 @@
-"""What is computed again: values of other groups that cost less to compute than to write and read.
+"""Again: rematerialization of values of other groups that cost less to compute than to write and read.
 
 Bits are the same each time, so this is a matter of speed and memory alone. A value may also be computed for the
-elements of a view alone: a slice of a sum is the sum of slices. Where only views of a value are read, nobody writes it.
+elements of a view alone: a slice of a sum is the sum of slices. A value of which only such views are read is not
+written.
 """
 
 from __future__ import annotations
@@ -10,24 +11,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from ..graph.node import Node, Shape
-from ..lower.lowering import (
-    Constant,
-    Coordinate,
-    Elementwise,
-    Gather,
-    Location,
-    Mosaic,
-    Pieces,
-    Reduction,
-)
+from ..lower.lowering import Fused
 from ..lower.pattern import Pattern
 from .expansion import Order
-from .group import ELEMENT, Group, Layout, Member, Read
+from .group import ELEMENT, Group, Layout, Member, Read, Value
 from .views import Move, Moves, Views, over
 
 __all__ = ["Again", "Copies"]
 
-#: operations per element that cost less than writing and reading it: where it stays in a cache, and where it does not
+#: operations per element that cost less than writing and reading it: if it stays in a cache, and if it does not
 CHEAP, CHEAP_WHEN_LARGE = 4.0, 16.0
 #: elements that stay in a cache between two kernels
 SMALL = 1 << 18
@@ -36,28 +28,28 @@ MORE_READS = 2
 
 
 class Copies:
-    """Members that are computed once more in another group, while it is decided whether they are worth it."""
+    """Members that another group would compute again, until the planner decides."""
 
     __slots__ = ("budget", "layouts", "members", "reads")
 
     def __init__(self, budget: float) -> None:
         self.budget = budget
-        #: the last one is what is asked for; each comes after those that it is computed from
+        #: each comes after those that it is computed from; the last one is the operand
         self.members: list[Member] = []
-        #: how everything lies that is read
+        #: layouts of all memory that is read
         self.layouts: set[Layout] = set()
-        #: what is read that the group does not read anyway, and is as large as its space
+        #: operands as large as the group's space that it does not read already
         self.reads: set[Read] = set()
 
     def read(self, read: Read, group: Group) -> Read:
-        """Return what is read from memory, after taking note of it."""
+        """Add an operand in memory, and return it."""
         self.layouts.add(read.layout)
         if read.source not in group.sources and 0 not in read.strides:
             self.reads.add(read)
         return read
 
     def add(self, original: Member, operands: list[Member | Read], view: Read | None = None) -> Member:
-        """Return a new member that computes what another group's does, or the elements of a view of it."""
+        """Return a new member with the value of another group's member, or with the elements of a view of it."""
         level = max([operand.level for operand in operands if isinstance(operand, Member)], default=0)
         node, expression, lowering, weight = original.node, original.expression, original.lowering, original.weight
         made = Member(node, expression, lowering, tuple(operands), ELEMENT, level, weight, view=view)
@@ -66,72 +58,65 @@ class Copies:
 
     @property
     def level(self) -> int:
-        """How often rows must have been gone through before what is asked for can be computed."""
+        """Number of passes over a row before the operand can be computed."""
         return self.members[-1].level
 
     def fit(self, group: Group, more_reads: int) -> bool:
-        """Return whether a group accepts them all."""
+        """Return whether a group accepts all of them."""
         weight = sum([member.weight for member in self.members])
         return len(self.reads) <= more_reads and group.accepts(self.layouts, weight, self.level)
 
-    def made(self, group: Group, note: Callable[[Iterable[Read]], None]) -> Member:
-        """Return what is asked for, after taking everything into the group."""
+    def made(self, group: Group, write: Callable[[Iterable[Read]], None]) -> Member:
+        """Return the operand, after adding all members to the group; ``write`` writes their operands to memory."""
         for member in self.members:
-            note([operand for operand in member.operands if isinstance(operand, Read)])
+            write([operand for operand in member.operands if isinstance(operand, Read)])
             group.join(member)
         return self.members[-1]
 
 
 class Again:
-    """Which values of other groups are computed again.
+    """Decides which values of other groups a group computes again.
 
     Parameters
     ----------
     order
-        What is to be computed.
+        The nodes to compute.
     kept
         The nodes whose values must be in memory at the end.
     views
         Where values are read.
-    homes
-        By node the group that computes it.
-    written
-        The nodes whose values some kernel writes to memory.
+    values
+        By node when and where its value is computed.
     """
 
-    def __init__(
-        self, order: Order, kept: Iterable[Node], views: Views, homes: Mapping[Node, Group], written: set[Node]
-    ) -> None:
+    def __init__(self, order: Order, kept: Iterable[Node], views: Views, values: Mapping[Node, Value]) -> None:
         self._source = order.source
         self._views = views
-        self._homes = homes
-        self._written = written
+        self._values = values
         #: nodes whose values will be in memory in any case
         self._in_memory = set(kept)
         for node in reversed(order.nodes):
-            lowering = order.lowerings[node]
-            if isinstance(lowering, (Elementwise, Reduction, Constant, Coordinate, Pieces)):
-                continue
-            if isinstance(lowering, Location):
-                if node in self._in_memory:
-                    self._in_memory.add(order.below[node])
-            elif isinstance(lowering, Gather):
-                self._in_memory.add(order.sources[node][0])
-            elif not isinstance(lowering, Mosaic):
-                self._in_memory.update(order.sources[node])
+            if node not in order.below:
+                self._in_memory.update(order.sources[node][order.lowerings[node].memory_inputs])
+            elif node in self._in_memory:
+                self._in_memory.add(order.below[node])
 
     def is_free(self, node: Node) -> bool:
-        """Return whether a value is not in memory, and need not be."""
-        return node not in self._written and node not in self._in_memory
+        """Return whether the value of a group is not in memory, and need not be."""
+        return not self._values[node].is_written and node not in self._in_memory
+
+    def _home(self, node: Node) -> Group | None:
+        value = self._values.get(node)
+        return None if value is None else value.group
 
     # -- the same elements
 
     def plan(self, read: Read, group: Group) -> Copies | None:
-        """Return how an operand is computed in a group, or None if it is better (or can only be) read from memory.
+        """Return how to compute an operand in a group, or None to read it from memory.
 
         An operand that is not in memory at the stage of the group is computed if that is possible at all.
         """
-        home = self._homes.get(read.source)
+        home = self._home(read.source)
         if home is None or home is group or home.space != group.space:
             return None
         must = home.stage >= group.stage
@@ -150,7 +135,7 @@ class Again:
         if member in done:
             return done[member]
         copies.budget -= member.weight
-        if copies.budget < 0 or not isinstance(member.lowering, Elementwise):
+        if copies.budget < 0 or member.lowering.fused_as is not Fused.STEP:
             return None
         operands: list[Member | Read] = []
         for operand in member.operands:
@@ -167,7 +152,7 @@ class Again:
     def _operand(
         self, operand: Member, home: Group, group: Group, copies: Copies, done: dict[Member, Member]
     ) -> Member | Read | None:
-        """Return what a member of another group is read as: a member, memory, or None if neither is possible."""
+        """Return the operand for a member of another group: a member, memory, or None if neither is possible."""
         there = group.values.get(operand.node) if operand.view is None else group.seen.get(operand.view)
         if there is not None and (there.role == ELEMENT) == (operand.role == ELEMENT):
             return there
@@ -182,11 +167,11 @@ class Again:
     # -- the elements of a view
 
     def plan_through(self, read: Read, view: Node, group: Group, shape: Shape) -> Copies | Member | None:
-        """Return how a view of a value is computed in a group, element by element of the view; None as above.
+        """Return how to compute a view of a value in a group, element by element of the view; None to read it.
 
         ``read`` is how the view is read over the space of the group, that of ``shape``.
         """
-        home = self._homes.get(read.source)
+        home = self._home(read.source)
         if home is None or home.stage >= group.stage or math.prod(group.space) > math.prod(home.space):
             return None
         copies = Copies(CHEAP)
@@ -196,13 +181,13 @@ class Again:
         return found if not copies.members else copies if copies.fit(group, MORE_READS) else None
 
     def _seen(self, node: Node, moves: Moves, shape: Shape, group: Group, copies: Copies) -> Member | Read | None:
-        """Return what the elements of a node are, moved and repeated to a shape: computed, or read from memory."""
+        """Return the elements of a node, moved and repeated to a shape: computed, or read from memory."""
         source, pattern = self._views.of(node)
         found, below = _moved(pattern, moves, shape), self._views.moves(node)
         if found is None or below is None:
             return None
         read = over(source, found)
-        home = self._homes.get(source)
+        home = self._home(source)
         if home is not None and home.stage >= group.stage:
             return None
         if home is None or not self.is_free(source) or read.bounds:
@@ -212,7 +197,7 @@ class Again:
             return there
         member = home.values[source]
         copies.budget -= member.weight
-        is_elementwise = member.role == ELEMENT and isinstance(member.lowering, Elementwise)
+        is_elementwise = member.role == ELEMENT and member.lowering.fused_as is Fused.STEP
         if copies.budget < 0 or not is_elementwise:
             return copies.read(read, group)
         operands: list[Member | Read] = []

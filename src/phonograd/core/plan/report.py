@@ -1,7 +1,7 @@
-"""Boundaries: which values of a plan go through memory, and why they do not stay in registers.
+"""Boundaries: the values of a plan that go through memory, and why they do not stay in registers.
 
-The planner decides node by node and keeps no record of it; the reason is found afterwards, from what a value is and who
-makes and reads it.
+The planner decides node by node and keeps no record of it. The reason is found afterwards, from the value and from the
+kernels that write and read it. :mod:`phonograd.explain` shows it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..graph.node import Node, Shape
 from ..kernels.structure import Structure
-from ..lower.lowering import Elementwise, Gather, Random, Reduction
+from ..lower.lowering import Fused
 from ..run.programs import Part
 from .expansion import lowering_of
 from .group import squeezed
@@ -28,9 +28,9 @@ class Boundary(NamedTuple):
 
 
 def boundaries(parts: Sequence[Part], kept: Iterable[Node]) -> list[Boundary]:
-    """Return the values that lie in memory between two parts, each once, with the reason for it.
+    """Return the values that are in memory between two parts, each once, with the reason for it.
 
-    Results, which are kept, must lie there in any case.
+    Results, which are kept, must be there in any case.
     """
     makers: dict[Node, Part] = {}
     found: dict[Node, Boundary] = {}
@@ -54,13 +54,13 @@ def _reason(node: Node, maker: Part, reader: Part) -> str:
         if not _is_fused(part):
             return f"it is {verb} by {part.nodes[0].operator.name}, which has kernels of its own"
     here, there = _space(maker), _space(reader)
-    if isinstance(lowering_of(node), Reduction):
+    if lowering_of(node).fused_as is Fused.FOLD:
         return "sums are complete only when all that is summed has been gone through"
-    if any([isinstance(lowering_of(other), Gather) for other in reader.nodes]):
+    if _has(reader.nodes, Fused.TAKE):
         return "elements are taken from anywhere in it"
-    if any([isinstance(lowering_of(other), Random) for other in (*maker.nodes, *reader.nodes)]):
+    if _has((*maker.nodes, *reader.nodes), Fused.DRAW):
         return "random numbers are drawn along one line"
-    if _folds(maker) and _folds(reader):
+    if _has(maker.nodes, Fused.FOLD) and _has(reader.nodes, Fused.FOLD):
         return "it is summed along other axes than what it is computed from"
     if here != there and squeezed(node.shape) != there:
         return "it is read over another shape, or in another order"
@@ -71,20 +71,21 @@ def _without_kernel(node: Node) -> str:
     """Return why NumPy evaluates a node."""
     if node.operator.lowering is None:
         return "it has no kernel"
-    if isinstance(lowering_of(node), Elementwise):
+    if lowering_of(node).fused_as is Fused.STEP:
         return "its value is part of the expression"
     return "it has no kernel for this dtype or shape"
 
 
 def _is_fused(part: Part) -> bool:
-    """Return whether a kernel is made of whatever operators share it."""
+    """Return whether one of the kernels is fused."""
     return any([isinstance(kernel, Structure) for kernel in part.kernels])
 
 
-def _folds(part: Part) -> bool:
-    return any([isinstance(lowering_of(node), Reduction) for node in part.nodes])
+def _has(nodes: Iterable[Node], form: Fused) -> bool:
+    """Return whether a fused kernel computes one of some nodes in a form."""
+    return any([lowering_of(node).fused_as is form for node in nodes])
 
 
 def _space(part: Part) -> Shape:
-    """Return the largest shape that a part goes through, without axes of size one."""
+    """Return the largest shape among the nodes of a part, without axes of size one."""
     return squeezed(max([node.shape for node in part.nodes], key=math.prod, default=()))

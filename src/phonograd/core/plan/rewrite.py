@@ -1,7 +1,7 @@
-"""Rewriting: which nodes of a plan need not be computed, because other nodes have their values to the last bit.
+"""Rewriting: leave out nodes of a plan whose values other nodes have, to the last bit.
 
 Gradients are full of such nodes: they begin with ones, multiply by them, and turn shapes there and back. A rule sees a
-node and what it reads, and returns another node with the same value, or None: one of those it reads, or a new one (a
+node and its inputs, and returns another node with the same value, or None: one of those inputs, or a new one (a
 number in every element, a repeated array). Values that are not equal *always*, for NaN, infinities and both zeros too,
 are not equal: ``x * 0`` is computed, and so is ``x + 0``, which turns -0 into 0.
 """
@@ -21,7 +21,7 @@ from ..ops.math.structural import constant_value, full
 
 __all__ = ["Rewriting"]
 
-#: ``rule(node, *what it reads)``
+#: ``rule(node, *inputs)``
 Rule = Callable[..., Node | None]
 
 _rules: dict[Operator, Rule] = {}
@@ -30,7 +30,7 @@ _FULL, _BROADCAST = REGISTRY["_full"], REGISTRY["_broadcast"]
 
 
 class Rewriting:
-    """What is left to compute of some nodes, and which node to read instead of which.
+    """The nodes that are left to compute, and the node to read in the place of each other one.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Rewriting:
         return nodes
 
     def _usable(self, found: Node, present: set[Node]) -> Node | None:
-        """Return what to read for a node that a rule found, or None if the plan neither has nor can compute it."""
+        """Return the node to read for one that a rule found, or None if the plan neither has nor can compute it."""
         found = self.source(found)
         if found in present:
             return found
@@ -105,7 +105,7 @@ def _filled(node: Node, value: Any) -> Node:
 
 
 def _folded(function: Callable[[Any, Any], Any], node: Node, lhs: Node, rhs: Node) -> Node | None:
-    """Return what arithmetic makes of two numbers; IEEE 754 says what that is, so NumPy's is the kernels' result."""
+    """Return the result of arithmetic on two numbers; IEEE 754 defines it, so NumPy's is the kernels' result."""
     first, second = constant_value(lhs), constant_value(rhs)
     if first is None or second is None or node.dtype.kind != "f":
         return None
@@ -249,6 +249,6 @@ def _in_order(axes: Shape) -> bool:
 
 
 def _refilled(node: Node, data: Node) -> Node | None:
-    """Return a number in every element of a node, if that is what the elements of another one are."""
+    """Return a node whose elements are all the number that every element of another one is, or None."""
     value = constant_value(data)
     return None if value is None else _filled(node, value)

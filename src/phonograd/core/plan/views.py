@@ -1,34 +1,37 @@
-"""Views: where the values of a plan are read. Locations compute nothing: each is a pattern over the memory below it."""
+"""Views: where the values of a plan are read. A location computes nothing: it is a pattern over another value's memory.
+
+Takes the order of nodes from :mod:`~phonograd.core.plan.expansion`; the parts of the planner that write kernels read
+it.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..graph.node import Node, Shape
-from ..lower.lowering import Constant, Coordinate, Location
 from ..lower.pattern import Pattern
-from .expansion import Order, parameters
+from .expansion import Order
 from .group import Read, View, line_strides, squeezed
 
 __all__ = ["Move", "Moves", "Views", "over"]
 
-#: how the elements of a view are found, one step after the other, given the pattern of what is below all of them
+#: the steps from the pattern of a value in memory to that of a view of it
 Moves = tuple["Move", ...]
 
-#: more steps than this between a view and the memory below it are not looked through
+#: steps between a view and its memory above which they are not listed
 MOST_MOVES = 8
 
 
 class Move(NamedTuple):
-    """How the elements of a view lie, given the pattern of those of the node below it."""
+    """One step from the pattern of a node to that of a view of it."""
 
     rule: Callable[..., Pattern | None]
     parameters: tuple[tuple[str, Any], ...]
 
     def __call__(self, pattern: Pattern) -> Pattern | None:
-        """Return where the elements lie; None where no pattern says that."""
+        """Return the pattern of the elements; None if no pattern describes them."""
         found: Pattern | None = _moved(pattern, self.rule, self.parameters)
         return found
 
@@ -44,18 +47,18 @@ class Views:
     Parameters
     ----------
     order
-        What is to be computed.
+        The nodes to compute.
     copy
-        Has the value of a node written to memory in order.
+        Writes the value of a node to memory in order.
     """
 
     def __init__(self, order: Order, copy: Callable[[Node], None]) -> None:
         self._lowerings, self._below = order.lowerings, order.below
         self._copy = copy
         self._views: dict[Node, View] = {}
-        #: what is read from its own memory, or needs none
+        #: values that are read from their own memory, or need none
         self._own: dict[Node, View] = {}
-        #: by view the node it is made of and the last step to it; there is none below what is read from its own memory
+        #: by view the node it is made of and the last step to it
         self._moves: dict[Node, tuple[Node, Move]] = {}
         self._reads: dict[tuple[Node, Shape], Read] = {}
 
@@ -64,26 +67,35 @@ class Views:
         return node in self._views
 
     def needs_no_memory(self, node: Node) -> bool:
-        """Return whether the value of a node is part of the expression."""
-        return isinstance(self._lowerings.get(node), (Constant, Coordinate))
+        """Return whether kernels make the value of a node wherever they read it."""
+        lowering = self._lowerings.get(node)
+        return lowering is not None and lowering.needs_no_memory
 
     def of(self, node: Node) -> View:
         """Return how a value is read."""
         found = self._views.get(node) or self._own.get(node)
         if found is None:
             lowering = self._lowerings.get(node)
-            if isinstance(lowering, Constant):
-                found = View(node, Pattern(node.shape, (0,) * node.ndim))
-            elif isinstance(lowering, Coordinate):
-                axis = lowering.axis(**parameters(node, lowering.axis))
-                found = View(node, Pattern(node.shape, tuple([int(a == axis) for a in range(node.ndim)])))
-            else:
-                found = View(node, Pattern.contiguous(node.shape))
-            self._own[node] = found
+            # inputs have no lowering here
+            pattern = Pattern.contiguous(node.shape) if lowering is None else lowering.pattern(node)
+            found = self._own[node] = View(node, pattern)
         return found
 
+    def in_memory(self, node: Node) -> View:
+        """Return how a value is read from memory; one that is not in memory is written there."""
+        view = self.of(node)
+        return self.in_order(node) if view.pattern.bounds or self.needs_no_memory(view.source) else view
+
+    def in_order(self, node: Node) -> View:
+        """Return how a value is read from memory in which its elements follow each other."""
+        view = self.of(node)
+        if not view.pattern.is_contiguous or self.needs_no_memory(view.source):
+            self._copy(node)
+            view = View(node, Pattern.contiguous(node.shape))
+        return view
+
     def moves(self, node: Node) -> Moves | None:
-        """Return how the elements of a node are found among those of the node in whose memory it is read.
+        """Return the steps from the pattern of the node that holds the memory to that of a view.
 
         None is returned where there are very many steps.
         """
@@ -109,13 +121,12 @@ class Views:
             self._reads[node, shape] = found
         return found
 
-    def add(self, node: Node, expression: Node, lowering: Location) -> None:
-        """Take in a location, copying what is below it where no pattern describes it."""
-        named = parameters(expression, lowering.move)
-        self._add(node, self._below[node], Move(lowering.move, tuple(named.items())))
+    def add(self, node: Node, move: Callable[..., Pattern | None], named: Mapping[str, Any]) -> None:
+        """Add a location; where no pattern describes it, copy the value that it is a view of."""
+        self._add(node, self._below[node], Move(move, tuple(named.items())))
 
     def add_reshaped(self, node: Node, source: Node) -> None:
-        """Take in a node that has the elements of another one in another shape."""
+        """Add a node that has the elements of another one in another shape."""
         self._add(node, source, Move(Pattern.reshape, (("shape", node.shape),)))
 
     def _add(self, node: Node, source: Node, move: Move) -> None:
@@ -142,7 +153,7 @@ def over(source: Node, pattern: Pattern) -> Read:
         axis = 0
         for extent, bound in zip(shape, pattern.bounds, strict=True):
             if bound is not None:
-                # along an axis of size one, bounds say that nothing lies in memory
+                # along an axis of size one, bounds say that no element is in memory
                 bounds.append((axis, *bound) if extent != 1 else (0, 0, 0))
             axis += extent != 1
         if (0, 0, 0) in bounds:

@@ -278,7 +278,7 @@ def is_ours(operator: Operator) -> bool:
 
 
 def _is_ours(lowering: Lowering) -> bool:
-    rules = [getattr(lowering, field.name) for field in dataclasses.fields(lowering)]
+    rules = (type(lowering), *vars(lowering).values())
     return all([_module_of(rule).startswith(_WRITERS) for rule in rules if callable(rule)])
 
 

@@ -1,7 +1,8 @@
-"""Convolution and pooling in a plan: from a node to the launches that compute it.
+"""Convolution and pooling: from a node to the launches that compute it.
 
-Which method is used follows from shapes, dtype and settings alone, so bits never depend on threads or on what else a
-plan computes. Operands of plans are named as the inputs of their operators.
+Shapes, dtype and settings alone choose the method, so bits never depend on threads or on the rest of a program. Takes
+nodes from the planner; hands them to :mod:`~phonograd.core.kernels.conv` and
+:mod:`~phonograd.core.kernels.pool.forward`.
 """
 
 from __future__ import annotations
@@ -13,22 +14,24 @@ from typing import Any
 from ..base import settings
 from ..base.dtypes import DType
 from ..graph.node import Node, Shape
-from ..kernels.conv import Convolution
-from ..kernels.launch import Plan
-from ..kernels.pool.forward import Pooling
-from ..run.host import host
+from ..lower.lowering import Windowed
+from .conv import Convolution
+from .launch import Plan
+from .pool.forward import Pooling
+from .target import Machine
 
-__all__ = ["plan_windows"]
+__all__ = ["plan"]
 
 
-def plan_windows(primitive: str, node: Node) -> Plan | None:
-    """Return how to compute a node by kernels, or None where none fit its shapes."""
+def plan(node: Node, lowering: Windowed, machine: Machine) -> Plan | None:
+    """Return how to compute a function of windows, or None where no kernels fit the shapes."""
     if node.size == 0:
         return None
     now = settings.current()
     shapes = tuple([source.shape for source in node.inputs])
     parameters = tuple(zip(node.operator.parameter_names, node.attributes, strict=True))
-    return _plan(primitive, shapes, node.inputs[0].dtype, parameters, max(1, now.num_threads), now.winograd)
+    dtype, threads = node.inputs[0].dtype, max(1, now.num_threads)
+    return _plan(lowering.primitive, shapes, dtype, parameters, machine, threads, now.winograd)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -37,13 +40,14 @@ def _plan(
     shapes: tuple[Shape, ...],
     dtype: DType,
     parameters: tuple[tuple[str, Any], ...],
+    machine: Machine,
     slots: int,
     winograd: int,
 ) -> Plan | None:
     known = dict(parameters)
     if primitive in _CONVOLUTIONS:
-        return _CONVOLUTIONS[primitive](Convolution(host(), slots, winograd), shapes, dtype, known)
-    return _POOLINGS[primitive](Pooling(host(), slots), shapes, dtype, known)
+        return _CONVOLUTIONS[primitive](Convolution(machine, slots, winograd), shapes, dtype, known)
+    return _POOLINGS[primitive](Pooling(machine, slots), shapes, dtype, known)
 
 
 # -- convolution
