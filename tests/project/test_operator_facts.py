@@ -270,6 +270,20 @@ def test_a_new_operator_in_onnx(softshrink: Operator, tmp_path: Path) -> None:
         mx.onnx.import_model(path)
 
 
+@pytest.mark.parametrize("word", list(NAMES["with_scalars"]))
+def test_forms_for_equal_shapes_are_written_to_onnx(word: str, tmp_path: Path) -> None:
+    """``x ** y`` and ``sym.maximum(x, y)`` are written as their broadcasting forms are."""
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    form = NAMES["with_scalars"][word].forms["equal_shapes"].name
+    symbol = getattr(mx.sym._internal, form)(mx.sym.var("x"), mx.sym.var("y"))
+    path = mx.onnx.export_model(symbol, {}, [(4,), (4,)], onnx_file_path=tmp_path / "model.onnx")
+    x, y = np.array([1, 2, 3, 0], np.float32), np.array([2, 2, 1, 3], np.float32)
+    found = runtime.InferenceSession(path).run(None, {"x": x, "y": y})[0]
+    expected = getattr(mx.nd, word)(mx.nd.array(x), mx.nd.array(y)).asnumpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_a_name_in_numpy_is_for_functions_of_one_array() -> None:
     with forgotten_operators(), pytest.raises(ValueError, match="numpy= is for functions of one array"):
 
