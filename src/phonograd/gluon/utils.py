@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray
-from ..core.array.semantics import of_chosen_kind
 from ..core.base.devices import Context
 from ..ndarray.array import NDArray
+from ..ndarray.semantics import of_chosen_kind
 from .block.plain import HookHandle
 from .parameter.parameter import is_known as shape_is_known
 from .text import brief_list, indented

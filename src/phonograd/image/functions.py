@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import read
-from ..core.array.semantics import of_chosen_kind
 from ..core.base.devices import CPU
 from ..core.base.errors import MXNetError
 from ..ndarray.array import NDArray, concrete
+from ..ndarray.semantics import of_chosen_kind
 from . import codec, resizing
 
 __all__ = [

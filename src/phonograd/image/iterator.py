@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from .. import recordio
-from ..core.array.semantics import of_chosen_kind
 from ..core.base.devices import CPU
 from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
 from ..io.iteration import DataBatch, DataIter
 from ..io.rounds import part_of
 from ..ndarray.array import NDArray, concrete
+from ..ndarray.semantics import of_chosen_kind
 from .augmenters import Augmenter, CreateAugmenter
 from .functions import imdecode, pixels_of
 from .lists import read_list

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...core.array.handle import as_class, read
-from ...core.array.semantics import of_chosen_kind
 from ...core.base.devices import CPU, Context
 from ...core.base.dtypes import as_dtype
 from ...ndarray.array import NDArray, concrete
+from ...ndarray.semantics import of_chosen_kind
 from ...ndarray.sparse import BaseSparseNDArray
 
 __all__ = [

@@ -19,11 +19,11 @@ import numpy as np
 
 from ... import autograd, initializer
 from ...core.array.handle import as_class
-from ...core.array.semantics import of_chosen_kind
 from ...core.base.devices import Context, cpu, current_context
 from ...core.base.errors import MXNetError
 from ...ndarray.array import NDArray
 from ...ndarray.creation import array, zeros
+from ...ndarray.semantics import of_chosen_kind
 from ...symbol import Symbol
 from ...util import is_np_shape
 

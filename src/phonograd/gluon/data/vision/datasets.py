@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from .... import image, recordio
-from ....core.array.semantics import of_chosen_kind
 from ....core.base.devices import CPU
 from ....core.base.errors import MXNetError
 from ....core.base.files import write_atomically
 from ....io.idx import read_idx
 from ....ndarray.array import NDArray, concrete
+from ....ndarray.semantics import of_chosen_kind
 from ...utils import check_sha1, download
 from ..columns import Columns, rows_of
 from ..dataset import Dataset, RecordFileDataset
