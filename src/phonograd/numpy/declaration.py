@@ -107,6 +107,9 @@ def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
 
     def function(x1: Any, x2: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None and not kwargs:
+            if type(x1) is type(x2) is ndarray:
+                # machine code, once it is compiled
+                return function_of(declared, name)(x1, x2)
             if isinstance(x1, Handle) or isinstance(x2, Handle):
                 return call_binary(declared, x1, x2, ndarray)
         elif isinstance(x1, Handle) != isinstance(x2, Handle):
