@@ -218,7 +218,7 @@ def _fitted(name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray
     if not isinstance(grad, Handle):
         raise TypeError(f"autograd.Function.backward must return NDArrays, not {type(grad)} ({name})")
     if (grad.shape, grad._dtype) == (shape, dtype):
-        return grad
+        return grad  # type: ignore[return-value]
     trace = LOCAL.trace
     node = cast(node_in(grad, trace), dtype)
     try:
