@@ -76,7 +76,7 @@ class Loss(HybridBlock):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
 
-    def _weighted(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
+    def _apply_weights(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
         """Return a loss times the weights of samples and the weight of the loss."""
         if self._weight is None:
             return _apply_weighting(F, loss, None, sample_weight)
@@ -87,8 +87,8 @@ class Loss(HybridBlock):
         """Return the mean loss of each sample."""
         if isinstance(loss, NDArray) and not loss.shape:
             # a 0-d array of mx.np has no axis to reduce
-            return self._weighted(F, loss, sample_weight, factor)
-        return F.mean(self._weighted(F, loss, sample_weight, factor), axis=self._batch_axis, exclude=True)
+            return self._apply_weights(F, loss, sample_weight, factor)
+        return F.mean(self._apply_weights(F, loss, sample_weight, factor), axis=self._batch_axis, exclude=True)
 
 
 class L2Loss(Loss):
@@ -218,7 +218,7 @@ class KLDivLoss(Loss):
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
         loss = label * (F.log(label + _TINY) - pred)
-        return F.sum(self._weighted(F, loss, sample_weight), axis=self._batch_axis, exclude=True)
+        return F.sum(self._apply_weights(F, loss, sample_weight), axis=self._batch_axis, exclude=True)
 
 
 class CTCLoss(Loss):
@@ -260,7 +260,7 @@ class CTCLoss(Loss):
             use_label_lengths=label_lengths is not None,
             blank_label="last",
         )
-        return self._weighted(F, loss, sample_weight)
+        return self._apply_weights(F, loss, sample_weight)
 
 
 class HuberLoss(Loss):
@@ -339,7 +339,7 @@ class TripletLoss(Loss):
         near = F.square(_reshape_like(F, positive, pred) - pred)
         far = F.square(_reshape_like(F, negative, pred) - pred)
         distance = F.sum(near - far, axis=self._batch_axis, exclude=True)
-        return self._weighted(F, F.relu(distance + self._margin))
+        return self._apply_weights(F, F.relu(distance + self._margin))
 
 
 class PoissonNLLLoss(Loss):
@@ -371,7 +371,7 @@ class PoissonNLLLoss(Loss):
         if self._compute_full:
             stirling = target * F.log(target) - target + 0.5 * F.log(2 * target * math.pi)
             loss = loss + stirling * (target > 1)
-        return self._weighted(F, loss, sample_weight).mean()
+        return self._apply_weights(F, loss, sample_weight).mean()
 
 
 class CosineEmbeddingLoss(Loss):
@@ -389,7 +389,7 @@ class CosineEmbeddingLoss(Loss):
         cosine = self._cosine_similarity(F, _reshape_like(F, input1, input2), input2)
         label = F.reshape(label, shape=(-1, 1))
         apart = F.relu((label == -1) * (cosine - self._margin))
-        return self._weighted(F, (1 - cosine) * (label == 1) + apart, sample_weight)
+        return self._apply_weights(F, (1 - cosine) * (label == 1) + apart, sample_weight)
 
     def _cosine_similarity(self, F: Any, x: Any, y: Any, axis: int = -1) -> Any:
         """Return the cosine of the angle between vectors, in one column."""

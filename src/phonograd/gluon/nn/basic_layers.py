@@ -37,12 +37,12 @@ __all__ = [
 Stack = TypeVar("Stack", "Sequential", "HybridSequential")
 
 
-def _described(stack: Block) -> str:
+def _describe_children(stack: Block) -> str:
     lines = [f"  ({key}): {indented(repr(block), 2)}" for key, block in stack._children.items()]
     return f"{type(stack).__name__}(\n" + "\n".join(lines) + "\n)"
 
 
-def _selected(stack: Stack, key: Any) -> Any:
+def _select_children(stack: Stack, key: Any) -> Any:
     layers = list(stack._children.values())[key]
     if not isinstance(layers, list):
         return layers
@@ -78,8 +78,8 @@ class Sequential(Block):
             x = block(x)
         return x
 
-    __repr__ = _described
-    __getitem__ = _selected
+    __repr__ = _describe_children
+    __getitem__ = _select_children
 
     def __len__(self) -> int:
         return len(self._children)
@@ -115,8 +115,8 @@ class HybridSequential(HybridBlock):
             x = block(x)
         return x
 
-    __repr__ = _described
-    __getitem__ = _selected
+    __repr__ = _describe_children
+    __getitem__ = _select_children
 
     def __len__(self) -> int:
         return len(self._children)

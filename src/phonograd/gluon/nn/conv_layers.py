@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 
-def _checked_layout(layout: str | None, choices: tuple[str, ...]) -> str:
+def _check_layout(layout: str | None, choices: tuple[str, ...]) -> str:
     """Return `layout`, or the first choice for None. Raise if `choices` are not empty and lack it."""
     if layout is None:
         return choices[0]
@@ -99,7 +99,7 @@ class _Conv(HybridBlock):
         params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
-        layout = _checked_layout(layout, self._layouts)
+        layout = _check_layout(layout, self._layouts)
         count = len(layout) - 2
         with self.name_scope():
             self._channels = channels

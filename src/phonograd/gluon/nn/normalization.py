@@ -24,14 +24,14 @@ class _Normalization(HybridBlock):
     def _add_scale_and_shift(
         self, center: bool, scale: bool, beta_initializer: Any, gamma_initializer: Any, extent: int
     ) -> None:
-        for name, is_learnt, init in (("gamma", scale, gamma_initializer), ("beta", center, beta_initializer)):
+        for name, is_learned, init in (("gamma", scale, gamma_initializer), ("beta", center, beta_initializer)):
             parameter = self.params.get(
                 name,
-                grad_req="write" if is_learnt else "null",
+                grad_req="write" if is_learned else "null",
                 shape=(extent,),
                 init=init,
                 allow_deferred_init=True,
-                differentiable=is_learnt or not self._is_fixed,
+                differentiable=is_learned or not self._is_fixed,
             )
             setattr(self, name, parameter)
 
