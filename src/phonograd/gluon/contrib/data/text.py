@@ -13,7 +13,7 @@ from ....core.base.devices import CPU
 from ....core.base.files import write_atomically
 from ....ndarray.array import NDArray, concrete
 from ...data.dataset import Dataset
-from ...data.vision.datasets import fetched, in_place
+from ...data.vision.datasets import fetch_file, has_files
 
 __all__ = ["WikiText2", "WikiText103"]
 
@@ -47,9 +47,9 @@ class _WikiText(Dataset):
         """Return the file of the segment, taken out of the archive if it is not there."""
         name, sha1 = self._files[self._segment]
         path = os.path.join(self._root, name)
-        if in_place(self._root, [(name, sha1)]):
+        if has_files(self._root, [(name, sha1)]):
             return path
-        with zipfile.ZipFile(fetched(self._root, self._namespace, self._archive)) as archive:
+        with zipfile.ZipFile(fetch_file(self._root, self._namespace, self._archive)) as archive:
             for member in archive.namelist():
                 if os.path.basename(member):
                     write_atomically(os.path.join(self._root, os.path.basename(member)), [archive.read(member)])
