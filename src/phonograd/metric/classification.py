@@ -123,7 +123,7 @@ class _Binary(EvalMetric):
         self.average = average
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def _of(self, counts: _Confusion) -> float:
+    def _score(self, counts: _Confusion) -> float:
         raise NotImplementedError
 
     def update(self, labels: Any, preds: Any) -> None:
@@ -133,12 +133,12 @@ class _Binary(EvalMetric):
         for label, pred in zip(labels, preds):
             batch.add(label, pred)
         if self.average == "macro":
-            self._add(self._of(batch), 1)
+            self._add(self._score(batch), 1)
             return
         for counts in (self._local, self._all):
             counts.counts += batch.counts
-        self.sum_metric, self.num_inst = self._of(self._local) * self._local.total, self._local.total
-        self.global_sum_metric, self.global_num_inst = self._of(self._all) * self._all.total, self._all.total
+        self.sum_metric, self.num_inst = self._score(self._local) * self._local.total, self._local.total
+        self.global_sum_metric, self.global_num_inst = self._score(self._all) * self._all.total, self._all.total
 
     def reset(self) -> None:
         """Reset the metric to its initial state."""
@@ -167,7 +167,7 @@ class F1(_Binary):
     ) -> None:
         super().__init__(name, output_names, label_names, average)
 
-    def _of(self, counts: _Confusion) -> float:
+    def _score(self, counts: _Confusion) -> float:
         return counts.f1()
 
 
@@ -187,7 +187,7 @@ class MCC(_Binary):
     ) -> None:
         super().__init__(name, output_names, label_names, average)
 
-    def _of(self, counts: _Confusion) -> float:
+    def _score(self, counts: _Confusion) -> float:
         return counts.matthews()
 
 

@@ -22,7 +22,7 @@ class Dataset:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # an inherited `_gathered` would bypass the subclass's own `__getitem__`
+        # an inherited `_gather_examples` would bypass the subclass's own `__getitem__`
         defining = [
             next(each for each in cls.__mro__ if name in vars(each)) for name in ("__getitem__", "_gather_examples")
         ]

@@ -196,49 +196,49 @@ class AvgPool3D(_Average):
 class _Global(_Pooling):
     """Reduce each channel to one value."""
 
-    _of_all: str
+    _pool_type: str
 
     def __init__(self, layout: str | None = None, **kwargs: Any) -> None:
-        super().__init__(1, None, 0, True, True, self._of_all, layout, **kwargs)
+        super().__init__(1, None, 0, True, True, self._pool_type, layout, **kwargs)
 
 
 class GlobalMaxPool1D(_Global):
     """Return the maximum of each channel of inputs of shape (batch, channels, width)."""
 
-    _of_all = "max"
+    _pool_type = "max"
     _layouts = ("NCW", "NWC")
 
 
 class GlobalMaxPool2D(_Global):
     """Return the maximum of each channel of inputs of shape (batch, channels, height, width)."""
 
-    _of_all = "max"
+    _pool_type = "max"
     _layouts = ("NCHW", "NHWC")
 
 
 class GlobalMaxPool3D(_Global):
     """Return the maximum of each channel of inputs of shape (batch, channels, depth, height, width)."""
 
-    _of_all = "max"
+    _pool_type = "max"
     _layouts = ("NCDHW", "NDHWC")
 
 
 class GlobalAvgPool1D(_Global):
     """Return the mean of each channel of inputs of shape (batch, channels, width)."""
 
-    _of_all = "avg"
+    _pool_type = "avg"
     _layouts = ("NCW", "NWC")
 
 
 class GlobalAvgPool2D(_Global):
     """Return the mean of each channel of inputs of shape (batch, channels, height, width)."""
 
-    _of_all = "avg"
+    _pool_type = "avg"
     _layouts = ("NCHW", "NHWC")
 
 
 class GlobalAvgPool3D(_Global):
     """Return the mean of each channel of inputs of shape (batch, channels, depth, height, width)."""
 
-    _of_all = "avg"
+    _pool_type = "avg"
     _layouts = ("NCDHW", "NDHWC")

@@ -21,7 +21,7 @@ Values = np.ndarray[Any, Any]
 
 
 class _FastPath(HybridBlock):
-    """Run a fast path, ``_of``, for images that autograd does not record."""
+    """Run a fast path, ``_transform``, for images that autograd does not record."""
 
     _has_fast_path = True
 
