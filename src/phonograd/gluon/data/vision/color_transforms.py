@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....image.functions import pixels_of, returned
+from ....image.functions import pixels_of, to_array
 from ....ndarray.array import NDArray
 from . import chance, colors
 from .blocks import PixelTransform, Values
@@ -28,7 +28,7 @@ def _to_dtype(values: Values, dtype: np.dtype[Any]) -> NDArray:
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         values = np.clip(values, limits.min, limits.max)
-    return returned(values.astype(dtype, copy=False))
+    return to_array(values.astype(dtype, copy=False))
 
 
 class _Jitter(PixelTransform):

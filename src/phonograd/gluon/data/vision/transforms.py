@@ -18,7 +18,7 @@ import numpy as np
 from .... import image
 from ....core.base.dtypes import as_dtype
 from ....core.base.errors import MXNetError, format_shape
-from ....image.functions import pixels_of, returned
+from ....image.functions import pixels_of, to_array
 from ....image.resizing import resize
 from ....ndarray.array import NDArray
 from ...block import Block, HybridBlock
@@ -255,7 +255,7 @@ class Resize(PixelTransform):
                 width = self._size * columns // rows
             else:
                 height = self._size * rows // columns
-        return returned(resize(pixels_of(x), width, height, self._interpolation))
+        return to_array(resize(pixels_of(x), width, height, self._interpolation))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the resized image."""
@@ -291,8 +291,8 @@ class CropResize(PixelTransform):
             raise MXNetError(f"the window (x, y, width, height) = {self._window} is not inside of {columns} x {rows}")
         window = pixels_of(x)[..., top : top + height, left : left + width, :]
         if self._size is None:
-            return returned(window)
-        return returned(resize(window, *_size(self._size), interp=self._interpolation))
+            return to_array(window)
+        return to_array(resize(window, *_size(self._size), interp=self._interpolation))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the resized window."""
@@ -401,7 +401,7 @@ class _Flip(PixelTransform):
         super().__init__()
 
     def _transform(self, x: NDArray) -> NDArray:
-        return returned(np.flip(pixels_of(x), self._axis)) if chance.uniform() < 0.5 else x
+        return to_array(np.flip(pixels_of(x), self._axis)) if chance.uniform() < 0.5 else x
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the image, flipped or not."""
