@@ -12,7 +12,9 @@ _logger = logging.getLogger(__name__)
 
 
 class LRScheduler:
-    """Base class of schedulers, which map the number of updates to a learning rate. A subclass overrides ``__call__``.
+    """Base class of schedulers, which map the number of updates to a learning rate.
+
+    A subclass overrides ``__call__``.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Convert between image files and NumPy arrays of shape (height, width, channel), with channels red, green, blue.
+"""Convert between image files and NumPy arrays of shape (height, width, channel).
 
-Pillow reads and writes the formats.
+The channels are red, green, blue. Pillow reads and writes the formats.
 """
 
 from __future__ import annotations

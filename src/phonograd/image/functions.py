@@ -137,7 +137,7 @@ def copyMakeBorder(  # noqa: N802
     """Return an image with a border around it.
 
     `type` is 0 for a constant color (`values`, one number for each channel, or `value` for all), 1 for the outermost
-    pixels, 2 for a reflection that repeats them, 3 for a periodic continuation, 4 for a reflection without repetition.
+    pixels, 2 for a reflection that repeats them, 3 for wrapping around, 4 for a reflection without repetition.
     """
     image = pixels_of(src)
     if image.ndim != 3:

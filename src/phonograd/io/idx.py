@@ -1,4 +1,7 @@
-"""Read files in MNIST's format: unsigned bytes after a big-endian header of magic number and extents, or gzipped."""
+"""Read files in MNIST's format, plain or gzipped.
+
+A big-endian header with a magic number and the extents precedes the unsigned bytes.
+"""
 
 from __future__ import annotations
 

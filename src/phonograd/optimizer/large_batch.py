@@ -101,7 +101,7 @@ class LARS(_Momentum):
 
 @register
 class LBSGD(Optimizer):
-    """Accumulate gradients of `batch_scale` batches for one step of :class:`SGD`, with a warm-up of the learning rate.
+    """Accumulate gradients of `batch_scale` batches for one step of :class:`SGD`, with a learning rate warm-up.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Provide HybridBlock: a block for arrays and symbols alike, whose calls can be captured and replayed.
 
-``hybrid_forward(F, x, ..., **params)`` takes the namespace of arrays as ``F``, or that of symbols if the inputs are
-symbols (to export a network, or to infer the shapes of parameters). After :meth:`HybridBlock.hybridize`, the first call
-for each structure of inputs is captured, and later calls replay it (:mod:`phonograd.core.capture.compiled`).
+``hybrid_forward(F, x, ..., **params)`` takes the namespace of arrays as ``F``. If the inputs are symbols, ``F`` is the
+namespace of symbols; this exports a network, or infers the shapes of parameters. After :meth:`HybridBlock.hybridize`,
+the first call for each structure of inputs is captured, and later calls replay it
+(:mod:`phonograd.core.capture.compiled`).
 """
 
 from __future__ import annotations

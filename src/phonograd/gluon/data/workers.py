@@ -90,7 +90,7 @@ class WorkerPool:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the pool can make batches: it has not failed, and belongs to this process."""
+        """Return whether the pool can make batches: it has not failed, and belongs to this process."""
         return self._failure is None and self.pid == os.getpid()
 
     def _deliver(self, key: Hashable, succeeded: bool, value: Any) -> None:

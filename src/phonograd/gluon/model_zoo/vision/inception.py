@@ -1,4 +1,4 @@
-"""Provide Inception version 3 (Szegedy et al. 2015, "Rethinking the Inception architecture for computer vision")."""
+"""Provide Inception v3 (Szegedy et al. 2015, "Rethinking the Inception architecture for computer vision")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provide VGG (Simonyan and Zisserman 2014, "Very deep convolutional networks for large-scale image recognition")."""
+"""Provide VGG (Simonyan and Zisserman 2014, "Very deep convolutional networks ...")."""
 
 from __future__ import annotations
 
