@@ -35,9 +35,16 @@ class _Momentum(Optimizer):
 
 @register
 class SGD(_Momentum):
-    """Stochastic gradient descent with momentum: ``m = momentum * m - lr * (grad + wd * w); w = w + m``.
+    """Apply stochastic gradient descent with momentum: ``m = momentum * m - lr * (grad + wd * w); w = w + m``.
 
-    With `lazy_update`, a row_sparse gradient changes only its own rows: all others keep their momentum and weight.
+    Parameters
+    ----------
+    momentum
+        The factor of the momentum.
+    lazy_update
+        Whether a row_sparse gradient changes only its own rows: all others keep their momentum and weight.
+    **kwargs
+        See :class:`Optimizer`.
     """
 
     def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
@@ -53,12 +60,12 @@ class SGD(_Momentum):
 
 @register
 class ccSGD(SGD):  # noqa: N801 - MXNet's name
-    """Stochastic gradient descent under its older name: see :class:`SGD`."""
+    """Apply :class:`SGD` under its older name."""
 
 
 @register
 class NAG(_Momentum):
-    """Gradient descent with Nesterov's momentum.
+    """Apply gradient descent with Nesterov's momentum; `momentum` is its factor.
 
     Without momentum, a row_sparse gradient changes only its own rows.
     """
@@ -106,7 +113,7 @@ class Signum(_Momentum):
 
 @register
 class DCASGD(Optimizer):
-    """Gradient descent that compensates for the delay of gradients in asynchronous training (Zheng et al. 2016).
+    """Apply gradient descent that compensates for delayed gradients in asynchronous training (Zheng et al. 2016).
 
     `lamda` scales the compensation.
     """
@@ -135,7 +142,10 @@ class DCASGD(Optimizer):
 
 @register
 class SGLD(Optimizer):
-    """Stochastic gradient Langevin dynamics: descent with noise, which samples the posterior (Welling and Teh 2011)."""
+    """Apply stochastic gradient Langevin dynamics (Welling and Teh 2011).
+
+    It is gradient descent with noise, so that the weights are samples of their posterior distribution.
+    """
 
     def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         return step.lr / 2, step.wd or None, math.sqrt(step.lr)

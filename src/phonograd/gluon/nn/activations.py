@@ -30,7 +30,7 @@ class Activation(HybridBlock):
 
 
 class LeakyReLU(HybridBlock):
-    """Apply the leaky rectifier: ``x`` where positive, ``alpha * x`` elsewhere."""
+    """Apply the leaky rectifier: ``x`` where it is positive, ``alpha * x`` elsewhere."""
 
     def __init__(self, alpha: float, **kwargs: Any) -> None:
         assert alpha >= 0, "Slope coefficient for LeakyReLU must be no less than 0."
@@ -46,7 +46,7 @@ class LeakyReLU(HybridBlock):
 
 
 class PReLU(HybridBlock):
-    """Apply the parametric rectifier: ``x`` where positive, ``alpha * x`` elsewhere, with a learned `alpha`.
+    """Apply the parametric rectifier: ``x`` where it is positive, ``alpha * x`` elsewhere, with a learned `alpha`.
 
     `in_channels` is 1 for one slope for all channels, or the number of channels for one slope each.
     """
@@ -67,7 +67,7 @@ class PReLU(HybridBlock):
 
 
 class ELU(HybridBlock):
-    """Apply the exponential linear unit: ``x`` where positive, ``alpha * (exp(x) - 1)`` elsewhere."""
+    """Apply the exponential linear unit: ``x`` where it is positive, ``alpha * (exp(x) - 1)`` elsewhere."""
 
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -138,7 +138,10 @@ class BatchNormReLU(BatchNorm):
 
 
 class InstanceNorm(_Normalization):
-    """Normalize each channel of each sample over all its other axes."""
+    """Normalize each channel of each sample over all its other axes.
+
+    See :class:`BatchNorm` for the parameters.
+    """
 
     def __init__(
         self,
@@ -170,7 +173,10 @@ class InstanceNorm(_Normalization):
 
 
 class LayerNorm(_Normalization):
-    """Normalize each vector along `axis`."""
+    """Normalize each vector along `axis`.
+
+    See :class:`BatchNorm` for the parameters; `in_channels` is the length of `axis`.
+    """
 
     def __init__(
         self,
@@ -202,7 +208,10 @@ class LayerNorm(_Normalization):
 
 
 class GroupNorm(_Normalization):
-    """Normalize groups of channels of each sample; each group has one scale and one shift."""
+    """Normalize `num_groups` groups of channels of each sample; each group has one scale and one shift.
+
+    See :class:`BatchNorm` for the other parameters.
+    """
 
     def __init__(
         self,
