@@ -23,7 +23,7 @@ from .core.base.errors import nearest
 from .core.events import DisableRecordFunctionGuard, Range
 from .ndarray import NDArray, array
 from .profiler.continuation import end_on, kind_of_future
-from .profiler.handles import ArgumentTypeError, RecordFunctionHandle, begun, text
+from .profiler.handles import ArgumentTypeError, RecordFunctionHandle, begin_scope, text
 
 __all__ = ["Namespace", "Overload", "Packet", "define"]
 
@@ -239,12 +239,12 @@ def _range_of(handle: NDArray | None) -> RecordFunctionHandle:
 
 @define("profiler::_record_function_enter(str name, str? args=None) -> Tensor")
 def _enter(name: str, args: str | None) -> NDArray:
-    return _legacy_handle(begun(name, args))
+    return _legacy_handle(begin_scope(name, args))
 
 
 @define("profiler::_record_function_enter_new(str name, str? args=None) -> _RecordFunction")
 def _enter_new(name: str, args: str | None) -> RecordFunctionHandle:
-    return RecordFunctionHandle(begun(name, args))
+    return RecordFunctionHandle(begin_scope(name, args))
 
 
 @define("profiler::_record_function_exit(Tensor handle) -> ()")

@@ -101,7 +101,7 @@ def test_hints() -> None:
     assert kinds.count("repeated operator") == 3
     costs = [hint.cost_ns for hint in prof.hints()]
     assert costs == sorted(costs, reverse=True)
-    assert any("asks for values 120 times" in str(hint) for hint in prof.hints())
+    assert any("reads values 120 times" in str(hint) for hint in prof.hints())
 
 
 def test_ordinary_program_has_no_hints() -> None:

@@ -140,7 +140,7 @@ def test_options_of_pytorch() -> None:
         profile(use_cuda=True)
     with pytest.raises(ValueError, match="No valid profiler activities found"):
         profile(activities=[])
-    with pytest.raises(ValueError, match="given twice"):
+    with pytest.raises(ValueError, match="must not repeat"):
         profile(activities=[ProfilerActivity.CPU] * 2)
     with pytest.raises(TypeError, match="ProfilerActivity"):
         profile(activities=["cpu"])  # type: ignore[list-item]

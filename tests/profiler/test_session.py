@@ -131,7 +131,7 @@ def test_misuse_never_crashes() -> None:
     prof = profile()
     prof.stop()
     for ask in (prof.events, prof.key_averages, prof.table, lambda: prof.cycles):
-        with pytest.raises(RuntimeError, match="nothing has been recorded"):
+        with pytest.raises(RuntimeError, match="nothing was recorded"):
             ask()
     prof.step()
     prof.start()
