@@ -9,8 +9,8 @@ from phonograd.core.events import (
     EVALUATION,
     FUNCTION,
     KERNEL,
-    allocated,
     begin,
+    note_allocation,
     record,
 )
 from phonograd.profiler import profile, record_function, schedule
@@ -85,7 +85,7 @@ def test_hints() -> None:
                         record("tiny", KERNEL, time.perf_counter_ns(), time.perf_counter_ns())
                     with begin(FUNCTION, "exp", (Shaped(3),)):
                         pass
-            allocated(100, "gradient")
+            note_allocation(100, "gradient")
             with begin(COMPILATION, "compilation"):
                 spin(1)
             prof.step()
@@ -93,7 +93,7 @@ def test_hints() -> None:
         for _ in range(10):
             with begin(COMPILATION, "compilation"):
                 spin(1)
-        allocated(100, "gradient")
+        note_allocation(100, "gradient")
     kinds = [hint.kind for hint in prof.hints()]
     assert sorted(set(kinds)) == [
         *("growing memory", "many evaluations", "recompilation", "repeated operator", "tiny kernels"),

@@ -16,7 +16,7 @@ from ..core.base.errors import _PACKAGE_DIRECTORY
 from ..core.events import (
     MEMORY,
     MODULE,
-    Alone,
+    ExclusiveObservation,
     Observer,
     Range,
     RecordScope,
@@ -97,9 +97,9 @@ class Recording:
         if not paused:
             add_collector(self._observer)
 
-    def alone(self) -> Alone:
+    def observe_exclusively(self) -> ExclusiveObservation:
         """Return a ``with`` block that hides this thread from all other observers."""
-        return Alone(self._observer)
+        return ExclusiveObservation(self._observer)
 
     def _collect(self, number: int, name: str) -> Callable[[Range], object]:
         if self._only not in (None, number):

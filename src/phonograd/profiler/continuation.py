@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..core.events import Surroundings
+from ..core.events import ObservationContext
 from ..core.trace.flags import FLAGS, flags_set_to
 from ..futures import Future
 
@@ -24,11 +24,11 @@ End = Callable[[], object]
 class Captured:
     """The state of the calling thread or task: recording, training, observers, current range and context variables."""
 
-    __slots__ = ("_context", "_flags", "_surroundings")
+    __slots__ = ("_context", "_flags", "_observation")
 
     def __init__(self) -> None:
         self._flags = FLAGS.get()
-        self._surroundings = Surroundings()
+        self._observation = ObservationContext()
         self._context = contextvars.copy_context()
 
     def run(self, function: Callable[[], Any]) -> Any:
@@ -37,7 +37,7 @@ class Captured:
 
     def _run(self, function: Callable[[], Any]) -> Any:
         # set explicitly: where threads inherit contexts, the values in the context belong to another thread
-        with flags_set_to(self._flags), self._surroundings:
+        with flags_set_to(self._flags), self._observation:
             return function()
 
 

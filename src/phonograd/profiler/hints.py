@@ -82,9 +82,7 @@ def _compilations(events: EventList) -> Iterator[Hint]:
     if len(compilations) >= _RECOMPILATIONS:
         last = max([event.start_ns for event in compilations])
         if last > events.elapsed_ns / 2:
-            text = (
-                f"kernels are still compiled late in the profile ({len(compilations)} so far): do shapes keep changing?"
-            )
+            text = f"{len(compilations)} compilations, some late in the profile: do shapes keep changing?"
             yield Hint("recompilation", text, sum([event.total_ns for event in compilations]))
 
 
@@ -96,9 +94,7 @@ def _repeated_calls(events: EventList) -> Iterator[Hint]:
             groups.setdefault((event.parent, event.name, repr(event.range.shapes)), []).append(event)
     for (parent, name, _), members in groups.items():
         if len(members) >= _MANY:
-            text = (
-                f"{parent.name!r} calls {name} {len(members)} times with the same shapes: stack the inputs, call once"
-            )
+            text = f"{parent.name!r} calls {name} {len(members)} times with equal shapes: stack the inputs, call once"
             yield Hint("repeated operator", text, sum([event.total_ns for event in members]))
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..core.array.handle import Handle
 from ..core.events import CATEGORIES, Range
-from ..core.observe.allocations import Allocation, pieces, roles_of
+from ..core.observe.allocations import Allocation, live_allocations, roles_of
 from .events import EventList
 from .tables import bytes_text, printable, text_table
 
@@ -26,7 +26,7 @@ def inventory() -> list[Allocation]:
     arrays: list[Any] = [found for found in tracked if type(found) in kinds]
     roles = roles_of(arrays)
     known = [(array._buffer, roles.get(id(array), "input")) for array in arrays if array._buffer is not None]
-    return pieces(known)
+    return live_allocations(known)
 
 
 class HeldMemory(NamedTuple):

@@ -31,7 +31,7 @@ def measure_overhead() -> Overhead:
     recording.start()
     whole = []
     try:
-        with recording.alone():
+        with recording.observe_exclusively():
             for _ in range(_SAMPLES):
                 start = time.perf_counter_ns()
                 with record_function("overhead"):

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from ..core.events import LISTENING, USER_SCOPE, Range, current_thread_id
-from ..core.events.range import CURRENT, OVER, started
+from ..core.events.range import CURRENT, OVER, start_range
 from ..core.events.registry import LOCAL
 from .continuation import end_on, kind_of_future
 from .handles import RecordFunctionHandle, begin_scope, text
@@ -90,7 +90,7 @@ class record_function:  # noqa: N801 - PyTorch's name
                 return self
         entries = self._entries
         if self._details is None:
-            entry = started(USER_SCOPE, self.name)
+            entry = start_range(USER_SCOPE, self.name)
         else:
             entry = begin_scope(self.name, self.args, self.attributes)
         if entry.start_ns and type(entries) is list:

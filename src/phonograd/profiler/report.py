@@ -137,7 +137,7 @@ def _facts(event: FunctionEvent) -> dict[str, Any]:
     if event.credit.kernel_ns:
         facts["kernels caused"] = f"{event.credit.kernel_ns / 1000:.3f} us"
     if event.credit.allocated:
-        facts["memory taken"] = event.credit.allocated
+        facts["memory allocated"] = event.credit.allocated
         facts["memory peak"] = event.credit.peak
     return facts
 

@@ -137,7 +137,7 @@ def _ranges(
     for name, scope, thread, start, end, *_ in document["ranges"]:
         number = first + thread
         title, _ = buffers.setdefault(number, (f"thread {thread}", []))
-        made.append(Range.restored(names[name], scope, number, title, start + shift, end + shift if end >= 0 else 0))
+        made.append(Range.restore(names[name], scope, number, title, start + shift, end + shift if end >= 0 else 0))
 
     def place(number: int) -> Range | None:
         return made[number] if number >= 0 else None

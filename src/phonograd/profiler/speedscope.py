@@ -94,7 +94,7 @@ def _memory(events: EventList, frames: _Frames) -> dict[str, Any]:
             weights[path] = weights.get(path, 0) + int(moment.value)
     return {
         "type": "sampled",
-        "name": "memory taken",
+        "name": "memory allocated",
         "unit": "bytes",
         "startValue": 0,
         "endValue": sum(weights.values()),

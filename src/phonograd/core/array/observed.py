@@ -20,7 +20,7 @@ from ..events import (
     WHEN_CHANGED,
     Range,
 )
-from ..events.range import CURRENT, OVER, described, started
+from ..events.range import CURRENT, OVER, collect_with_inputs, start_range
 from ..events.registry import AMBIENT
 from ..events.registry import LOCAL as THREADS
 from ..events.registry import REGISTRY as OBSERVERS
@@ -70,7 +70,7 @@ def observed(
     snapshot = thread.selections[FUNCTION].quick
     number = next(_numbers) if FLAGS.get() & RECORDING else -1
     if snapshot is None:
-        entry = started(FUNCTION, declared.name, number, _describe, declared, inputs, named, given)
+        entry = start_range(FUNCTION, declared.name, number, _describe, declared, inputs, named, given)
     else:  # the same without calls
         entry = _new(Range)
         entry._snapshot = snapshot
@@ -86,7 +86,7 @@ def observed(
             parent = parent.parent
         entry.parent = parent
         if snapshot.needs[0]:
-            described(entry, _describe(entry, declared, inputs, named, given))
+            collect_with_inputs(entry, _describe(entry, declared, inputs, named, given))
         else:
             snapshot.collect(entry)
         CURRENT.set(entry)
@@ -119,7 +119,7 @@ def observed(
         made = [_node_of(array) for array in _made(result, inputs)]
         nodes = before or [value._node for value in inputs if isinstance(value, Handle)]
         sources = [source for source in nodes if source is not None]
-        attribution.called(entry, sources, [node for node in made if node is not None])
+        attribution.note_call(entry, sources, [node for node in made if node is not None])
     return result
 
 
