@@ -1,4 +1,4 @@
-"""Names that operators of mx.np and mx.npx have in symbol files: ``_npi_add``, ``_np_sum``, ``_npx_relu``."""
+"""Names of mx.np and mx.npx operators in symbol files: ``_npi_add``, ``_np_sum``, ``_npx_relu``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..core.graph.operator import REGISTRY, Operator
 
 __all__ = ["name_of", "operator_of"]
 
-#: functions of mx.np whose operators MXNet names with the prefix ``_np_``; those of all others begin with ``_npi_``
+#: functions of mx.np whose operators MXNet prefixes with ``_np_``; all others have the prefix ``_npi_``
 _PLAIN = frozenset(
     (
         "all",
@@ -63,7 +63,7 @@ _SCALAR = {
 
 
 def operator_of(name: str) -> Operator | None:
-    """Return what a name with one of the prefixes ``_np_``, ``_npi_`` and ``_npx_`` stands for, or None.
+    """Return the operator of a name with the prefix ``_np_``, ``_npi_`` or ``_npx_``, or None.
 
     >>> operator_of("_npx_relu"), operator_of("_npi_add_scalar"), operator_of("_npi_tanh"), operator_of("_npi_nothing")
     (<operator relu>, <operator _plus_scalar>, <operator _np_tanh>, None)
@@ -87,7 +87,7 @@ def operator_of(name: str) -> Operator | None:
 
 
 def name_of(declared: Operator) -> str:
-    """Return the name of an operator in symbol files: MXNet's for the expressions of mx.np, else its own."""
+    """Return the name of an operator in symbol files: MXNet's for mx.np expressions, otherwise its own."""
     if REGISTRY.get(declared.name) is declared or not declared.name.startswith("_np_"):
         return declared.name
     word = declared.name.removeprefix("_np_").lstrip("_")

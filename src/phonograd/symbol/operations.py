@@ -1,6 +1,6 @@
-"""Operations: ``+``, ``<`` and so on between symbols and numbers, and functions of two operands such as ``maximum``.
+"""Operations between symbols and numbers: Python's operators and functions such as ``maximum``.
 
-Between two symbols MXNet demands equal shapes (``elemwise_add``); ``broadcast_add`` broadcasts.
+Between two symbols MXNet requires equal shapes (``elemwise_add``); ``broadcast_add`` broadcasts.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 from .build import build
 from .graph import Symbol
 
-__all__ = ["combined", "hypot", "maximum", "minimum", "power"]
+__all__ = ["combine", "hypot", "maximum", "minimum", "power"]
 
 _NUMBERS = (int, float, np.number, np.bool_)
 
 
 class Operation(NamedTuple):
-    """What two operands are combined by: (operator, what names are made of) for each combination."""
+    """The operators of a binary operation: (operator, name prefix) for each combination of symbols and numbers."""
 
     between: tuple[str, str]
     number_last: tuple[str, str]
@@ -28,11 +28,11 @@ class Operation(NamedTuple):
 
 
 def _operation(word: str, whole: str = "", reflected: str = "", older: bool = True) -> Operation:
-    """Return the operators of a word; names made from the older ones have no underscore before "scalar"."""
+    """Return the operators of a word; name prefixes of the older ones have no underscore before "scalar"."""
     last, first = f"_{word}_scalar", f"_{reflected or word}_scalar"
 
     def hint(name: str) -> str:
-        # MXNet calls this one by its newer name
+        # MXNet uses the newer name here
         return name.replace("_scalar", "scalar") if older and name != "_rpower_scalar" else name
 
     return Operation((whole or f"_{word}", f"_{word}"), (last, hint(last)), (first, hint(first)))
@@ -57,8 +57,8 @@ _OPERATIONS = {
 }
 
 
-def combined(word: str, lhs: Any, rhs: Any) -> Symbol:
-    """Return the symbol of an operation on two operands, of which one may be a number."""
+def combine(word: str, lhs: Any, rhs: Any) -> Symbol:
+    """Return the symbol of an operation on two operands, one of which may be a number."""
     operation = _OPERATIONS[word]
     if isinstance(lhs, Symbol) and isinstance(rhs, Symbol):
         return build(*operation.between, [lhs, rhs], {})
@@ -73,24 +73,24 @@ def combined(word: str, lhs: Any, rhs: Any) -> Symbol:
 def _either(word: str, lhs: Any, rhs: Any, on_numbers: Callable[[Any, Any], Any]) -> Any:
     if isinstance(lhs, _NUMBERS) and isinstance(rhs, _NUMBERS):
         return on_numbers(lhs, rhs)
-    return combined(word, lhs, rhs)
+    return combine(word, lhs, rhs)
 
 
 def power(base: Any, exp: Any) -> Any:
     """Return base raised to a power; either may be a number."""
     if isinstance(exp, Symbol) and isinstance(base, _NUMBERS):
-        # MXNet names this one as it names the others, and 2**x by its newer name
+        # MXNet names this one like the others, but 2**x by its newer name
         return build("_rpower_scalar", "_rpowerscalar", [exp], {"scalar": str(base)})
     return _either("power", base, exp, lambda a, b: a**b)
 
 
 def maximum(left: Any, right: Any) -> Any:
-    """Return the larger of two elements; either may be a number."""
+    """Return the larger operand, element by element; either may be a number."""
     return _either("maximum", left, right, max)
 
 
 def minimum(left: Any, right: Any) -> Any:
-    """Return the smaller of two elements; either may be a number."""
+    """Return the smaller operand, element by element; either may be a number."""
     return _either("minimum", left, right, min)
 
 

@@ -1,13 +1,13 @@
-"""Families of operators, and the colours they are drawn in."""
+"""Families of operators and their colors."""
 
 from __future__ import annotations
 
-__all__ = ["ARGUMENT", "colour_of"]
+__all__ = ["ARGUMENT", "color_of"]
 
 ARGUMENT = "#8dd3c7"
 _OTHERS = "#fccde5"
 
-#: names of operators without underscores and in small letters, by colour
+#: lower-case names of operators without underscores, by color
 _FAMILIES = {
     # products with weights
     "#fb8072": "convolution deconvolution fullyconnected dot batchdot embedding rnn linalggemm linalggemm2",
@@ -21,17 +21,17 @@ _FAMILIES = {
     "#fdb462": "concat flatten reshape transpose expanddims squeeze slicechannel split stack slice sliceaxis "
     "slicelike pad tile repeat swapaxis swapaxes broadcastto broadcastlike broadcastaxis reverse flip reshapelike "
     "cast slicestep viewflat blockgrad take gathernd onehot",
-    # ends
+    # outputs and losses
     "#b3de69": "softmax softmaxoutput logsoftmax softmin softmaxactivation softmaxcrossentropy "
     "linearregressionoutput maeregressionoutput logisticregressionoutput svmoutput makeloss",
 }
-_COLOUR_OF = {name: colour for colour, names in _FAMILIES.items() for name in names.split()}
+_COLOUR_OF = {name: color for color, names in _FAMILIES.items() for name in names.split()}
 
 
-def colour_of(operator: str) -> str:
-    """Return the colour of an operator's family.
+def color_of(operator: str) -> str:
+    """Return the color of an operator's family.
 
-    >>> colour_of("Convolution") == colour_of("FullyConnected") != colour_of("exp")
+    >>> color_of("Convolution") == color_of("FullyConnected") != color_of("exp")
     True
     """
     plain = operator.replace("_contrib", "").replace("_", "").lower()
