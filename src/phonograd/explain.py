@@ -1,4 +1,4 @@
-"""explain: show the contents and cost of plans, the reason for each new plan, and counts of expensive operations.
+"""explain: show the contents and cost of plans, reasons for new plans, and counts of expensive operations.
 
 ==========================  ========================================================================================
 :func:`plan`                the plan for some arrays: kernels with their operators, NumPy calls, memory, and the values

@@ -128,7 +128,7 @@ class Future(Generic[T]):
         def complete(done: Future[T]) -> None:
             try:
                 value = callback(done)
-            except BaseException as error:  # noqa: BLE001 - it is raised by whoever waits for the new future
+            except BaseException as error:  # noqa: BLE001 - the new future raises it
                 following.set_exception(error)
             else:
                 following.set_result(value)

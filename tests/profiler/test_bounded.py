@@ -229,7 +229,7 @@ def test_streaming_with_a_schedule_and_pauses(tmp_path: Path) -> None:
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert validate_trace(tmp_path / "trace.json") == []
     assert [event["name"] for event in events if event["ph"] == "B" and "work" in event["name"]] == ["work1", "work3"]
-    with pytest.raises(ValueError, match="either aggregated or streamed"):
+    with pytest.raises(ValueError, match="exclude each other"):
         profile(aggregate=True, stream_to=tmp_path / "x")
 
 

@@ -161,6 +161,6 @@ def test_gradients_that_nothing_is_computed_from() -> None:
         return [hint.text for hint in prof.hints() if hint.kind == "unused gradients"]
 
     (text,) = steps(15, update=False, at_once=True)
-    assert "nothing was computed from 14 gradients" in text
+    assert text.startswith("14 gradients")
     assert steps(15, update=True, at_once=True) == []
     assert steps(15, update=True, at_once=False) == []

@@ -149,7 +149,7 @@ class Average(WithoutDevice):
         """The duration that 95 % of the events do not exceed."""
         return self.percentile(95)
 
-    # -- what was caused, computed and held
+    # -- kernels, operations and memory
 
     def _sum(self, name: str) -> float:
         if self._sums is None:

@@ -140,7 +140,7 @@ def _run_end(captured: Captured, end: End) -> BaseException | None:
     """Run ``end`` and return its exception; only a handle without a range raises one."""
     try:
         captured.run(end)
-    except Exception as error:  # noqa: BLE001 - raised by whoever waits for the new future
+    except Exception as error:  # noqa: BLE001 - the new future raises it
         return error
     return None
 

@@ -238,7 +238,7 @@ _SORTS = {"total": "Total", "avg": "Avg", "min": "Min", "max": "Max", "count": "
 
 
 def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False) -> str:  # noqa: A002 - MXNet's name
-    """Return statistics of all recorded events if ``set_config(aggregate_stats=True)`` was called, else an empty text.
+    """Return statistics of all recorded events; empty unless ``set_config(aggregate_stats=True)`` was called.
 
     Parameters
     ----------

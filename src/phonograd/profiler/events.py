@@ -1,6 +1,6 @@
 """Events: build the tree of timed events from recorded ranges, in one pass after the recording.
 
-The parent of an event is the range that was open in the same thread or task when it began, whatever the clock says.
+The parent of an event is the range that was open in the same thread or task when it began, regardless of the clock.
 Self time comes from a sweep over the events of a thread. Each moment belongs to exactly one event: the one that began
 last or that control returned to. Self times are therefore never negative, and no time counts twice, even if generators
 and tasks interleave.
@@ -212,7 +212,7 @@ def build(
     links = link(events, found) if BACKWARD_FUNCTION in scopes else []
     credit_backward(links)
     credit_memory(moments, found)
-    nobody, causes = credit_kernels(events, found) if KERNEL in scopes else (0, [])
+    uncredited_ns, causes = credit_kernels(events, found) if KERNEL in scopes else (0, [])
     return EventList(
         events,
         slices,
@@ -224,7 +224,7 @@ def build(
         held=held,
         links=links,
         causes=causes,
-        uncredited_ns=nobody,
+        uncredited_ns=uncredited_ns,
         origin_ns=start_ns,
     )
 

@@ -58,7 +58,7 @@ def fit_width(
 
     It drops the dispensable columns in their order, and finally cuts names (the first column).
 
-    >>> fitted(["Name", "Calls", "Time"], [["convolution", "3", "1.000ms"]], 22, ["Calls"])
+    >>> fit_width(["Name", "Calls", "Time"], [["convolution", "3", "1.000ms"]], 22, ["Calls"])
     (['Name', 'Time'], [['convolution', '1.000ms']])
     """
     kept = list(range(len(titles)))

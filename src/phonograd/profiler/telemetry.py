@@ -1,4 +1,4 @@
-"""OpenTelemetry: export finished events as spans with their original times, and link gradients to forward operators.
+"""OpenTelemetry: export finished events as spans with their times, and link gradients to operators.
 
 It needs nothing of OpenTelemetry but the tracer that the caller passes::
 

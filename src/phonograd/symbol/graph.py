@@ -53,7 +53,7 @@ class Symbol(Arithmetic):
         self._order: list[Entry] | None = None
         self._closed: Closed = {}
 
-    # -- what it consists of
+    # -- contents
 
     @property
     def name(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Operators as methods of symbols (``net.reshape((2, 3))``, ``net.sum(axis=1)``), and errors for array-only ones."""
+"""Operators as methods of symbols (``net.reshape((2, 3))``, ``net.sum(axis=1)``), and errors for others."""
 
 from __future__ import annotations
 

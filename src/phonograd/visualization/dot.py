@@ -16,7 +16,7 @@ _KEYWORDS = frozenset(("node", "edge", "graph", "digraph", "subgraph", "strict")
 def quote(text: str) -> str:
     r"""Return a text as a DOT identifier.
 
-    >>> quoted("data"), quoted('say "x"')
+    >>> quote("data"), quote('say "x"')
     ('data', '"say \\"x\\""')
     """
     if _PLAIN.fullmatch(text) and text.lower() not in _KEYWORDS:

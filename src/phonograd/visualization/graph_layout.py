@@ -262,7 +262,7 @@ def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 def _separate(wanted: Sequence[float], weights: Sequence[float], gaps: Sequence[float]) -> list[float]:
     """Return ordered positions with minimum gaps and the least weighted squared distance to the wanted ones.
 
-    >>> _separated([0.0, 0.0, 9.0], [1.0, 1.0, 1.0], [4.0, 4.0])
+    >>> _separate([0.0, 0.0, 9.0], [1.0, 1.0, 1.0], [4.0, 4.0])
     [-2.0, 2.0, 9.0]
     """
     offsets = [0.0]

@@ -1,4 +1,4 @@
-"""Observation: notify observers when an operator, a kernel or a user scope begins and ends. Part of the base layer.
+"""Observation: notify observers when an operator, a kernel or a user scope begins and ends.
 
 A :class:`Range` is one observed interval. On creation it takes a snapshot of the observers that apply: those of the
 process, then those of the thread, then those of the asyncio task. It calls them in this order at its start and at its

@@ -1,4 +1,4 @@
-"""Hooks: the functions that other layers call to be observed. A call site costs one test while no observer listens.
+"""Hooks: functions that other layers call to be observed. A call site costs one test without observers.
 
 An operator call. ``inputs`` may be any objects with ``shape`` and ``dtype``. Inputs and parameters are only passed to
 observers that need them, and are not kept alive::

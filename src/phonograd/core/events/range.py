@@ -41,7 +41,7 @@ OVER = SILENCE[0].always
 
 
 class Range(WithFacts):
-    """One observed interval: created with a snapshot of its observers, begun by :meth:`before`, ended by :meth:`end`.
+    """One observed interval with a snapshot of its observers, begun by :meth:`before`, ended by :meth:`end`.
 
     Times are nanoseconds of ``time.perf_counter_ns``; ``end_ns`` is 0 while the range is open.
     """
@@ -186,7 +186,7 @@ class Range(WithFacts):
                             observer.end(self, context)
                     elif observer.start is not None:
                         result = observer.start(self)
-                except Exception as error:  # noqa: BLE001 - whoever observes must not disturb what is observed
+                except Exception as error:  # noqa: BLE001 - an observer must not disturb the observed code
                     observer.errors += 1
                     if observer.errors == 1:
                         what = f"{type(error).__name__}: {error}"
