@@ -1,27 +1,24 @@
-"""Kernels: the text of native functions, written in LLVM's assembly language with explicit vectors.
+"""Kernels: native functions as LLVM IR text with explicit vectors.
 
-A kernel is described by a :class:`~phonograd.core.kernels.structure.Structure` (what it computes, without sizes) and
-written by :func:`~phonograd.core.kernels.fused.writer.write`. What an operator contributes is its lowering, one object
-of the small set of kinds in :mod:`~phonograd.core.lower.lowering`: it is the same whether the operator stands alone in
-a kernel or among many, which is why fusing never changes a bit.
+A :class:`~phonograd.core.kernels.structure.Structure` describes a fused kernel without its sizes, and
+:func:`~phonograd.core.kernels.fused.writer.write` turns it into text. Each operator contributes its lowering, one of
+the kinds in :mod:`~phonograd.core.lower.lowering`. An operator has the same lowering alone and in a fused kernel, so
+fusion never changes a bit.
 
-=================  ===============================================================================================
-``function``       writes one function: blocks, loops, addresses
-``emitter``        writes functions on vectors: typed values, memory
-``mathematics``    exp, tanh, ...: polynomials with measured error bounds
-``philox``         random words, the same as :mod:`phonograd.core.lower.philox` gives
-``pattern``        where the elements of a view lie in memory: offset and strides
-``lowering``       the kinds of lowering an operator can declare
-``structure``      the description of a kernel: the key under which compiled code is found again
-``writer``         from structure to text
-``join``           combines what a kernel computes in parts
-``scatter``        slices added up at the places that an index names
-``running``        running sums along an axis
-``gemm``           products of matrices: how the work is divided
-``tiles``          products of matrices: how it is done
-``packing``        matrices copied to where products read them best
-``sharing``        how threads share the range of a kernel
-=================  ===============================================================================================
+================  =============================================================================
+``structure``     description of a fused kernel: the key of the compiled-code cache
+``fused``         elementwise and reduction kernels: schedule, loops, partial results
+``launch``        launch tables, operands and plans of the kernels that have loops of their own
+``routine``       builder for such kernels: typed memory, lanes, several functions per module
+``scratch``       scratch memory in slots, one for each running thread
+``matmul``        blocked GEMM, packing, and float32 products on AMX
+``conv``          convolutions: direct, im2col, Winograd; forward, adjoint and weight gradient
+``pool``          pooling and its adjoint
+``scatter``       slices added up at the positions in an index
+``cumsum``        cumulative sums along an axis
+``deinterleave``  strided elements sorted in registers
+``target``        vector width, registers and matrix unit of the processor
+================  =============================================================================
 
-Nothing here imports a compiler: that is left to :mod:`phonograd.core.plan`.
+These modules import no compiler; :mod:`phonograd.core.plan` compiles the text.
 """

@@ -1,10 +1,9 @@
-"""Scattering: slices added up at the places that an index names, in order, whatever threads do.
+"""Scatter-add: slices added up at the positions in an index, in order, for any number of threads.
 
-The output has ``extent`` places, and the index names one of them for each of ``count`` slices. Where slices are single
-numbers and places are few, they are added one after the other to sums in double precision. Otherwise a first kernel
-links, for each place, the slices that belong there, in order; a second one then goes through the places, adds up the
-slices of each in registers and writes every element of the output once. Places can be divided among threads, and both
-ways give the same bits.
+The output has ``extent`` positions, and the index has one of them for each of ``count`` slices. Scalars with few
+positions are added in order to sums in double precision. Otherwise a first kernel links the slices of each position, in
+order. A second one iterates over the positions, adds up the slices of each in registers, and writes every element of
+the output once. Threads can share the positions, and both ways give the same bits.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from .launch import Launch, Plan, Reference, Words, aligned
 
 __all__ = ["add_slices", "last_places"]
 
-#: sums of single numbers that are kept at hand
+#: most sums of scalars that are kept in scratch memory
 FEW_PLACES = 1 << 15
-#: elements that one thread writes at a time
+#: elements per chunk of work
 CHUNK_ELEMENTS = 1 << 14
 _LANES = 8
 
@@ -32,7 +31,7 @@ _LAST = Words("count", "extent", "index*", "out*")
 
 
 def add_slices(outer: int, inner: int, extent: int, count: int, dtype: DType) -> Plan:
-    """Return how slices of ``inner`` elements are added up; operands are ``data``, ``index`` and ``out``.
+    """Return the plan that adds up slices of ``inner`` elements; operands are ``data``, ``index`` and ``out``.
 
     All are contiguous: data is (outer, count, inner), index (count,), and out (outer, extent, inner).
     """
@@ -50,7 +49,7 @@ def add_slices(outer: int, inner: int, extent: int, count: int, dtype: DType) ->
 
 
 def last_places(extent: int, count: int) -> Plan:
-    """Return how it is found where an ``index`` names each place for the last time; ``out`` is int64, -1 for never."""
+    """Return the plan that finds the last occurrence of each position in ``index``; ``out`` is int64, -1 for none."""
     return Plan((Launch(_Last(), _LAST.fill({"count": count, "extent": extent}), 1),))
 
 
@@ -63,7 +62,7 @@ def _each(e: Emitter, count: Index, body: Callable[[Index], None], step: int = 1
 
 
 def _fill(e: Emitter, pointer: str, count: Index, value: Value) -> None:
-    """Write a value to some elements, and to as many more as fill a vector."""
+    """Store a value to some elements, rounding their number up to whole vectors."""
     _each(e, count, lambda index: e.store(pointer, index, value), e.lanes)
 
 
@@ -73,12 +72,12 @@ def _sum_dtype(dtype: DType) -> DType:
 
 @dataclasses.dataclass(frozen=True)
 class _Add:
-    """Single numbers, added one after the other to sums at hand."""
+    """The kernel that adds scalars in order to sums in scratch memory."""
 
     dtype: DType
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e, wide = Emitter(name, _LANES), _sum_dtype(self.dtype)
         count, extent = _ADD.index(e, "count"), _ADD.index(e, "extent")
         data, index = _ADD.pointer(e, "data"), _ADD.pointer(e, "index")
@@ -102,17 +101,17 @@ class _Add:
 
 @dataclasses.dataclass(frozen=True)
 class _Link:
-    """For each place the number of its first slice, and for each slice that of the next one; -1 ends a list."""
+    """The kernel that links slices: the first of each position, and the next of each slice; -1 ends a list."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Emitter(name, ROW)
         count, extent = _LINK.index(e, "count"), _LINK.index(e, "extent")
         index, heads, links = (_LINK.pointer(e, word) for word in ("index", "heads", "links"))
         _fill(e, heads, extent, e.constant(-1, INT32))
 
         def link(turn: Index) -> None:
-            # from the last to the first, so that each list begins with the first
+            # in reverse, so that each list begins with the first slice
             number = e.minus(e.minus(count, "1"), turn)
             place, own = e.address(heads, e.load_word(index, number), "i32"), e.address(links, number, "i32")
             before, short = e.assign(f"load i32, ptr {place}, align 4"), e.assign(f"trunc i64 {number} to i32")
@@ -125,13 +124,13 @@ class _Link:
 
 @dataclasses.dataclass(frozen=True)
 class _Collect:
-    """The sums of the slices of each place, over a range of places."""
+    """The kernel that adds up the slices of each position, over a range of positions."""
 
     dtype: DType
     lanes: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Emitter(name, self.lanes)
         count, extent, inner = (_COLLECT.index(e, word) for word in ("count", "extent", "inner"))
         data, heads, links, out = (_COLLECT.pointer(e, word) for word in ("data", "heads", "links", "out"))
@@ -177,10 +176,10 @@ class _Collect:
 
 @dataclasses.dataclass(frozen=True)
 class _Last:
-    """Where an index names each place for the last time."""
+    """The kernel that finds the last occurrence of each position in an index."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Emitter(name, _LANES)
         count, extent = _LAST.index(e, "count"), _LAST.index(e, "extent")
         index, out = _LAST.pointer(e, "index"), _LAST.pointer(e, "out")

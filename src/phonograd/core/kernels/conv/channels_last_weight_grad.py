@@ -43,7 +43,7 @@ class Pictures:
         return max(4, self.lanes // 2)
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e, width = Routine(name, self.lanes, FLOAT32), str(WIDTH * self.lanes)
         number = {word: PICTURES.index(e, word) for word in _NUMBERS}
         data, out_grad, sums = [PICTURES.pointer(e, operand) for operand in ("data", "out_grad", "sums")]

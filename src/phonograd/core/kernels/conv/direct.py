@@ -81,7 +81,7 @@ class DirectConvolution:
     lines: int = 4
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         boxes = _Boxes(name, self, DIRECT)
         e = boxes.e
         data, weight, out = [DIRECT.pointer(e, operand) for operand in ("data", "weight", "out")]
@@ -174,7 +174,7 @@ class Spread:
     x_taps: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, self.dtype)
         number = {word: SPREAD.index(e, word) for word in ("groups", "filters", "taps", "pixels", "windows")}
         counts = [SPREAD.index(e, f"count_{axis}") for axis in "zyx"]
@@ -215,7 +215,7 @@ class Sums:
     together: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         boxes = _Boxes(name, self, SUMS)
         e = boxes.e
         data, out_grad, sums = [SUMS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
@@ -307,7 +307,7 @@ class Totals:
     lanes: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, self.dtype)
         parts, count = TOTALS.index(e, "parts"), TOTALS.index(e, "count")
         sums, out = TOTALS.pointer(e, "sums"), TOTALS.pointer(e, "out")

@@ -46,7 +46,7 @@ class Weights(Columns):
     tile: DotTile
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         walk = Walk(name, self, WEIGHTS)
         e = walk.e
         walk.number.update({word: WEIGHTS.index(e, word) for word in _WEIGHT_WORDS})
@@ -187,7 +187,7 @@ class Combine:
     tile: DotTile
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, self.dtype)
         number = {
             word: COMBINE.index(e, word)

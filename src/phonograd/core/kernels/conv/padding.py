@@ -1,8 +1,8 @@
-"""Frames and columns: routines that bring the windows of an image into lines of consecutive elements.
+"""Padding: routines that copy the windows of an image to lines of contiguous elements.
 
 ================  =================================================================================================
 ``fill``          makes the frame of a box: pads with zeros and sorts by phase
-``gather_lines``  copies what one tap sees of a box, one line of windows after the other
+``gather_lines``  copies the elements of a box at one tap, one line of windows after the other
 ================  =================================================================================================
 """
 
@@ -19,7 +19,7 @@ from .geometry import Frame, Geometry
 
 __all__ = ["FRAME_WORDS", "fill", "frame_values", "gather_lines"]
 
-#: words of a table that describe frames
+#: table words that describe frames
 FRAME_WORDS = (
     *("extent_z", "extent_y", "extent_x"),
     *("stride_z", "stride_y", "stride_x"),
@@ -30,7 +30,7 @@ FRAME_WORDS = (
 
 
 def frame_values(shape: Geometry, frame: Frame) -> dict[str, int | Reference]:
-    """Return the words that describe a frame."""
+    """Return the table words that describe a frame."""
     values: dict[str, int | Reference] = {}
     spans = [(width - 1) * gap // step for width, gap, step in zip(shape.kernel, shape.dilate, shape.stride)]
     for name, numbers in (("extent", shape.extent), ("stride", frame.stride), ("pad", shape.pad), ("span", spans)):
@@ -43,16 +43,16 @@ def frame_values(shape: Geometry, frame: Frame) -> dict[str, int | Reference]:
 def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Routine:
     """Return the routine that makes the frame of one channel for a box that begins at (z, y, x).
 
-    ``x_stride`` is the stride along x where it is known (see :mod:`~phonograd.core.kernels.deinterleave`), else 0.
-    Lines are written in whole vectors in the order of their addresses: what a vector writes beyond its line is
-    overwritten by the next.
+    ``x_stride`` is the stride along x if the kernel is specialized for it (see
+    :mod:`~phonograd.core.kernels.deinterleave`), else 0. Lines are stored in whole vectors in the order of their
+    addresses: the next line overwrites vectors beyond the end of a line.
     """
     arguments = "ptr %table, ptr noalias %frame, ptr noalias %image, i64 %z, i64 %y, i64 %x, "
     e = Routine(name, lanes, dtype, arguments + "i64 %depth, i64 %height, i64 %width")
     number = {word: words.index(e, word) for word in FRAME_WORDS}
 
     def along(axis: str, first: Index, count: Index, body: Callable[[Index, Index], None]) -> None:
-        """Write the loops over phases and elements along an axis: ``body(place in the frame, coordinate)``."""
+        """Write the loops over phases and elements along an axis: ``body(offset in the frame, coordinate)``."""
         stride, phase_pitch = number[f"stride_{axis}"], number[f"phase_{axis}"]
         pitch = {"z": number["plane"], "y": number["line"]}[axis]
 
@@ -117,9 +117,9 @@ _LINES = "ptr noalias %lines, ptr noalias %seen, i64 %depth, i64 %height, i64 %w
 
 
 def gather_lines(name: str, lanes: int, dtype: DType) -> Routine:
-    """Return the routine that copies what a tap sees of a box, one line after the other without gaps.
+    """Return the routine that copies the elements of a box at a tap, one line after the other without gaps.
 
-    It writes up to a vector beyond the last line, and reads nothing beyond any.
+    It stores up to a vector beyond the last line, and never reads beyond a line.
     """
     e = Routine(name, lanes, dtype, _LINES)
     last, mask = e.tail("%width")

@@ -23,44 +23,43 @@ from .winograd_transforms import Tiling
 
 __all__ = ["Convolution"]
 
-#: steps of a sum that a micro-kernel makes in a row: what it reads meanwhile should stay in the first-level cache
+#: steps of a sum in one call of a micro-kernel: its operands should stay in the L1 cache
 _DEPTH = 288
-#: bytes of columns that are made before they are used; half of a small second-level cache
+#: bytes of columns made before they are used: half of a small L2 cache
 _COLUMN_BYTES = 1 << 18
-#: elements along the lines of dots, whose sums over lanes would otherwise take longer than the products
+#: elements along the lines of dot products; for shorter lines, the sums over lanes would dominate
 _DOT_WIDTH = 1024
-#: lines of columns of which the dots are made before the next are gathered
+#: lines of columns whose dot products are computed before the next lines are gathered
 _DOT_LINES = 128
 #: channels and filters below which vectors of channels are too empty for Winograd's algorithm
 _LEAST_CHANNELS = 16
-#: tiles of 8 by 8 are for this kernel (transforms of others would take what products save, or have large errors), and
-#: for so many channels and filters at most, for products to be summed up with small errors
+#: the kernel for tiles of 8 by 8: the transforms of others would cost too much, or have large errors. The most
+#: channels and filters for which the sums of products have small errors
 _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
-#: time of a product of one vector against that of two; share of the lanes below which images are joined; how many
-#: panels of columns they should have then, and how many images at most
+#: time of a product of one vector relative to two; share of the lanes below which images are joined; number of
+#: panels of columns that joined images should have, and most images
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
-#: elements of a line times filters of a part, for which it pays to make columns
+#: elements of a line times filters of a part for which making columns pays
 _PART_WORK = 2500
-#: items that a range should have at least, for any number of threads to share
+#: least number of items in a range, for any number of threads to share
 _ITEMS = 16
-#: elements that are worth a call
+#: elements worth a call
 _CHUNK_ELEMENTS = 1 << 10
-#: bytes that the sums of all blocks of images may take
+#: most bytes for the sums of all blocks of images
 _SUM_BYTES = 1 << 25
 
 Values = dict[str, int | Reference]
 
 
 class Convolution:
-    """Plans of convolutions and of their adjoints for a machine, run by at most ``slots`` threads at once.
+    """Plans of convolutions and their adjoints for a machine, run by at most ``slots`` threads at once.
 
-    ``winograd`` is the largest size of the tiles of Winograd's algorithm, which is used in single precision where it
-    saves enough multiplications: 8 (tiles of 4 by 4 outputs of 3 by 3 and of 5 by 5 kernels), 6 (of 2 by 2 outputs of
-    5 by 5, with smaller rounding errors), 4 (of 2 by 2 outputs of 3 by 3, with errors like those of plain sums), or 0
-    for never.
+    ``winograd`` is the largest tile size of Winograd's algorithm, which is used in single precision if it saves enough
+    multiplications: 8 (tiles of 4 by 4 outputs of 3 by 3 and of 5 by 5 kernels), 6 (of 2 by 2 outputs of 5 by 5, with
+    smaller rounding errors), 4 (of 2 by 2 outputs of 3 by 3, with errors like those of plain sums), or 0 for never.
 
-    The operands of a plan are named as the arguments of the primitives in :mod:`phonograd.core.ops.nn.convolution`, and
-    ``out`` and ``scratch``.
+    The operands of a plan have the names of the arguments of the primitives in
+    :mod:`phonograd.core.ops.nn.convolution`, and ``out`` and ``scratch``.
     """
 
     def __init__(self, machine: Machine, slots: int = 1, winograd: int = 8) -> None:
@@ -70,7 +69,7 @@ class Convolution:
 
     @staticmethod
     def suits(data: Shape, weight: Shape, dtype: DType) -> bool:
-        """Return whether there are kernels for a convolution of such arrays; there are for nearly all."""
+        """Return whether kernels exist for a convolution of such arrays; they do for nearly all."""
         return dtype in (FLOAT32, FLOAT64) and 0 not in data[1:] and 0 not in weight
 
     # -- the three primitives
@@ -145,7 +144,7 @@ class Convolution:
         return self._weights(shape, dtype)
 
     def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:
-        """Return the tiles of Winograd's algorithm where it is wanted, possible and faster."""
+        """Return the tiles of Winograd's algorithm if it is wanted, possible and faster."""
         if dtype != FLOAT32 or min(shape.channels, shape.filters) < _LEAST_CHANNELS:
             return None
         kernel = shape.kernel[2]
@@ -156,7 +155,7 @@ class Convolution:
             return None
         return tiling
 
-    # -- by products of matrices
+    # -- im2col
 
     def _forward(self, shape: Geometry, dtype: DType, operand: str = "data", transposed: bool = False) -> Plan:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
@@ -168,7 +167,7 @@ class Convolution:
         rows = evenly(shape.filters, most_rows(self.machine))
         tiles = -(-shape.filters // rows)
         boxes = -(-shape.batch // images) * shape.groups * _grid_size(shape, box)
-        # every part makes its columns itself, line by line
+        # every part makes its own columns, line by line
         most = max(shape.filters * shape.counts[2] // _PART_WORK, 2 if boxes == 1 else 1)
         parts = min(tiles, -(-_ITEMS // boxes), most)
         depth = shape.channels * shape.taps
@@ -240,7 +239,7 @@ class Convolution:
         blocks = -(-shape.channels // block)
         block_tiles, filter_tiles = -(-block * shape.taps // tile.columns), -(-shape.filters // tile.rows)
         sums = shape.groups * blocks * block_tiles * filter_tiles * tile.stored(lanes) * size
-        # lines of small images are joined; how many does not depend on how many there are
+        # lines of small images are joined; their number does not depend on the batch size
         images = max(1, _DOT_WIDTH // shape.windows)
         joined = min(images, max(1, shape.batch))
         image_block = rounded(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
@@ -273,14 +272,14 @@ class Convolution:
 
 
 def _chunk(elements: int) -> int:
-    """Return how many items of some elements are worth a call."""
+    """Return the number of items of some elements that is worth a call."""
     return max(1, _CHUNK_ELEMENTS // elements)
 
 
 def _joined_images(shape: Geometry, box: Shape, lanes: int) -> int:
-    """Return how many images should be joined because each has few windows, or 0 for none.
+    """Return the number of images to join because each has few windows, or 0 for none.
 
-    It does not depend on how many there are.
+    It does not depend on the batch size.
     """
     if box != shape.counts:
         return 0
@@ -293,7 +292,7 @@ def _joined_images(shape: Geometry, box: Shape, lanes: int) -> int:
 
 
 def _channel_block(shape: Geometry, lines: int) -> int:
-    """Return how many channels have about so many lines of columns."""
+    """Return the number of channels with about so many lines of columns."""
     return evenly(shape.channels, max(1, lines // shape.taps))
 
 
@@ -308,14 +307,14 @@ def _grid(shape: Geometry, box: Shape) -> Shape:
 def _line(box: Shape, lanes: int, images: int = 1) -> int:
     """Return the distance of lines of columns, which have room for a vector beyond their end."""
     line = rounded(images * math.prod(box) + lanes, WIDTH * lanes)
-    # lines at a multiple of 4096 bytes would share the same few places of the first-level cache
+    # lines at multiples of 4096 bytes would compete for the same few sets of the L1 cache
     return line + (lanes if line % (8 * WIDTH * lanes) == 0 else 0)
 
 
 def _box_values(
     shape: Geometry, box: Shape, block: int, lanes: int, before: int, images: int = 1
 ) -> tuple[Values, int]:
-    """Return the words that describe boxes and their columns, and how many elements of a slot they take.
+    """Return the table words of boxes and their columns, and the number of elements that they take in a slot.
 
     ``before`` elements of a slot have other uses.
     """

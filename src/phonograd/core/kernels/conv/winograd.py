@@ -183,7 +183,7 @@ class Forward:
     adjoint: bool = False
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         walk = Walk(name, self, FORWARD)
         e = walk.e
         data, weight, out = [FORWARD.pointer(e, operand) for operand in ("data", "weight", "out")]

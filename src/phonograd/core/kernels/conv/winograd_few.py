@@ -39,7 +39,7 @@ class FewTiles:
     tiling: Tiling
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         walk = Walk(name, self, FEW_TILES)
         e, lanes = walk.e, str(self.lanes)
         data, products = FEW_TILES.pointer(e, "data"), FEW_TILES.pointer(e, "products")
@@ -74,7 +74,7 @@ class Few:
     flipped: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         walk = Walk(name, self, FEW)
         e, lanes, width = walk.e, str(self.lanes), str(WIDTH * self.lanes)
         walk.number.update({word: FEW.index(e, word) for word in (*_WEIGHTS, "tiles")})

@@ -237,7 +237,7 @@ class Parts(Sums):
     """The kernel for few weights; an item of its range is a part of the images, and a group."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         walk = Walk(name, self, PARTS)
         e = walk.e
         walk.number.update({word: PARTS.index(e, word) for word in ("units", "part_units", "products_at")})
@@ -301,7 +301,7 @@ class Total:
     lanes: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, FLOAT32)
         number = {word: TOTAL.index(e, word) for word in ("groups", "channels", "filters", "taps", "parts")}
         sums, out = TOTAL.pointer(e, "sums"), TOTAL.pointer(e, "out")
@@ -338,7 +338,7 @@ class Tiles(Sums):
     gradient: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         walk = Walk(name, self, TILES)
         e = walk.e
         data, tiles = TILES.pointer(e, "data"), TILES.pointer(e, "tiles")
@@ -368,7 +368,7 @@ class Blocks(Sums):
     """The kernel for many weights; an item is two vectors of filters, and a part of the channels of a group."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, FLOAT32)
         number = {word: BLOCKS.index(e, word) for word in _NUMBERS}
         data, grad, sums, out = [BLOCKS.pointer(e, operand) for operand in ("data", "grad", "sums", "out")]

@@ -29,7 +29,7 @@ class Transform:
     """Whether kernels are read backwards, as the adjoint in the data needs them."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, FLOAT32)
         number = {
             word: TRANSFORM.index(e, word)

@@ -1,8 +1,8 @@
-"""Packing: panels of a product's second operand, copied to where their rows follow each other.
+"""Packing: copies panels of an operand to memory in which their rows are contiguous.
 
-A *panel* is some columns side by side, a few vectors wide, over a block of terms. In packed memory panels of a block
-follow each other, and so do the blocks; the last column is followed by zeros up to a whole vector. The copies that all
-rows of a large product share are made once, by a kernel of its own: :func:`packing`.
+A *panel* is a group of adjacent columns, a few vectors wide, over a block of terms. In packed memory, the panels of a
+block are contiguous, and so are the blocks; zeros fill the last columns up to a whole vector. :func:`packing` returns
+the launch that packs an operand once for all rows of a large product.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..routine import Routine, module
 __all__ = ["Packed", "Packing", "each_panel", "pack_routines", "packing", "part", "square_side"]
 
 
-#: rows that are copied side by side: processors read ahead in a few of them at once, and not beyond the end of a page
+#: rows copied side by side: processors prefetch a few streams at once, and not beyond the end of a page
 TERMS = 32
 
 _WORDS = Words(
@@ -35,7 +35,7 @@ def square_side(dtype: DType, lanes: int) -> int:
 
 
 def packed_columns(columns: int, lanes: int) -> int:
-    """Return the columns of packed memory: those that there are, up to a whole vector.
+    """Return the number of packed columns: all columns, rounded up to a whole vector.
 
     >>> packed_columns(10, 16), packed_columns(32, 16)
     (16, 32)
@@ -52,7 +52,7 @@ class Packing:
     vectors: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         lanes = self.lanes
         e = Routine(name, lanes, self.dtype)
 
@@ -93,7 +93,7 @@ class Packing:
 
 
 class Packed(NamedTuple):
-    """Where packed matrices lie, and the launch that puts them there."""
+    """Packed matrices: their layout, and the launch that packs them."""
 
     launch: Launch
     operand: Reference
@@ -101,7 +101,7 @@ class Packed(NamedTuple):
     outer: int
     inner: int
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 def packing(
@@ -112,20 +112,20 @@ def packing(
     source: tuple[Reference, int, int, int, int],
     target: Reference,
 ) -> Packed:
-    """Return how matrices are packed.
+    """Return the launch that packs matrices, and their packed layout.
 
     Parameters
     ----------
     sizes
         Terms, terms of a block, and columns.
     count
-        Matrices along the outer and the inner axis; those that are the same along one are packed once.
+        Matrices along the outer and the inner batch axis; those that are the same along one are packed once.
     column_blocks
-        Into how many blocks columns are divided: none shares a panel with another.
+        Number of blocks of columns; no two blocks share a panel.
     source
-        The operand, and how far its terms, its columns, and outer and inner matrices are apart.
+        The operand, and the strides of its terms, columns, and outer and inner matrices.
     target
-        Where they lie then.
+        Address of the packed matrices.
     """
     terms, block_terms, columns = sizes
     begin, term, column, outer, inner = source
@@ -155,7 +155,7 @@ def packing(
 
 
 def part(e: Routine, block: Index, blocks: Index, size: Index, unit: int) -> tuple[Index, Index]:
-    """Return where a block of rows or columns begins, and how many there are: blocks differ by one unit at most."""
+    """Return the start and the length of a block of rows or columns; blocks differ by one unit at most."""
     units = e.quotient(e.plus(size, str(unit - 1)), str(unit))
     first, after = [e.times(e.quotient(e.times(n, units), blocks), str(unit)) for n in (block, e.plus(block, "1"))]
     return first, e.minus(e.least(after, size), first)
@@ -164,7 +164,7 @@ def part(e: Routine, block: Index, blocks: Index, size: Index, unit: int) -> tup
 def each_panel(e: Routine, columns: Index, most: int, body: Callable[[Index, Index, Index, Index], None]) -> None:
     """Write ``for panel in columns: body(first column, columns, vectors, columns of whole vectors)``.
 
-    Panels are as wide as possible (``most`` vectors), but no narrower at the end than elsewhere.
+    Panels are as wide as possible (``most`` vectors) and nearly equal, so that the last one is not narrow.
     """
     units = e.quotient(e.plus(columns, str(e.lanes - 1)), str(e.lanes))
     panels = e.quotient(e.plus(units, str(most - 1)), str(most))
@@ -187,9 +187,9 @@ _ARGUMENTS = (
 
 
 def pack_routines(dtype: DType, lanes: int, vectors: int) -> list[Routine]:
-    """Return the routines that copy a panel of up to some vectors, the last of which is to be called.
+    """Return the routines that copy a panel of up to some vectors; the last one is the entry point.
 
-    ``pack`` writes row by row the columns that exist, and zeros up to ``%width``.
+    ``pack`` copies row by row the columns that exist, and stores zeros up to ``%width``.
     """
     e = Routine("pack", lanes, dtype, _ARGUMENTS)
     names = [argument.split()[-1] for argument in _ARGUMENTS.split(",")]
@@ -200,7 +200,7 @@ def pack_routines(dtype: DType, lanes: int, vectors: int) -> list[Routine]:
 
 
 def _pack_rows(dtype: DType, lanes: int, vectors: int) -> Routine:
-    """Return the routine that copies a panel whose columns follow each other in memory."""
+    """Return the routine that copies a panel whose columns are contiguous in memory."""
     e = Routine("pack_rows", lanes, dtype, _ARGUMENTS)
     masks = [e.below(e.minus("%columns", str(lanes * vector))) for vector in range(vectors)]
 
@@ -225,7 +225,7 @@ def _pack_rows(dtype: DType, lanes: int, vectors: int) -> Routine:
 
 
 def _pack_turned(dtype: DType, lanes: int) -> Routine:
-    """Return the routine that copies a panel whose columns lie apart: rows of squares, if its terms do not."""
+    """Return the routine that copies a panel with strided columns; it transposes squares if terms are contiguous."""
     side = square_side(dtype, lanes)
     e = Routine("pack_turned", side, dtype, _ARGUMENTS)
     whole_columns, whole_terms = [e.assign(f"and i64 {size}, {-side}") for size in ("%columns", "%terms")]

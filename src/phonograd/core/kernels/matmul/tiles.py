@@ -1,9 +1,8 @@
-"""Tiles: how a product of matrices is computed once its work has been divided.
+"""Tiles: the GEMM kernel, which computes the tasks of a divided product.
 
 The loops are over tasks, blocks of terms, panels of the second operand and tiles of the result. Tiles stay in registers
-while they are summed up. Of many tiles above each other the first one copies the panel that all of them read, while it
-reads it anyway; a panel whose columns lie apart is copied before. Where operands have been packed, nothing is left to
-be copied, and each tile asks for a part of the panel that comes next.
+while they are summed up. If many tiles read the same panel, the first one copies it while reading; a panel with strided
+columns is copied beforehand. Packed operands are not copied; each tile prefetches a part of the next panel.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from .packing import each_panel, pack_routines, part, square_side
 
 __all__ = ["DEPTH", "WIDTH", "WORDS", "Geometry", "product_text"]
 
-#: terms that are summed up in registers. Part of what a product means: another number gives other last bits
+#: terms summed up in registers. This defines the result of a product: another number gives other last bits
 DEPTH = 384
 #: vectors side by side in a tile
 WIDTH = 3
-#: groups of columns that a single row is computed for at once
+#: groups of columns computed at once for a single row
 LINE_GROUPS = 2
 
 WORDS = Words(
@@ -35,23 +34,23 @@ WORDS = Words(
 
 
 class Geometry(Protocol):
-    """What the text of a kernel depends on: the dtype, elements of a vector, and rows of a tile."""
+    """The parameters of a kernel's text: dtype, elements of a vector, and rows of a tile."""
 
     @property
     def dtype(self) -> DType:
-        """The dtype of the matrices."""
+        """Dtype of the matrices."""
 
     @property
     def lanes(self) -> int:
-        """How many elements a vector holds."""
+        """Number of elements in a vector."""
 
     @property
     def tile_rows(self) -> int:
-        """How many rows a tile has at most: a power of two."""
+        """Greatest number of rows in a tile: a power of two."""
 
 
 def product_text(kernel: Geometry, name: str) -> str:
-    """Return the text of the module whose function ``name`` multiplies matrices."""
+    """Return the LLVM IR of the module whose function ``name`` multiplies matrices."""
     widths = range(1, WIDTH + 1)
     tiles = [_tile(kernel, f"{name}_tile", height, width) for height in _heights(kernel) for width in widths]
     tiles += [_tile(kernel, f"{name}_copying", kernel.tile_rows, width, copies=True) for width in widths[1:]]
@@ -60,15 +59,15 @@ def product_text(kernel: Geometry, name: str) -> str:
 
 
 def _heights(kernel: Geometry) -> list[int]:
-    """Return the numbers of rows that tiles are made for: powers of two, largest first."""
+    """Return the numbers of rows in tiles: powers of two, largest first."""
     return [kernel.tile_rows >> shift for shift in range(kernel.tile_rows.bit_length())]
 
 
 def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = False) -> Routine:
     """Return the routine of a tile: ``out = old + lhs · rhs`` for some rows and some vectors side by side.
 
-    ``%old`` is the result so far, or zeros (with distance 0 between rows) where there is none. A tile that ``copies``
-    leaves what it reads of ``rhs`` in ``%soon``, as a panel for other tiles.
+    ``%old`` is the result so far, or zeros (with row stride 0) if there is none. A tile that ``copies`` stores the part
+    of ``rhs`` that it reads to ``%soon``, as a panel for other tiles.
     """
     arguments = (
         "i64 %terms, ptr noalias %lhs, i64 %lhs_row, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_term, "
@@ -99,15 +98,15 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
         old, out = [e.at(f"%{name}", e.times(str(row), f"%{name}_row")) for name in ("old", "out")]
         for vector in range(width):
             offset = str(vector * e.lanes)
-            # sums that are -0 become 0 wherever they are written, so also before they are added to something
+            # turn sums of -0 into 0 before every store, so that adding them to ``old`` gives the same bits
             e.store(out, offset, e.add(e.get(old, offset), e.add(e.zeros(), sums[row * width + vector])))
     return e
 
 
 def _line(kernel: Geometry) -> Routine:
-    """Return the routine of a few columns of a single row, whose terms follow each other in memory.
+    """Return the routine for a few columns of a single row, if the terms of ``rhs`` are contiguous in memory.
 
-    Squares are turned so that each column is in a lane of its own; the terms that are left are gathered.
+    It transposes squares so that each column has its own lane, and gathers the remaining terms.
     """
     arguments = (
         "i64 %terms, ptr noalias %lhs, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_column, i64 %columns, "
@@ -149,7 +148,7 @@ def _line(kernel: Geometry) -> Routine:
 
 
 def _copy_part(kernel: Geometry) -> Routine:
-    """Return the routine that adds a tile in memory of the kernel's own to those columns of the result that exist."""
+    """Return the routine that adds a tile in scratch memory to the existing columns of the result."""
     arguments = (
         "ptr noalias %tile, i64 %tile_row, ptr %old, i64 %old_row, ptr %out, i64 %out_row, i64 %rows, i64 %columns"
     )
@@ -169,7 +168,7 @@ def _copy_part(kernel: Geometry) -> Routine:
 
 
 class _Panel(NamedTuple):
-    """A panel of a block: its first column in the task, how many there are, in vectors too, and where it is read."""
+    """A panel of a block: its columns in the task, their number in elements and vectors, and its memory."""
 
     column: Index
     width: Index
@@ -178,11 +177,11 @@ class _Panel(NamedTuple):
     whole: str
     memory: str
     distance: Index
-    """Between its rows."""
+    """Distance between its rows."""
 
 
 class _Product:
-    """The state of writing the kernel itself: what belongs to a task."""
+    """Writes the kernel itself, task by task."""
 
     def __init__(self, kernel: Geometry, name: str) -> None:
         self.kernel = kernel
@@ -194,7 +193,7 @@ class _Product:
         e.each("%lo", "%hi", self._task)
 
     def word(self, name: str) -> Index:
-        """Return a number of the table."""
+        """Return an integer of the table."""
         return WORDS.index(self.routine, name)
 
     def pointer(self, condition: str, first: str, second: str) -> str:
@@ -225,15 +224,15 @@ class _Product:
         adds, old_row = e.test("ne", self.word("adds"), "0"), self.word("old_row")
         old = e.at(self._operand("old", outer, inner), e.times(self.first_row, old_row), self.first_column)
         self.old, self.old_row = self.pointer(adds, old, self.zeros), e.either(adds, old_row, "0")
-        # zeros are the same for every panel
+        # all panels share the same zeros
         self.old_column = e.either(adds, "1", "0")
         terms = self.word("terms")
-        # sums without terms are zeros, which must be written too
+        # sums without terms are zeros, which must be stored too
         e.each("0", e.most(terms, "1"), lambda first: _Block(self, first, terms).write(), self.word("block_terms"))
 
 
 class _Block:
-    """The state of writing the sums over a block of terms."""
+    """Writes the sums over a block of terms."""
 
     def __init__(self, product: _Product, first: Index, terms: Index) -> None:
         self.product = product
@@ -246,7 +245,7 @@ class _Block:
         self.old_column = e.either(later, "1", product.old_column)
         self.tile_rows = str(self.kernel.tile_rows)
         self.tiles = e.quotient(e.plus(product.rows, str(self.kernel.tile_rows - 1)), self.tile_rows)
-        # rows of a tile lie side by side where they were packed
+        # the rows of a packed tile are adjacent
         packed_rows = product.word("lhs_packed")
         by_row = e.test("ne", packed_rows, "0")
         self.tile_distance = e.times(self.tile_rows, e.either(by_row, self.depth, product.lhs_row))
@@ -260,7 +259,7 @@ class _Block:
         self.in_order = e.both(e.test("eq", product.rhs_column, "1"), e.test("eq", packed_columns, "0"))
         self.packed_rhs = e.at(product.rhs, e.times(first, packed_columns))
         self.several = e.test("sge", product.rows, product.word("copied_rows"))
-        # after the last panel comes the first one of the next block, or of the next task
+        # the panel after the last is the first one of the next block, or of the next task
         stop = e.plus(first, self.depth)
         later_depth = e.least(product.word("block_terms"), e.minus(terms, stop))
         self.next_block = product.pointer(
@@ -289,7 +288,7 @@ class _Block:
         )
 
     def _panel(self, column: Index, width: Index, vectors: Index, padded: Index) -> None:
-        """Write what is done with a panel: copying it if need be, and all tiles."""
+        """Write the code for a panel: its copy if needed, and all tiles."""
         e, product, depth = self.routine, self.product, self.depth
         whole = e.test("eq", padded, width)
         readable = e.both(self.in_order, whole)
@@ -304,7 +303,7 @@ class _Block:
         memory = product.pointer(self.packed, copy, product.pointer(direct, source, product.panel))
         distance = e.either(direct, product.rhs_term, padded)
         panel = _Panel(column, width, vectors, padded, whole, memory, distance)
-        # each tile asks for a part of the next panel
+        # each tile prefetches a part of the next panel
         is_last = e.test("eq", e.plus(column, width), product.columns)
         following = product.pointer(is_last, self.next_block, e.at(copy, e.times(padded, depth)))
         soon = product.pointer(self.packed, following, memory)
@@ -328,7 +327,7 @@ class _Block:
             start = stop
 
     def _tile(self, name: str, height: int, row: Index, panel: _Panel, soon: tuple[str, Index]) -> None:
-        """Write the call of a tile; one that reaches beyond the result goes through memory of the kernel's own."""
+        """Write the call of a tile; a tile beyond the edge of the result goes through scratch memory."""
         e, product = self.routine, self.product
         number, inside = e.split(row, self.tile_rows)
         lhs = e.at(self.lhs, e.times(number, self.tile_distance), e.times(inside, product.lhs_row))

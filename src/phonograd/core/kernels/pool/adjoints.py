@@ -1,13 +1,12 @@
-"""The adjoints of pooling: every element of the data is the sum over the windows it belongs to.
+"""Pooling adjoints: every element of the result is a sum over the windows that contain it.
 
 ===================  ================================================================================================
-``Spread``           of sums: over all of these windows
-``SpreadLargest``    of largest elements: over those whose largest element it is
-``SpreadApart``      the same where windows do not overlap and lie close to each other along x, the usual case
+``Spread``           adjoint of sums: over all of these windows
+``SpreadLargest``    adjoint of maxima: over the windows whose largest element it is
+``SpreadApart``      the same for windows that do not overlap and have no gaps along x, the usual case
 ===================  ================================================================================================
 
-Terms are added up in a line of working memory, one phase of the stride after the other, from which they go to their
-places.
+Terms are added up in a line of scratch memory, one phase of the stride after the other, and then stored in order.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Spread(PlaneKernel):
     single: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
 
         def plane(windows: Windows, plane: Index, slot: str) -> None:
             e = windows.e
@@ -45,7 +44,7 @@ class Spread(PlaneKernel):
             target = e.at(SPREAD.pointer(e, "out"), e.times(plane, windows["pixels"]))
 
             def total(z: Index, y: Index, load: Callable[[str], Value]) -> Value:
-                """Return the sum over all lines of windows that a line of data belongs to."""
+                """Return the sum over all lines of windows that contain a line of data."""
 
                 def in_line(z: Index, y: Index, partial: list[Value]) -> Sequence[Value]:
                     return [e.add(partial[0], load(e.at(source, windows.row(z, y, "count"))))]
@@ -86,7 +85,7 @@ def _each_met(
     carried: list[Value],
     body: Callable[[Index, Index, list[Value]], Sequence[Value]],
 ) -> list[Value]:
-    """Return what ``carried`` has become after all lines of windows that a line of data belongs to."""
+    """Write a loop over all lines of windows that contain a line of data, and return the carried values."""
     e = windows.e
     planes, lines = windows.met("z", z), windows.met("y", y)
 
@@ -98,13 +97,13 @@ def _each_met(
 
 @dataclasses.dataclass(frozen=True)
 class SpreadLargest(PlaneKernel):
-    """The kernel of the adjoint of largest elements, given data, largest elements, and gradients of these."""
+    """The kernel of the adjoint of maxima, given data, maxima, and gradients of the maxima."""
 
     single: bool
-    """Whether there is one window along x."""
+    """True if there is one window along x."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         search = find(f"{name}_find", self, SPREAD_LARGEST)
 
         def plane(windows: Windows, plane: Index, slot: str) -> None:
@@ -167,14 +166,15 @@ class SpreadLargest(PlaneKernel):
 
 @dataclasses.dataclass(frozen=True)
 class SpreadApart(PlaneKernel):
-    """The kernel of the adjoint of largest elements for windows that do not overlap.
+    """The kernel of the adjoint of maxima for windows that do not overlap.
 
-    There is no padding, and along x the kernel is as wide as the stride, which is known. A window's rows are gone
-    through twice: first to see whether any element equals the largest, then to find the first one that does.
+    There is no padding, and along x the kernel is as wide as the stride, for which the text is specialized. The kernel
+    makes two passes over a window's rows: the first checks whether any element equals the maximum, the second finds the
+    first one that does.
     """
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
 
         def plane(windows: Windows, plane: Index, slot: str) -> None:
             e = windows.e
@@ -210,7 +210,7 @@ class SpreadApart(PlaneKernel):
                         row = windows.row(z, y, "extent")
                         begins = e.both(e.test("eq", z, planes[0]), e.test("eq", y, lines[0]))
                         kind = e.vector_type(BOOL)
-                        # where no element equals the largest, the first one stands for it
+                        # if no element equals the maximum, the first one gets the gradient
                         chosen = f"select i1 {begins}, {kind} {nowhere.text}, {kind} zeroinitializer"
                         extra = Value(e.assign(chosen), BOOL)
                         values = []
@@ -246,7 +246,7 @@ _NOWHERE = Value("zeroinitializer", BOOL)
 
 
 def _operands(windows: Windows, plane: Index) -> tuple[str, str, str, str]:
-    """Return where the planes of data, largest elements, gradients and results begin."""
+    """Return the addresses of the planes of data, maxima, gradients and results."""
     e = windows.e
     start, base = e.times(plane, windows["windows"]), e.times(plane, windows["pixels"])
     data, largest, out_grad, out = [SPREAD_LARGEST.pointer(e, n) for n in ("data", "largest", "out_grad", "out")]
@@ -258,7 +258,7 @@ def _clear_phases(windows: Windows, slot: str) -> None:
 
 
 def _add_to_phase(windows: Windows, slot: str, first: Index, tap: Index, value: Value) -> None:
-    """Write the sum of a vector and what is in the line of a tap's phase."""
+    """Add a vector to the line of a tap's phase."""
     e = windows.e
     shift, phase = e.split(tap, windows.step)
     place = e.at(slot, e.times(phase, windows["line"]), e.plus(first, shift))

@@ -1,9 +1,9 @@
-"""Pooling: native kernels of the largest element and the sum of windows, of positions, and plans of all of them.
+"""Pooling: kernels of window maxima, sums and argmax positions, and the plans of all pooling kernels.
 
-``Reduce`` combines along z and y into a line, then along x; windows with stride 2 or 3 are sorted in registers.
-``Position`` finds the first element of each window that equals the largest. Adjoints are in
-:mod:`~phonograd.core.kernels.pool.adjoints`, and what is done where lines are shorter than vectors in
-:mod:`~phonograd.core.kernels.pool.flat`. The order of sums follows from the shapes.
+``Reduce`` combines elements along z and y into a line, then along x; windows with stride 2 or 3 are sorted in
+registers. ``Position`` finds the first element of each window that equals the maximum. Adjoints are in
+:mod:`~phonograd.core.kernels.pool.adjoints`, kernels for lines shorter than vectors in
+:mod:`~phonograd.core.kernels.pool.flat`. The shapes alone determine the order of sums.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Pooling", "Position", "Reduce"]
 
 POSITION = Words(*WINDOW_WORDS, *SLOT_WORDS, "data*", "largest*", "out*")
 
-#: elements of all planes of a chunk
+#: elements per chunk, over all planes
 _CHUNK_ELEMENTS = 1 << 14
 
 
@@ -38,7 +38,7 @@ class Reduce(PlaneKernel):
     largest: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         return self.module(name, REDUCE, self._plane, dtype=self.dtype)
 
     def _plane(self, windows: Windows, plane: Index, slot: str) -> None:
@@ -79,10 +79,10 @@ class Reduce(PlaneKernel):
 
 @dataclasses.dataclass(frozen=True)
 class Position(PlaneKernel):
-    """The kernel of the positions of largest elements in the whole array, as 64-bit numbers."""
+    """The kernel of the positions of maxima in the whole array, as int64."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         search = find(f"{name}_find", self, POSITION)
 
         def plane(windows: Windows, plane: Index, slot: str) -> None:
@@ -122,7 +122,7 @@ class Pooling:
 
     @staticmethod
     def suits(dtype: DType, extent: Shape, counts: Shape) -> bool:
-        """Return whether there are kernels for planes of data of an extent and so many windows along each axis."""
+        """Return whether kernels exist for planes of some extent with some number of windows along each axis."""
         return dtype in (FLOAT32, FLOAT64) and 0 < math.prod(extent) < 1 << 31 and 0 < math.prod(counts) < 1 << 31
 
     def largest(self, data: Shape, dtype: DType, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Plan:
@@ -157,7 +157,7 @@ class Pooling:
     ) -> Plan:
         """Return the plan of ``scatter_add(out_grad, _window_argmax(data, largest), data.shape)``.
 
-        The gradients of empty windows go nowhere.
+        The gradients of empty windows are dropped.
         """
         known = self._known(dtype, stride)
         spread: SpreadLargest | SpreadApart | SpreadFlat = SpreadLargest(*known, single=largest[-1] == 1)
@@ -195,7 +195,7 @@ class Pooling:
         for name, numbers, default in named:
             full = (*(default,) * missing, *numbers)
             values.update({f"{name}_{axis}": number for axis, number in zip("zyx", full)})
-        # room for the padding, what windows reach beyond it, and vectors beyond that
+        # room for the padding, the reach of windows beyond it, and vectors beyond that
         length = max(pad[-1] + extent[-1], (counts[-1] - 1) * stride[-1] + size[-1]) + (stride[-1] + 2) * lanes
         line = -(-length // lanes) * lanes
         values.update(line=line, codes_at=line * stride[-1])

@@ -1,7 +1,7 @@
-"""Windows: what kernels of pooling have in common.
+"""Window loops: code that the pooling kernels share.
 
-An item of their ranges is a plane: one channel of an image. In a line of working memory, what lies beyond the data is
-an element that changes nothing (the lowest number, zero, NaN), so that windows along x need no bounds.
+An item of their ranges is a plane: one channel of an image. Lines in scratch memory are padded with a neutral element
+(the lowest number, zero, NaN), so that windows along x need no bounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REDUCE = Words(*WINDOW_WORDS, *SLOT_WORDS, "data*", "out*")
 
 
 class Windows:
-    """A routine while it is written: the numbers of its table, and where windows meet the data."""
+    """The integers of a routine's table, and the overlap of windows with the data."""
 
     def __init__(self, e: Routine, words: Words, x_stride: int) -> None:
         self.e, self.x_stride = e, x_stride
@@ -39,17 +39,17 @@ class Windows:
         return self.number[word]
 
     def reach(self, axis: str, window: Index) -> tuple[Index, Index]:
-        """Return the range of the data that a window has along an axis."""
+        """Return the range of the data that a window covers along an axis."""
         e = self.e
         start = e.minus(e.times(window, self[f"stride_{axis}"]), self[f"pad_{axis}"])
         stop = e.plus(start, self[f"kernel_{axis}"])
         return e.most(start, "0"), e.least(stop, self[f"extent_{axis}"])
 
     def met(self, axis: str, element: Index) -> tuple[Index, Index]:
-        """Return the range of the windows that an element belongs to along an axis."""
+        """Return the range of the windows that contain an element along an axis."""
         e = self.e
         place, stride = e.plus(element, self[f"pad_{axis}"]), self[f"stride_{axis}"]
-        # the first window that does not end before the element; dividing what may not be negative
+        # the first window that does not end before the element; the dividend must not be negative
         before = e.most(e.plus(e.minus(place, self[f"kernel_{axis}"]), stride), "0")
         return e.quotient(before, stride), e.least(e.plus(e.quotient(place, stride), "1"), self[f"count_{axis}"])
 
@@ -59,12 +59,12 @@ class Windows:
         e.each("0", self[f"{name}_z"], lambda z: e.each("0", self[f"{name}_y"], lambda y: body(z, y)))
 
     def row(self, z: Index, y: Index, name: str) -> Index:
-        """Return where a line of windows (``count``) or of data (``extent``) begins."""
+        """Return the offset of a line of windows (``count``) or of data (``extent``)."""
         e = self.e
         return e.times(e.plus(e.times(z, self[f"{name}_y"]), y), self[f"{name}_x"])
 
     def seen(self, line: str, first: Index, tap: Index) -> Value:
-        """Return what a tap sees of the windows from ``first`` on, in a line that begins with the padding."""
+        """Return the elements at a tap of the windows from ``first`` on, in a line that begins with the padding."""
         e = self.e
         place = e.at(line, e.times(first, self.step), tap)
         return take(
@@ -82,19 +82,19 @@ class Windows:
         body(last, mask)
 
     def load(self, pointer: str, first: Index, mask: Value | None, dtype: DType | None = None) -> Value:
-        """Return a vector of a line, of which only the lanes of the mask are read."""
+        """Return a vector of a line, reading only the lanes of the mask."""
         e, kind = self.e, dtype or self.e.dtype
         return e.load(pointer, first, kind) if mask is None else e.load_where(pointer, first, kind, mask)
 
     def save(self, pointer: str, first: Index, mask: Value | None, value: Value) -> None:
-        """Write a vector of a line, or the lanes of the mask."""
+        """Store a vector of a line, or the lanes of the mask."""
         if mask is None:
             self.e.store(pointer, first, value)
         else:
             self.e.store_where(pointer, first, value, mask)
 
     def positions(self, row: Index, first: Index, tap: Index) -> Value:
-        """Return where a tap of the windows from ``first`` on lies in its plane, as 32-bit numbers."""
+        """Return the positions in the plane of a tap of the windows from ``first`` on, as int32."""
         e = self.e
         start = e.minus(e.total(row, e.times(first, self.step), tap), self["pad_x"])
         lanes = e.multiply(e.steps(INT32), narrow(e, self.step))
@@ -102,7 +102,7 @@ class Windows:
 
 
 def identity(e: Routine, largest: bool) -> Value:
-    """Return what changes neither a largest element nor a sum."""
+    """Return the neutral element of a maximum or a sum."""
     return e.constant(np.finfo(e.dtype).min if largest else 0, e.dtype)
 
 
@@ -120,12 +120,12 @@ def narrow(e: Routine, number: Index) -> Value:
 
 @dataclasses.dataclass(frozen=True)
 class PlaneKernel:
-    """What the kernels have in common."""
+    """Base class of the pooling kernels."""
 
     dtype: DType
     lanes: int
     x_stride: int
-    """The stride along x where it is known, else 0."""
+    """Stride along x if the kernel is specialized for it, else 0."""
 
     def module(
         self, name: str, words: Words, item: Callable[[Windows, Index, str], None], *routines: Routine, dtype: DType
@@ -137,10 +137,10 @@ class PlaneKernel:
 
 
 def find(name: str, kernel: PlaneKernel, words: Words) -> Routine:
-    """Return the routine that writes the position in its plane of each window's largest element, as 32-bit numbers.
+    """Return the routine that stores the position in its plane of each window's largest element, as int32.
 
-    It is that of the first element that equals the largest, or of the first one if none does, or -1 for an empty
-    window. Up to a vector is written beyond the end.
+    It is the first element that equals the maximum, or the first one if none does, or -1 for an empty window. Up to a
+    vector is stored beyond the end.
     """
     arguments = "ptr %table, ptr noalias %data, ptr noalias %largest, ptr noalias %codes, ptr noalias %line"
     e = Routine(name, kernel.lanes, kernel.dtype, arguments)
@@ -191,7 +191,7 @@ def find(name: str, kernel: PlaneKernel, words: Words) -> Routine:
 
         def search() -> None:
             windows.vectors(windows["count_x"], begin)
-            # from the last row to the first: what is found last is what comes first
+            # rows run backwards, so the first match is found last
             _backwards(e, planes, lambda z: _backwards(e, lines, lambda y: row(z, y)))
 
         def skip() -> None:
