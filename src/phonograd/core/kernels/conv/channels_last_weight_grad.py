@@ -1,10 +1,10 @@
-"""The adjoint in the weights in single precision, where there are channels enough to fill the lanes of vectors.
+"""Channels-last weight gradient in single precision, for enough channels to fill vectors.
 
-Data and gradients are turned into pictures, whose elements are vectors of channels and of filters. What a tap of the
-kernel sees of a box of windows are elements at equal distances, so every tap is a sum of outer products of elements of
+Data and gradients are copied to pictures, whose elements are vectors of channels and of filters. The elements of a box
+of windows at a tap are at a constant stride. So the gradient of every tap is a sum of outer products of elements of
 both pictures, which stays in registers: (channels x windows) · (windows x filters). Nothing is gathered.
 
-An item of work is a part of the images, with sums of its own, which are added up in the end
+An item of work is a part of the images, with sums of its own. A last kernel adds them up
 (:class:`~phonograd.core.kernels.conv.winograd_weight_grad.Total`).
 """
 
@@ -27,7 +27,7 @@ _NUMBERS = (
     *("stride_y", "stride_x", "pad_y", "pad_x", "span_y", "span_x", "box_y", "box_x", "grid_y", "grid_x"),
     *("call_y", "call_x", "line", "data_size", "grads_at", "grad_line", "grad_size", "units", "part_units"),
 )
-#: after the words come the places of taps in a picture
+#: the unnamed words are the offsets of taps in a picture
 PICTURES = Words(*_NUMBERS, *SLOT_WORDS, "data*", "out_grad*", "sums*")
 
 
@@ -39,7 +39,7 @@ class Pictures:
 
     @property
     def rows(self) -> int:
-        """Channels that are multiplied at once."""
+        """Number of channels multiplied at once."""
         return max(4, self.lanes // 2)
 
     def write(self, name: str) -> str:
@@ -74,7 +74,7 @@ class Pictures:
                 is_first = e.test("eq", unit_number, start)
 
                 def call(top: Index, left: Index) -> None:
-                    # a part of the gradients that stays in the first-level cache for all channels and taps
+                    # this part of the gradients stays in the L1 cache for all channels and taps
                     box = (
                         *(e.least(number["call_y"], e.minus(sizes[0], top)), top),
                         *(e.least(number["call_x"], e.minus(sizes[1], left)), left),
@@ -113,7 +113,7 @@ class Pictures:
         first: tuple[Index, Index],
         sizes: tuple[Index, Index],
     ) -> None:
-        """Write the pictures of all channels, of what a box of windows sees."""
+        """Write the calls that make the pictures of all channels, for the data under a box of windows."""
         start, extent = [], []
         for axis, begin, count in zip("yx", first, sizes):
             stride = number[f"stride_{axis}"]
@@ -143,7 +143,7 @@ class Pictures:
         first: tuple[Index, Index],
         sizes: tuple[Index, Index],
     ) -> None:
-        """Write the pictures of the gradients of all filters in a box of windows."""
+        """Write the calls that make the pictures of the gradients of all filters in a box of windows."""
 
         def vector(filters: Index) -> None:
             picture = e.at(pictures, e.times(e.quotient(filters, str(self.lanes)), number["grad_size"]))
@@ -207,9 +207,9 @@ class Pictures:
 def _outer(name: str, lanes: int, rows: int, width: int) -> Routine:
     """Return the routine that sums up outer products of some channels and one or two vectors of filters.
 
-    Its arguments are the sizes of a box; both operands with the distances of their lines, and those of elements of the
-    first and of vectors of the second; the result and the distance of its lines; how many lines exist, and whether to
-    add to what is there.
+    Its arguments are the sizes of a box; both operands with the distances of their lines, of elements of the first and
+    of vectors of the second; the result and the distance of its lines; the number of existing lines, and whether to add
+    to the result.
     """
     arguments = (
         "i64 %height, i64 %width, ptr noalias %first, i64 %first_line, i64 %first_step, "

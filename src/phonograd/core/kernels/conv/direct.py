@@ -1,8 +1,7 @@
-"""Convolutions with one or two filters per group (depthwise ones above all), which no product of matrices helps.
+"""Direct convolutions: few channels and filters per group (mostly depthwise), too few for matrix products.
 
-Every output is summed up in a register, tap by tap, from a frame of the image that fits the first-level cache. Weights
-and places of taps stand in the words of the table that have no names, as pairs (place in the frame, place in the
-weights); taps of several channels follow each other.
+Every output is summed up in a register, tap by tap, from a frame of the image that fits the L1 cache. The unnamed words
+of the table hold a pair for each tap, channel after channel: its offset in the frame and its offset in the weights.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ SPREAD = Words(
 
 
 class _Boxes:
-    """A kernel while it is written: boxes of windows and their frames."""
+    """Writes one kernel: boxes of windows and their frames."""
 
     def __init__(self, name: str, kernel: DirectConvolution | Sums, words: Words) -> None:
         self.name = name
@@ -47,7 +46,7 @@ class _Boxes:
         return self.number[word]
 
     def each(self, slot: str, image: str, body: Callable[[Index, list[Index]], None]) -> None:
-        """Write the loop over boxes: fill the frame, then ``body(number of the first window, sizes)``."""
+        """Write the loop over boxes: fill the frame, then ``body(index of the first window, sizes)``."""
         e = self.e
 
         def box(z: Index, y: Index, x: Index) -> None:
@@ -73,7 +72,7 @@ class _Boxes:
 
 @dataclasses.dataclass(frozen=True)
 class DirectConvolution:
-    """The kernel of a convolution; an item of its range is a group of an image. ``lines`` are summed up at once."""
+    """The kernel of a convolution; an item is a group of an image. ``lines`` are summed up at once."""
 
     dtype: DType
     lanes: int
@@ -132,7 +131,7 @@ class DirectConvolution:
         e.each("0", depth, plane)
 
     def _lines(self, name: str, count: int) -> Routine:
-        """Return the routine that sums up some neighbouring lines of windows."""
+        """Return the routine that sums up some adjacent lines of windows."""
         arguments = (
             "ptr noalias %target, ptr noalias %frame, ptr noalias %weight, ptr noalias %places, i64 %taps, "
             "i64 %width, i64 %line"
@@ -163,7 +162,7 @@ class DirectConvolution:
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """The kernel of the adjoint in the data with one channel per group and any stride; an item is a group of an image.
+    """The kernel of the data gradient with one channel per group and any stride; an item is a group of an image.
 
     Every line of data is the sum of lines of gradients times weights.
     """
@@ -204,7 +203,7 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True)
 class Sums:
-    """The kernel of the adjoint in the weights; an item of its range is a block of images, and a group.
+    """The kernel of the weight gradient; an item of its range is a block of images, and a group.
 
     Sums are vectors whose lanes :class:`Totals` adds up. ``together`` taps are summed up at once.
     """
@@ -264,7 +263,7 @@ class Sums:
         e.each("0", taps, some, str(self.together))
 
     def _taps(self, name: str) -> Routine:
-        """Return the routine that adds products of gradients and what some taps see to the sums of these taps."""
+        """Return the routine that adds products of gradients and elements at some taps to the sums of these taps."""
         arguments = (
             "ptr noalias %sums, ptr noalias %frame, ptr noalias %grad, ptr noalias %places, i64 %first, i64 %taps, "
             "i64 %depth, i64 %height, i64 %width, i64 %plane, i64 %line"
@@ -272,7 +271,7 @@ class Sums:
         e = Routine(name, self.lanes, self.dtype, arguments, inner=True)
         last, mask = e.tail("%width")
         end = e.minus("%taps", "1")
-        # taps that do not exist see what the last one sees; their sums are not written
+        # missing taps read the elements of the last one; their sums are not stored
         taps = [e.least(e.plus("%first", str(number)), end) for number in range(self.together)]
         seen = [e.at("%frame", e.load_word("%places", e.times(tap, "2"))) for tap in taps]
         places = [e.at("%sums", e.times(tap, str(self.lanes))) for tap in taps]
@@ -301,7 +300,7 @@ class Sums:
 
 @dataclasses.dataclass(frozen=True)
 class Totals:
-    """The kernel that adds up the sums of all parts and their lanes; an item of its range is an element of weights."""
+    """The kernel that adds up the sums of all parts and their lanes; an item is an element of the weights."""
 
     dtype: DType
     lanes: int

@@ -1,4 +1,4 @@
-"""The adjoint of convolutions in their weights: products of columns and gradients, summed over windows and images."""
+"""im2col weight gradient: products of columns and gradients, summed over windows and images."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ COMBINE = Words(
 
 @dataclasses.dataclass(frozen=True)
 class Weights(Columns):
-    """The kernel of the adjoint in the weights; an item is a block of images, a group, and a part of the channels.
+    """The kernel of the weight gradient; an item is a block of images, a group, and a part of the channels.
 
-    Both gradients and columns have lines along the windows, which are what is summed over. With small images, the lines
-    of ``several`` are joined. Every block of images has sums of its own, in tiles; :class:`Combine` adds them up.
+    The lines of gradients and columns run along the windows, which are summed over. The lines of ``several`` small
+    images are joined. Every block of images has sums of its own, in tiles; :class:`Combine` adds them up.
     """
 
     pointwise: bool
-    """That of the geometry: data is read as it lies."""
+    """That of the geometry: data is read in place."""
     several: bool
     tile: DotTile
 
@@ -88,7 +88,7 @@ class Weights(Columns):
         images: tuple[Index, Index],
         channels: tuple[Index, Index],
     ) -> None:
-        """Write what is done for one box of some images: for each block of channels its columns and their sums."""
+        """Write the code for one box of some images: the columns of each block of channels, and their sums."""
         e = walk.e
         place, count = images
         columns = e.at(slot, walk["columns_at"])
@@ -124,7 +124,7 @@ class Weights(Columns):
     def _gradients(
         self, walk: Walk, box: Box, slot: str, out_grad: str, images: tuple[Index, Index]
     ) -> tuple[str, Index]:
-        """Return where the lines of gradients begin and their distance; those of several images are joined first."""
+        """Return the lines of gradients and their distance; those of several images are joined first."""
         e = walk.e
         place, count = images
         source = e.at(out_grad, e.times(place, e.times(walk["filters"], walk["windows"])), box.start)
@@ -153,7 +153,7 @@ class Weights(Columns):
         elements: Index,
         sums: str,
     ) -> None:
-        """Write the dots of all lines of gradients with those of columns, of which there are ``elements``."""
+        """Write the dot products of all lines of gradients with the ``elements`` lines of columns."""
         e, tile = walk.e, self.tile
 
         def column_tile(column: Index) -> None:
@@ -177,7 +177,7 @@ class Weights(Columns):
 
 @dataclasses.dataclass(frozen=True)
 class Combine:
-    """The kernel that adds up the sums of all blocks of images and writes them in the order of the weights.
+    """The kernel that adds up the sums of all blocks of images and stores them in the order of the weights.
 
     An item of its range is a tile of columns.
     """

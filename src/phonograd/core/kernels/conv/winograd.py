@@ -1,9 +1,9 @@
-"""Convolutions with small square kernels and stride 1 by Winograd's algorithm, in single precision.
+"""Winograd's algorithm: convolutions with small square kernels and stride 1, in single precision.
 
-Data is turned into pictures with channels in the lanes of vectors, and transformed tile by tile; what remains are
-products of matrices, one for each of the elements of a transformed tile: (tiles x channels) · (channels x filters).
-The adjoint in the data is the same kernel with other weights, or, where there are far fewer tiles of outputs than of
-data, the same products between adjoint transforms.
+Data is copied to pictures with channels in the lanes of vectors, and transformed tile by tile. Then each element of a
+transformed tile is a matrix product: (tiles x channels) · (channels x filters). The data gradient is the same kernel
+with other weights. If there are far fewer tiles of outputs than of data, it is the same products between adjoint
+transforms.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ FORWARD = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "weight*", "out*")
 
 
 class Transforming(Protocol):
-    """What a kernel says about itself."""
+    """The parameters of a kernel that :class:`Walk` needs."""
 
     @property
     def lanes(self) -> int:
-        """How many channels a vector holds."""
+        """Number of channels in a vector."""
 
     @property
     def tiling(self) -> Tiling:
@@ -43,7 +43,7 @@ class Transforming(Protocol):
 
 
 class Walk:
-    """A kernel while it is written: its table, and routines that transform data and outputs."""
+    """Writes one kernel: its table, and calls of routines that transform data and outputs."""
 
     def __init__(self, name: str, kernel: Transforming, words: Words) -> None:
         self.name, self.kernel = name, kernel
@@ -61,7 +61,7 @@ class Walk:
         return self.number[word]
 
     def band(self, band: Index) -> tuple[Index, Index, Index]:
-        """Return the first row of tiles of a band, how many rows it has, and how many tiles."""
+        """Return the first row of tiles of a band, its number of rows, and its number of tiles."""
         e = self.e
         first = e.times(band, self["band"])
         rows = e.least(self["band"], e.minus(self["tiles_y"], first))
@@ -75,16 +75,16 @@ class Walk:
         self.e.invoke(f"{self.name}_{routine}", *arguments, f"i64 {self['tiles_x']}")
 
     def each_block(self, count: Index, body: Callable[[Index, Index], None]) -> None:
-        """Write the loop over blocks of channels: ``body(first channel, how many there are from it on)``."""
+        """Write the loop over blocks of channels: ``body(first channel, number of channels from it on)``."""
         e = self.e
         e.each("0", count, lambda first: body(first, e.minus(count, first)), str(self.kernel.lanes))
 
     def take_data(self, image: str, band: Band, picture: str, tiles: str, layout: _Layout) -> None:
-        """Write how the tiles of one image are made."""
+        """Write the code that makes the tiles of one image."""
         self.each_block(self["channels"], self.data_block(image, band, picture, tiles, layout))
 
     def data_block(self, image: str, band: Band, picture: str, tiles: str, layout: _Layout) -> _Block:
-        """Return how the tiles of one block of channels of an image are made: its picture, and the transforms."""
+        """Return the function that writes the code for a block of channels of an image: picture and transforms."""
         e, tiling = self.e, self.kernel.tiling
         first, rows, _ = band
         m, lanes = str(tiling.outputs), str(self.kernel.lanes)
@@ -113,7 +113,7 @@ class Walk:
                     "transform_in", (into, self["data_step"], tile_line), (above, self.line, e.times(m, lanes))
                 )
 
-            # a row of tiles is transformed while its lines are in the first-level cache
+            # transform a row of tiles while its lines are in the L1 cache
             turn("0", border)
             e.each("0", rows, row)
 
@@ -122,13 +122,13 @@ class Walk:
     def take_gradients(
         self, image: str, sizes: _Sizes, band: Band, picture: str, tiles: _Rows, block_line: Index
     ) -> None:
-        """Write how the tiles of gradients of one image are made; blocks of channels lie ``block_line`` apart."""
+        """Write the code that makes the tiles of gradients of one image; ``block_line`` is the distance of blocks."""
         self.each_block(sizes[0], self.gradient_block(image, sizes, band, picture, tiles, block_line))
 
     def gradient_block(
         self, image: str, sizes: _Sizes, band: Band, picture: str, tiles: _Rows, block_line: Index
     ) -> _Block:
-        """Return how the tiles of gradients of one block of channels of an image are made."""
+        """Return the function that writes the code for the gradients of a block of channels of an image."""
         e, m, lanes = self.e, str(self.kernel.tiling.outputs), str(self.kernel.lanes)
         _, height, width, pixels = sizes
         first, rows, _ = band
@@ -156,9 +156,9 @@ class Walk:
         return block
 
 
-#: the first row of tiles of a band, how many rows it has, and how many tiles
+#: the first row of tiles of a band, its number of rows, and its number of tiles
 Band = tuple[Index, Index, Index]
-#: writes what is done for a block of channels: the first of them, and how many there are from it on
+#: writes the code for a block of channels: the first one, and the number of channels from it on
 _Block = Callable[[Index, Index], None]
 #: channels of an image, its height and width, and the distance of channels
 _Sizes = tuple[Index, Index, Index, Index]
@@ -172,7 +172,7 @@ _Rows = tuple[str, Index, Index, Index]
 
 @dataclasses.dataclass(frozen=True)
 class Forward:
-    """The kernel of a convolution; an item of its range is a band of rows of tiles of some images, and a group.
+    """The kernel of a convolution; an item is a band of rows of tiles of some images, and a group.
 
     ``rows`` tiles are multiplied at once. The ``adjoint`` takes tiles of gradients, and adds up those of data.
     """
@@ -276,7 +276,7 @@ class Forward:
         e.each("0", str(self.tiling.size**2), element)
 
     def _put_back(self, walk: Walk, image: str, band: Band, picture: str, sums: str, channels: Index) -> None:
-        """Write the way of one pair of blocks of channels from sums to the data of an image."""
+        """Write the adjoint transform of one pair of blocks of channels, from sums to the data of an image."""
         e, m, lanes = walk.e, str(self.tiling.outputs), str(self.lanes)
         rows = band[1]
         height = e.plus(e.times(rows, m), str(self.tiling.kernel - 1))
@@ -303,7 +303,7 @@ class Forward:
 
 
 def put(walk: Walk, image: str, band: Band, picture: str, sums: str, filters: Index) -> None:
-    """Write the way of one pair of blocks of filters from sums to the output of an image."""
+    """Write the output transform of one pair of blocks of filters, from sums to the output of an image."""
     e, m, lanes = walk.e, str(walk.kernel.tiling.outputs), str(walk.kernel.lanes)
     first, rows, _ = band
     start = e.times(first, m)
@@ -335,8 +335,8 @@ def put(walk: Walk, image: str, band: Band, picture: str, sums: str, filters: In
 def mix(name: str, lanes: int, rows: int, width: int, adding: bool = False) -> Routine:
     """Return the routine that multiplies some tiles with the weights of a pair of blocks of filters, or of one.
 
-    Channels lie in blocks of as many as a vector has lanes; in a block, tiles lie next to each other. With ``adding``
-    there is another argument, which says whether to begin with the sums that are there.
+    A block has as many channels as a vector has lanes; in a block, tiles are adjacent. With ``adding``, another
+    argument tells whether to add to the existing sums.
     """
     arguments = (
         "i64 %channels, ptr noalias %data, i64 %data_block, ptr noalias %weight, ptr noalias %sums, i64 %sums_block"

@@ -1,6 +1,6 @@
-"""Winograd's algorithm for few tiles and many weights, which no cache would hold once they are transformed.
+"""Winograd's algorithm for few tiles and many weights, which would exceed the cache once transformed.
 
-A first kernel transforms all tiles of data. A second one goes through the filters: it transforms as many weights at a
+A first kernel transforms all tiles of data. A second one iterates over the filters: it transforms as many weights at a
 time as stay in the cache, and multiplies all tiles by them.
 """
 
@@ -20,7 +20,7 @@ from .winograd_transforms import Tiling, matrices, transform_in, transform_out, 
 
 __all__ = ["BLOCK", "FEW", "FEW_TILES", "Few", "FewTiles"]
 
-#: channels whose weights are transformed at once, in vectors
+#: vectors of channels whose weights are transformed at once
 BLOCK = 2
 
 FEW_TILES = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "products*")
@@ -65,7 +65,7 @@ class FewTiles:
 class Few:
     """The kernel that multiplies; an item of its range is a pair of vectors of filters of a group.
 
-    ``rows`` tiles are multiplied at once. ``flipped`` says that kernels are read backwards.
+    ``rows`` tiles are multiplied at once. ``flipped`` means that kernels are flipped.
     """
 
     lanes: int
@@ -119,7 +119,7 @@ class Few:
         )
 
     def _transform(self, walk: Walk, target: str, kernels: str, channels: Index, filters: Index) -> None:
-        """Write how weights are transformed: (elements of a tile, channels, two vectors of filters)."""
+        """Write the transform of weights, to (elements of a tile, channels, two vectors of filters)."""
         e, size, kernel = walk.e, self.tiling.size, self.tiling.kernel
 
         def vector(lane: Index) -> None:
@@ -142,7 +142,7 @@ class Few:
 
             e.each("0", channels, channel)
 
-        # lanes without a filter are zeros: masked lanes are
+        # masked lanes are zeros, so missing filters are zeros
         e.each("0", str(WIDTH * self.lanes), vector, str(self.lanes))
 
     def _multiply(self, walk: Walk, data: str, numbers: str, sums: str, channels: Index, adding: Index) -> None:

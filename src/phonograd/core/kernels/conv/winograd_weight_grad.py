@@ -1,14 +1,14 @@
-"""The adjoint in the weights by Winograd's algorithm.
+"""Winograd weight gradient.
 
-Tiles of data and of gradients are transformed and multiplied; products are (channels x tiles) · (tiles x filters), one
-for each element of a tile. They are computed for a *block* of some channels and two vectors of filters at a time and
-transformed back at once, while they are in the cache: what is kept are sums as large as the weights. These have
-*lines*, one for each element of the kernel of each channel, of two vectors of filters.
+Tiles of data and of gradients are transformed and multiplied; the products are (channels x tiles) · (tiles x filters),
+one for each element of a tile. They are computed for a *block* of some channels and two vectors of filters at a time
+and transformed back while they are in the cache, so that only sums of the size of the weights are kept. These have
+*lines* of two vectors of filters, one for each element of the kernel of each channel.
 
-With few weights, an item of work is a part of the images, with sums of its own, which are added up in the end
-(:class:`Parts`, :class:`Total`). With many weights there is no room for many sums: all tiles of some images are
-transformed first, and an item is a part of the weights (:class:`Tiles`, :class:`Blocks`), so threads share the work
-however few images there are. Further images are added to what the ones before them gave.
+With few weights, an item of work is a part of the images, with sums of its own, which are added up at the end
+(:class:`Parts`, :class:`Total`). With many weights there is no room for many sums. Then all tiles of some images are
+transformed first, and an item is a part of the weights (:class:`Tiles`, :class:`Blocks`), so threads can share the work
+of a few images. The sums of further images are added to those before.
 """
 
 from __future__ import annotations
@@ -39,40 +39,40 @@ BLOCKS = Words(*_NUMBERS, *SLOT_WORDS, "data*", "grad*", "sums*", "out*")
 
 @dataclasses.dataclass(frozen=True)
 class Sums:
-    """What the kernels have in common."""
+    """Base class of the kernels."""
 
     lanes: int
     tiling: Tiling
 
     @property
     def rows(self) -> int:
-        """Channels that are multiplied at once: two vectors wide, that many sums keep the multipliers busy."""
+        """Number of channels multiplied at once: two vectors wide, so many sums keep the multipliers busy."""
         return max(4, self.lanes // 2)
 
     @property
     def channels(self) -> int:
-        """Channels of a block: as many as a vector has lanes."""
+        """Number of channels in a block: the lanes of a vector."""
         return self.lanes
 
     @property
     def width(self) -> int:
-        """Filters of a block."""
+        """Number of filters in a block."""
         return WIDTH * self.lanes
 
     @property
     def taps(self) -> int:
-        """Elements of a kernel."""
+        """Number of elements in a kernel."""
         return self.tiling.kernel**2
 
     @property
     def elements(self) -> int:
-        """Elements of a tile."""
+        """Number of elements in a tile."""
         return self.tiling.size**2
 
     # -- tiles
 
     def take_data(self, walk: Walk, image: str, band: Band, picture: str, tiles: str, block: Index) -> None:
-        """Write how the tiles of a block of channels of an image are made: (blocks, elements, tiles, lanes)."""
+        """Write the code that makes the tiles of a block of channels of an image: (blocks, elements, tiles, lanes)."""
         e, line = walk.e, str(self.lanes)
         channel = e.times(block, str(self.channels))
         existing = e.least(str(self.channels), e.minus(walk["channels"], channel))
@@ -80,7 +80,7 @@ class Sums:
         walk.data_block(image, band, picture, target, ("0", line))(channel, existing)
 
     def take_gradients(self, walk: Walk, image: str, band: Band, picture: str, tiles: str, vector: Index) -> None:
-        """Write how the tiles of a vector of filters are made: (pairs of vectors, elements, tiles, two vectors)."""
+        """Write the code that makes the tiles of a vector of filters: (pairs, elements, tiles, two vectors)."""
         e, line = walk.e, str(self.width)
         filters = e.times(vector, str(self.lanes))
         existing = e.least(str(self.lanes), e.minus(walk["filters"], filters))
@@ -103,11 +103,11 @@ class Sums:
         products: str,
         sums: tuple[str, str, Index],
     ) -> None:
-        """Write how a block is multiplied, transformed back and added to lines.
+        """Write the code that multiplies a block, transforms it back and adds it to lines.
 
         ``operands`` are tiles of data and of gradients, and ``steps`` the distances of their elements. ``sizes`` are
-        how many channels and filters there are from the first of the block on, and ``sums`` where lines are written,
-        where the lines are to which they are added, and whether there are none yet.
+        the numbers of channels and filters from the first of the block on. ``sums`` are the address of the result, the
+        address of the lines to add, and whether there are none yet.
         """
         channels, filters = sizes
         into, before, is_first = sums
@@ -157,7 +157,7 @@ class Sums:
         e.when(e.test("sgt", filters, lanes), lambda: each("wide"), lambda: each("narrow", f"i64 {lanes}"))
 
     def _back(self, e: Routine, products: str, count: Index, filters: Index, sums: tuple[str, str, Index]) -> None:
-        """Write the way from products to lines."""
+        """Write the transform of products back to lines."""
         into, before, is_first = sums
         size, kernel = self.tiling.size, self.tiling.kernel
         known = e.below(e.either(is_first, "0", str(self.lanes)))
@@ -181,12 +181,12 @@ class Sums:
         e.each("0", count, row)
 
     def routines(self, name: str) -> list[Routine]:
-        """Return the routines that products are made by."""
+        """Return the routines that compute products."""
         known = self.lanes, FLOAT32, self.rows
         return [product(f"{name}_wide", *known, masked=False), product(f"{name}_narrow", *known, masked=True)]
 
     def transforms(self, name: str, data: bool = True, gradients: bool = True) -> list[Routine]:
-        """Return the routines that tiles are made by."""
+        """Return the routines that make tiles."""
         found = [turn_in(f"{name}_turn_in", self.lanes)]
         if data:
             found.append(transform_in(f"{name}_transform_in", self.lanes, self.tiling))
@@ -196,9 +196,9 @@ class Sums:
 
 
 def turn_lines(name: str, lanes: int) -> Routine:
-    """Return the routine that writes ``%count`` lines to the weights, which are the other way round.
+    """Return the routine that transposes ``%count`` lines and stores them to the weights.
 
-    Lines of several parts, which are ``%part_size`` apart, are added up. ``%filters`` of two vectors exist.
+    Lines of several parts, at a distance of ``%part_size``, are added up. ``%filters`` of two vectors exist.
     """
     arguments = (
         "ptr noalias %out, ptr noalias %lines, i64 %filter_size, i64 %filters, i64 %count, i64 %parts, i64 %part_size"
@@ -214,7 +214,7 @@ def turn_lines(name: str, lanes: int) -> Routine:
             source = e.at("%lines", e.times(first, str(width)), lane)
 
             def lines(part: str) -> list[Value]:
-                # lines beyond the last belong to nobody: they are not written
+                # lines beyond the last are read but not stored
                 return [e.get(part, str(number * width)) for number in range(lanes)]
 
             def add(part: Index, sums: list[Value]) -> list[Value]:
@@ -392,7 +392,7 @@ class Blocks(Sums):
                 channel = e.times(at, str(self.channels))
                 line = e.times(channel, str(self.taps))
                 kept = e.at(sums, e.times(e.plus(e.times(pair, filter_size), line), str(self.width)))
-                # nothing is read of sums that do not exist yet, from a place that does
+                # the first time, all lanes are masked: point to memory that exists
                 before = e.assign(f"select i1 {is_first}, ptr {here}, ptr {kept}")
                 into = e.assign(f"select i1 {is_last}, ptr {here}, ptr {kept}")
                 operands = e.at(tiles, e.times(at, data_size)), grads

@@ -1,4 +1,4 @@
-"""Weights on their way into the products of Winograd's algorithm."""
+"""Transformed weights: packed for the products of Winograd's algorithm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Transform:
     lanes: int
     tiling: Tiling
     flipped: bool
-    """Whether kernels are read backwards, as the adjoint in the data needs them."""
+    """True if kernels are flipped, as the data gradient needs them."""
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
@@ -54,7 +54,7 @@ class Transform:
                 e.times(half, str(self.lanes)),
             )
 
-            # channel after channel: their numbers are neighbours
+            # channel after channel: their weights are adjacent
             def channel(at: Index) -> None:
                 kernels = e.at(source, e.times(at, number["depth_stride"]))
                 place = e.at(target, e.times(at, str(WIDTH * self.lanes)))
