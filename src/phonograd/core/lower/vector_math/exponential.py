@@ -1,4 +1,4 @@
-"""Functions made of the exponential: exp, expm1, sigmoid, sinh, cosh, tanh."""
+"""Functions based on the exponential: exp, expm1, sigmoid, sinh, cosh, tanh."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def reduced(e: Emitter, x: Value) -> tuple[Value, Value]:
 
 
 def _expm1_near(e: Emitter, r: Value) -> Value:
-    """Return exp(r) - 1 around zero, relatively exact."""
+    """Return exp(r) - 1 around zero, with a small relative error."""
     return e.fma(polynomial(e, r, coefficients.EXP[r.dtype]), e.multiply(r, r), r)
 
 
 def _scaled(e: Emitter, value: Value, exponent: Value) -> Value:
-    """Return a value times two to a power that may be beyond those of normal numbers: in two halves."""
+    """Return a value times a power of two that may be denormal, multiplied in two halves."""
     half = e.bits("ashr", exponent, e.like(exponent, 1))
     return e.multiply(e.multiply(value, power_of_two(e, half)), power_of_two(e, e.subtract(exponent, half)))
 
 
 def _at_most(e: Emitter, x: Value, bound: float) -> Value:
-    # comparisons with NaN are false, so it passes
+    # comparisons with NaN are false, so NaN passes through
     return e.select(e.relation("gt", x, e.like(x, bound)), e.like(x, bound), x)
 
 
@@ -67,11 +67,11 @@ def exp(e: Emitter, x: Value) -> Value:
 
 
 def exp_of_sum(e: Emitter, x: Value, correction: Value) -> Value:
-    """Return exp(x + correction) for a correction that is too small to be seen in x."""
+    """Return exp(x + correction) for a correction below the last bit of x."""
     form = FORMATS[x.dtype]
     bounded = _at_least(e, _at_most(e, x, form.exp_most), form.exp_least)
     rest, exponent = reduced(e, bounded)
-    # beyond the bounds, also at infinity, the correction may be anything
+    # beyond the bounds, and at infinity, the correction is meaningless
     near = e.select(e.relation("eq", bounded, x), correction, e.like(x, 0))
     rest = e.add(rest, near)
     return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
@@ -82,7 +82,7 @@ def expm1(e: Emitter, x: Value) -> Value:
     form = FORMATS[x.dtype]
     rest, exponent = reduced(e, _at_least(e, _at_most(e, x, form.exp_most), form.expm1_least))
     one = e.like(x, 1)
-    # beyond this, 2**-n is too small to be seen
+    # for larger exponents, 2**-n is below the last bit
     most = e.like(exponent, 100)
     inverse = power_of_two(e, e.negative(e.select(e.relation("gt", exponent, most), most, exponent)))
     near = e.add(_expm1_near(e, rest), e.subtract(one, inverse))
@@ -93,7 +93,7 @@ def expm1(e: Emitter, x: Value) -> Value:
 def sigmoid(e: Emitter, x: Value) -> Value:
     """Return 1 / (1 + exp(-x)): with s = exp(-|x|), it is 1 / (1 + s), or s / (1 + s) for negative x.
 
-    What rounding s and 1 + s has lost is put back in the end: their errors would add up to more than two units.
+    The rounding errors of s and 1 + s are corrected at the end: they would add up to more than two units.
     """
     form = FORMATS[x.dtype]
     rest, exponent = reduced(e, _at_least(e, e.negative(e.absolute(x)), form.exp_least))
@@ -111,7 +111,7 @@ def sigmoid(e: Emitter, x: Value) -> Value:
 def tanh(e: Emitter, x: Value) -> Value:
     """Return the hyperbolic tangent: an odd polynomial up to 0.55, and 1 - 2 / (exp(2 |x|) + 1) beyond.
 
-    The sign is put on at the end, so that tanh(-0.) is -0. and both sides are equal to the last bit.
+    The sign is applied at the end, so that tanh(-0.) is -0. and both sides are equal to the last bit.
     """
     form = FORMATS[x.dtype]
     size, one = e.absolute(x), e.like(x, 1)
@@ -125,7 +125,7 @@ def tanh(e: Emitter, x: Value) -> Value:
 
 
 def _half_exp(e: Emitter, x: Value) -> Value:
-    """Return exp(x) / 2 for positive x, which overflows only where cosh does."""
+    """Return exp(x) / 2 for positive x, which overflows only if cosh does."""
     form = FORMATS[x.dtype]
     rest, exponent = reduced(e, _at_most(e, x, form.exp_most + 1))
     return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), e.subtract(exponent, e.like(exponent, 1)))

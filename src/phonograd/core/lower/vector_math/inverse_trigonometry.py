@@ -18,7 +18,7 @@ _QUARTER_PI = "0.785398163397448309615660845819875721049292349843776455243736148
 
 
 def arctan(e: Emitter, x: Value) -> Value:
-    """Return the inverse tangent: up to tan(pi / 8) an odd polynomial; larger arguments are turned by pi / 4 or pi / 2.
+    """Return the inverse tangent: an odd polynomial up to tan(pi / 8), rotated by pi / 4 or pi / 2 beyond.
 
     With t = |x|, (|x| - 1) / (|x| + 1) or -1 / |x|, it is 0, pi / 4 or pi / 2 plus the polynomial in t.
     """
@@ -43,9 +43,9 @@ def _arcsin_near(e: Emitter, t: Value, square: Value) -> Value:
 
 
 def _halved(e: Emitter, size: Value) -> tuple[Value, Value, Value]:
-    """Return where |x| is above 1/2, t and its square: |x|, or the root of (1 - |x|) / 2 there.
+    """Return a mask of |x| above 1/2, t and its square; t is |x|, or the root of (1 - |x|) / 2 under the mask.
 
-    Then arccos(|x|) is 2 arcsin(t).
+    There, arccos(|x|) is 2 arcsin(t).
     """
     half = e.like(size, 0.5)
     above = e.relation("gt", size, half)
@@ -66,7 +66,7 @@ def arcsin(e: Emitter, x: Value) -> Value:
 
 
 def arccos(e: Emitter, x: Value) -> Value:
-    """Return the inverse cosine: pi / 2 - arcsin(x) up to 1/2, 2 arcsin(root((1 - |x|) / 2)) or pi less that beyond."""
+    """Return the inverse cosine: pi / 2 - arcsin(x) up to 1/2, 2 arcsin(t) or pi - 2 arcsin(t) beyond."""
     size = e.absolute(x)
     above, t, square = _halved(e, size)
     small = e.add(t, _arcsin_near(e, t, square))

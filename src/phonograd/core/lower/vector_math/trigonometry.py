@@ -1,9 +1,9 @@
 """Sine, cosine and tangent.
 
-An angle is reduced to r = x - n pi / 2 with |r| up to pi / 4. Ordinary angles take pi / 2 in three parts, whose first
-product is exact. Where one of a vector is larger, all its angles are reduced a second time by the method of Payne and
-Hanek: x = m 2**e is multiplied by just those 192 bits of 2 / pi that matter for the fraction, in integers. Each lane
-takes the result that belongs to its own size, so no lane depends on its neighbours.
+An angle is reduced to r = x - n pi / 2 with |r| up to pi / 4. Ordinary angles subtract pi / 2 in three parts, whose
+first product is exact. If any angle of a vector is larger, all are also reduced by the method of Payne and Hanek: x =
+m 2**e is multiplied, in integers, by just those 192 bits of 2 / pi that matter for the fraction. Each lane takes the
+result for its own size, so no lane depends on its neighbors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["cos", "cos_sin_of_turns", "sin", "tan"]
 
 _HALF_PI = "1.5707963267948966192313216916397514420985846996875529104874722961539082031431045"
 _TWO_OVER_PI = 0.6366197723675814
-#: words of 2 / pi that an angle of the largest exponent takes, with a word of zeros before them
+#: words of 2 / pi for an angle of the largest exponent, with a word of zeros before them
 _WORDS = 20
 
 
@@ -49,7 +49,7 @@ def cos(e: Emitter, x: Value) -> Value:
 
 
 def tan(e: Emitter, x: Value) -> Value:
-    """Return the tangent: sine by cosine, each with what its rounding lost; NaN at infinity."""
+    """Return the tangent: sine by cosine, each with its rounding error; NaN at infinity."""
     rest, quadrant = _reduced(e, x)
     square = e.multiply(rest, rest)
     series = e.multiply(e.multiply(polynomial(e, square, coefficients.SIN[x.dtype]), square), rest)
@@ -72,7 +72,7 @@ def tan(e: Emitter, x: Value) -> Value:
 
 
 def cos_sin_of_turns(e: Emitter, turns: Value) -> tuple[Value, Value]:
-    """Return cosine and sine of a fraction of a whole turn between 0 and 1; there is nothing to lose in reducing it."""
+    """Return cosine and sine of a fraction of a turn between 0 and 1, which can be reduced exactly."""
     form = FORMATS[turns.dtype]
     shifted = e.fma(turns, e.like(turns, 4), e.like(turns, form.shifter))
     whole = e.subtract(shifted, e.like(turns, form.shifter))
@@ -102,7 +102,7 @@ def _is_odd(e: Emitter, quadrant: Value) -> Value:
 
 
 def _negated(e: Emitter, value: Value, quadrant: Value) -> Value:
-    """Return the bits of a value, with the sign changed where the second bit of the quadrant is set."""
+    """Return the bits of a value, with the sign changed if the second bit of the quadrant is set."""
     sign_bit = 8 * quadrant.dtype.itemsize - 1
     second = e.bits("and", quadrant, e.like(quadrant, 2))
     return e.bits("xor", e.reinterpret(value, quadrant.dtype), e.bits("shl", second, e.like(quadrant, sign_bit - 1)))
@@ -119,7 +119,7 @@ def _sign_of(e: Emitter, x: Value) -> Value:
 
 
 def _reduced(e: Emitter, x: Value) -> tuple[Value, Value]:
-    """Return r and an integer n with |x| = n pi / 2 + r; of n only the two lowest bits are of meaning."""
+    """Return r and an integer n with |x| = n pi / 2 + r; only the two lowest bits of n have a meaning."""
     form = FORMATS[x.dtype]
     size = e.absolute(x)
     shifted = e.fma(size, e.like(x, _TWO_OVER_PI), e.like(x, form.shifter))
@@ -143,7 +143,7 @@ def _reduced(e: Emitter, x: Value) -> tuple[Value, Value]:
 
 @functools.cache
 def _words() -> tuple[int, ...]:
-    """Return a zero and then the binary digits of 2 / pi, 64 in a word."""
+    """Return a word of zeros, and then the binary digits of 2 / pi, 64 to a word."""
     bits = 64 * (_WORDS - 1)
     with localcontext() as context:
         context.prec = 450
@@ -170,8 +170,8 @@ def _pi(digits: int) -> Decimal:
 def _payne_hanek(e: Emitter, size: Value) -> tuple[Value, Value]:
     """Return r and n for large angles in double precision.
 
-    With W for 2 / pi times a power of two such that its bits of weight 4 and more are gone, the product m W modulo
-    2**192 has the quadrant in its two highest bits and the fraction below them.
+    W is 2 / pi times a power of two, without its bits of weight 4 and more. The product m W modulo 2**192 has the
+    quadrant in its two highest bits and the fraction below them.
     """
     pattern = e.reinterpret(size, UINT64)
     exponent = e.bits("lshr", pattern, e.constant(52, UINT64))
@@ -196,11 +196,11 @@ def _shifted(e: Emitter, words: Value, bits: int) -> Value:
 
 
 def _window(e: Emitter, position: Value) -> list[Value]:
-    """Return three words of 2 / pi, from a position on that is counted in bits."""
+    """Return three words of 2 / pi from a bit position on."""
     name = "@two_over_pi"
     words = ", ".join([f"i64 {word}" for word in _words()])
     e.declare(f"{name} = private unnamed_addr constant [{_WORDS} x i64] [{words}], align 16")
-    # lanes with small angles may look anywhere
+    # lanes with small angles may read any position
     most = e.constant(64 * (_WORDS - 3) - 1, UINT64)
     position = e.select(e.relation("lt", position, most), position, most)
     place = Value(_shifted(e, position, -6).text, INT64)
@@ -234,7 +234,7 @@ def _angle(e: Emitter, fraction: Value, rest: Value) -> Value:
     signed = e.bits("ashr", Value(fraction.text, INT64), e.constant(32, INT64))
     pieces = [signed, e.bits("and", fraction, mask), _shifted(e, rest, -32), e.bits("and", rest, mask)]
     first, second, third, fourth = [
-        # none has more than 32 bits, so all can be read as signed
+        # none has more than 32 bits, so all can be converted as signed
         e.multiply(e.convert(Value(piece.text, INT64), FLOAT64), e.constant(2.0 ** (-32 * number), FLOAT64))
         for number, piece in enumerate(pieces, 1)
     ]
