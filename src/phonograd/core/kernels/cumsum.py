@@ -42,7 +42,7 @@ def running_sums(outer: int, extent: int, inner: int, dtype: DType, reverse: boo
 
 
 def _sum(e: Emitter, before: Value, term: Value, dtype: DType) -> Value:
-    return e.rounded(e.add(e.widened(before), e.widened(term)), dtype)
+    return e.round_to(e.add(e.widen(before), e.widen(term)), dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +76,10 @@ class _Lines:
                     mask = e.below(e.minus(end, index))
                     term = e.load_where(data, e.plus(start, index), self.dtype, mask)
 
-                    def added() -> list[Value]:
+                    def add_to_line_before() -> list[Value]:
                         return [_sum(e, e.load_where(out, e.plus(before, index), self.dtype, mask), term, self.dtype)]
 
-                    total = e.choose(is_first, lambda: [term], added)[0]
+                    total = e.choose(is_first, lambda: [term], add_to_line_before)[0]
                     e.store_where(out, e.plus(start, index), total, mask)
                     return ()
 

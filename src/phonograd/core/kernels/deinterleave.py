@@ -12,22 +12,22 @@ from ..base.dtypes import BOOL, INT32
 from ..lower.ir.function_builder import Index, Value
 from .routine import Routine
 
-__all__ = ["MOST_SORTED", "everywhere", "inside", "known_stride", "put_line", "sort", "take", "unsort"]
+__all__ = ["MOST_SORTED", "all_lanes", "inside_mask", "put_line", "sort", "specialized_stride", "take", "unsort"]
 
 #: the largest stride that kernels are specialized for
 MOST_SORTED = 3
 
 
-def known_stride(stride: int) -> int:
+def specialized_stride(stride: int) -> int:
     """Return a stride if kernels are specialized for it, else 0.
 
-    >>> known_stride(2), known_stride(5)
+    >>> specialized_stride(2), specialized_stride(5)
     (2, 0)
     """
     return stride if stride <= MOST_SORTED else 0
 
 
-def inside(e: Routine, first: Index, width: Index, step: Index = "1") -> Value:
+def inside_mask(e: Routine, first: Index, width: Index, step: Index = "1") -> Value:
     """Return a mask of the lanes at ``first``, ``first + step``, ... that are inside a line of some width."""
     narrow = [e.splat(e.assign(f"trunc i64 {word} to i32"), INT32) for word in (first, width, step)]
     places = e.add(narrow[0], e.multiply(e.steps(INT32), narrow[2]))
@@ -42,13 +42,13 @@ def take(e: Routine, known: int, load: Callable[[int], Value], gather: Callable[
     if known == 0:
         return gather()
     vectors = [load(number) for number in range(known)]
-    return _selected(e, vectors, [lane * known for lane in range(e.lanes)])
+    return _select(e, vectors, [lane * known for lane in range(e.lanes)])
 
 
 def sort(e: Routine, vectors: Sequence[Value]) -> list[Value]:
     """Return the phases of consecutive elements, given as many vectors as there are phases."""
     known = len(vectors)
-    return [_selected(e, vectors, [lane * known + phase for lane in range(e.lanes)]) for phase in range(known)]
+    return [_select(e, vectors, [lane * known + phase for lane in range(e.lanes)]) for phase in range(known)]
 
 
 def unsort(e: Routine, phases: Sequence[Value]) -> list[Value]:
@@ -57,11 +57,11 @@ def unsort(e: Routine, phases: Sequence[Value]) -> list[Value]:
     for number in range(known):
         # element a of the line is element a // s of phase a % s
         elements = range(number * e.lanes, (number + 1) * e.lanes)
-        found.append(_selected(e, phases, [a % known * e.lanes + a // known for a in elements]))
+        found.append(_select(e, phases, [a % known * e.lanes + a // known for a in elements]))
     return found
 
 
-def _selected(e: Routine, vectors: Sequence[Value], wanted: Sequence[int]) -> Value:
+def _select(e: Routine, vectors: Sequence[Value], wanted: Sequence[int]) -> Value:
     """Return elements numbered across all vectors, with one shuffle for each vector after the first."""
     lanes, found = e.lanes, vectors[0]
     if list(wanted) == list(range(lanes)):
@@ -106,11 +106,11 @@ def put_line(
             start = e.times(index, step)
             for number, value in enumerate(unsort(e, vectors)):
                 place = e.minus(e.plus(start, str(number * e.lanes)), pad)
-                put(place, value, inside(e, place, width))
+                put(place, value, inside_mask(e, place, width))
 
         first = e.quotient(pad, step)
         stop = e.plus(e.quotient(e.total(pad, width, "-1"), step), "1")
-        e.each(first, stop, some, str(e.lanes))
+        e.for_each(first, stop, some, str(e.lanes))
         return
 
     def phase(at: Index) -> None:
@@ -122,11 +122,11 @@ def put_line(
             value = e.get_one(buffer, e.plus(e.times(at, pitch), index))
             put_one(e.minus(e.plus(e.times(index, stride), at), pad), value)
 
-        e.each(first, stop, element)
+        e.for_each(first, stop, element)
 
-    e.each("0", stride, phase)
+    e.for_each("0", stride, phase)
 
 
-def everywhere() -> Value:
+def all_lanes() -> Value:
     """Return a mask that is true in every lane."""
     return Value("splat (i1 true)", BOOL)

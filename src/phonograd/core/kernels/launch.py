@@ -120,10 +120,10 @@ def operand(function: FunctionBuilder, place: int) -> str:
     return function.address(function.load_word("%bases", base, "ptr"), start, "i8")
 
 
-def aligned(size: int) -> int:
+def align_up(size: int) -> int:
     """Return a number of bytes, rounded up to the alignment.
 
-    >>> aligned(1), aligned(64)
+    >>> align_up(1), align_up(64)
     (64, 64)
     """
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -32,7 +32,7 @@ class Routine(Emitter):
 
     # -- control
 
-    def each(self, start: Index, stop: Index, body: Body, step: Index = "1") -> None:
+    def for_each(self, start: Index, stop: Index, body: Body, step: Index = "1") -> None:
         """Write ``for index in range(start, stop, step)`` with no loop-carried values."""
 
         def inner(index: Index, _: list[Value]) -> Sequence[Value]:
@@ -59,11 +59,11 @@ class Routine(Emitter):
         """Return the comparison of two integers: ``icmp slt i64``, ..."""
         return self.assign(f"icmp {predicate} i64 {first}, {second}")
 
-    def both(self, first: str, second: str) -> str:
+    def logical_and(self, first: str, second: str) -> str:
         """Return the conjunction of two conditions."""
         return self.assign(f"and i1 {first}, {second}")
 
-    def either(self, condition: str, first: Index, second: Index) -> Index:
+    def select_index(self, condition: str, first: Index, second: Index) -> Index:
         """Return one of two integers: ``select i1 %condition, i64 %first, i64 %second``."""
         return self.assign(f"select i1 {condition}, i64 {first}, i64 {second}")
 
@@ -93,7 +93,7 @@ class Routine(Emitter):
 
     def most(self, first: Index, second: Index) -> Index:
         """Return the larger of two integers."""
-        return self.either(self.test("sgt", first, second), first, second)
+        return self.select_index(self.test("sgt", first, second), first, second)
 
     # -- memory
 
@@ -109,7 +109,7 @@ class Routine(Emitter):
         """Return consecutive elements where the mask is true, else 0."""
         return self.load_where(pointer, offset, self.dtype, mask)
 
-    def spread(self, pointer: str, offset: Index = "0") -> Value:
+    def get_splat(self, pointer: str, offset: Index = "0") -> Value:
         """Return one element in every lane."""
         return self.load_splat(pointer, offset, self.dtype)
 
@@ -139,9 +139,11 @@ class Routine(Emitter):
         kind, pointers = self.vector_type(value.dtype), f"<{self.lanes} x ptr>"
         name = f"@llvm.masked.scatter.{self._suffix(value.dtype)}.v{self.lanes}p0"
         self.declare(f"declare void {name}({kind}, {pointers}, i32, {self.vector_type(BOOL)})")
-        places = self.assign(f"getelementptr {self.scalar}, ptr {pointer}, {self._typed(offsets)}")
+        places = self.assign(f"getelementptr {self.scalar}, ptr {pointer}, {self._with_type(offsets)}")
         size = self.dtype.itemsize
-        self.line(f"call void {name}({self._typed(value)}, {pointers} {places}, i32 {size}, {self._typed(mask)})")
+        self.line(
+            f"call void {name}({self._with_type(value)}, {pointers} {places}, i32 {size}, {self._with_type(mask)})"
+        )
 
     def tail(self, width: Index) -> tuple[Index, Value]:
         """Return the start of the last vector of a row, and the mask of its lanes (at least one is true)."""
@@ -151,7 +153,7 @@ class Routine(Emitter):
 
     def clear(self, pointer: str, count: Index) -> None:
         """Store zeros, rounding the count up to whole vectors."""
-        self.each("0", count, lambda index: self.store(pointer, index, self.zeros()), str(self.lanes))
+        self.for_each("0", count, lambda index: self.store(pointer, index, self.zeros()), str(self.lanes))
 
     def clear_exactly(self, pointer: str, count: Index) -> None:
         """Store exactly ``count`` zeros, at least one."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ..base.dtypes import FLOAT64, INT32, INT64, DType
 from ..lower.ir.emitter import ROW, Emitter
 from ..lower.ir.function_builder import Index, Value
-from .launch import Launch, Plan, Reference, Words, aligned
+from .launch import Launch, Plan, Reference, Words, align_up
 
 __all__ = ["add_slices", "last_places"]
 
@@ -38,14 +38,14 @@ def add_slices(outer: int, inner: int, extent: int, count: int, dtype: DType) ->
     sizes: dict[str, int | Reference] = {"count": count, "extent": extent}
     if inner == outer == 1 and extent <= FEW_PLACES:
         words = _ADD.fill({**sizes, "sums": Reference("scratch")})
-        return Plan((Launch(_Add(dtype), words, 1),), aligned(8 * (extent + ROW)))
-    heads = aligned(4 * (extent + ROW))
+        return Plan((Launch(_Add(dtype), words, 1),), align_up(8 * (extent + ROW)))
+    heads = align_up(4 * (extent + ROW))
     lists: dict[str, int | Reference] = {"heads": Reference("scratch"), "links": Reference("scratch", heads)}
     link = Launch(_Link(), _LINK.fill({**sizes, **lists}), 1)
     words = _COLLECT.fill({**sizes, **lists, "inner": inner})
     chunk = max(1, CHUNK_ELEMENTS // max(1, inner))
     collect = Launch(_Collect(dtype, 1 if inner == 1 else _LANES), words, outer * extent, chunk)
-    return Plan((link, collect), heads + aligned(4 * max(count, 1)))
+    return Plan((link, collect), heads + align_up(4 * max(count, 1)))
 
 
 def last_places(extent: int, count: int) -> Plan:
@@ -53,7 +53,7 @@ def last_places(extent: int, count: int) -> Plan:
     return Plan((Launch(_Last(), _LAST.fill({"count": count, "extent": extent}), 1),))
 
 
-def _each(e: Emitter, count: Index, body: Callable[[Index], None], step: int = 1, start: Index = "0") -> None:
+def _for_each(e: Emitter, count: Index, body: Callable[[Index], None], step: int = 1, start: Index = "0") -> None:
     def turn(index: Index, _: list[Value]) -> Sequence[Value]:
         body(index)
         return ()
@@ -63,7 +63,7 @@ def _each(e: Emitter, count: Index, body: Callable[[Index], None], step: int = 1
 
 def _fill(e: Emitter, pointer: str, count: Index, value: Value) -> None:
     """Store a value to some elements, rounding their number up to whole vectors."""
-    _each(e, count, lambda index: e.store(pointer, index, value), e.lanes)
+    _for_each(e, count, lambda index: e.store(pointer, index, value), e.lanes)
 
 
 def _sum_dtype(dtype: DType) -> DType:
@@ -94,8 +94,8 @@ class _Add:
             total = _as(e, e.load(sums, place, wide), self.dtype)
             e.store_where(out, place, total, e.below(e.minus(extent, place)))
 
-        _each(e, count, add)
-        _each(e, extent, finish, e.lanes)
+        _for_each(e, count, add)
+        _for_each(e, extent, finish, e.lanes)
         return e.text()
 
 
@@ -118,7 +118,7 @@ class _Link:
             e.line(f"store i32 {before}, ptr {own}, align 4")
             e.line(f"store i32 {short}, ptr {place}, align 4")
 
-        _each(e, count, link)
+        _for_each(e, count, link)
         return e.text()
 
 
@@ -149,9 +149,9 @@ class _Collect:
                 else:
                     e.store_where(out, e.plus(row, first), total, mask)
 
-            _each(e, inner, strip, self.lanes)
+            _for_each(e, inner, strip, self.lanes)
 
-        _each(e, "%hi", place, start="%lo")
+        _for_each(e, "%hi", place, start="%lo")
         return e.text()
 
     def _total(
@@ -187,8 +187,8 @@ class _Last:
         def clear(place: Index) -> None:
             e.store_where(out, place, e.constant(-1, INT64), e.below(e.minus(extent, place)))
 
-        _each(e, extent, clear, e.lanes)
-        _each(e, count, lambda number: e.store_word(out, e.load_word(index, number), number))
+        _for_each(e, extent, clear, e.lanes)
+        _for_each(e, count, lambda number: e.store_word(out, e.load_word(index, number), number))
         return e.text()
 
 

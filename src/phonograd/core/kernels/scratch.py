@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable
 
 from ..base.dtypes import FLOAT32
-from .launch import ALIGNMENT, Launch, Reference, Words, aligned
+from .launch import ALIGNMENT, Launch, Reference, Words, align_up
 from .routine import Routine, module
 
 __all__ = ["SLOT_WORDS", "Clear", "Scratch", "in_slot"]
@@ -31,7 +31,7 @@ class Clear:
         e = Routine(name, 1, FLOAT32)
         locks = _CLEAR.pointer(e, "locks")
         words = str(ALIGNMENT // 8)
-        e.each("0", _CLEAR.index(e, "slots"), lambda slot: e.store_word(locks, e.times(slot, words), "0"))
+        e.for_each("0", _CLEAR.index(e, "slots"), lambda slot: e.store_word(locks, e.times(slot, words), "0"))
         return module(e)
 
 
@@ -56,17 +56,17 @@ class Scratch:
     def reserve(self, size: int) -> Reference:
         """Reserve an area of some bytes and return its beginning."""
         start = self.size
-        self.size += aligned(size)
+        self.size += align_up(size)
         return Reference("scratch", start)
 
     def slots(self, size: int) -> dict[str, int | Reference]:
         """Reserve slots of some bytes and return the table words that describe them."""
-        start = self.reserve(aligned(size) * self._slots)
+        start = self.reserve(align_up(size) * self._slots)
         return {
             "slots": self._slots,
             "locks": Reference("scratch"),
             "slot_memory": start,
-            "slot_bytes": aligned(size),
+            "slot_bytes": align_up(size),
         }
 
 

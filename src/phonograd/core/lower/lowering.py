@@ -99,7 +99,7 @@ class Elementwise:
 
     def value(self, e: Emitter, sources: Sequence[Value], parameters: Mapping[str, Any], dtype: DType) -> Value:
         """Return the result of the operator, in the dtype of its node."""
-        return e.rounded(self.emit(e, *[e.widened(source) for source in sources], **parameters), dtype)
+        return e.round_to(self.emit(e, *[e.widen(source) for source in sources], **parameters), dtype)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

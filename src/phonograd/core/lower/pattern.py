@@ -61,7 +61,7 @@ class Pattern(NamedTuple):
             return self._reshape_bounded(shape)
         if 0 in shape:
             return Pattern(shape, contiguous_strides(shape), self.offset)
-        strides = _reshaped_strides(self.shape, self.strides, shape)
+        strides = _reshape_strides(self.shape, self.strides, shape)
         return None if strides is None else Pattern(shape, strides, self.offset)
 
     def _reshape_bounded(self, shape: Shape) -> Pattern | None:
@@ -82,7 +82,7 @@ class Pattern(NamedTuple):
                     return None
                 size //= shape[place]
                 place += 1
-            found = _reshaped_strides(self.shape[start:axis], self.strides[start:axis], shape[first:place])
+            found = _reshape_strides(self.shape[start:axis], self.strides[start:axis], shape[first:place])
             if size > 1 or found is None:
                 return None
             strides += found
@@ -113,8 +113,8 @@ class Pattern(NamedTuple):
         if 0 not in shape:
             offset += sum([b * stride for b, stride in zip(begin, self.strides, strict=True)])
         strides = tuple([s * stride for s, stride in zip(step, self.strides, strict=True)])
-        bounds = [_sliced(*found) for found in zip(self.bounds, begin, step, shape)]
-        return Pattern(shape, strides, offset, _simplified(bounds))
+        bounds = [_slice_bounds(*found) for found in zip(self.bounds, begin, step, shape)]
+        return Pattern(shape, strides, offset, _simplify(bounds))
 
     def diagonal(self, offset: int) -> Pattern | None:
         """Return a diagonal of the last two axes, which have equal extents; None if there are bounds.
@@ -147,7 +147,7 @@ class Pattern(NamedTuple):
             if bound is not None and extent != wide:
                 bound = _simple(0, wide if bound[1] > bound[0] else 0, wide)
             bounds.append(bound)
-        return Pattern(shape, (0,) * added + tuple(strides), self.offset, _simplified([None] * added + bounds))
+        return Pattern(shape, (0,) * added + tuple(strides), self.offset, _simplify([None] * added + bounds))
 
     def embed(self, shape: Shape, begin: Shape) -> Pattern:
         """Return the elements as a block of a larger array, which is zero elsewhere.
@@ -161,7 +161,7 @@ class Pattern(NamedTuple):
             low, high = own or (0, extent)
             bounds.append(_simple(low + first, high + first, shape[axis]))
         offset = self.offset - sum([b * stride for b, stride in zip(begin, self.strides, strict=True)])
-        return Pattern(shape, self.strides, offset, _simplified(bounds))
+        return Pattern(shape, self.strides, offset, _simplify(bounds))
 
     @property
     def is_contiguous(self) -> bool:
@@ -182,11 +182,11 @@ def _simple(low: int, high: int, extent: int) -> tuple[int, int] | None:
     return None if (low, high) == (0, extent) else (low, max(high, low))
 
 
-def _simplified(bounds: Sequence[tuple[int, int] | None]) -> Bounds:
+def _simplify(bounds: Sequence[tuple[int, int] | None]) -> Bounds:
     return tuple(bounds) if any([bound is not None for bound in bounds]) else ()
 
 
-def _sliced(bound: tuple[int, int] | None, begin: int, step: int, count: int) -> tuple[int, int] | None:
+def _slice_bounds(bound: tuple[int, int] | None, begin: int, step: int, count: int) -> tuple[int, int] | None:
     """Return the positions i < count for which begin + step * i is inside a range."""
     if bound is None:
         return None
@@ -197,7 +197,7 @@ def _sliced(bound: tuple[int, int] | None, begin: int, step: int, count: int) ->
     return _simple(-(-(low - begin) // step), -(-(high - begin) // step), count)
 
 
-def _reshaped_strides(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
+def _reshape_strides(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
     """Return the strides of the same elements in another shape of the same size, or None if there are none."""
     runs = _merge(shape, strides)
     found = []

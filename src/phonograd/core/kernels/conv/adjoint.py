@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from ...base.dtypes import DType
 from ...graph.node import Shape
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import inside, put_line
+from ..deinterleave import inside_mask, put_line
 from ..launch import Reference, Words
 from ..routine import Routine
 from .geometry import Geometry
 
-__all__ = ["ADJOINT_WORDS", "adjoint_values", "collect", "known_taps", "line_buffer"]
+__all__ = ["ADJOINT_WORDS", "adjoint_values", "collect", "line_buffer", "specialized_taps"]
 
 #: table words that describe the adjoint; the unnamed words hold the positions of taps
 ADJOINT_WORDS = (
@@ -97,9 +97,9 @@ class _Collect:
                 else:
                     self._phases(target, places)
 
-            e.each(*self._meeting("y"), line)
+            e.for_each(*self._meeting("y"), line)
 
-        e.each(*self._meeting("z"), plane)
+        e.for_each(*self._meeting("z"), plane)
         return e
 
     def _meeting(self, axis: str) -> tuple[Index, Index]:
@@ -110,8 +110,8 @@ class _Collect:
         reach = e.plus(e.times(e.minus(count, "1"), number[f"stride_{axis}"]), number[f"span_{axis}"])
         stop = e.plus(e.plus(first, reach), "1")
         return (
-            e.either(self.adding, e.most(first, "0"), "0"),
-            e.either(self.adding, e.least(stop, number[f"extent_{axis}"]), number[f"extent_{axis}"]),
+            e.select_index(self.adding, e.most(first, "0"), "0"),
+            e.select_index(self.adding, e.least(stop, number[f"extent_{axis}"]), number[f"extent_{axis}"]),
         )
 
     # -- sums over taps
@@ -131,7 +131,7 @@ class _Collect:
         def tap(index: Index, partial: list[Value]) -> list[Value]:
             step = e.address(self.steps[axis], e.times(index, "2"), "i64")
             window = e.minus(e.minus(element, e.load_word(step, "1")), f"%{axis}")
-            meets = e.both(e.test("eq", e.load_word(step, "0"), phase), e.test("ult", window, count))
+            meets = e.logical_and(e.test("eq", e.load_word(step, "0"), phase), e.test("ult", window, count))
             return e.choose(meets, lambda: body(index, window, partial), lambda: partial)
 
         return e.loop("0", self.number[f"kernel_{axis}"], "1", sums, tap)
@@ -139,7 +139,7 @@ class _Collect:
     def _sums(self, places: dict[str, tuple[Index, Index]], first: Index, phase: Index, vectors: int) -> list[Value]:
         """Return the sums of all columns that overlap some vectors of a line, which begin at window ``first``."""
         e, number = self.e, self.number
-        known = [self._shifted(first, str(x), vectors) for x in range(self.x_taps)]
+        known = [self._tap_positions(first, str(x), vectors) for x in range(self.x_taps)]
 
         def z_tap(z: Index, plane: Index, partial: list[Value]) -> list[Value]:
             def y_tap(y: Index, line: Index, partial: list[Value]) -> list[Value]:
@@ -171,9 +171,9 @@ class _Collect:
 
             def one(x: Index, found: list[Value]) -> list[Value]:
                 if self.x_stride == 1:
-                    return tap(x, found, self._shifted(first, x, vectors))
+                    return tap(x, found, self._tap_positions(first, x, vectors))
                 meets = e.test("eq", e.load_word(self.steps["x"], e.times(x, "2")), phase)
-                return e.choose(meets, lambda: tap(x, found, self._shifted(first, x, vectors)), lambda: found)
+                return e.choose(meets, lambda: tap(x, found, self._tap_positions(first, x, vectors)), lambda: found)
 
             return e.loop("0", number["kernel_x"], "1", partial, one)
 
@@ -184,12 +184,12 @@ class _Collect:
             sums[:vectors] = [e.add(a, b) for a, b in zip(sums, sums[chain * vectors : (chain + 1) * vectors])]
         return sums[:vectors]
 
-    def _shifted(self, first: Index, x: Index, vectors: int) -> _Shifted:
+    def _tap_positions(self, first: Index, x: Index, vectors: int) -> _Shifted:
         """Return, for each vector, its position in a line of windows at a tap, and the mask of lanes in the line."""
         e = self.e
         window = e.minus(first, e.load_word(self.steps["x"], e.plus(e.times(x, "2"), "1")))
         places = [e.plus(window, str(vector * e.lanes)) for vector in range(vectors)]
-        return [(place, inside(e, place, "%width")) for place in places]
+        return [(place, inside_mask(e, place, "%width")) for place in places]
 
     def _filters(
         self,
@@ -205,7 +205,7 @@ class _Collect:
         def one(filter_: Index, partial: list[Value]) -> list[Value]:
             source = e.at("%columns", e.times(filter_, "%columns_line"), start)
             numbers = e.at("%weight", e.times(filter_, taps), row)
-            return body(partial, lambda x: source, lambda x: e.spread(numbers, x))
+            return body(partial, lambda x: source, lambda x: e.get_splat(numbers, x))
 
         return e.loop("0", "%filters", "1", sums, one)
 
@@ -217,7 +217,7 @@ class _Collect:
             wide = e.test("sgt", e.minus(stop, index), str(e.lanes))
             e.when(wide, lambda: body(index, _WIDTH), lambda: body(index, 1))
 
-        e.each(start, stop, some, str(_WIDTH * e.lanes))
+        e.for_each(start, stop, some, str(_WIDTH * e.lanes))
 
     # -- lines of data
 
@@ -253,7 +253,7 @@ class _Collect:
 
             self._vectors("0", count, some)
 
-        e.each("0", stride, phase)
+        e.for_each("0", stride, phase)
         put_line(
             *(e, self.x_stride, stride, ("%buffer", number["phase_x"]), (pad, width)),
             lambda place, value, mask: self._put(target, place, value, mask),
@@ -270,7 +270,7 @@ class _Collect:
         )
 
 
-def known_taps(shape: Geometry) -> int:
+def specialized_taps(shape: Geometry) -> int:
     """Return the width of a kernel along x if routines are specialized for it, else 0."""
     return shape.kernel[2] if shape.stride[2] == 1 and shape.kernel[2] <= _MOST_TAPS else 0
 

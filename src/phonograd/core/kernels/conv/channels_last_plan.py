@@ -6,10 +6,10 @@ from ...base.dtypes import FLOAT32
 from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
-from .channels_last_weight_grad import PICTURES, Pictures
-from .geometry import Geometry, box_of, rounded
+from .channels_last_weight_grad import CHANNELS_LAST, ChannelsLastWeightGrad
+from .geometry import Geometry, box_of, round_up
 from .microkernels import WIDTH
-from .winograd_weight_grad import TOTAL, Total
+from .winograd_weight_grad import TOTAL, AddParts
 
 __all__ = ["suits", "weight_grad"]
 
@@ -30,7 +30,7 @@ def suits(machine: Machine, shape: Geometry) -> bool:
     """Return whether pictures have full vectors, and sums fit a cache."""
     lanes = machine.lanes(FLOAT32)
     filled = shape.channels * shape.filters
-    taken = rounded(shape.channels, lanes) * rounded(shape.filters, lanes)
+    taken = round_up(shape.channels, lanes) * round_up(shape.filters, lanes)
     return (
         shape.extent[0] == shape.kernel[0] == 1
         and shape.pad[0] == 0
@@ -42,7 +42,7 @@ def suits(machine: Machine, shape: Geometry) -> bool:
 
 def _sums(shape: Geometry, lanes: int) -> int:
     """Return the number of bytes of the sums of one part."""
-    return shape.groups * shape.channels * shape.taps * rounded(shape.filters, WIDTH * lanes) * _FLOAT
+    return shape.groups * shape.channels * shape.taps * round_up(shape.filters, WIDTH * lanes) * _FLOAT
 
 
 def weight_grad(machine: Machine, slots: int, shape: Geometry) -> Plan:
@@ -76,14 +76,16 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry) -> Plan:
     values.update(call_y=max(1, _CALL_WINDOWS // box_x), call_x=min(box_x, _CALL_WINDOWS), line=line)
     # two vectors of gradients are read even if there is only one
     values.update(data_size=data_size, grads_at=blocks * data_size, grad_line=grad_line, grad_size=grad_size)
-    values.update(scratch.slots((blocks * data_size + rounded(vectors, WIDTH) * grad_size) * _FLOAT))
+    values.update(scratch.slots((blocks * data_size + round_up(vectors, WIDTH) * grad_size) * _FLOAT))
     values.update(units=units, part_units=part_units, parts=parts, sums=place)
     gaps = shape.dilate[1] * line, shape.dilate[2] * lanes
     places = [y * gaps[0] + x * gaps[1] for y in range(kernel_y) for x in range(kernel_x)]
     items = shape.groups * -(-shape.filters // (WIDTH * lanes)) * blocks
     launches = (
         scratch.clear(),
-        Launch(Pictures(lanes), PICTURES.fill(values, places), parts * shape.groups, work=shape.work),
-        Launch(Total(lanes), TOTAL.fill(values), items, max(1, 16 // parts)),
+        Launch(
+            ChannelsLastWeightGrad(lanes), CHANNELS_LAST.fill(values, places), parts * shape.groups, work=shape.work
+        ),
+        Launch(AddParts(lanes), TOTAL.fill(values), items, max(1, 16 // parts)),
     )
     return Plan(launches, scratch.size)

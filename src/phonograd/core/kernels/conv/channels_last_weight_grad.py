@@ -5,7 +5,7 @@ of windows at a tap are at a constant stride. So the gradient of every tap is a 
 both pictures, which stays in registers: (channels x windows) · (windows x filters). Nothing is gathered.
 
 An item of work is a part of the images, with sums of its own. A last kernel adds them up
-(:class:`~phonograd.core.kernels.conv.winograd_weight_grad.Total`).
+(:class:`~phonograd.core.kernels.conv.winograd_weight_grad.AddParts`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..scratch import SLOT_WORDS, in_slot
 from .microkernels import WIDTH
 from .winograd_channels_last import turn_in
 
-__all__ = ["PICTURES", "Pictures"]
+__all__ = ["CHANNELS_LAST", "ChannelsLastWeightGrad"]
 
 _NUMBERS = (
     *("groups", "channels", "filters", "taps", "rows", "columns", "out_rows", "out_columns"),
@@ -28,11 +28,11 @@ _NUMBERS = (
     *("call_y", "call_x", "line", "data_size", "grads_at", "grad_line", "grad_size", "units", "part_units"),
 )
 #: the unnamed words are the offsets of taps in a picture
-PICTURES = Words(*_NUMBERS, *SLOT_WORDS, "data*", "out_grad*", "sums*")
+CHANNELS_LAST = Words(*_NUMBERS, *SLOT_WORDS, "data*", "out_grad*", "sums*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Pictures:
+class ChannelsLastWeightGrad:
     """The kernel; an item of its range is a part of the boxes of all images, and a group."""
 
     lanes: int
@@ -45,8 +45,8 @@ class Pictures:
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
         e, width = Routine(name, self.lanes, FLOAT32), str(WIDTH * self.lanes)
-        number = {word: PICTURES.index(e, word) for word in _NUMBERS}
-        data, out_grad, sums = [PICTURES.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
+        number = {word: CHANNELS_LAST.index(e, word) for word in _NUMBERS}
+        data, out_grad, sums = [CHANNELS_LAST.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
         pixels = e.times(number["rows"], number["columns"])
         windows = e.times(number["out_rows"], number["out_columns"])
         pairs = e.quotient(e.plus(number["filters"], str(WIDTH * self.lanes - 1)), width)
@@ -79,23 +79,23 @@ class Pictures:
                         *(e.least(number["call_y"], e.minus(sizes[0], top)), top),
                         *(e.least(number["call_x"], e.minus(sizes[1], left)), left),
                     )
-                    fresh = e.both(is_first, e.both(e.test("eq", top, "0"), e.test("eq", left, "0")))
-                    adding = e.either(fresh, "0", "1")
+                    fresh = e.logical_and(is_first, e.logical_and(e.test("eq", top, "0"), e.test("eq", left, "0")))
+                    adding = e.select_index(fresh, "0", "1")
 
                     def pair(which: Index) -> None:
                         lines = e.at(target, e.times(which, pair_lines))
                         self._multiply(e, number, slot, grads, which, lines, box, adding)
 
-                    e.each("0", pairs, pair)
+                    e.for_each("0", pairs, pair)
 
                 def line(top: Index) -> None:
-                    e.each("0", sizes[1], lambda left: call(top, left), number["call_x"])
+                    e.for_each("0", sizes[1], lambda left: call(top, left), number["call_x"])
 
-                e.each("0", sizes[0], line, number["call_y"])
+                e.for_each("0", sizes[0], line, number["call_y"])
 
-            e.each(start, e.least(number["units"], e.plus(start, number["part_units"])), unit)
+            e.for_each(start, e.least(number["units"], e.plus(start, number["part_units"])), unit)
 
-        in_slot(e, PICTURES, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, CHANNELS_LAST, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(
             turn_in(f"{name}_turn_in", self.lanes),
             _outer(f"{name}_wide", self.lanes, self.rows, WIDTH),
@@ -131,7 +131,7 @@ class Pictures:
                 f"i64 {e.quotient(number['line'], str(self.lanes))}",
             )
 
-        e.each("0", number["channels"], block, str(self.lanes))
+        e.for_each("0", number["channels"], block, str(self.lanes))
 
     def _turn_gradients(
         self,
@@ -155,7 +155,7 @@ class Pictures:
                 f"i64 {e.quotient(number['grad_line'], str(self.lanes))}",
             )
 
-        e.each("0", number["filters"], vector, str(self.lanes))
+        e.for_each("0", number["filters"], vector, str(self.lanes))
 
     def _multiply(
         self,
@@ -177,7 +177,7 @@ class Pictures:
         step = e.times(number["stride_x"], lanes)
         data_line = e.times(number["stride_y"], number["line"])
         corner = e.plus(e.times(top, data_line), e.times(left, step))
-        places = PICTURES.tail(e)
+        places = CHANNELS_LAST.tail(e)
 
         def channels(channel: Index) -> None:
             block, rest = e.split(channel, lanes)
@@ -199,9 +199,9 @@ class Pictures:
                     lambda: e.invoke(f"{e.name}_narrow", *arguments),
                 )
 
-            e.each("0", number["taps"], tap)
+            e.for_each("0", number["taps"], tap)
 
-        e.each("0", number["channels"], channels, str(self.rows))
+        e.for_each("0", number["channels"], channels, str(self.rows))
 
 
 def _outer(name: str, lanes: int, rows: int, width: int) -> Routine:
@@ -230,7 +230,7 @@ def _outer(name: str, lanes: int, rows: int, width: int) -> Routine:
             numbers = e.at(first, e.times(x, "%first_step"))
             found = []
             for row in range(rows):
-                number = e.spread(numbers, str(row))
+                number = e.get_splat(numbers, str(row))
                 found += [e.fma(number, vector, partial[row * width + v]) for v, vector in enumerate(vectors)]
             return found
 

@@ -17,7 +17,7 @@ from ..scratch import SLOT_WORDS, in_slot
 from .adjoint import ADJOINT_WORDS, collect
 from .padding import FRAME_WORDS, fill
 
-__all__ = ["DIRECT", "SPREAD", "SUMS", "TOTALS", "DirectConvolution", "Spread", "Sums", "Totals"]
+__all__ = ["DIRECT", "SPREAD", "SUMS", "TOTALS", "AddLanes", "DirectConvolution", "DirectDataGrad", "DirectWeightGrad"]
 
 _SHAPE = (
     *("groups", "channels", "filters", "taps", "pixels", "windows"),
@@ -37,7 +37,7 @@ SPREAD = Words(
 class _Boxes:
     """Writes one kernel: boxes of windows and their frames."""
 
-    def __init__(self, name: str, kernel: DirectConvolution | Sums, words: Words) -> None:
+    def __init__(self, name: str, kernel: DirectConvolution | DirectWeightGrad, words: Words) -> None:
         self.name = name
         self.e = e = Routine(name, kernel.lanes, kernel.dtype)
         self.number = {word: words.index(e, word) for word in (*_SHAPE, "plane", "line", "channel")}
@@ -45,7 +45,7 @@ class _Boxes:
     def __getitem__(self, word: str) -> Index:
         return self.number[word]
 
-    def each(self, slot: str, image: str, body: Callable[[Index, list[Index]], None]) -> None:
+    def for_each_box(self, slot: str, image: str, body: Callable[[Index, list[Index]], None]) -> None:
         """Write the loop over boxes: fill the frame, then ``body(index of the first window, sizes)``."""
         e = self.e
 
@@ -60,14 +60,14 @@ class _Boxes:
                 frame, source = e.at(slot, e.times(c, self["channel"])), e.at(image, e.times(c, self["pixels"]))
                 e.invoke(f"{self.name}_fill", "ptr %table", f"ptr {frame}", f"ptr {source}", *where)
 
-            e.each("0", self["channels"], channel)
+            e.for_each("0", self["channels"], channel)
             start = e.plus(e.times(e.plus(e.times(first[0], self["count_y"]), first[1]), self["count_x"]), first[2])
             body(start, sizes)
 
         def plane(z: Index) -> None:
-            e.each("0", self["grid_y"], lambda y: e.each("0", self["grid_x"], lambda x: box(z, y, x)))
+            e.for_each("0", self["grid_y"], lambda y: e.for_each("0", self["grid_x"], lambda x: box(z, y, x)))
 
-        e.each("0", self["grid_z"], plane)
+        e.for_each("0", self["grid_z"], plane)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +97,11 @@ class DirectConvolution:
                     place = e.at(target, e.times(number, boxes["windows"]), start)
                     self._filter(boxes, place, slot, e.at(numbers, e.times(number, filter_stride)), sizes)
 
-                e.each("0", boxes["filters"], one)
+                e.for_each("0", boxes["filters"], one)
 
-            boxes.each(slot, image, box)
+            boxes.for_each_box(slot, image, box)
 
-        in_slot(e, DIRECT, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, DIRECT, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         filling = fill(f"{name}_fill", self.lanes, self.dtype, DIRECT, self.x_stride)
         return module(filling, self._lines(f"{name}_lines", self.lines), self._lines(f"{name}_line", 1), e)
 
@@ -125,10 +125,10 @@ class DirectConvolution:
 
                 return lines
 
-            e.each("0", several, some("lines"), str(self.lines))
-            e.each(several, height, some("line"))
+            e.for_each("0", several, some("lines"), str(self.lines))
+            e.for_each(several, height, some("line"))
 
-        e.each("0", depth, plane)
+        e.for_each("0", depth, plane)
 
     def _lines(self, name: str, count: int) -> Routine:
         """Return the routine that sums up some adjacent lines of windows."""
@@ -145,7 +145,7 @@ class DirectConvolution:
             def tap(number: Index, partial: list[Value]) -> list[Value]:
                 pair = e.address("%places", e.times(number, "2"), "i64")
                 seen = e.at(here, e.load_word(pair, "0"))
-                factor = e.spread("%weight", e.load_word(pair, "1"))
+                factor = e.get_splat("%weight", e.load_word(pair, "1"))
                 return [e.fma(factor, e.get(seen, e.times(str(line), "%line")), partial[line]) for line in range(count)]
 
             return e.loop("0", "%taps", "1", [e.zeros()] * count, tap)
@@ -154,14 +154,14 @@ class DirectConvolution:
             for line, value in enumerate(sums(index)):
                 e.store("%target", e.plus(index, e.times(str(line), "%width")), value)
 
-        e.each("0", last, vector, str(self.lanes))
+        e.for_each("0", last, vector, str(self.lanes))
         for line, value in enumerate(sums(last)):
             e.store_where("%target", e.plus(last, e.times(str(line), "%width")), value, mask)
         return e
 
 
 @dataclasses.dataclass(frozen=True)
-class Spread:
+class DirectDataGrad:
     """The kernel of the data gradient with one channel per group and any stride; an item is a group of an image.
 
     Every line of data is the sum of lines of gradients times weights.
@@ -194,7 +194,7 @@ class Spread:
                 f"i64 {number['filters']}",
             )
 
-        in_slot(e, SPREAD, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, SPREAD, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         gathering = collect(
             f"{name}_collect", self.lanes, self.dtype, SPREAD, self.x_stride, self.x_taps, weighted=True
         )
@@ -202,10 +202,10 @@ class Spread:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sums:
+class DirectWeightGrad:
     """The kernel of the weight gradient; an item of its range is a block of images, and a group.
 
-    Sums are vectors whose lanes :class:`Totals` adds up. ``together`` taps are summed up at once.
+    Sums are vectors whose lanes :class:`AddLanes` adds up. ``together`` taps are summed up at once.
     """
 
     dtype: DType
@@ -239,13 +239,13 @@ class Sums:
                         into = e.at(target, e.times(number, filter_size))
                         self._filter(boxes, into, slot, seen, taps, sizes)
 
-                    e.each("0", boxes["filters"], one)
+                    e.for_each("0", boxes["filters"], one)
 
-                boxes.each(slot, source, box)
+                boxes.for_each_box(slot, source, box)
 
-            e.each(first, e.least(batch, e.plus(first, image_block)), image)
+            e.for_each(first, e.least(batch, e.plus(first, image_block)), image)
 
-        in_slot(e, SUMS, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, SUMS, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         filling = fill(f"{name}_fill", self.lanes, self.dtype, SUMS, self.x_stride)
         return module(filling, self._taps(f"{name}_taps"), e)
 
@@ -260,7 +260,7 @@ class Sums:
                 *(f"i64 {boxes['plane']}", f"i64 {boxes['line']}"),
             )
 
-        e.each("0", taps, some, str(self.together))
+        e.for_each("0", taps, some, str(self.together))
 
     def _taps(self, name: str) -> Routine:
         """Return the routine that adds products of gradients and elements at some taps to the sums of these taps."""
@@ -299,7 +299,7 @@ class Sums:
 
 
 @dataclasses.dataclass(frozen=True)
-class Totals:
+class AddLanes:
     """The kernel that adds up the sums of all parts and their lanes; an item is an element of the weights."""
 
     dtype: DType
@@ -323,5 +323,5 @@ class Totals:
             )
             e.store_first(out, index, e.lane_sums([total]))
 
-        e.each("%lo", "%hi", item)
+        e.for_each("%lo", "%hi", item)
         return module(e)

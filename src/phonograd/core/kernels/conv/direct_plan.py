@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from ...base.dtypes import DType
-from ..deinterleave import known_stride
+from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
-from .adjoint import adjoint_values, known_taps, line_buffer
-from .direct import DIRECT, SPREAD, SUMS, TOTALS, DirectConvolution, Spread, Sums, Totals
-from .geometry import Frame, Geometry, box_of, evenly, rounded, steps_of
+from .adjoint import adjoint_values, line_buffer, specialized_taps
+from .direct import DIRECT, SPREAD, SUMS, TOTALS, AddLanes, DirectConvolution, DirectDataGrad, DirectWeightGrad
+from .geometry import Frame, Geometry, box_of, evenly, round_up, steps_of
 from .padding import frame_values
 
 __all__ = ["data_grad", "forward", "suits", "weight_grad"]
@@ -46,7 +46,7 @@ def data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Pl
     """Return the plan of the data gradient."""
     borders = [gap * (width - 1) - pad for gap, width, pad in zip(shape.dilate, shape.kernel, shape.pad)]
     if any([step > 1 for step in shape.stride]) or min(borders) < 0:
-        return _spread(machine, slots, shape, dtype)
+        return _strided_data_grad(machine, slots, shape, dtype)
     # with stride 1 it is the convolution of gradients with flipped kernels
     other = Geometry(
         *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
@@ -77,18 +77,18 @@ def _forward(
     values.update(weight_group=strides[0], weight_filter=strides[1])
     places = [word for channel, tap, place in taps for word in (channel * frame.channel + frame.taps[tap], place)]
     items = shape.batch * shape.groups
-    kernel = DirectConvolution(dtype, lanes, known_stride(shape.stride[2]))
+    kernel = DirectConvolution(dtype, lanes, specialized_stride(shape.stride[2]))
     launches = (scratch.clear(), Launch(kernel, DIRECT.fill(values, places), items, _chunk(shape), shape.work))
     return Plan(launches, scratch.size)
 
 
-def _spread(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
+def _strided_data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
     lanes, size = machine.lanes(dtype), dtype.itemsize
     scratch = Scratch(slots)
     values = _sizes(shape)
     values.update(adjoint_values(shape, lanes, boxes=1))
     values.update(scratch.slots((shape.stride[2] * line_buffer(shape, lanes) + lanes) * size))
-    kernel = Spread(dtype, lanes, known_stride(shape.stride[2]), known_taps(shape))
+    kernel = DirectDataGrad(dtype, lanes, specialized_stride(shape.stride[2]), specialized_taps(shape))
     items = shape.batch * shape.groups
     launches = (scratch.clear(), Launch(kernel, SPREAD.fill(values, steps_of(shape)), items, _chunk(shape), shape.work))
     return Plan(launches, scratch.size)
@@ -111,11 +111,11 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> 
         for tap in range(shape.taps)
         for word in (channel * frame.channel + frame.taps[tap], 0)
     ]
-    kernel = Sums(dtype, lanes, known_stride(shape.stride[2]), evenly(taps, _TAPS))
+    kernel = DirectWeightGrad(dtype, lanes, specialized_stride(shape.stride[2]), evenly(taps, _TAPS))
     launches = (
         scratch.clear(),
         Launch(kernel, SUMS.fill(values, places), parts * shape.groups, _chunk(shape), shape.work),
-        Launch(Totals(dtype, lanes), TOTALS.fill({"parts": parts, "count": count, "sums": sums}), count, 256),
+        Launch(AddLanes(dtype, lanes), TOTALS.fill({"parts": parts, "count": count, "sums": sums}), count, 256),
     )
     return Plan(launches, scratch.size)
 
@@ -141,4 +141,4 @@ def _frames(shape: Geometry, lanes: int, size: int) -> tuple[Values, Frame, int]
         values.update({f"{name}_{axis}": number for axis, number in zip("zyx", numbers)})
     values.update(frame_values(shape, frame))
     # vectors go beyond the last line, by the distance of a tap to the right
-    return values, frame, rounded(shape.channels * frame.channel + 2 * lanes, lanes)
+    return values, frame, round_up(shape.channels * frame.channel + 2 * lanes, lanes)

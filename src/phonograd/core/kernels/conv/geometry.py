@@ -22,7 +22,7 @@ from itertools import product
 from ...graph.node import Shape
 from ...lower.ir.emitter import ROW
 
-__all__ = ["Frame", "Geometry", "box_of", "evenly", "geometry", "rounded", "steps_of"]
+__all__ = ["Frame", "Geometry", "box_of", "evenly", "geometry", "round_up", "steps_of"]
 
 #: multiplications that count as a chunk in the decision whether to optimize fully at the first compilation. Code
 #: around the products (see core/kernels/matmul/gemm.py) takes a larger share of the time here
@@ -132,7 +132,7 @@ class Frame:
         spans = [(width - 1) * gap // step for width, gap, step in zip(shape.kernel, shape.dilate, shape.stride)]
         sizes = [span + windows for span, windows in zip(spans, box)]
         # phases are stored side by side, in vectors that may go beyond the end of a line
-        x_phase = sizes[2] if shape.stride[2] == 1 else rounded(sizes[2], ROW)
+        x_phase = sizes[2] if shape.stride[2] == 1 else round_up(sizes[2], ROW)
         y = shape.stride[2] * x_phase
         y_phase = sizes[1] * y
         z = shape.stride[1] * y_phase
@@ -180,7 +180,7 @@ def _part(count: int, size: int, target: int, unit: int) -> int:
     """Return the number of items of some size to process at once, out of ``count``."""
     most = min(count, target // size)
     if size == 1 and most > unit:
-        return min(count, rounded(evenly(count, most // unit * unit), unit))
+        return min(count, round_up(evenly(count, most // unit * unit), unit))
 
     def units(part: int) -> int:
         whole, rest = divmod(count, part)
@@ -204,10 +204,10 @@ def evenly(count: int, most: int) -> int:
     return -(-count // max(parts, 1))
 
 
-def rounded(count: int, unit: int) -> int:
+def round_up(count: int, unit: int) -> int:
     """Return a count, rounded up to a multiple.
 
-    >>> rounded(17, 16)
+    >>> round_up(17, 16)
     32
     """
     return -(-count // unit) * unit

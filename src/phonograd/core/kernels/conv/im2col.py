@@ -19,7 +19,7 @@ from .adjoint import ADJOINT_WORDS, collect
 from .microkernels import WIDTH, product
 from .padding import FRAME_WORDS, fill, gather_lines
 
-__all__ = ["BACKWARD", "BOX_WORDS", "FORWARD", "Backward", "Box", "Columns", "Forward", "Walk"]
+__all__ = ["BACKWARD", "BOX_WORDS", "FORWARD", "Box", "Im2colDataGrad", "Im2colForward", "Im2colKernel", "Im2colWriter"]
 
 BOX_WORDS = (
     *("groups", "channels", "filters", "taps", "pixels", "windows"),
@@ -38,7 +38,7 @@ BACKWARD = Words(
 
 
 @dataclasses.dataclass(frozen=True)
-class Columns:
+class Im2colKernel:
     """Base class of the three kernels; ``plain`` is that of the geometry."""
 
     dtype: DType
@@ -48,10 +48,10 @@ class Columns:
     """Stride along x if the kernel is specialized for it, else 0."""
 
 
-class Walk:
+class Im2colWriter:
     """Writes one kernel: its table, and its loops over boxes."""
 
-    def __init__(self, name: str, kernel: Columns, words: Words) -> None:
+    def __init__(self, name: str, kernel: Im2colKernel, words: Words) -> None:
         self.name = name
         self.kernel = kernel
         self.words = words
@@ -76,25 +76,25 @@ class Walk:
         ]
         return Box(self, first, sizes)
 
-    def each_box(self, body: Callable[[Box], None]) -> None:
+    def for_each_box(self, body: Callable[[Box], None]) -> None:
         """Write the loop over all boxes of an image."""
         e = self.e
 
         def plane(z: Index) -> None:
             def line(y: Index) -> None:
-                e.each("0", self["grid_x"], lambda x: body(self.box((z, y, x))))
+                e.for_each("0", self["grid_x"], lambda x: body(self.box((z, y, x))))
 
-            e.each("0", self["grid_y"], line)
+            e.for_each("0", self["grid_y"], line)
 
-        e.each("0", self["grid_z"], plane)
+        e.for_each("0", self["grid_z"], plane)
 
     def panels(self, columns: Index, body: Callable[[Index, Index | None], None]) -> None:
         """Write a loop over columns: ``body(first, None)`` for whole panels, then ``body(first, count)``."""
         e, width = self.e, str(WIDTH * self.kernel.lanes)
         whole = e.times(e.quotient(columns, width), width)
-        e.each("0", whole, lambda first: body(first, None), width)
+        e.for_each("0", whole, lambda first: body(first, None), width)
         lanes = str(self.kernel.lanes)
-        e.each(whole, columns, lambda first: body(first, e.least(lanes, e.minus(columns, first))), lanes)
+        e.for_each(whole, columns, lambda first: body(first, e.least(lanes, e.minus(columns, first))), lanes)
 
     def product(self, count: Index | None, *arguments: str) -> None:
         """Write the call of the micro-kernel for a whole panel, or for ``count`` columns."""
@@ -119,7 +119,7 @@ class Walk:
         """Copy the windows of one filter of one image."""
         e = self.e
         last, mask = e.tail(self["windows"])
-        e.each("0", last, lambda at: e.store(target, at, e.get(source, at)), str(self.kernel.lanes))
+        e.for_each("0", last, lambda at: e.store(target, at, e.get(source, at)), str(self.kernel.lanes))
         e.store_where(target, last, e.get_where(source, mask, last), mask)
 
     # -- windows of a box
@@ -133,7 +133,7 @@ class Walk:
             target, source = e.at(frame, e.times(c, self["channel"])), e.at(image, e.times(c, self["pixels"]))
             e.invoke(f"{self.name}_fill", "ptr %table", f"ptr {target}", f"ptr {source}", *where)
 
-        e.each("0", channels, channel)
+        e.for_each("0", channels, channel)
 
     def gather(self, columns: str, seen: str, channels: Index, box: Box) -> None:
         """Write the calls that gather lines, for all taps of some channels."""
@@ -148,9 +148,9 @@ class Walk:
                 place = e.at(seen, e.times(c, self["channel"]), e.load_word(self.taps, t))
                 e.invoke(f"{self.name}_gather", f"ptr {lines}", f"ptr {place}", *sizes)
 
-            e.each("0", self["taps"], tap)
+            e.for_each("0", self["taps"], tap)
 
-        e.each("0", channels, channel)
+        e.for_each("0", channels, channel)
 
     def routines(self, *names: str, rows: int = 0) -> list[Routine]:
         """Return the routines that a kernel calls."""
@@ -170,7 +170,7 @@ class Walk:
 class Box:
     """A box of windows: its first window, its sizes, and its number of windows."""
 
-    def __init__(self, walk: Walk, first: list[Index], sizes: list[Index]) -> None:
+    def __init__(self, walk: Im2colWriter, first: list[Index], sizes: list[Index]) -> None:
         e = walk.e
         self.first, self.sizes = first, sizes
         z, y, x = first
@@ -180,14 +180,14 @@ class Box:
         self._walk = walk
 
     @property
-    def seen(self) -> Index:
+    def offset(self) -> Index:
         """Offset of the first window in data that is its own frame."""
         walk, (z, y, x) = self._walk, self.first
         return walk.e.total(walk.e.times(z, walk["plane"]), walk.e.times(y, walk["line"]), x)
 
 
 @dataclasses.dataclass(frozen=True)
-class Forward(Columns):
+class Im2colForward(Im2colKernel):
     """The kernel of a convolution; an item is a box of one group of an image, and a part of the filters.
 
     ``rows`` filters are a tile. If images are ``joined``, an item is a group of whole small images: their windows are
@@ -199,7 +199,7 @@ class Forward(Columns):
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        walk = Walk(name, self, FORWARD)
+        walk = Im2colWriter(name, self, FORWARD)
         e = walk.e
         data, packed, out = [FORWARD.pointer(e, operand) for operand in ("data", "packed", "out")]
         tiles, parts = FORWARD.index(e, "tiles"), FORWARD.index(e, "parts")
@@ -229,22 +229,22 @@ class Forward(Columns):
             self._one(walk, box, slot, source, weight_of(group), target, some_tiles(part))
 
         body = several if self.joined else item
-        in_slot(e, FORWARD, lambda slot: e.each("%lo", "%hi", lambda index: body(index, slot)))
+        in_slot(e, FORWARD, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
         called = ["product", "narrow", "gather"]
         called += [] if self.plain else ["fill"]
         return module(*walk.routines(*called, rows=self.rows), e)
 
-    def _depth(self, walk: Walk) -> Index:
+    def _depth(self, walk: Im2colWriter) -> Index:
         """Return the number of elements in a tile of packed weights."""
         return walk.e.times(walk.e.times(walk["channels"], walk["taps"]), str(self.rows))
 
     def _one(
-        self, walk: Walk, box: Box, slot: str, image: str, weight: str, target: str, tiles: tuple[Index, Index]
+        self, walk: Im2colWriter, box: Box, slot: str, image: str, weight: str, target: str, tiles: tuple[Index, Index]
     ) -> None:
         """Write the code for one box of one image."""
         e = walk.e
         if self.plain:
-            seen = e.at(image, box.seen)
+            seen = e.at(image, box.offset)
         else:
             seen = slot
             walk.fill_frame(slot, image, walk["channels"], box)
@@ -259,7 +259,7 @@ class Forward(Columns):
 
     def _several(
         self,
-        walk: Walk,
+        walk: Im2colWriter,
         slot: str,
         images: tuple[Index, Index],
         group: Index,
@@ -281,7 +281,7 @@ class Forward(Columns):
             return e.at(slot, e.times(number, walk["frame_size"]))
 
         if not self.plain:
-            e.each("0", count, lambda n: walk.fill_frame(frame(n), source(n), walk["channels"], box))
+            e.for_each("0", count, lambda n: walk.fill_frame(frame(n), source(n), walk["channels"], box))
 
         def make(channel: Index, channels: Index) -> tuple[str, Index]:
             def one(number: Index) -> None:
@@ -289,7 +289,7 @@ class Forward(Columns):
                 here = e.at(source(number) if self.plain else frame(number), e.times(channel, walk["channel"]))
                 walk.gather(e.at(columns, e.times(number, walk["windows"])), here, channels, box)
 
-            e.each("0", count, one)
+            e.for_each("0", count, one)
             return columns, walk["columns_line"]
 
         self._blocks(walk, make, e.times(count, walk["windows"]), weight, (result, walk["columns_line"]), tiles)
@@ -300,14 +300,14 @@ class Forward(Columns):
                 found = e.at(result, e.times(number, walk["columns_line"]), e.times(image, walk["windows"]))
                 walk.copy_line(e.at(out, e.times(place, walk["windows"])), found)
 
-            e.each("0", count, one)
+            e.for_each("0", count, one)
 
         rows = [e.times(tile, str(self.rows)) for tile in tiles]
-        e.each(rows[0], e.least(rows[1], walk["filters"]), row)
+        e.for_each(rows[0], e.least(rows[1], walk["filters"]), row)
 
     def _blocks(
         self,
-        walk: Walk,
+        walk: Im2colWriter,
         make: Callable[[Index, Index], tuple[str, Index]],
         columns: Index,
         weight: str,
@@ -344,13 +344,13 @@ class Forward(Columns):
 
                 walk.panels(columns, panel)
 
-            e.each(*tiles, tile)
+            e.for_each(*tiles, tile)
 
-        e.each("0", walk["channels"], block, walk["block"])
+        e.for_each("0", walk["channels"], block, walk["block"])
 
 
 @dataclasses.dataclass(frozen=True)
-class Backward(Columns):
+class Im2colDataGrad(Im2colKernel):
     """The kernel of the data gradient; an item of its range is a block of channels of one group of an image.
 
     Weights times gradients are columns, which are then added up to the data (col2im). ``rows`` elements of columns are
@@ -364,7 +364,7 @@ class Backward(Columns):
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        walk = Walk(name, self, BACKWARD)
+        walk = Im2colWriter(name, self, BACKWARD)
         e = walk.e
         out_grad, packed, out = [BACKWARD.pointer(e, operand) for operand in ("out_grad", "packed", "out")]
         walk.number.update({word: BACKWARD.index(e, word) for word in ("blocks", "tiles", "depth")})
@@ -398,9 +398,9 @@ class Backward(Columns):
                 def filter_(at: Index) -> None:
                     walk.copy_line(e.at(into, e.times(at, line)), e.at(source, e.times(at, walk["windows"])))
 
-                e.each("0", walk["filters"], filter_)
+                e.for_each("0", walk["filters"], filter_)
 
-            e.each("0", count, copy)
+            e.for_each("0", count, copy)
             first, channels = place(block)
             columns = e.at(slot, walk["columns_at"])
             total = e.times(count, walk["windows"])
@@ -412,7 +412,7 @@ class Backward(Columns):
                 lines = e.at(columns, e.times(number, walk["windows"]))
                 self._collect(walk, walk.box(("0", "0", "0")), slot, (lines, line), target, channels)
 
-            e.each("0", count, collect)
+            e.for_each("0", count, collect)
 
         def item(index: Index, slot: str) -> None:
             image, block = e.split(index, walk["blocks"])
@@ -421,15 +421,17 @@ class Backward(Columns):
             _, group = e.split(image, walk["groups"])
             weight = weight_of(group, block)
             e.when(several_boxes, lambda: e.clear_exactly(target, e.times(channels, walk["pixels"])))
-            walk.each_box(lambda box: self._box(walk, box, slot, source, weight, target, channels))
+            walk.for_each_box(lambda box: self._box(walk, box, slot, source, weight, target, channels))
 
         body = several if self.joined else item
-        in_slot(e, BACKWARD, lambda slot: e.each("%lo", "%hi", lambda index: body(index, slot)))
+        in_slot(e, BACKWARD, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
         routines = walk.routines("product", "narrow", rows=self.rows)
         known = self.x_stride, self.x_taps
         return module(*routines, collect(f"{name}_collect", self.lanes, self.dtype, BACKWARD, *known), e)
 
-    def _box(self, walk: Walk, box: Box, slot: str, source: str, weight: str, target: str, channels: Index) -> None:
+    def _box(
+        self, walk: Im2colWriter, box: Box, slot: str, source: str, weight: str, target: str, channels: Index
+    ) -> None:
         """Write the code for one box: its columns, summed over blocks of filters, and their sums in the data."""
         e = walk.e
         columns, line = e.at(slot, walk["columns_at"]), walk["columns_line"]
@@ -440,7 +442,7 @@ class Backward(Columns):
 
     def _multiply(
         self,
-        walk: Walk,
+        walk: Im2colWriter,
         source: tuple[str, Index],
         target: tuple[str, Index],
         weight: str,
@@ -474,12 +476,12 @@ class Backward(Columns):
 
                 walk.panels(count, panel)
 
-            e.each("0", walk["tiles"], tile)
+            e.for_each("0", walk["tiles"], tile)
 
-        e.each("0", walk["filters"], block, walk["depth"])
+        e.for_each("0", walk["filters"], block, walk["depth"])
 
     def _collect(
-        self, walk: Walk, box: Box, slot: str, matrix: tuple[str, Index], target: str, channels: Index
+        self, walk: Im2colWriter, box: Box, slot: str, matrix: tuple[str, Index], target: str, channels: Index
     ) -> None:
         """Write the calls that add the columns of a box to the data of some channels."""
         e = walk.e
@@ -492,4 +494,4 @@ class Backward(Columns):
             known = [f"ptr {pointer}" for pointer in pointers]
             e.invoke(f"{walk.name}_collect", "ptr %table", *known, f"i64 {line}", f"ptr {slot}", *where)
 
-        e.each("0", channels, collect)
+        e.for_each("0", channels, collect)

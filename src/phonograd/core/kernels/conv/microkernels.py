@@ -66,7 +66,7 @@ def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Rou
         vectors = [get(line, vector) for vector in range(width)]
         found = []
         for row in range(rows):
-            number = e.spread(numbers, str(row))
+            number = e.get_splat(numbers, str(row))
             found += [e.fma(number, vectors[v], sums[row * width + v]) for v in range(width)]
         return found
 
@@ -93,7 +93,7 @@ class DotTile(NamedTuple):
     rows: int
     columns: int
 
-    def stored(self, lanes: int) -> int:
+    def padded_size(self, lanes: int) -> int:
         """Return the number of elements that the sums of a tile take in memory: whole vectors."""
         return -(-self.rows * self.columns // lanes) * lanes
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import inside, sort
+from ..deinterleave import inside_mask, sort
 from ..launch import Reference, Words
 from ..routine import Routine
 from .geometry import Frame, Geometry
@@ -63,9 +63,9 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
                 place = e.plus(e.times(phase, phase_pitch), e.times(index, pitch))
                 body(place, e.plus(start, e.times(index, stride)))
 
-            e.each("0", e.plus(number[f"span_{axis}"], count), element)
+            e.for_each("0", e.plus(number[f"span_{axis}"], count), element)
 
-        e.each("0", stride, phase)
+        e.for_each("0", stride, phase)
 
     stride = str(x_stride) if x_stride else number["stride_x"]
     count = e.plus(number["span_x"], "%width")
@@ -74,7 +74,7 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
         start = e.minus(e.times("%x", stride), number["pad_x"])
 
         def load(place: Index) -> Value:
-            return e.get_where(image, inside(e, place, width), place)
+            return e.get_where(image, inside_mask(e, place, width), place)
 
         def all_phases(index: Index) -> None:
             first = e.plus(start, e.times(index, stride))
@@ -87,24 +87,24 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
 
             def vector(index: Index) -> None:
                 first = e.total(start, phase, e.times(index, stride))
-                mask = inside(e, first, width, stride)
+                mask = inside_mask(e, first, width, stride)
                 e.store(target, index, e.gather(image, first, stride, dtype, mask))
 
-            e.each("0", count, vector, str(lanes))
+            e.for_each("0", count, vector, str(lanes))
 
         if x_stride:
-            e.each("0", count, all_phases, str(lanes))
+            e.for_each("0", count, all_phases, str(lanes))
         else:
-            e.each("0", stride, one_phase)
+            e.for_each("0", stride, one_phase)
 
     def plane(z_place: Index, z: Index) -> None:
         z_inside = e.test("ult", z, number["extent_z"])
 
         def inner(y_place: Index, y: Index) -> None:
-            inside = e.both(z_inside, e.test("ult", y, number["extent_y"]))
+            inside = e.logical_and(z_inside, e.test("ult", y, number["extent_y"]))
             source = e.times(e.plus(e.times(z, number["extent_y"]), y), number["extent_x"])
             # a line outside of the data has no elements: all lanes are masked
-            width = e.either(inside, number["extent_x"], "0")
+            width = e.select_index(inside, number["extent_x"], "0")
             line(e.at("%frame", z_place, y_place), e.at("%image", source), width)
 
         along("y", "%y", "%height", inner)
@@ -128,10 +128,10 @@ def gather_lines(name: str, lanes: int, dtype: DType) -> Routine:
         def line(y: Index) -> None:
             target = e.at("%lines", e.times(e.plus(e.times(z, "%height"), y), "%width"))
             source = e.at("%seen", e.times(z, "%plane"), e.times(y, "%line"))
-            e.each("0", last, lambda index: e.store(target, index, e.get(source, index)), str(lanes))
+            e.for_each("0", last, lambda index: e.store(target, index, e.get(source, index)), str(lanes))
             e.store(target, last, e.get_where(source, mask, last))
 
-        e.each("0", "%height", line)
+        e.for_each("0", "%height", line)
 
-    e.each("0", "%depth", plane)
+    e.for_each("0", "%depth", plane)
     return e

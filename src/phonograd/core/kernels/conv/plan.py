@@ -7,18 +7,18 @@ import math
 
 from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
-from ..deinterleave import known_stride
+from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
 from . import channels_last_plan, direct_plan, winograd_plan
-from .adjoint import adjoint_values, known_taps, line_buffer
-from .geometry import Frame, Geometry, box_of, evenly, geometry, rounded, steps_of
-from .im2col import BACKWARD, FORWARD, Backward, Forward
-from .im2col_weight_grad import COMBINE, WEIGHTS, Combine, Weights
+from .adjoint import adjoint_values, line_buffer, specialized_taps
+from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
+from .im2col import BACKWARD, FORWARD, Im2colDataGrad, Im2colForward
+from .im2col_weight_grad import COMBINE, WEIGHTS, CombineSums, Im2colWeightGrad
 from .microkernels import WIDTH, dot_tile, most_rows
 from .padding import frame_values
-from .weights import Pack
+from .weights import PackWeights
 from .winograd_transforms import Tiling
 
 __all__ = ["Convolution"]
@@ -161,7 +161,7 @@ class Convolution:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
         block = _channel_block(shape, _DEPTH)
         box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
-        joined = _joined_images(shape, box, lanes)
+        joined = _images_to_join(shape, box, lanes)
         images = evenly(shape.batch, max(joined, 1))
         frame = Frame.of_box(shape, box)
         rows = evenly(shape.filters, most_rows(self.machine))
@@ -173,7 +173,7 @@ class Convolution:
         depth = shape.channels * shape.taps
         scratch = Scratch(self.slots)
         packed = scratch.reserve(shape.groups * tiles * depth * rows * size)
-        framed = 0 if shape.plain else rounded(shape.channels * frame.channel + lanes, lanes)
+        framed = 0 if shape.plain else round_up(shape.channels * frame.channel + lanes, lanes)
         values, elements = _box_values(shape, box, block, lanes, images * framed, images)
         values.update(frame_values(shape, frame))
         values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
@@ -184,10 +184,10 @@ class Convolution:
         row_stride, depth_stride = (1, shape.filters) if transposed else (depth, 1)
         packing.update(group_stride=shape.filters * depth, block_stride=0)
         packing.update(row_stride=row_stride, depth_stride=depth_stride)
-        kernel = Forward(dtype, lanes, shape.plain, known_stride(shape.stride[2]), rows, joined > 0)
+        kernel = Im2colForward(dtype, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0)
         launches = (
             scratch.clear(),
-            Pack(dtype, lanes, rows, consecutive=transposed).launch(shape.groups, packed, packing),
+            PackWeights(dtype, lanes, rows, consecutive=transposed).launch(shape.groups, packed, packing),
             Launch(kernel, FORWARD.fill(values, frame.taps), boxes * parts, work=shape.work),
         )
         return Plan(launches, scratch.size)
@@ -198,7 +198,7 @@ class Convolution:
         # kernels depend on this, and not on the number of images
         rows = evenly(block * shape.taps, most_rows(self.machine))
         whole = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
-        joined = _joined_images(shape, whole, lanes)
+        joined = _images_to_join(shape, whole, lanes)
         images = evenly(shape.batch, max(joined, 1))
         items, few = -(-shape.batch // images) * shape.groups, _ITEMS // 2
         if items * -(-shape.channels // block) < few:
@@ -213,7 +213,7 @@ class Convolution:
         tiles = -(-lines // rows)
         scratch = Scratch(self.slots)
         packed = scratch.reserve(shape.groups * blocks * tiles * shape.filters * rows * size)
-        buffer = rounded(shape.stride[2] * line_buffer(shape, lanes), lanes)
+        buffer = round_up(shape.stride[2] * line_buffer(shape, lanes), lanes)
         values, elements = _box_values(shape, box, block, lanes, buffer, images)
         values.update(adjoint_values(shape, lanes, _grid_size(shape, box)))
         values.update(batch=shape.batch, images=images, frame_size=0, joined_at=elements)
@@ -223,11 +223,11 @@ class Convolution:
         depth = shape.channels * shape.taps
         packing = {"blocks": blocks, "tiles": tiles, "block_rows": lines, "all_rows": depth, "depth": shape.filters}
         packing.update(group_stride=shape.filters * depth, block_stride=lines, row_stride=1, depth_stride=depth)
-        known = shape.plain, known_stride(shape.stride[2])
-        kernel = Backward(dtype, lanes, *known, rows, known_taps(shape), joined > 0)
+        known = shape.plain, specialized_stride(shape.stride[2])
+        kernel = Im2colDataGrad(dtype, lanes, *known, rows, specialized_taps(shape), joined > 0)
         launches = (
             scratch.clear(),
-            Pack(dtype, lanes, rows, consecutive=True).launch(shape.groups, packed, packing),
+            PackWeights(dtype, lanes, rows, consecutive=True).launch(shape.groups, packed, packing),
             Launch(kernel, BACKWARD.fill(values, steps_of(shape)), items * blocks, work=shape.work),
         )
         return Plan(launches, scratch.size)
@@ -238,18 +238,18 @@ class Convolution:
         block = _channel_block(shape, _DOT_LINES)
         blocks = -(-shape.channels // block)
         block_tiles, filter_tiles = -(-block * shape.taps // tile.columns), -(-shape.filters // tile.rows)
-        sums = shape.groups * blocks * block_tiles * filter_tiles * tile.stored(lanes) * size
+        sums = shape.groups * blocks * block_tiles * filter_tiles * tile.padded_size(lanes) * size
         # lines of small images are joined; their number does not depend on the batch size
         images = max(1, _DOT_WIDTH // shape.windows)
         joined = min(images, max(1, shape.batch))
-        image_block = rounded(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
+        image_block = round_up(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
         image_blocks = max(1, -(-shape.batch // image_block))
         parts = min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))
         block_part = -(-blocks // parts) * block
         parts = -(-shape.channels // block_part)
         box = box_of(shape.counts, _DOT_WIDTH, lanes)
         frame = Frame.of_box(shape, box)
-        framed = 0 if shape.plain else rounded(block * frame.channel + lanes, lanes)
+        framed = 0 if shape.plain else round_up(block * frame.channel + lanes, lanes)
         values, elements = _box_values(shape, box, block, lanes, framed, joined)
         values.update(frame_values(shape, frame), gradients_at=elements)
         if images > 1:
@@ -259,14 +259,16 @@ class Convolution:
         values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, image_block=image_block)
         values.update(block_tiles=block_tiles, filter_tiles=filter_tiles, group_tiles=blocks * block_tiles)
         values.update(images=images, block_part=block_part, parts=parts)
-        known = shape.plain, known_stride(shape.stride[2])
-        kernel = Weights(dtype, lanes, *known, shape.pointwise, images > 1, tile)
+        known = shape.plain, specialized_stride(shape.stride[2])
+        kernel = Im2colWeightGrad(dtype, lanes, *known, shape.pointwise, images > 1, tile)
         combining: Values = {**values, "parts": image_blocks}
         items = shape.groups * blocks * block_tiles
         launches = (
             scratch.clear(),
             Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
-            Launch(Combine(dtype, lanes, tile), COMBINE.fill(combining), items, _chunk(shape.filters * image_blocks)),
+            Launch(
+                CombineSums(dtype, lanes, tile), COMBINE.fill(combining), items, _chunk(shape.filters * image_blocks)
+            ),
         )
         return Plan(launches, scratch.size)
 
@@ -276,7 +278,7 @@ def _chunk(elements: int) -> int:
     return max(1, _CHUNK_ELEMENTS // elements)
 
 
-def _joined_images(shape: Geometry, box: Shape, lanes: int) -> int:
+def _images_to_join(shape: Geometry, box: Shape, lanes: int) -> int:
     """Return the number of images to join because each has few windows, or 0 for none.
 
     It does not depend on the batch size.
@@ -306,7 +308,7 @@ def _grid(shape: Geometry, box: Shape) -> Shape:
 
 def _line(box: Shape, lanes: int, images: int = 1) -> int:
     """Return the distance of lines of columns, which have room for a vector beyond their end."""
-    line = rounded(images * math.prod(box) + lanes, WIDTH * lanes)
+    line = round_up(images * math.prod(box) + lanes, WIDTH * lanes)
     # lines at multiples of 4096 bytes would compete for the same few sets of the L1 cache
     return line + (lanes if line % (8 * WIDTH * lanes) == 0 else 0)
 

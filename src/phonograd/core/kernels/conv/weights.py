@@ -10,7 +10,7 @@ from ...lower.ir.function_builder import Index
 from ..launch import Launch, Reference, Words
 from ..routine import Routine, module
 
-__all__ = ["Pack"]
+__all__ = ["PackWeights"]
 
 #: packed elements worth a call
 _CHUNK_ELEMENTS = 1 << 14
@@ -23,7 +23,7 @@ _WORDS = Words(
 
 
 @dataclasses.dataclass(frozen=True)
-class Pack:
+class PackWeights:
     """The kernel that packs weights; an item of its range is a tile.
 
     Rows are divided into blocks of ``block_rows``, and these into tiles of ``rows``. The result has the shape (groups,
@@ -55,7 +55,7 @@ class Pack:
             target = e.at(packed, e.times(item, e.times(number["depth"], str(self.rows))))
             self._steps(e, target, source, existing, number["depth"], stride)
 
-        e.each("%lo", "%hi", tile)
+        e.for_each("%lo", "%hi", tile)
         return module(e)
 
     def _steps(
@@ -75,7 +75,7 @@ class Pack:
                     value = e.gather(source, first, stride["row"], self.dtype, known)
                 e.store_where(target, e.plus(e.times(index, str(self.rows)), str(start)), value, wanted)
 
-        e.each("0", depth, step)
+        e.for_each("0", depth, step)
 
     def launch(self, groups: int, packed: Reference, sizes: Mapping[str, int]) -> Launch:
         """Return the launch for weights of some sizes, packed to an address in scratch memory."""

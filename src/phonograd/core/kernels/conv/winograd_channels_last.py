@@ -32,7 +32,7 @@ def turn_in(name: str, lanes: int) -> Routine:
     right = e.most(e.least(e.minus("%columns", "%x"), "%width"), left)
 
     def zeros(line: str, start: Index, stop: Index) -> None:
-        e.each(start, stop, lambda index: e.store(line, e.times(index, str(lanes)), e.zeros()))
+        e.for_each(start, stop, lambda index: e.store(line, e.times(index, str(lanes)), e.zeros()))
 
     def line(number: Index) -> None:
         row = e.plus("%y", number)
@@ -46,14 +46,14 @@ def turn_in(name: str, lanes: int) -> Routine:
             for element, value in enumerate(turned):
                 e.store(target, e.times(e.plus(index, str(element)), str(lanes)), value)
 
-        def inside() -> None:
+        def data_line() -> None:
             zeros(target, "0", left)
-            e.each(left, right, square, str(lanes))
+            e.for_each(left, right, square, str(lanes))
             zeros(target, right, "%width")
 
-        e.when(e.test("ult", row, "%rows"), inside, lambda: zeros(target, "0", "%width"))
+        e.when(e.test("ult", row, "%rows"), data_line, lambda: zeros(target, "0", "%width"))
 
-    e.each("0", "%height", line)
+    e.for_each("0", "%height", line)
     return e
 
 
@@ -81,7 +81,7 @@ def turn_out(name: str, lanes: int) -> Routine:
                 exists = e.assign(f"or i1 {whole}, {e.test('slt', str(lane), '%channels')}")
                 e.when(exists, lambda value=value, place=place: e.store_where(target, place, value, mask))  # type: ignore[misc]
 
-        e.each("0", "%columns", square, str(lanes))
+        e.for_each("0", "%columns", square, str(lanes))
 
-    e.each("0", "%height", line)
+    e.for_each("0", "%height", line)
     return e

@@ -10,13 +10,22 @@ from ...graph.node import Shape
 from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
-from .geometry import Geometry, evenly, rounded
+from .geometry import Geometry, evenly, round_up
 from .microkernels import WIDTH, most_rows
-from .winograd import FORWARD, Forward
-from .winograd_few import BLOCK, FEW, FEW_TILES, Few, FewTiles
+from .winograd import FORWARD, WinogradForward
+from .winograd_few import BLOCK, FEW, FEW_TILES, FewTilesForward, TransformFewTiles
 from .winograd_transforms import Tiling
-from .winograd_weight_grad import BLOCKS, PARTS, TILES, TOTAL, Blocks, Parts, Tiles, Total
-from .winograd_weights import TRANSFORM, Transform
+from .winograd_weight_grad import (
+    BLOCKS,
+    PARTS,
+    TILES,
+    TOTAL,
+    AddParts,
+    WeightGradBlocks,
+    WeightGradParts,
+    WeightGradTiles,
+)
+from .winograd_weights import TRANSFORM, TransformWeights
 
 __all__ = ["data_grad", "forward", "saves", "suits", "weight_grad"]
 
@@ -66,12 +75,12 @@ def saves(shape: Geometry, outputs: Shape, tiling: Tiling) -> bool:
     Transformed weights beyond the size of the cache cost as much as some additional tiles.
     """
     tiles = shape.batch * _tiles(outputs, tiling) * _LEAST_SAVING
-    if _transformed(shape, tiling) > _CACHED_BYTES:
+    if _transformed_bytes(shape, tiling) > _CACHED_BYTES:
         tiles += _WEIGHT_TILES
     return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
 
 
-def _transformed(shape: Geometry, tiling: Tiling) -> int:
+def _transformed_bytes(shape: Geometry, tiling: Tiling) -> int:
     """Return the number of bytes of the transformed weights of a group."""
     return shape.channels * shape.filters * tiling.size**2 * _FLOAT
 
@@ -141,14 +150,14 @@ def _forward(
     lanes = machine.lanes(FLOAT32)
     walk = _Units(shape, tiled, tiling, lanes, _JOINED_TILES, _room(shape.channels, tiling, lanes))
     rows = _tiles_at_once(machine, shape.channels, walk.usual_tiles)
-    tiles = rounded(walk.tiles, rows)
-    channels = rounded(shape.channels, lanes)
+    tiles = round_up(walk.tiles, rows)
+    channels = round_up(shape.channels, lanes)
     elements = tiling.size**2
     scratch = Scratch(slots)
     pairs = -(-shape.filters // (WIDTH * lanes))
     packed = scratch.reserve(shape.groups * elements * pairs * shape.channels * WIDTH * lanes * _FLOAT)
     # at a distance of a multiple of 4096 bytes, all elements of a tile would compete for the same few cache sets
-    data_step, sums_step = _apart(channels * tiles, lanes), _apart(WIDTH * lanes * tiles, lanes)
+    data_step, sums_step = _odd_stride(channels * tiles, lanes), _odd_stride(WIDTH * lanes * tiles, lanes)
     values = walk.values(data_step, elements * data_step, sums_step, elements * (data_step + sums_step))
     values.update(scratch.slots((elements * (data_step + sums_step) + walk.picture) * _FLOAT))
     values.update(tiles=tiles, data=Reference(operand), weight=packed)
@@ -157,8 +166,13 @@ def _forward(
     packing.update(depth_stride=depth, filter_stride=lane, group_stride=group)
     launches = (
         scratch.clear(),
-        Launch(Transform(lanes, tiling, flipped), TRANSFORM.fill(packing), *_vectors(shape, lanes)),
-        Launch(Forward(lanes, tiling, rows, adjoint), FORWARD.fill(values), walk.units * shape.groups, work=shape.work),
+        Launch(TransformWeights(lanes, tiling, flipped), TRANSFORM.fill(packing), *_vectors(shape, lanes)),
+        Launch(
+            WinogradForward(lanes, tiling, rows, adjoint),
+            FORWARD.fill(values),
+            walk.units * shape.groups,
+            work=shape.work,
+        ),
     )
     return Plan(launches, scratch.size)
 
@@ -176,7 +190,7 @@ def _tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:
 def _few_images(shape: Geometry, tiling: Tiling) -> int:
     """Return the number of images that share weights transformed in the cache, or 0 if that does not pay."""
     in_image = _tiles(shape.counts, tiling)
-    if in_image > _MOST_FEW or _transformed(shape, tiling) <= _FEW_BYTES:
+    if in_image > _MOST_FEW or _transformed_bytes(shape, tiling) <= _FEW_BYTES:
         return 0
     images = evenly(shape.batch, _MOST_FEW // in_image)
     tiles = (images * in_image + _TRANSFORM_TILES) * _FEW_SAVING
@@ -196,10 +210,10 @@ def _few(
     # kernels do not depend on the number of tiles; few rows waste little work on missing tiles
     rows = min(most_rows(machine), _FEW_ROWS)
     images, elements = _few_images(shape, tiling), tiling.size**2
-    tiles = rounded(images * _tiles(shape.counts, tiling), rows)
+    tiles = round_up(images * _tiles(shape.counts, tiling), rows)
     walk = _Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, 1, _MOST_FEW)
-    channels = rounded(shape.channels, lanes)
-    data_step, sums_step = _apart(channels * tiles, lanes), _apart(WIDTH * lanes * tiles, lanes)
+    channels = round_up(shape.channels, lanes)
+    data_step, sums_step = _odd_stride(channels * tiles, lanes), _odd_stride(WIDTH * lanes * tiles, lanes)
     scratch = Scratch(slots)
     products = scratch.reserve(shape.groups * elements * data_step * _FLOAT)
     weights = elements * BLOCK * lanes * WIDTH * lanes
@@ -216,8 +230,10 @@ def _few(
         values.update(out=Reference("out", before * shape.filters * shape.windows))
         part = dataclasses.replace(shape, batch=count)
         launches += [
-            Launch(FewTiles(lanes, tiling), FEW_TILES.fill(values), count * shape.groups),
-            Launch(Few(lanes, tiling, rows, flipped), FEW.fill(values), shape.groups * pairs, work=part.work),
+            Launch(TransformFewTiles(lanes, tiling), FEW_TILES.fill(values), count * shape.groups),
+            Launch(
+                FewTilesForward(lanes, tiling, rows, flipped), FEW.fill(values), shape.groups * pairs, work=part.work
+            ),
         ]
     return Plan(tuple(launches), scratch.size)
 
@@ -230,7 +246,7 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
         return None
     lanes, elements = machine.lanes(FLOAT32), tiling.size**2
     walk = _Units(shape, shape.counts, tiling, lanes, _JOINED_TILES, _room(shape.channels, tiling, lanes))
-    kernel = Parts(lanes, tiling)
+    kernel = WeightGradParts(lanes, tiling)
     pairs, blocks = -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
     lines = shape.groups * pairs * shape.channels * shape.taps
     sums = lines * WIDTH * lanes * _FLOAT
@@ -241,7 +257,7 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
     scratch = Scratch(slots)
     # lines are read in squares
     place = scratch.reserve(parts * sums + lanes * WIDTH * lanes * _FLOAT)
-    data_step, sums_step = _apart(lanes * walk.tiles, lanes), _apart(WIDTH * lanes * walk.tiles, lanes)
+    data_step, sums_step = _odd_stride(lanes * walk.tiles, lanes), _odd_stride(WIDTH * lanes * walk.tiles, lanes)
     sums_at = elements * blocks * data_step
     products_at = sums_at + elements * pairs * sums_step
     picture_at = products_at + elements * kernel.rows * WIDTH * lanes
@@ -252,14 +268,14 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
     launches = (
         scratch.clear(),
         Launch(kernel, PARTS.fill(values), parts * shape.groups, work=shape.work),
-        Launch(Total(lanes), TOTAL.fill(total), shape.groups * pairs * blocks, max(1, 16 // parts)),
+        Launch(AddParts(lanes), TOTAL.fill(total), shape.groups * pairs * blocks, max(1, 16 // parts)),
     )
     return Plan(launches, scratch.size)
 
 
 def _many_weights(shape: Geometry, tiling: Tiling) -> bool:
     """Return whether computing the weight gradient by blocks of weights is needed, and saves enough."""
-    if _transformed(shape, tiling) <= _FEW_BYTES:
+    if _transformed_bytes(shape, tiling) <= _FEW_BYTES:
         return False
     tiles = (shape.batch * _tiles(shape.counts, tiling) + _BACK_TILES) * _FEW_SAVING
     return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
@@ -267,9 +283,9 @@ def _many_weights(shape: Geometry, tiling: Tiling) -> bool:
 
 def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
     lanes, elements = machine.lanes(FLOAT32), tiling.size**2
-    kernel = Blocks(lanes, tiling)
+    kernel = WeightGradBlocks(lanes, tiling)
     walk = _Units(shape, shape.counts, tiling, lanes, _MOST_FEW, _MOST_FEW)
-    data_step, sums_step = _apart(lanes * walk.tiles, lanes), _apart(WIDTH * lanes * walk.tiles, lanes)
+    data_step, sums_step = _odd_stride(lanes * walk.tiles, lanes), _odd_stride(WIDTH * lanes * walk.tiles, lanes)
     pairs, blocks = shape.groups * -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
     part_blocks = -(-blocks // min(blocks, -(-_BLOCK_ITEMS // pairs)))
     parts = -(-blocks // part_blocks)
@@ -284,7 +300,7 @@ def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Pl
     values = {**walk.values(data_step, 0, sums_step, 0), **slot, "blocks": blocks, "parts": parts}
     values.update(part_blocks=part_blocks, lines_at=lines_at, sums=sums)
     launches = [scratch.clear()]
-    for number, (first, count, band, tiles) in enumerate(walk.each()):
+    for number, (first, count, band, tiles) in enumerate(walk.iterate()):
         before = first * shape.groups * _FLOAT
         for gradient, vectors, size, place in (
             (False, blocks, shape.channels * shape.pixels, data),
@@ -292,7 +308,7 @@ def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Pl
         ):
             operand = Reference("out_grad" if gradient else "data", before * size)
             words = TILES.fill({**values, "first_band": band, "data": operand, "tiles": place})
-            launches.append(Launch(Tiles(lanes, tiling, gradient), words, count * shape.groups * vectors))
+            launches.append(Launch(WeightGradTiles(lanes, tiling, gradient), words, count * shape.groups * vectors))
         values.update(tiles=tiles, first=int(number == 0), last=int(number == walk.units - 1), data=data, grad=grad)
         work = dataclasses.replace(shape, batch=count).work
         launches.append(Launch(kernel, BLOCKS.fill(values), pairs * parts, work=work))
@@ -304,14 +320,14 @@ def _vectors(shape: Geometry, lanes: int) -> tuple[int, int]:
     return shape.groups * -(-shape.filters // lanes), max(1, 64 // shape.channels)
 
 
-def _apart(size: int, lanes: int) -> int:
+def _odd_stride(size: int, lanes: int) -> int:
     """Return an odd number of vectors of at least a size: this distance spreads a tile's elements over the cache."""
     return (-(-size // lanes) | 1) * lanes
 
 
 def _room(channels: int, tiling: Tiling, lanes: int) -> int:
     """Return the number of tiles in a band of a large image."""
-    room = _TILE_BYTES // (tiling.size**2 * rounded(channels, lanes) * _FLOAT)
+    room = _TILE_BYTES // (tiling.size**2 * round_up(channels, lanes) * _FLOAT)
     return min(max(room, _LEAST_TILES), _MOST_TILES)
 
 
@@ -341,7 +357,7 @@ class _Units:
         #: elements of a picture, and of a square of lanes that may be stored beyond its end
         self.picture = width * height * lanes + lanes * lanes
 
-    def each(self) -> Iterator[tuple[int, int, int, int]]:
+    def iterate(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield the units: first image, number of images, band, and number of tiles."""
         for first in range(0, self._shape.batch, self._images):
             count = min(self._images, self._shape.batch - first)

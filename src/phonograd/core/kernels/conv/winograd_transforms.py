@@ -39,7 +39,7 @@ __all__ = [
     "transform_gradient",
     "transform_in",
     "transform_out",
-    "transposed",
+    "transpose",
     "two_sided",
 ]
 
@@ -65,7 +65,7 @@ class Tiling(NamedTuple):
         return self.outputs + self.kernel - 1
 
 
-class Matrices(NamedTuple):
+class TransformMatrices(NamedTuple):
     """The matrices of a tiling: kernel to products, data to products, products to outputs."""
 
     kernel: Matrix
@@ -74,7 +74,7 @@ class Matrices(NamedTuple):
 
 
 @functools.cache
-def matrices(tiling: Tiling) -> Matrices:
+def matrices(tiling: Tiling) -> TransformMatrices:
     """Return the matrices G, B' and A' of a tiling.
 
     >>> [[int(entry) for entry in row] for row in matrices(Tiling(2, 3)).data]
@@ -95,7 +95,7 @@ def matrices(tiling: Tiling) -> Matrices:
         (*[point**power for point in points], Fraction(int(power == tiling.outputs - 1)))
         for power in range(tiling.outputs)
     ]
-    return Matrices(tuple(kernel), tuple(data), tuple(outputs))
+    return TransformMatrices(tuple(kernel), tuple(data), tuple(outputs))
 
 
 def _coefficients(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
@@ -107,7 +107,7 @@ def _coefficients(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
     return tuple(found)
 
 
-def transposed(matrix: Matrix) -> Matrix:
+def transpose(matrix: Matrix) -> Matrix:
     """Return the transpose of a matrix."""
     return tuple(zip(*matrix))
 
@@ -131,7 +131,7 @@ class _Recipe(NamedTuple):
 
 @functools.cache
 def _recipe(matrix: Matrix) -> _Recipe:
-    columns, joined = list(transposed(matrix)), []
+    columns, joined = list(transpose(matrix)), []
     # with as many rows as columns, pairing rows saves more
     for first in range(len(columns) if len(matrix) < len(columns) else 0):
         for second in range(first + 1, len(columns)):
@@ -140,7 +140,7 @@ def _recipe(matrix: Matrix) -> _Recipe:
             ):
                 joined.append((first, second))
                 columns[first], columns[second] = _even_and_odd(columns[first], columns[second])
-    rows, paired, single = transposed(tuple(columns)), [], []
+    rows, paired, single = transpose(tuple(columns)), [], []
     done: set[int] = set()
     for number, row in enumerate(rows):
         if number in done:
@@ -251,7 +251,7 @@ def _transform(name: str, lanes: int, matrix: Matrix, into: bool, adding: bool =
 
         two_sided(e, matrix, lambda row, column: e.get(source, place(row, column, "%source_line", into, size)), store)
 
-    e.each("0", "%count", tile)
+    e.for_each("0", "%count", tile)
     return e
 
 
@@ -267,9 +267,9 @@ def transform_out(name: str, lanes: int, tiling: Tiling) -> Routine:
 
 def transform_gradient(name: str, lanes: int, tiling: Tiling) -> Routine:
     """Return the routine that transforms gradients of outputs to gradients of products: A g A'."""
-    return _transform(name, lanes, transposed(matrices(tiling).outputs), into=True)
+    return _transform(name, lanes, transpose(matrices(tiling).outputs), into=True)
 
 
 def transform_back(name: str, lanes: int, tiling: Tiling) -> Routine:
     """Return the routine that adds transformed gradients of products to tiles of data: B p B'."""
-    return _transform(name, lanes, transposed(matrices(tiling).data), into=False, adding=True)
+    return _transform(name, lanes, transpose(matrices(tiling).data), into=False, adding=True)

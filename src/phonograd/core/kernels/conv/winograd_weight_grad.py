@@ -6,9 +6,10 @@ and transformed back while they are in the cache, so that only sums of the size 
 *lines* of two vectors of filters, one for each element of the kernel of each channel.
 
 With few weights, an item of work is a part of the images, with sums of its own, which are added up at the end
-(:class:`Parts`, :class:`Total`). With many weights there is no room for many sums. Then all tiles of some images are
-transformed first, and an item is a part of the weights (:class:`Tiles`, :class:`Blocks`), so threads can share the work
-of a few images. The sums of further images are added to those before.
+(:class:`WeightGradParts`, :class:`AddParts`). With many weights there is no room for many sums. Then all tiles of some
+images are transformed first, and an item is a part of the weights (:class:`WeightGradTiles`,
+:class:`WeightGradBlocks`), so threads can share the work of a few images. The sums of further images are added to those
+before.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
 from .microkernels import WIDTH, product
-from .winograd import SHAPE_WORDS, Band, Walk
+from .winograd import SHAPE_WORDS, Band, WinogradWriter
 from .winograd_channels_last import turn_in
-from .winograd_transforms import Tiling, matrices, transform_gradient, transform_in, transposed, two_sided
+from .winograd_transforms import Tiling, matrices, transform_gradient, transform_in, transpose, two_sided
 
-__all__ = ["BLOCKS", "PARTS", "TILES", "TOTAL", "Blocks", "Parts", "Tiles", "Total"]
+__all__ = ["BLOCKS", "PARTS", "TILES", "TOTAL", "AddParts", "WeightGradBlocks", "WeightGradParts", "WeightGradTiles"]
 
 PARTS = Words(*SHAPE_WORDS, "units", "part_units", "products_at", *SLOT_WORDS, "data*", "out_grad*", "sums*")
 TOTAL = Words("groups", "channels", "filters", "taps", "parts", "sums*", "out*")
@@ -38,7 +39,7 @@ BLOCKS = Words(*_NUMBERS, *SLOT_WORDS, "data*", "grad*", "sums*", "out*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Sums:
+class WinogradWeightGrad:
     """Base class of the kernels."""
 
     lanes: int
@@ -71,7 +72,7 @@ class Sums:
 
     # -- tiles
 
-    def take_data(self, walk: Walk, image: str, band: Band, picture: str, tiles: str, block: Index) -> None:
+    def take_data(self, walk: WinogradWriter, image: str, band: Band, picture: str, tiles: str, block: Index) -> None:
         """Write the code that makes the tiles of a block of channels of an image: (blocks, elements, tiles, lanes)."""
         e, line = walk.e, str(self.lanes)
         channel = e.times(block, str(self.channels))
@@ -79,7 +80,9 @@ class Sums:
         target = e.at(tiles, e.times(block, e.times(walk["data_step"], str(self.elements))))
         walk.data_block(image, band, picture, target, ("0", line))(channel, existing)
 
-    def take_gradients(self, walk: Walk, image: str, band: Band, picture: str, tiles: str, vector: Index) -> None:
+    def take_gradients(
+        self, walk: WinogradWriter, image: str, band: Band, picture: str, tiles: str, vector: Index
+    ) -> None:
         """Write the code that makes the tiles of a vector of filters: (pairs, elements, tiles, two vectors)."""
         e, line = walk.e, str(self.width)
         filters = e.times(vector, str(self.lanes))
@@ -125,7 +128,7 @@ class Sums:
 
             e.when(e.test("sgt", left, "0"), some)
 
-        e.each("0", str(self.channels // self.rows), half)
+        e.for_each("0", str(self.channels // self.rows), half)
 
     def _multiply(
         self,
@@ -141,7 +144,7 @@ class Sums:
         lanes, width = str(self.lanes), str(self.width)
         (data, grads), (data_step, grad_step) = operands, steps
 
-        def each(routine: str, *more: str) -> None:
+        def multiply_all(routine: str, *more: str) -> None:
             def element(at: Index) -> None:
                 e.invoke(
                     f"{e.name}_{routine}",
@@ -152,15 +155,17 @@ class Sums:
                     *(f"i64 {count}", "i64 0", *more),
                 )
 
-            e.each("0", str(self.elements), element)
+            e.for_each("0", str(self.elements), element)
 
-        e.when(e.test("sgt", filters, lanes), lambda: each("wide"), lambda: each("narrow", f"i64 {lanes}"))
+        e.when(
+            e.test("sgt", filters, lanes), lambda: multiply_all("wide"), lambda: multiply_all("narrow", f"i64 {lanes}")
+        )
 
     def _back(self, e: Routine, products: str, count: Index, filters: Index, sums: tuple[str, str, Index]) -> None:
         """Write the transform of products back to lines."""
         into, before, is_first = sums
         size, kernel = self.tiling.size, self.tiling.kernel
-        known = e.below(e.either(is_first, "0", str(self.lanes)))
+        known = e.below(e.select_index(is_first, "0", str(self.lanes)))
 
         def row(at: Index) -> None:
             def vector(lane: Index) -> None:
@@ -174,11 +179,11 @@ class Sums:
                     line = e.plus(place, str((row * kernel + column) * self.width))
                     e.store(into, line, e.add(value, e.get_where(before, known, line)))
 
-                two_sided(e, transposed(matrices(self.tiling).kernel), load, store)
+                two_sided(e, transpose(matrices(self.tiling).kernel), load, store)
 
-            e.each("0", e.least(filters, str(self.width)), vector, str(self.lanes))
+            e.for_each("0", e.least(filters, str(self.width)), vector, str(self.lanes))
 
-        e.each("0", count, row)
+        e.for_each("0", count, row)
 
     def routines(self, name: str) -> list[Routine]:
         """Return the routines that compute products."""
@@ -226,19 +231,19 @@ def turn_lines(name: str, lanes: int) -> Routine:
                 exists = e.test("slt", str(place), left)
                 e.when(exists, lambda value=value, at=at: e.store_where("%out", at, value, mask))  # type: ignore[misc]
 
-        e.each("0", "%count", square, str(lanes))
+        e.for_each("0", "%count", square, str(lanes))
 
-    e.each("0", e.least("%filters", str(width)), vector, str(lanes))
+    e.for_each("0", e.least("%filters", str(width)), vector, str(lanes))
     return e
 
 
 @dataclasses.dataclass(frozen=True)
-class Parts(Sums):
+class WeightGradParts(WinogradWeightGrad):
     """The kernel for few weights; an item of its range is a part of the images, and a group."""
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        walk = Walk(name, self, PARTS)
+        walk = WinogradWriter(name, self, PARTS)
         e = walk.e
         walk.number.update({word: PARTS.index(e, word) for word in ("units", "part_units", "products_at")})
         data, out_grad, sums = [PARTS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
@@ -265,12 +270,14 @@ class Parts(Sums):
                     at = e.plus(e.times(e.plus(first, number), walk["groups"]), group)
                     source = e.at(data, e.times(at, e.times(walk["channels"], walk.pixels)))
                     into = e.at(slot, e.times(e.times(number, band[2]), str(self.lanes)))
-                    e.each("0", blocks, lambda block: self.take_data(walk, source, band, picture, into, block))
+                    e.for_each("0", blocks, lambda block: self.take_data(walk, source, band, picture, into, block))
                     grad = e.at(out_grad, e.times(at, e.times(walk["filters"], walk.out_pixels)))
                     place = e.at(grads, e.times(e.times(number, band[2]), str(self.width)))
-                    e.each("0", vectors, lambda vector: self.take_gradients(walk, grad, band, picture, place, vector))
+                    e.for_each(
+                        "0", vectors, lambda vector: self.take_gradients(walk, grad, band, picture, place, vector)
+                    )
 
-                e.each("0", count, image)
+                e.for_each("0", count, image)
                 tiles, is_first = e.times(count, band[2]), e.test("eq", number, start)
 
                 def pair(which: Index) -> None:
@@ -284,18 +291,18 @@ class Parts(Sums):
                         sizes = e.minus(walk["channels"], channel), filters
                         self.add_block(e, (here, there), steps, tiles, sizes, products, (lines, lines, is_first))
 
-                    e.each("0", blocks, block)
+                    e.for_each("0", blocks, block)
 
-                e.each("0", pairs, pair)
+                e.for_each("0", pairs, pair)
 
-            e.each(start, e.least(walk["units"], e.plus(start, walk["part_units"])), unit)
+            e.for_each(start, e.least(walk["units"], e.plus(start, walk["part_units"])), unit)
 
-        in_slot(e, PARTS, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, PARTS, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(*self.transforms(name), *self.routines(name), e)
 
 
 @dataclasses.dataclass(frozen=True)
-class Total:
+class AddParts:
     """The kernel that adds up the sums of all parts; an item is two vectors of filters and a vector of channels."""
 
     lanes: int
@@ -327,19 +334,19 @@ class Total:
                 *(f"i64 {e.times(count, number['taps'])}", f"i64 {number['parts']}", f"i64 {part_size}"),
             )
 
-        e.each("%lo", "%hi", item)
+        e.for_each("%lo", "%hi", item)
         return module(turn_lines(f"{name}_turn", self.lanes), e)
 
 
 @dataclasses.dataclass(frozen=True)
-class Tiles(Sums):
+class WeightGradTiles(WinogradWeightGrad):
     """The kernel that transforms tiles of data, or of gradients; an item is a block or a vector of an image."""
 
     gradient: bool
 
     def write(self, name: str) -> str:
         """Return the module's LLVM IR."""
-        walk = Walk(name, self, TILES)
+        walk = WinogradWriter(name, self, TILES)
         e = walk.e
         data, tiles = TILES.pointer(e, "data"), TILES.pointer(e, "tiles")
         band = walk.band(TILES.index(e, "first_band"))
@@ -359,12 +366,12 @@ class Tiles(Sums):
             place = e.times(e.times(image, band[2]), str(width * self.lanes))
             take(walk, source, band, slot, e.at(tiles, e.times(group, group_size), place), vector)
 
-        in_slot(e, TILES, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, TILES, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(*self.transforms(name, not self.gradient, self.gradient), e)
 
 
 @dataclasses.dataclass(frozen=True)
-class Blocks(Sums):
+class WeightGradBlocks(WinogradWeightGrad):
     """The kernel for many weights; an item is two vectors of filters, and a part of the channels of a group."""
 
     def write(self, name: str) -> str:
@@ -404,7 +411,7 @@ class Blocks(Sums):
                 turn += [f"i64 {e.times(count, str(self.taps))}", "i64 1", "i64 0"]
                 e.when(is_last, lambda: e.invoke(f"{name}_turn", *turn))
 
-            e.each(start, e.least(number["blocks"], e.plus(start, number["part_blocks"])), block)
+            e.for_each(start, e.least(number["blocks"], e.plus(start, number["part_blocks"])), block)
 
-        in_slot(e, BLOCKS, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, BLOCKS, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(*self.routines(name), turn_lines(f"{name}_turn", self.lanes), e)

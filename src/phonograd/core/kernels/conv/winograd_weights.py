@@ -11,13 +11,13 @@ from ..routine import Routine, module
 from .microkernels import WIDTH
 from .winograd_transforms import Tiling, matrices, two_sided
 
-__all__ = ["TRANSFORM", "Transform"]
+__all__ = ["TRANSFORM", "TransformWeights"]
 
 TRANSFORM = Words("depth", "filters", "depth_stride", "filter_stride", "group_stride", "weight*", "packed*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Transform:
+class TransformWeights:
     """The kernel that transforms weights; an item of its range is a vector of filters of a group.
 
     The result has the shape (groups, elements of a tile, pairs of blocks of filters, channels, two vectors).
@@ -69,7 +69,7 @@ class Transform:
 
                 two_sided(e, matrices(self.tiling).kernel, load, store)
 
-            e.each("0", number["depth"], channel)
+            e.for_each("0", number["depth"], channel)
 
-        e.each("%lo", "%hi", item)
+        e.for_each("%lo", "%hi", item)
         return module(e)

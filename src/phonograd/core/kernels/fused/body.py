@@ -88,7 +88,7 @@ class Body:
         pointer = e.address(e.load_word("%bases", read(0), "ptr"), start, "i8") if has_memory else "null"
         fixed = {SPLAT: "0", UNIT: "1"}
         strides = [
-            self._known_stride(number, axis)
+            self._fixed_stride(number, axis)
             or (fixed[access] if axis == self.last and access in fixed else read(2 + axis))
             for axis in range(count)
         ]
@@ -98,7 +98,7 @@ class Body:
         is_take = self.first_take <= number < self.first_store
         return Operand(pointer, start, strides, bounds, read(2 + count) if is_take else "0")
 
-    def _known_stride(self, number: int, axis: int) -> Index | None:
+    def _fixed_stride(self, number: int, axis: int) -> Index | None:
         """Return the stride along an axis if the structure fixes it: 0 for an operand without extent there."""
         structure = self.structure
         if structure.axes[axis] == "K":
@@ -154,7 +154,7 @@ class Body:
         self._read(dict.fromkeys([n for n in wanted if n < self.first_draw]), place, strip, known)
         for number in wanted:
             if number not in known:
-                known[number] = self._made(number, place, strip, known)
+                known[number] = self._compute(number, place, strip, known)
 
     def line_values(self, found: Pass, place: LoopPosition) -> dict[int, Value]:
         """Return the element values that are constant along the last axis."""
@@ -179,13 +179,13 @@ class Body:
         self._read(wanted, place, strip, values)
         for number in found.needed:
             if number not in values:
-                values[number] = self._made(number, place, strip, values)
+                values[number] = self._compute(number, place, strip, values)
         return values
 
-    def _made(self, number: int, place: LoopPosition, strip: Strip | None, values: dict[int, Value]) -> Value:
+    def _compute(self, number: int, place: LoopPosition, strip: Strip | None, values: dict[int, Value]) -> Value:
         step = self.schedule.value(number)
         if isinstance(step, Take):
-            return self._taken(number, step, place, strip, values[step.at])
+            return self._take(number, step, place, strip, values[step.at])
         assert isinstance(step, Compute), step
         lowering = declared(step.operator, Elementwise)
         return lowering.value(
@@ -213,13 +213,13 @@ class Body:
             elif load.is_place:
                 values[number] = self._places(number, place, strip)
                 if load.bounds:
-                    inside = self._inside(number, place, strip, e.below(strip.left))
+                    inside = self._bounds_mask(number, place, strip, e.below(strip.left))
                     values[number] = e.select(inside, values[number], e.constant(0, load.dtype))
             elif load.access == UNIT and not load.bounds:
                 units.append((number, number, load.dtype))
             else:
                 mask = mask or e.below(strip.left)
-                values[number] = self._guarded(number, load, place, strip, mask)
+                values[number] = self._load_guarded(number, load, place, strip, mask)
         if units:
             assert strip is not None
             found = self._in_strip([(operand, dtype) for _, operand, dtype in units], place, strip)
@@ -263,16 +263,16 @@ class Body:
     def _as(self, value: Value, dtype: DType) -> Value:
         return value if value.dtype == dtype else self.emitter.convert(value, dtype)
 
-    def _guarded(self, number: int, load: Load, place: LoopPosition, strip: Strip, mask: Value) -> Value:
+    def _load_guarded(self, number: int, load: Load, place: LoopPosition, strip: Strip, mask: Value) -> Value:
         """Return the elements of a load whose memory may be read at some positions only."""
         e, operand = self.emitter, self.operands[number]
-        mask = self._inside(number, place, strip, mask)
+        mask = self._bounds_mask(number, place, strip, mask)
         offset = self._along(number, place, strip)
         if load.access == UNIT:
             return e.load_where(operand.pointer, offset, load.dtype, mask)
         return e.gather(operand.pointer, offset, operand.strides[self.last], load.dtype, mask)
 
-    def _inside(self, number: int, place: LoopPosition, strip: Strip, mask: Value) -> Value:
+    def _bounds_mask(self, number: int, place: LoopPosition, strip: Strip, mask: Value) -> Value:
         """Return a mask without the positions at which an operand is out of bounds."""
         e, operand = self.emitter, self.operands[number]
         for axis, (first, end) in operand.bounds.items():
@@ -302,7 +302,7 @@ class Body:
         e = self.emitter
         return e.choose(strip.full, whole, lambda: part(e.below(strip.left)))
 
-    def _taken(self, number: int, take: Take, place: LoopPosition, strip: Strip | None, index: Value) -> Value:
+    def _take(self, number: int, take: Take, place: LoopPosition, strip: Strip | None, index: Value) -> Value:
         """Return the elements of an array at the positions in an index."""
         e, position = self.emitter, self._take_places[number]
         operand = self.operands[position]

@@ -72,16 +72,16 @@ class _Writer:
         """Write the whole body."""
         place = self.body.origin()
         if self.structure.draws:
-            self._drawn(place)
+            self._write_draws(place)
         elif self.structure.partitioned:
-            self._partitioned(place)
+            self._write_parts(place)
         elif self.structure.tile is not None:
             apart = self.structure.tile, self.last
             self._outer([axis for axis in self.kept if axis not in apart], place, self._tiles)
         else:
             self._outer([axis for axis in self.kept if axis != self.last], place, self._lines)
 
-    def _partitioned(self, place: LoopPosition) -> None:
+    def _write_parts(self, place: LoopPosition) -> None:
         """Write the loop over parts of the outermost reduced axis."""
         e, body, axis = self.emitter, self.body, self.reduced[0]
 
@@ -178,7 +178,7 @@ class _Writer:
 
     # -- random numbers
 
-    def _drawn(self, place: LoopPosition) -> None:
+    def _write_draws(self, place: LoopPosition) -> None:
         """Write the loop of a kernel with random values: groups of 64 elements, whose values are drawn first."""
         e, body = self.emitter, self.body
         for number, draw in enumerate(self.structure.draws):
@@ -229,19 +229,19 @@ class _Writer:
             if not found.folds:
                 self._walk(self.reduced, found, place, strips, known)
                 continue
-            partial = self._combined(self.reduced, found, place, strips, known)
+            partial = self._combine(self.reduced, found, place, strips, known)
             if self.part is not None:
                 self._store_partial(found, partial, place, strips)
                 return
             for strip, values in zip(each, known):
                 for number in found.folds:
                     vectors, partial = partial[: self.parts], partial[self.parts :]
-                    values[number] = vectors[0] if strip else self._joined(number, vectors)
+                    values[number] = vectors[0] if strip else self._join_lanes(number, vectors)
                 body.row_values(level + 1, place, strip, values)
         for strip, values in zip(each, known):
             body.store_row(place, strip, values)
 
-    def _joined(self, number: int, vectors: list[Value]) -> Value:
+    def _join_lanes(self, number: int, vectors: list[Value]) -> Value:
         """Return the result of a fold along the last axis in every lane."""
         e = self.emitter
         total = fold_lanes(e, self._reduction(number), vectors)
@@ -314,7 +314,7 @@ class _Writer:
         combines *= len(first) // len(combines)
         return [combine(self.emitter, a, b) for combine, a, b in zip(combines, first, second, strict=True)]
 
-    def _combined(
+    def _combine(
         self, axes: list[int], found: Pass, place: LoopPosition, strips: list[Strip], known: list[dict[int, Value]]
     ) -> list[Value]:
         """Return the partial results over some reduced axes; without strips, vectors run along the last one."""
@@ -324,7 +324,7 @@ class _Writer:
         if len(axes) > 1:
 
             def inner(index: Index) -> list[Value]:
-                return self._combined(axes[1:], found, body.advance(place, axis, index), strips, known)
+                return self._combine(axes[1:], found, body.advance(place, axis, index), strips, known)
 
             def turn(index: Index, partial: list[Value]) -> list[Value]:
                 return self._join(found, partial, inner(index))

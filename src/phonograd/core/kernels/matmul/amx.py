@@ -81,7 +81,7 @@ class _Writer:
         self.turned = e.scratch(TURNED_WORDS)
         _configure(e)
         e.clear(self.zeros, str(SIDE))
-        e.each("%lo", "%hi", self._task)
+        e.for_each("%lo", "%hi", self._task)
         e.declare("declare void @llvm.x86.tilerelease()")
         # otherwise the operating system would have to save the tiles at each context switch
         e.line("call void @llvm.x86.tilerelease()")
@@ -111,7 +111,7 @@ class _Writer:
         there = e.at(self.lhs, self._tile(self.first_row, "0"))
         self.left = e.assign(f"select i1 {self.lhs_ready}, ptr {there}, ptr {self.left_panel}")
         self.last_column = e.plus(first_column, columns)
-        e.each(first_column, self.last_column, self._columns, str(SIDE))
+        e.for_each(first_column, self.last_column, self._columns, str(SIDE))
 
     def _columns(self, column: Index) -> None:
         """Write the code for some columns: split their terms if needed, multiply, and store the results."""
@@ -119,7 +119,7 @@ class _Writer:
         width = e.least(e.minus(self.last_column, column), str(SIDE))
         several = e.assign(f"or i1 {self.ready}, {e.test('sgt', self.rows, str(SIDE))}")
         pass_blocks = self.word("pass_blocks")
-        step = e.either(several, pass_blocks, "1")
+        step = e.select_index(several, pass_blocks, "1")
 
         def one_pass(start: Index) -> None:
             stop = e.least(e.plus(start, pass_blocks), self.blocks)
@@ -130,9 +130,9 @@ class _Writer:
                 e.when(self.ready, lambda: None, lambda: self._split_columns(column, width, first, count))
                 self._multiply((column, width), (first, count), is_first, (start, stop))
 
-            e.each(start, stop, some_blocks, step)
+            e.for_each(start, stop, some_blocks, step)
 
-        e.each("0", self.blocks, one_pass, pass_blocks)
+        e.for_each("0", self.blocks, one_pass, pass_blocks)
 
     def _multiply(
         self, columns: tuple[Index, Index], blocks: tuple[Index, Index], is_first: str, ends: tuple[Index, Index]
@@ -145,11 +145,11 @@ class _Writer:
         (column, width), (first, count) = columns, blocks
         there = e.at(self.rhs, self._tile(column, first))
         right = e.assign(f"select i1 {self.ready}, ptr {there}, ptr {self.right_panel}")
-        right_tile = e.times(e.either(self.ready, self.blocks, count), str(TILE_WORDS))
+        right_tile = e.times(e.select_index(self.ready, self.blocks, count), str(TILE_WORDS))
         left_tile = e.times(self.blocks, str(TILE_WORDS))
         begins, stops = e.test("eq", first, ends[0]), e.test("eq", e.plus(first, count), ends[1])
-        adds = e.both(stops, e.assign(f"xor i1 {is_first}, true"))
-        is_last = e.both(stops, e.test("eq", ends[1], self.blocks))
+        adds = e.logical_and(stops, e.assign(f"xor i1 {is_first}, true"))
+        is_last = e.logical_and(stops, e.test("eq", ends[1], self.blocks))
 
         def some_rows(row: Index) -> None:
             left, sums = e.at(self.left, self._tile(row, first)), self._sums(row)
@@ -172,7 +172,7 @@ class _Writer:
             e.when(adds, lambda: e.invoke("add_sums", f"ptr {sums}", f"ptr {self.pass_sums}"))
             e.when(is_last, lambda: self._finish(row, height, column, width))
 
-        e.each("0", self.rows, some_rows, str(SIDE))
+        e.for_each("0", self.rows, some_rows, str(SIDE))
 
     def _tile(self, line: Index, block: Index) -> Index:
         """Return the offset of the tile of a line and a block in a split operand."""
@@ -197,9 +197,9 @@ class _Writer:
                 to = e.at(self.left_panel, self._tile(first_line, number))
                 split_tile(e, Tile(to, source, line, term, lines, terms), "true", self.turned)
 
-            e.each("0", self.blocks, block)
+            e.for_each("0", self.blocks, block)
 
-        e.each("0", self.rows, tile, str(TILE_LINES))
+        e.for_each("0", self.rows, tile, str(TILE_LINES))
 
     def _split_columns(self, column: Index, width: Index, first: Index, count: Index) -> None:
         """Write the code that splits some columns of the second operand, over some blocks of terms."""
@@ -215,7 +215,7 @@ class _Writer:
                 lines, terms = e.minus(width, str(tile * TILE_LINES)), e.minus(word("terms"), first_term)
                 split_tile(e, Tile(to, source, line, term, lines, terms), "false", self.turned)
 
-        e.each("0", count, block)
+        e.for_each("0", count, block)
 
     def _finish(self, row: Index, rows: Index, column: Index, width: Index) -> None:
         """Write the code that stores sums, and recomputes those that are not finite."""
@@ -226,7 +226,7 @@ class _Writer:
         result = [
             f"ptr {sums}",
             f"ptr {e.assign(f'select i1 {adds}, ptr {old}, ptr {self.zeros}')}",
-            f"i64 {e.either(adds, word('old_row'), '0')}",
+            f"i64 {e.select_index(adds, word('old_row'), '0')}",
             f"ptr {e.at(self.out, e.times(place, word('out_row')), column)}",
             f"i64 {word('out_row')}",
             f"i64 {rows}",
@@ -237,7 +237,7 @@ class _Writer:
         e.invoke("write_sums", *result, "i64 -1", "i1 true", f"float {e.literal(_UNSCALE, FLOAT32)}")
         left = e.load_word(self.flag, "0")
 
-        def again() -> None:
+        def recompute() -> None:
             operands = [
                 f"ptr {e.at(self.whole_lhs, e.times(place, word('whole_lhs_row')))}",
                 f"i64 {word('whole_lhs_row')}",
@@ -249,7 +249,7 @@ class _Writer:
             e.invoke("add_again", f"ptr {sums}", *operands, f"i64 {word('terms')}", f"i64 {rows}", f"i64 {width}")
             e.invoke("write_sums", *result, f"i64 {left}", "i1 false", f"float {e.literal(1.0, FLOAT32)}")
 
-        e.when(e.test("ne", left, "0"), again)
+        e.when(e.test("ne", left, "0"), recompute)
 
 
 def _configure(e: Routine) -> None:
@@ -320,7 +320,7 @@ def _multiply_tiles(height: int) -> Routine:
                     )
                 del lines[:share]
 
-    e.each("0", "%blocks", block)
+    e.for_each("0", "%blocks", block)
     e.when("%stops", lambda: all_sums("tilestored64", f"i64 {4 * SIDE}"))
     return e
 
@@ -334,7 +334,7 @@ def _add_sums() -> Routine:
             at = e.plus(place, str(vector * _LANES))
             e.store("%sums", at, e.add(e.get("%sums", at), e.get("%more", at)))
 
-    e.each("0", str(SIDE * SIDE), some, str(4 * _LANES))
+    e.for_each("0", str(SIDE * SIDE), some, str(4 * _LANES))
     return e
 
 
@@ -348,7 +348,7 @@ def _ask_for_lines() -> Routine:
             place = e.at("%out", e.plus(e.times(number, "%out_row"), str(vector * _LANES)))
             e.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 1, i32 3, i32 1)")
 
-    e.each("0", "%rows", row)
+    e.for_each("0", "%rows", row)
     return e
 
 
@@ -388,7 +388,7 @@ def _add_again() -> Routine:
                     e.gather(start, at, "%rhs_column", FLOAT32, mask) for start, mask in zip(starts, masks, strict=True)
                 ],
             )
-            others = [e.spread(line, e.times(index, "%lhs_term")) for line in lines]
+            others = [e.get_splat(line, e.times(index, "%lhs_term")) for line in lines]
             pairs = [(other, factor) for other in others for factor in factors]
             return [e.fma(*pair, total) for pair, total in zip(pairs, totals, strict=True)]
 
@@ -404,7 +404,7 @@ def _add_again() -> Routine:
         rest = functools.reduce(e.add, [e.multiply(value, e.zeros()) for value in sums])
         e.when(e.any(e.compare("uno", rest, rest)), recompute, keep)
 
-    e.each("0", "%rows", some_rows, str(AGAIN_ROWS))
+    e.for_each("0", "%rows", some_rows, str(AGAIN_ROWS))
     return e
 
 
@@ -439,9 +439,9 @@ def _write_sums() -> Routine:
             else:
                 e.store(out, place, total)
 
-    def checked(total: Value, bit: Index, then: Callable[[], None]) -> None:
+    def write_if_finite(total: Value, bit: Index, then: Callable[[], None]) -> None:
         """Write ``then()`` unless a sum is not finite: times zero, it is NaN."""
-        wrong = e.both("%checks", e.any(e.compare("uno", total, total)))
+        wrong = e.logical_and("%checks", e.any(e.compare("uno", total, total)))
 
         def note() -> None:
             e.store_word("%flag", "0", e.assign(f"or i64 {e.load_word('%flag', '0')}, {bit}"))
@@ -463,7 +463,7 @@ def _write_sums() -> Routine:
                 for number, values in zip(rows, sums, strict=True):
                     write(number, values, masked=False)
 
-            checked(functools.reduce(e.add, totals), bit, all_rows)
+            write_if_finite(functools.reduce(e.add, totals), bit, all_rows)
 
         def one_by_one() -> None:
             def look(number: Index, totals: list[Value]) -> list[Value]:
@@ -471,14 +471,14 @@ def _write_sums() -> Routine:
 
             totals = e.loop(row, last, "1", [zeros] * 2, look)
 
-            def each_row() -> None:
-                e.each(row, last, lambda number: write(number, read(number), masked=True))
+            def write_rows() -> None:
+                e.for_each(row, last, lambda number: write(number, read(number), masked=True))
 
-            checked(e.add(*totals), bit, each_row)
+            write_if_finite(e.add(*totals), bit, write_rows)
 
-        whole = e.both(wide, e.test("eq", last, e.plus(row, str(GROUP_ROWS))))
+        whole = e.logical_and(wide, e.test("eq", last, e.plus(row, str(GROUP_ROWS))))
         asked = e.test("ne", e.assign(f"and i64 %groups, {bit}"), "0")
         e.when(asked, lambda: e.when(whole, at_once, one_by_one))
 
-    e.each("0", "%rows", group, str(GROUP_ROWS))
+    e.for_each("0", "%rows", group, str(GROUP_ROWS))
     return e

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ...base.dtypes import FLOAT32, INT32
 from ...lower.ir.function_builder import Index, Value
-from ..launch import Launch, Reference, Words, aligned
+from ..launch import Launch, Reference, Words, align_up
 from ..routine import Routine, module
 from .packing import square_side
 
@@ -97,9 +97,9 @@ class Splitting:
             lines_first = e.test("eq", word("source_line"), "1")
 
             def one(number: Index) -> None:
-                quotient, rest = e.split(number, e.either(lines_first, tiles, blocks))
-                tile_number = e.plus(first_tile, e.either(lines_first, rest, quotient))
-                block_number = e.plus(first_block, e.either(lines_first, quotient, rest))
+                quotient, rest = e.split(number, e.select_index(lines_first, tiles, blocks))
+                tile_number = e.plus(first_tile, e.select_index(lines_first, rest, quotient))
+                block_number = e.plus(first_block, e.select_index(lines_first, quotient, rest))
                 first_line, first_term = (
                     e.times(tile_number, str(TILE_LINES)),
                     e.times(block_number, str(BLOCK_TERMS)),
@@ -113,9 +113,9 @@ class Splitting:
                 )
                 split_tile(e, tile, e.test("ne", word("by_lines"), "0"), turned)
 
-            e.each("0", e.times(tiles, blocks), one)
+            e.for_each("0", e.times(tiles, blocks), one)
 
-        e.each("%lo", "%hi", item)
+        e.for_each("%lo", "%hi", item)
         return module(*split_routines(), e)
 
 
@@ -140,9 +140,9 @@ def split_tile(e: Routine, tile: Tile, by_lines: str, turned: str) -> None:
 
     ``by_lines`` (an ``i1``) tells whether the rows of the tile are lines, and ``turned`` is a buffer for a tile.
     """
-    row, lane = e.either(by_lines, tile.line, tile.term), e.either(by_lines, tile.term, tile.line)
+    row, lane = e.select_index(by_lines, tile.line, tile.term), e.select_index(by_lines, tile.term, tile.line)
     places = [f"ptr {tile.to}", f"ptr {tile.source}", f"i64 {e.times(str(_HALF), tile.term)}"]
-    whole = e.both(e.test("sge", tile.lines, str(TILE_LINES)), e.test("sge", tile.terms, str(BLOCK_TERMS)))
+    whole = e.logical_and(e.test("sge", tile.lines, str(TILE_LINES)), e.test("sge", tile.terms, str(BLOCK_TERMS)))
 
     def partly() -> None:
         rest = [f"i64 {row}", f"i64 {lane}", f"i64 {tile.lines}", f"i64 {tile.terms}", f"i1 {by_lines}"]
@@ -152,11 +152,11 @@ def split_tile(e: Routine, tile: Tile, by_lines: str, turned: str) -> None:
         e.invoke("turn", f"ptr {turned}", *places[1:], f"i64 {lane}")
         e.invoke("split_rows", places[0], f"ptr {turned}", f"i64 {_HALF}", f"i64 {BLOCK_TERMS}")
 
-    def other() -> None:
-        e.when(e.both(whole, e.test("eq", row, "1")), by_columns, partly)
+    def not_by_rows() -> None:
+        e.when(e.logical_and(whole, e.test("eq", row, "1")), by_columns, partly)
 
-    by_rows = e.both(whole, e.test("eq", lane, "1"))
-    e.when(by_rows, lambda: e.invoke("split_rows", *places, f"i64 {row}"), other)
+    by_rows = e.logical_and(whole, e.test("eq", lane, "1"))
+    e.when(by_rows, lambda: e.invoke("split_rows", *places, f"i64 {row}"), not_by_rows)
 
 
 def _split_rows() -> Routine:
@@ -169,7 +169,7 @@ def _split_rows() -> Routine:
         place = e.times(number, "%row")
         _store_parts(e, e.times(number, str(_LANES)), e.get("%source", place), e.get(second, place))
 
-    e.each("0", str(TILE_LINES), row)
+    e.for_each("0", str(TILE_LINES), row)
     return e
 
 
@@ -190,11 +190,11 @@ def _turn() -> Routine:
                 for line, value in enumerate(e.transpose(lines)):
                     e.store(to, str(line * BLOCK_TERMS), value)
 
-            e.each("0", str(TILE_LINES), rows, str(side))
+            e.for_each("0", str(TILE_LINES), rows, str(side))
 
-        e.each("0", str(_LANES), lanes, str(side))
+        e.for_each("0", str(_LANES), lanes, str(side))
 
-    e.each("0", "2", half)
+    e.for_each("0", "2", half)
     return e
 
 
@@ -210,12 +210,12 @@ def _split_partly() -> Routine:
         halves = []
         for first_term, start in (("0", "%source"), (str(_HALF), e.at("%source", "%half"))):
             terms = e.minus("%terms", first_term)
-            inside = e.test("slt", row, e.either(by_lines, "%lines", terms))
-            count = e.either(inside, e.either(by_lines, terms, "%lines"), "0")
+            inside = e.test("slt", row, e.select_index(by_lines, "%lines", terms))
+            count = e.select_index(inside, e.select_index(by_lines, terms, "%lines"), "0")
             halves.append(e.gather(start, e.times(row, "%row"), "%lane", FLOAT32, e.below(count)))
         _store_parts(e, e.times(row, str(_LANES)), *halves)
 
-    e.each("0", str(TILE_LINES), rows)
+    e.for_each("0", str(TILE_LINES), rows)
     return e
 
 
@@ -302,4 +302,4 @@ def splitting(
     }
     items = tile_groups * block_groups * copies[0] * copies[1]
     launch = Launch(Splitting(), _WORDS.fill(values), items, CHUNK_ITEMS)
-    return Split(launch, target, outer_split, inner_split, aligned(one * copies[0] * copies[1] * 4))
+    return Split(launch, target, outer_split, inner_split, align_up(one * copies[0] * copies[1] * 4))

@@ -127,7 +127,7 @@ def product(
         length, start = min(pass_terms, terms - first), 0
         words: dict[str, int | Reference] = {}
         for side, name in zip(sides, ("lhs", "rhs"), strict=True):
-            packed = side.packed(first, (length, block_terms), count, Reference("scratch", start))
+            packed = side.pack(first, (length, block_terms), count, Reference("scratch", start))
             if packed is not None:
                 launches.append(packed.launch)
                 start += packed.size
@@ -164,7 +164,7 @@ def panels(sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, k
     """Return the packing of a second operand that several products share, from ``rhs`` to ``out``."""
     blocks = _tasks(sizes, True, kernel, uses)
     side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, _panel_packing(kernel))
-    packed = side.packed(0, (sizes[1], _block_terms(sizes[1])), count, Reference("out"))
+    packed = side.pack(0, (sizes[1], _block_terms(sizes[1])), count, Reference("out"))
     assert packed is not None
     return packed
 
@@ -194,10 +194,10 @@ class _Side(NamedTuple):
 
     def block_bytes(self, block_terms: int, count: tuple[int, int]) -> int:
         """Return the bytes that a block of terms takes if it is packed, else 0."""
-        packed = self.packed(0, (block_terms, block_terms), count, Reference("scratch"))
+        packed = self.pack(0, (block_terms, block_terms), count, Reference("scratch"))
         return 0 if packed is None else packed.size
 
-    def packed(self, first: int, terms: tuple[int, int], count: tuple[int, int], target: Reference) -> Packed | None:
+    def pack(self, first: int, terms: tuple[int, int], count: tuple[int, int], target: Reference) -> Packed | None:
         """Return the packing of ``terms[0]`` terms from ``first`` on, in blocks of ``terms[1]``, or None."""
         if self.packer is None:
             return None

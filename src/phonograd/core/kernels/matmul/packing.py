@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index
-from ..launch import Launch, Reference, Words, aligned
+from ..launch import Launch, Reference, Words, align_up
 from ..routine import Routine, module
 
-__all__ = ["Packed", "Packing", "each_panel", "pack_routines", "packing", "part", "square_side"]
+__all__ = ["Packed", "Packing", "for_each_panel", "pack_routines", "packing", "part", "square_side"]
 
 
 #: rows copied side by side: processors prefetch a few streams at once, and not beyond the end of a page
@@ -84,11 +84,11 @@ class Packing:
                     arguments = [f"ptr {to}", f"i64 {padded}", f"ptr {read}", f"i64 {word('source_term')}"]
                     e.invoke("pack", *arguments, f"i64 {word('source_column')}", f"i64 {count}", f"i64 {width}")
 
-                each_panel(e, columns, self.vectors, panel)
+                for_each_panel(e, columns, self.vectors, panel)
 
-            e.each("0", depth, some, str(TERMS))
+            e.for_each("0", depth, some, str(TERMS))
 
-        e.each("%lo", "%hi", task)
+        e.for_each("%lo", "%hi", task)
         return module(*pack_routines(self.dtype, lanes, self.vectors), e)
 
 
@@ -150,7 +150,7 @@ def packing(
         "packed_inner": inner_packed,
     }
     launch = Launch(kernel, _WORDS.fill(values), term_blocks * column_blocks * copies[0] * copies[1])
-    size = aligned(terms * wide * copies[0] * copies[1] * kernel.dtype.itemsize)
+    size = align_up(terms * wide * copies[0] * copies[1] * kernel.dtype.itemsize)
     return Packed(launch, target, wide, outer_packed, inner_packed, size)
 
 
@@ -161,7 +161,7 @@ def part(e: Routine, block: Index, blocks: Index, size: Index, unit: int) -> tup
     return first, e.minus(e.least(after, size), first)
 
 
-def each_panel(e: Routine, columns: Index, most: int, body: Callable[[Index, Index, Index, Index], None]) -> None:
+def for_each_panel(e: Routine, columns: Index, most: int, body: Callable[[Index, Index, Index, Index], None]) -> None:
     """Write ``for panel in columns: body(first column, columns, vectors, columns of whole vectors)``.
 
     Panels are as wide as possible (``most`` vectors) and nearly equal, so that the last one is not narrow.
@@ -177,7 +177,7 @@ def each_panel(e: Routine, columns: Index, most: int, body: Callable[[Index, Ind
         vectors = e.shift_down(e.plus(width, str(e.lanes - 1)), e.lanes.bit_length() - 1)
         body(column, width, vectors, e.times(vectors, str(e.lanes)))
 
-    e.each("0", panels, panel)
+    e.for_each("0", panels, panel)
 
 
 _ARGUMENTS = (
@@ -212,7 +212,7 @@ def _pack_rows(dtype: DType, lanes: int, vectors: int) -> Routine:
                 place = str(lanes * vector)
                 e.store(to, place, e.get_where(line, masks[vector], place))
 
-        e.each("0", "%terms", row)
+        e.for_each("0", "%terms", row)
 
     def fewer(count: int) -> None:
         if count == 1:
@@ -237,16 +237,16 @@ def _pack_turned(dtype: DType, lanes: int) -> Routine:
         return e.at("%source", e.times(term, "%source_term"), e.times(column, "%source_column"))
 
     def clear(term: Index) -> None:
-        e.each(whole_columns, "%width", lambda column: e.store(panel(term, column), "0", e.zeros()), str(side))
+        e.for_each(whole_columns, "%width", lambda column: e.store(panel(term, column), "0", e.zeros()), str(side))
 
     def one_by_one(first_term: Index, first_column: Index, last_column: Index) -> None:
         def line(term: Index) -> None:
             def one(column: Index) -> None:
                 e.put_one(panel(term, column), e.get_one(source(term, column)))
 
-            e.each(first_column, last_column, one)
+            e.for_each(first_column, last_column, one)
 
-        e.each(first_term, "%terms", line)
+        e.for_each(first_term, "%terms", line)
 
     def squares() -> None:
         def square(term: Index) -> None:
@@ -255,12 +255,12 @@ def _pack_turned(dtype: DType, lanes: int) -> Routine:
                 for line, value in enumerate(e.transpose(lines)):
                     e.store(panel(e.plus(term, str(line)), column), "0", value)
 
-            e.each("0", whole_columns, turn, str(side))
+            e.for_each("0", whole_columns, turn, str(side))
 
-        e.each("0", whole_terms, square, str(side))
+        e.for_each("0", whole_terms, square, str(side))
         one_by_one(whole_terms, "0", whole_columns)
         one_by_one("0", whole_columns, "%columns")
 
-    e.when(e.test("slt", whole_columns, "%width"), lambda: e.each("0", "%terms", clear))
+    e.when(e.test("slt", whole_columns, "%width"), lambda: e.for_each("0", "%terms", clear))
     e.when(e.test("eq", "%source_term", "1"), squares, lambda: one_by_one("0", "0", "%columns"))
     return e

@@ -13,7 +13,7 @@ from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Words
 from ..routine import Routine, module
-from .packing import each_panel, pack_routines, part, square_side
+from .packing import for_each_panel, pack_routines, part, square_side
 
 __all__ = ["DEPTH", "WIDTH", "WORDS", "Geometry", "product_text"]
 
@@ -89,7 +89,7 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
         elif is_inner:
             e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
         for row in range(height):
-            number = e.spread(numbers[row], place)
+            number = e.get_splat(numbers[row], place)
             found += [e.fma(number, vector, sums[len(found) + v]) for v, vector in enumerate(vectors)]
         return found
 
@@ -118,10 +118,10 @@ def _line(kernel: Geometry) -> Routine:
     masks = [e.below(e.minus("%columns", first)) for first in firsts]
     starts = [e.at("%rhs", e.times(first, "%rhs_column")) for first in firsts]
     whole = e.test("eq", "%columns", str(side * LINE_GROUPS))
-    squares = e.either(whole, e.assign(f"and i64 %terms, {-side}"), "0")
+    squares = e.select_index(whole, e.assign(f"and i64 %terms, {-side}"), "0")
 
     def number(term: Index) -> Value:
-        return e.spread("%lhs", e.times(term, "%lhs_term"))
+        return e.get_splat("%lhs", e.times(term, "%lhs_term"))
 
     def square(term: Index, sums: list[Value]) -> list[Value]:
         numbers = [number(e.plus(term, str(line))) for line in range(side)]
@@ -161,9 +161,9 @@ def _copy_part(kernel: Geometry) -> Routine:
             mask = e.below(e.minus("%columns", column))
             e.store_where(out, column, e.add(e.get_where(old, mask, column), e.get(tile, column)), mask)
 
-        e.each("0", "%columns", vector, str(e.lanes))
+        e.for_each("0", "%columns", vector, str(e.lanes))
 
-    e.each("0", "%rows", row)
+    e.for_each("0", "%rows", row)
     return e
 
 
@@ -190,7 +190,7 @@ class _Product:
         self.panel, self.tile = e.scratch(DEPTH * words), e.scratch(kernel.tile_rows * words)
         self.zeros = e.scratch(words)
         e.clear(self.zeros, str(kernel.lanes * WIDTH))
-        e.each("%lo", "%hi", self._task)
+        e.for_each("%lo", "%hi", self._task)
 
     def word(self, name: str) -> Index:
         """Return an integer of the table."""
@@ -223,12 +223,12 @@ class _Product:
         self.out = e.at(out, e.times(self.first_row, self.out_row), self.first_column)
         adds, old_row = e.test("ne", self.word("adds"), "0"), self.word("old_row")
         old = e.at(self._operand("old", outer, inner), e.times(self.first_row, old_row), self.first_column)
-        self.old, self.old_row = self.pointer(adds, old, self.zeros), e.either(adds, old_row, "0")
+        self.old, self.old_row = self.pointer(adds, old, self.zeros), e.select_index(adds, old_row, "0")
         # all panels share the same zeros
-        self.old_column = e.either(adds, "1", "0")
+        self.old_column = e.select_index(adds, "1", "0")
         terms = self.word("terms")
         # sums without terms are zeros, which must be stored too
-        e.each("0", e.most(terms, "1"), lambda first: _Block(self, first, terms).write(), self.word("block_terms"))
+        e.for_each("0", e.most(terms, "1"), lambda first: _Block(self, first, terms).write(), self.word("block_terms"))
 
 
 class _Block:
@@ -241,22 +241,22 @@ class _Block:
         self.depth = e.least(product.word("block_terms"), e.minus(terms, first))
         later = e.test("ne", first, "0")
         self.old = product.pointer(later, product.out, product.old)
-        self.old_row = e.either(later, product.out_row, product.old_row)
-        self.old_column = e.either(later, "1", product.old_column)
+        self.old_row = e.select_index(later, product.out_row, product.old_row)
+        self.old_column = e.select_index(later, "1", product.old_column)
         self.tile_rows = str(self.kernel.tile_rows)
         self.tiles = e.quotient(e.plus(product.rows, str(self.kernel.tile_rows - 1)), self.tile_rows)
         # the rows of a packed tile are adjacent
         packed_rows = product.word("lhs_packed")
         by_row = e.test("ne", packed_rows, "0")
-        self.tile_distance = e.times(self.tile_rows, e.either(by_row, self.depth, product.lhs_row))
+        self.tile_distance = e.times(self.tile_rows, e.select_index(by_row, self.depth, product.lhs_row))
         first_tile = e.times(e.quotient(product.first_row, self.tile_rows), self.tile_distance)
-        self.lhs = e.at(product.lhs, e.times(first, e.either(by_row, packed_rows, product.lhs_term)), first_tile)
+        self.lhs = e.at(product.lhs, e.times(first, e.select_index(by_row, packed_rows, product.lhs_term)), first_tile)
         self.rhs = e.at(
             product.rhs, e.times(product.first_column, product.rhs_column), e.times(first, product.rhs_term)
         )
         packed_columns = product.word("rhs_packed")
         self.packed = e.test("ne", packed_columns, "0")
-        self.in_order = e.both(e.test("eq", product.rhs_column, "1"), e.test("eq", packed_columns, "0"))
+        self.in_order = e.logical_and(e.test("eq", product.rhs_column, "1"), e.test("eq", packed_columns, "0"))
         self.packed_rhs = e.at(product.rhs, e.times(first, packed_columns))
         self.several = e.test("sge", product.rows, product.word("copied_rows"))
         # the panel after the last is the first one of the next block, or of the next task
@@ -271,7 +271,7 @@ class _Block:
     def write(self) -> None:
         """Write the loops over panels, or over parts of a single row of the result."""
         e, product = self.routine, self.product
-        turned = e.both(e.test("eq", product.rhs_term, "1"), e.test("ne", product.rhs_column, "1"))
+        turned = e.logical_and(e.test("eq", product.rhs_term, "1"), e.test("ne", product.rhs_column, "1"))
         step = str(square_side(self.kernel.dtype, e.lanes) * LINE_GROUPS)
 
         def line(column: Index) -> None:
@@ -282,18 +282,18 @@ class _Block:
             e.invoke("line", *numbers, *place)
 
         e.when(
-            e.both(turned, e.test("eq", product.rows, "1")),
-            lambda: e.each("0", product.columns, line, step),
-            lambda: each_panel(e, product.columns, WIDTH, self._panel),
+            e.logical_and(turned, e.test("eq", product.rows, "1")),
+            lambda: e.for_each("0", product.columns, line, step),
+            lambda: for_each_panel(e, product.columns, WIDTH, self._panel),
         )
 
     def _panel(self, column: Index, width: Index, vectors: Index, padded: Index) -> None:
         """Write the code for a panel: its copy if needed, and all tiles."""
         e, product, depth = self.routine, self.product, self.depth
         whole = e.test("eq", padded, width)
-        readable = e.both(self.in_order, whole)
-        worth = e.both(self.several, e.test("ne", vectors, "1"))
-        copying, direct = e.both(readable, worth), e.both(readable, e.assign(f"xor i1 {worth}, true"))
+        readable = e.logical_and(self.in_order, whole)
+        worth = e.logical_and(self.several, e.test("ne", vectors, "1"))
+        copying, direct = e.logical_and(readable, worth), e.logical_and(readable, e.assign(f"xor i1 {worth}, true"))
         source = e.at(self.rhs, e.times(column, product.rhs_column))
         copied = [f"ptr {product.panel}", f"i64 {padded}", f"ptr {source}", f"i64 {product.rhs_term}"]
         copied += [f"i64 {product.rhs_column}", f"i64 {depth}", f"i64 {width}"]
@@ -301,20 +301,20 @@ class _Block:
         e.when(there, lambda: None, lambda: e.invoke("pack", *copied))
         copy = e.at(self.packed_rhs, e.times(e.plus(product.first_column, column), depth))
         memory = product.pointer(self.packed, copy, product.pointer(direct, source, product.panel))
-        distance = e.either(direct, product.rhs_term, padded)
+        distance = e.select_index(direct, product.rhs_term, padded)
         panel = _Panel(column, width, vectors, padded, whole, memory, distance)
         # each tile prefetches a part of the next panel
         is_last = e.test("eq", e.plus(column, width), product.columns)
         following = product.pointer(is_last, self.next_block, e.at(copy, e.times(padded, depth)))
         soon = product.pointer(self.packed, following, memory)
-        soon_term = e.either(self.packed, e.quotient(e.total(padded, self.tiles, "-1"), self.tiles), "0")
+        soon_term = e.select_index(self.packed, e.quotient(e.total(padded, self.tiles, "-1"), self.tiles), "0")
 
         def first_tile() -> None:
             reading = panel._replace(memory=source, distance=product.rhs_term)
             self._tile("copying", self.kernel.tile_rows, "0", reading, (product.panel, padded))
 
         e.when(copying, first_tile)
-        start: Index = e.either(copying, self.tile_rows, "0")
+        start: Index = e.select_index(copying, self.tile_rows, "0")
         for height in _heights(self.kernel):
             count = e.quotient(e.minus(product.rows, start), str(height))
             stop = e.plus(start, e.times(count, str(height)))
@@ -323,7 +323,7 @@ class _Block:
                 done = e.times(e.quotient(row, self.tile_rows), depth)
                 self._tile("tile", height, row, panel, (e.at(soon, e.times(done, soon_term)), soon_term))
 
-            e.each(start, stop, tiles, str(height))
+            e.for_each(start, stop, tiles, str(height))
             start = stop
 
     def _tile(self, name: str, height: int, row: Index, panel: _Panel, soon: tuple[str, Index]) -> None:
@@ -336,9 +336,9 @@ class _Block:
         out = e.at(product.out, panel.column, e.times(row, product.out_row))
         old = e.at(self.old, e.times(panel.column, self.old_column), e.times(row, self.old_row))
         from_out = [f"ptr {product.pointer(panel.whole, old, product.zeros)}"]
-        from_out.append(f"i64 {e.either(panel.whole, self.old_row, '0')}")
+        from_out.append(f"i64 {e.select_index(panel.whole, self.old_row, '0')}")
         to_out = [f"ptr {product.pointer(panel.whole, out, product.tile)}"]
-        to_out.append(f"i64 {e.either(panel.whole, product.out_row, panel.padded)}")
+        to_out.append(f"i64 {e.select_index(panel.whole, product.out_row, panel.padded)}")
         ahead = [f"ptr {soon[0]}", f"i64 {soon[1]}"]
         least = 2 if name == "copying" else 1
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from ...base.dtypes import INT32, INT64
 from ...graph.node import Shape
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import everywhere
+from ..deinterleave import all_lanes
 from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import in_slot
 from .adjoints import SPREAD_LARGEST
-from .window_loops import REDUCE, PlaneKernel, Windows, combined, identity, narrow
+from .window_loops import REDUCE, PlaneKernel, Windows, combine, identity, narrow
 
 __all__ = ["ReduceFlat", "SpreadFlat", "flat_taps", "suits"]
 
@@ -65,7 +65,7 @@ class _Flat:
 
         def all_planes(slot: str) -> None:
             self._begin(slot)
-            self.e.each("%lo", "%hi", lambda plane: body(plane, slot))
+            self.e.for_each("%lo", "%hi", lambda plane: body(plane, slot))
 
         in_slot(self.e, self.words, all_planes)
 
@@ -83,7 +83,7 @@ class _Flat:
                 start = e.plus(row, e.times(first, windows["stride_x"]))
                 e.store(target, first, e.add(narrow(e, start), step))
 
-            e.each("0", windows["count_x"], some, str(e.lanes))
+            e.for_each("0", windows["count_x"], some, str(e.lanes))
 
         windows.rows(line, "count")
 
@@ -101,10 +101,10 @@ class _Flat:
 
         return e.loop("0", self.count, "1", [carried], one)[0]
 
-    def seen(self, plane: str, place: Value, tap: Value, mask: Value | None) -> Value:
+    def tap_values(self, plane: str, place: Value, tap: Value, mask: Value | None) -> Value:
         """Return the elements of windows at a tap."""
         e = self.e
-        return e.gather_at(plane, e.convert(e.add(place, tap), INT64), e.dtype, mask or everywhere())
+        return e.gather_at(plane, e.convert(e.add(place, tap), INT64), e.dtype, mask or all_lanes())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +126,7 @@ class ReduceFlat(PlaneKernel):
                 place = flat.place(slot, first)
 
                 def tap(offset: Value, partial: Value) -> Value:
-                    return combined(e, self.largest, partial, flat.seen(source, place, offset, mask))
+                    return combine(e, self.largest, partial, flat.tap_values(source, place, offset, mask))
 
                 windows.save(target, first, mask, flat.taps(identity(e, self.largest), tap))
 
@@ -157,13 +157,13 @@ class SpreadFlat(PlaneKernel):
                 place, most = flat.place(slot, first), windows.load(largest, first, mask)
 
                 def tap(offset: Value, chosen: Value) -> Value:
-                    match = e.compare("oeq", flat.seen(data, place, offset, mask), most)
+                    match = e.compare("oeq", flat.tap_values(data, place, offset, mask), most)
                     # taps run backwards, so the first match is found last
                     return e.select(match, offset, chosen)
 
                 chosen = flat.taps(e.constant(0, INT32), tap)
                 offsets = e.convert(e.add(place, chosen), INT64)
-                e.scatter_at(target, offsets, windows.load(gradients, first, mask), mask or everywhere())
+                e.scatter_at(target, offsets, windows.load(gradients, first, mask), mask or all_lanes())
 
             windows.vectors(windows["windows"], some)
 

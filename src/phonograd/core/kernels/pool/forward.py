@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from ...base.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType
 from ...graph.node import Shape
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import known_stride
+from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Words
 from ..scratch import SLOT_WORDS, Scratch
 from ..target import Machine
 from .adjoints import SPREAD, SPREAD_LARGEST, Spread, SpreadApart, SpreadLargest
 from .flat import ReduceFlat, SpreadFlat, flat_taps, suits
-from .window_loops import REDUCE, WINDOW_WORDS, PlaneKernel, Windows, combined, find, identity
+from .window_loops import REDUCE, WINDOW_WORDS, PlaneKernel, Windows, combine, find, identity
 
 __all__ = ["Pooling", "Position", "Reduce"]
 
@@ -46,7 +46,7 @@ class Reduce(PlaneKernel):
         source = e.at(REDUCE.pointer(e, "data"), e.times(plane, windows["pixels"]))
         target = e.at(REDUCE.pointer(e, "out"), e.times(plane, windows["windows"]))
         neutral = identity(e, self.largest)
-        e.each("0", windows["line"], lambda at: e.store(slot, at, neutral), str(self.lanes))
+        e.for_each("0", windows["line"], lambda at: e.store(slot, at, neutral), str(self.lanes))
         inner = e.at(slot, windows["pad_x"])
 
         def line(z: Index, y: Index) -> None:
@@ -57,7 +57,7 @@ class Reduce(PlaneKernel):
                 def in_plane(z: Index, partial: list[Value]) -> Sequence[Value]:
                     def in_line(y: Index, partial: list[Value]) -> Sequence[Value]:
                         row = e.at(source, windows.row(z, y, "extent"))
-                        return [combined(e, self.largest, partial[0], windows.load(row, first, mask))]
+                        return [combine(e, self.largest, partial[0], windows.load(row, first, mask))]
 
                     return e.loop(*lines, "1", partial, in_line)
 
@@ -66,7 +66,7 @@ class Reduce(PlaneKernel):
 
             def along_line(first: Index, mask: Value | None) -> None:
                 def tap(x: Index, partial: list[Value]) -> Sequence[Value]:
-                    return [combined(e, self.largest, partial[0], windows.seen(slot, first, x))]
+                    return [combine(e, self.largest, partial[0], windows.tap_values(slot, first, x))]
 
                 (value,) = e.loop("0", windows["kernel_x"], "1", [neutral], tap)
                 windows.save(place, first, mask, value)
@@ -136,7 +136,7 @@ class Pooling:
     def _reduce(
         self, data: Shape, dtype: DType, largest: bool, kernel: Shape, stride: Shape, pad: Shape, counts: Shape
     ) -> Plan:
-        known = self._known(dtype, stride)
+        known = self._specialization(dtype, stride)
         reduce: Reduce | ReduceFlat = Reduce(*known, largest)
         if suits(known[1], data[2:], kernel, stride, pad, counts):
             reduce = ReduceFlat(*known[:2], 0, largest)
@@ -144,12 +144,12 @@ class Pooling:
 
     def position(self, data: Shape, largest: Shape, dtype: DType, *, kernel: Shape, stride: Shape, pad: Shape) -> Plan:
         """Return the plan of ``_window_argmax``; its output has the dtype int64."""
-        known = self._known(dtype, stride)
+        known = self._specialization(dtype, stride)
         return self._plan(Position(*known), POSITION, data[:2], data[2:], kernel, stride, pad, largest[2:])
 
     def spread(self, data: Shape, dtype: DType, *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape) -> Plan:
         """Return the plan of ``_window_spread``."""
-        spread = Spread(*self._known(dtype, stride), single=data[-1] == 1)
+        spread = Spread(*self._specialization(dtype, stride), single=data[-1] == 1)
         return self._plan(spread, SPREAD, data[:2], extent, kernel, stride, pad, data[2:])
 
     def spread_largest(
@@ -159,7 +159,7 @@ class Pooling:
 
         The gradients of empty windows are dropped.
         """
-        known = self._known(dtype, stride)
+        known = self._specialization(dtype, stride)
         spread: SpreadLargest | SpreadApart | SpreadFlat = SpreadLargest(*known, single=largest[-1] == 1)
         apart = all([width <= step for width, step in zip(kernel, stride)])
         if apart and suits(known[1], data[2:], kernel, stride, pad, largest[2:]):
@@ -168,8 +168,8 @@ class Pooling:
             spread = SpreadApart(*known)
         return self._plan(spread, SPREAD_LARGEST, data[:2], data[2:], kernel, stride, pad, largest[2:])
 
-    def _known(self, dtype: DType, stride: Shape) -> tuple[DType, int, int]:
-        return dtype, self.machine.lanes(dtype), known_stride(stride[-1])
+    def _specialization(self, dtype: DType, stride: Shape) -> tuple[DType, int, int]:
+        return dtype, self.machine.lanes(dtype), specialized_stride(stride[-1])
 
     def _plan(
         self,

@@ -13,12 +13,12 @@ import numpy as np
 
 from ...base.dtypes import INT32, DType
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import everywhere, take
+from ..deinterleave import all_lanes, take
 from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
 
-__all__ = ["REDUCE", "WINDOW_WORDS", "PlaneKernel", "Windows", "combined", "find", "identity", "narrow"]
+__all__ = ["REDUCE", "WINDOW_WORDS", "PlaneKernel", "Windows", "combine", "find", "identity", "narrow"]
 
 WINDOW_WORDS = (
     *("extent_z", "extent_y", "extent_x", "count_z", "count_y", "count_x", "kernel_z", "kernel_y", "kernel_x"),
@@ -45,7 +45,7 @@ class Windows:
         stop = e.plus(start, self[f"kernel_{axis}"])
         return e.most(start, "0"), e.least(stop, self[f"extent_{axis}"])
 
-    def met(self, axis: str, element: Index) -> tuple[Index, Index]:
+    def windows_of(self, axis: str, element: Index) -> tuple[Index, Index]:
         """Return the range of the windows that contain an element along an axis."""
         e = self.e
         place, stride = e.plus(element, self[f"pad_{axis}"]), self[f"stride_{axis}"]
@@ -56,14 +56,14 @@ class Windows:
     def rows(self, body: Callable[[Index, Index], None], name: str) -> None:
         """Write the loop over planes and lines of windows (``count``) or of data (``extent``): ``body(z, y)``."""
         e = self.e
-        e.each("0", self[f"{name}_z"], lambda z: e.each("0", self[f"{name}_y"], lambda y: body(z, y)))
+        e.for_each("0", self[f"{name}_z"], lambda z: e.for_each("0", self[f"{name}_y"], lambda y: body(z, y)))
 
     def row(self, z: Index, y: Index, name: str) -> Index:
         """Return the offset of a line of windows (``count``) or of data (``extent``)."""
         e = self.e
         return e.times(e.plus(e.times(z, self[f"{name}_y"]), y), self[f"{name}_x"])
 
-    def seen(self, line: str, first: Index, tap: Index) -> Value:
+    def tap_values(self, line: str, first: Index, tap: Index) -> Value:
         """Return the elements at a tap of the windows from ``first`` on, in a line that begins with the padding."""
         e = self.e
         place = e.at(line, e.times(first, self.step), tap)
@@ -71,14 +71,14 @@ class Windows:
             e,
             self.x_stride,
             lambda number: e.get(place, str(number * e.lanes)),
-            lambda: e.gather(place, "0", self.step, e.dtype, everywhere()),
+            lambda: e.gather(place, "0", self.step, e.dtype, all_lanes()),
         )
 
     def vectors(self, width: Index, body: Callable[[Index, Value | None], None]) -> None:
         """Write a loop over a line: ``body(first, None)`` for whole vectors, then ``body(first, mask)``."""
         e = self.e
         last, mask = e.tail(width)
-        e.each("0", last, lambda first: body(first, None), str(e.lanes))
+        e.for_each("0", last, lambda first: body(first, None), str(e.lanes))
         body(last, mask)
 
     def load(self, pointer: str, first: Index, mask: Value | None, dtype: DType | None = None) -> Value:
@@ -106,7 +106,7 @@ def identity(e: Routine, largest: bool) -> Value:
     return e.constant(np.finfo(e.dtype).min if largest else 0, e.dtype)
 
 
-def combined(e: Routine, largest: bool, total: Value, value: Value) -> Value:
+def combine(e: Routine, largest: bool, total: Value, value: Value) -> Value:
     """Return the larger of two elements, or their sum."""
     if not largest:
         return e.add(total, value)
@@ -132,7 +132,7 @@ class PlaneKernel:
     ) -> str:
         e = Routine(name, self.lanes, dtype)
         windows = Windows(e, words, self.x_stride)
-        in_slot(e, words, lambda slot: e.each("%lo", "%hi", lambda plane: item(windows, plane, slot)))
+        in_slot(e, words, lambda slot: e.for_each("%lo", "%hi", lambda plane: item(windows, plane, slot)))
         return module(*routines, e)
 
 
@@ -147,14 +147,14 @@ def find(name: str, kernel: PlaneKernel, words: Words) -> Routine:
     windows = Windows(e, words, kernel.x_stride)
     nothing = e.constant(np.nan, kernel.dtype)
     none = e.constant(-1, INT32)
-    e.each("0", windows["line"], lambda at: e.store("%line", at, nothing), str(kernel.lanes))
+    e.for_each("0", windows["line"], lambda at: e.store("%line", at, nothing), str(kernel.lanes))
     inner = e.at("%line", windows["pad_x"])
 
     def line(z: Index, y: Index) -> None:
         planes, lines = windows.reach("z", z), windows.reach("y", y)
         start = windows.row(z, y, "count")
         codes = e.address("%codes", start, "i32")
-        occupied = e.both(e.test("slt", *planes), e.test("slt", *lines))
+        occupied = e.logical_and(e.test("slt", *planes), e.test("slt", *lines))
 
         def begin(first: Index, mask: Value | None) -> None:
             here = windows.positions("0", first, "0")
@@ -180,7 +180,7 @@ def find(name: str, kernel: PlaneKernel, words: Words) -> Routine:
 
                 def tap(number: Index, code: list[Value]) -> Sequence[Value]:
                     x = e.minus(e.minus(windows["kernel_x"], "1"), number)
-                    equal = e.compare("oeq", windows.seen("%line", first, x), largest)
+                    equal = e.compare("oeq", windows.tap_values("%line", first, x), largest)
                     return [e.select(equal, windows.positions(row, first, x), code[0])]
 
                 (code,) = e.loop("0", windows["kernel_x"], "1", [e.load(codes, first, INT32)], tap)
@@ -205,4 +205,4 @@ def find(name: str, kernel: PlaneKernel, words: Words) -> Routine:
 
 def _backwards(e: Routine, span: tuple[Index, Index], body: Callable[[Index], None]) -> None:
     last = e.minus(span[1], "1")
-    e.each("0", e.minus(span[1], span[0]), lambda number: body(e.minus(last, number)))
+    e.for_each("0", e.minus(span[1], span[0]), lambda number: body(e.minus(last, number)))

@@ -2,7 +2,7 @@
 
 A :class:`Value` is a vector with one lane per element; its dtype selects integer or floating point instructions.
 Booleans are bytes in memory and masks in registers. float16 numbers are float32 in registers; code that computes one
-must round it (:meth:`Emitter.rounded`). No instruction has a fast-math flag: sums are not reordered, and products are
+must round it (:meth:`Emitter.round_to`). No instruction has a fast-math flag: sums are not reordered, and products are
 not contracted into the sums of other operators. :meth:`Emitter.fma` is an explicit fused multiply-add.
 >>> e = Emitter("twice", lanes=4)
 >>> x = e.load("%table", "0", FLOAT32)
@@ -90,7 +90,7 @@ class Emitter(FunctionBuilder):
         # LLVM's suffix of overloaded functions: v16f32
         return f"v{self.lanes}" + {"float": "f32", "double": "f64"}.get(scalar, scalar)
 
-    def _typed(self, value: Value) -> str:
+    def _with_type(self, value: Value) -> str:
         return f"{self.vector_type(value.dtype)} {value.text}"
 
     # -- constants
@@ -127,9 +127,9 @@ class Emitter(FunctionBuilder):
             %v1 = insertelement <16 x float> poison, float %scalar, i64 0
             %v2 = shufflevector <16 x float> %v1, <16 x float> poison, <16 x i32> zeroinitializer
         """
-        return Value(self._spread(self.vector_type(dtype), _SCALARS[dtype], scalar), dtype)
+        return Value(self._splat_scalar(self.vector_type(dtype), _SCALARS[dtype], scalar), dtype)
 
-    def _spread(self, kind: str, element: str, scalar: str) -> str:
+    def _splat_scalar(self, kind: str, element: str, scalar: str) -> str:
         first = self.assign(f"insertelement {kind} poison, {element} {scalar}, i64 0")
         return self.assign(f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer")
 
@@ -138,7 +138,7 @@ class Emitter(FunctionBuilder):
     def _binary(self, floating: str, integer: str, first: Value, second: Value) -> Value:
         assert first.dtype == second.dtype, (floating, integer, first, second)
         word = floating if first.dtype.kind == "f" else integer
-        return Value(self.assign(f"{word} {self._typed(first)}, {second.text}"), first.dtype)
+        return Value(self.assign(f"{word} {self._with_type(first)}, {second.text}"), first.dtype)
 
     def add(self, first: Value, second: Value) -> Value:
         """Return the sum: ``fadd``, or ``add`` for integers, which wrap."""
@@ -168,7 +168,7 @@ class Emitter(FunctionBuilder):
     def negative(self, value: Value) -> Value:
         """Return the negative: ``fneg``, or for integers ``sub 0, value``, which wraps."""
         if value.dtype.kind == "f":
-            return Value(self.assign(f"fneg {self._typed(value)}"), value.dtype)
+            return Value(self.assign(f"fneg {self._with_type(value)}"), value.dtype)
         return self.subtract(self.like(value, 0), value)
 
     def maximum(self, first: Value, second: Value) -> Value:
@@ -205,7 +205,7 @@ class Emitter(FunctionBuilder):
         dtype = values[0].dtype
         kind, name = self.vector_type(dtype), f"@llvm.{function}.{self._suffix(dtype)}"
         self.declare(f"declare {kind} {name}({', '.join([kind] * len(values))})")
-        arguments = ", ".join([self._typed(value) for value in values])
+        arguments = ", ".join([self._with_type(value) for value in values])
         return Value(self.assign(f"call {kind} {name}({arguments})"), dtype)
 
     # -- functions built from the above
@@ -227,7 +227,7 @@ class Emitter(FunctionBuilder):
 
     def reinterpret(self, value: Value, dtype: DType) -> Value:
         """Return the same bits as another dtype of the same size: ``bitcast``."""
-        return Value(self.assign(f"bitcast {self._typed(value)} to {self.vector_type(dtype)}"), dtype)
+        return Value(self.assign(f"bitcast {self._with_type(value)} to {self.vector_type(dtype)}"), dtype)
 
     def convert(self, value: Value, dtype: DType) -> Value:
         """Return the value in another dtype: ``zext``, ``sext``, ``trunc``, ``sitofp``, ``uitofp``, ``fpext``, ..."""
@@ -248,16 +248,16 @@ class Emitter(FunctionBuilder):
             word = "trunc"
         else:
             word = "sext" if source.kind == "i" else "zext"
-        return Value(self.assign(f"{word} {self._typed(value)} to {self.vector_type(dtype)}"), dtype)
+        return Value(self.assign(f"{word} {self._with_type(value)} to {self.vector_type(dtype)}"), dtype)
 
     def compare(self, predicate: str, first: Value, second: Value) -> Value:
         """Return a mask of the lanes in which a comparison holds: ``fcmp olt``, ``icmp slt``, ..."""
         word = "fcmp" if first.dtype.kind == "f" else "icmp"
-        return Value(self.assign(f"{word} {predicate} {self._typed(first)}, {second.text}"), BOOL)
+        return Value(self.assign(f"{word} {predicate} {self._with_type(first)}, {second.text}"), BOOL)
 
-    def truncated(self, value: Value, dtype: DType) -> Value:
+    def truncate(self, value: Value, dtype: DType) -> Value:
         """Return a floating point value truncated to a signed integer, which it must fit: ``fptosi``."""
-        return Value(self.assign(f"fptosi {self._typed(value)} to {self.vector_type(dtype)}"), dtype)
+        return Value(self.assign(f"fptosi {self._with_type(value)} to {self.vector_type(dtype)}"), dtype)
 
     def relation(self, name: str, first: Value, second: Value) -> Value:
         """Return a mask of the lanes in which a relation (``eq``, ``lt``, ...) holds; with NaN, only ``ne`` does.
@@ -289,12 +289,12 @@ class Emitter(FunctionBuilder):
             %v1 = bitcast <16 x i1> %mask to i16
             %v2 = icmp ne i16 %v1, 0
         """
-        bits = self.assign(f"bitcast {self._typed(mask)} to i{self.lanes}")
+        bits = self.assign(f"bitcast {self._with_type(mask)} to i{self.lanes}")
         return self.assign(f"icmp ne i{self.lanes} {bits}, 0")
 
     def select(self, mask: Value, first: Value, second: Value) -> Value:
         """Return the first value where the mask is true, else the second: ``select``."""
-        chosen = f"select {self._typed(mask)}, {self._typed(first)}, {self._typed(second)}"
+        chosen = f"select {self._with_type(mask)}, {self._with_type(first)}, {self._with_type(second)}"
         return Value(self.assign(chosen), first.dtype)
 
     def fold_lanes(self, value: Value, distance: int) -> Value:
@@ -309,11 +309,11 @@ class Emitter(FunctionBuilder):
         order = f"<{self.lanes} x i32> <{', '.join(lanes)}>"
         return Value(self.assign(f"shufflevector {kind} {value.text}, {kind} poison, {order}"), value.dtype)
 
-    def widened(self, value: Value) -> Value:
+    def widen(self, value: Value) -> Value:
         """Return a value in its compute format: float16 as float32, which it already is in registers."""
         return Value(value.text, FLOAT32) if value.dtype == FLOAT16 else value
 
-    def rounded(self, value: Value, dtype: DType) -> Value:
+    def round_to(self, value: Value, dtype: DType) -> Value:
         """Return a computed value in a dtype: float32 is rounded to float16; any other dtype must match already.
 
         ::
@@ -328,7 +328,7 @@ class Emitter(FunctionBuilder):
 
     def _to_half(self, value: Value) -> str:
         assert _SCALARS[value.dtype] == "float", value
-        return self.assign(f"fptrunc {self._typed(value)} to <{self.lanes} x half>")
+        return self.assign(f"fptrunc {self._with_type(value)} to <{self.lanes} x half>")
 
     def _from_half(self, half: str) -> Value:
         return Value(self.assign(f"fpext <{self.lanes} x half> {half} to {self.vector_type(FLOAT16)}"), FLOAT16)
@@ -348,10 +348,10 @@ class Emitter(FunctionBuilder):
         if value.dtype == FLOAT16:
             return self.assign(f"bitcast <{self.lanes} x half> {self._to_half(value)} to <{self.lanes} x i16>")
         if value.dtype == BOOL:
-            return self.assign(f"zext {self._typed(value)} to <{self.lanes} x i8>")
+            return self.assign(f"zext {self._with_type(value)} to <{self.lanes} x i8>")
         return value.text
 
-    def _stored(self, dtype: DType) -> str:
+    def _memory_type(self, dtype: DType) -> str:
         return _STORED.get(dtype, _SCALARS[dtype])
 
     def below(self, count: Index) -> Value:
@@ -360,32 +360,32 @@ class Emitter(FunctionBuilder):
 
     def load(self, pointer: str, offset: Index, dtype: DType) -> Value:
         """Return consecutive elements: ``load <16 x float>, ptr %p, align 1``."""
-        scalar = self._stored(dtype)
+        scalar = self._memory_type(dtype)
         place = self.address(pointer, offset, scalar)
         return self._from_memory(self.assign(f"load <{self.lanes} x {scalar}>, ptr {place}, align 1"), dtype)
 
     def load_where(self, pointer: str, offset: Index, dtype: DType, mask: Value) -> Value:
         """Return consecutive elements where the mask is true, else 0; memory of other lanes is not read."""
-        scalar = self._stored(dtype)
+        scalar = self._memory_type(dtype)
         kind, name = f"<{self.lanes} x {scalar}>", f"@llvm.masked.load.{self._variant(scalar)}.p0"
         self.declare(f"declare {kind} {name}(ptr, i32, {self.vector_type(BOOL)}, {kind})")
         place = self.address(pointer, offset, scalar)
-        loaded = f"call {kind} {name}(ptr {place}, i32 1, {self._typed(mask)}, {kind} zeroinitializer)"
+        loaded = f"call {kind} {name}(ptr {place}, i32 1, {self._with_type(mask)}, {kind} zeroinitializer)"
         return self._from_memory(self.assign(loaded), dtype)
 
     def gather(self, pointer: str, offset: Index, stride: Index, dtype: DType, mask: Value) -> Value:
         """Return elements at a constant stride where the mask is true, else 0."""
         offsets = self.multiply(self.splat(stride, INT64), self.steps(INT64))
-        return self.gather_at(self.address(pointer, offset, self._stored(dtype)), offsets, dtype, mask)
+        return self.gather_at(self.address(pointer, offset, self._memory_type(dtype)), offsets, dtype, mask)
 
     def gather_at(self, pointer: str, offsets: Value, dtype: DType, mask: Value) -> Value:
         """Return the elements at int64 offsets from a pointer where the mask is true, else 0."""
-        scalar = self._stored(dtype)
+        scalar = self._memory_type(dtype)
         kind, name = f"<{self.lanes} x {scalar}>", f"@llvm.masked.gather.{self._variant(scalar)}.v{self.lanes}p0"
         pointers = f"<{self.lanes} x ptr>"
         self.declare(f"declare {kind} {name}({pointers}, i32, {self.vector_type(BOOL)}, {kind})")
-        places = self.assign(f"getelementptr {scalar}, ptr {pointer}, {self._typed(offsets)}")
-        gathered = f"call {kind} {name}({pointers} {places}, i32 1, {self._typed(mask)}, {kind} zeroinitializer)"
+        places = self.assign(f"getelementptr {scalar}, ptr {pointer}, {self._with_type(offsets)}")
+        gathered = f"call {kind} {name}({pointers} {places}, i32 1, {self._with_type(mask)}, {kind} zeroinitializer)"
         return self._from_memory(self.assign(gathered), dtype)
 
     def load_splat(self, pointer: str, offset: Index, dtype: DType) -> Value:
@@ -397,34 +397,34 @@ class Emitter(FunctionBuilder):
             %v2 = insertelement <16 x float> poison, float %v1, i64 0
             %v3 = shufflevector <16 x float> %v2, <16 x float> poison, <16 x i32> zeroinitializer
         """
-        scalar = self._stored(dtype)
+        scalar = self._memory_type(dtype)
         kind = f"<{self.lanes} x {scalar}>"
         loaded = self.assign(f"load {scalar}, ptr {self.address(pointer, offset, scalar)}, align 1")
-        return self._from_memory(self._spread(kind, scalar, loaded), dtype)
+        return self._from_memory(self._splat_scalar(kind, scalar, loaded), dtype)
 
     def store(self, pointer: str, offset: Index, value: Value) -> None:
         """Store consecutive elements: ``store <16 x float> %v, ptr %p, align 1``."""
-        scalar = self._stored(value.dtype)
+        scalar = self._memory_type(value.dtype)
         text, place = self._to_memory(value), self.address(pointer, offset, scalar)
         self.line(f"store <{self.lanes} x {scalar}> {text}, ptr {place}, align 1")
 
     def store_where(self, pointer: str, offset: Index, value: Value, mask: Value) -> None:
         """Store consecutive elements where the mask is true; memory of other lanes is not written."""
-        scalar = self._stored(value.dtype)
+        scalar = self._memory_type(value.dtype)
         kind, name = f"<{self.lanes} x {scalar}>", f"@llvm.masked.store.{self._variant(scalar)}.p0"
         self.declare(f"declare void {name}({kind}, ptr, i32, {self.vector_type(BOOL)})")
         text, place = self._to_memory(value), self.address(pointer, offset, scalar)
-        self.line(f"call void {name}({kind} {text}, ptr {place}, i32 1, {self._typed(mask)})")
+        self.line(f"call void {name}({kind} {text}, ptr {place}, i32 1, {self._with_type(mask)})")
 
     def store_first(self, pointer: str, offset: Index, value: Value) -> None:
         """Store the first lane as one element."""
-        scalar = self._stored(value.dtype)
+        scalar = self._memory_type(value.dtype)
         first = self.assign(f"extractelement <{self.lanes} x {scalar}> {self._to_memory(value)}, i64 0")
         self.line(f"store {scalar} {first}, ptr {self.address(pointer, offset, scalar)}, align 1")
 
     def store_apart(self, pointer: str, offset: Index, stride: Index, value: Value, count: Index) -> None:
         """Store the first ``count`` lanes at a constant stride, with a loop over the lanes."""
-        scalar = self._stored(value.dtype)
+        scalar = self._memory_type(value.dtype)
         text, first = self._to_memory(value), self.address(pointer, offset, scalar)
 
         def one(lane: Index, _: list[Value]) -> tuple[()]:

@@ -24,15 +24,15 @@ def cast(e: Emitter, value: Value, dtype: DType) -> Value:
     if dtype == BOOL:
         return e.truth(value)
     if value.dtype.kind == "f" and dtype.kind != "f":
-        return e.convert(_truncated(e, value, INT64 if dtype == INT64 else INT32), dtype)
+        return e.convert(_truncate(e, value, INT64 if dtype == INT64 else INT32), dtype)
     return e.convert(value, dtype)
 
 
-def _truncated(e: Emitter, value: Value, integer: DType) -> Value:
+def _truncate(e: Emitter, value: Value, integer: DType) -> Value:
     least = -(1 << 8 * integer.itemsize - 1)
     bounds = e.like(value, least), e.like(value, -least)
     inside = e.bits("and", e.relation("ge", value, bounds[0]), e.relation("lt", value, bounds[1]))
-    whole = e.truncated(e.select(inside, value, e.like(value, 0)), integer)
+    whole = e.truncate(e.select(inside, value, e.like(value, 0)), integer)
     return e.select(inside, whole, e.like(whole, least))
 
 

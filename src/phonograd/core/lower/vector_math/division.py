@@ -66,7 +66,7 @@ def _float_remainder(e: Emitter, first: Value, second: Value) -> Value:
     positive = e.relation("gt", divisor, e.like(first, 0))
     exponent = _exponent(e, divisor)
 
-    def unfinished(values: list[Value]) -> str:
+    def is_unfinished(values: list[Value]) -> str:
         return e.any(e.bits("and", positive, e.relation("ge", e.absolute(values[0]), divisor)))
 
     def step(values: list[Value]) -> list[Value]:
@@ -85,7 +85,7 @@ def _float_remainder(e: Emitter, first: Value, second: Value) -> Value:
         return [e.select(active, reduced, rest)]
 
     start = e.select(finite, size, e.like(first, 0))
-    (rest,) = e.repeat([start], unfinished, step)
+    (rest,) = e.repeat([start], is_unfinished, step)
     rest = e.select(e.relation("lt", rest, e.like(first, 0)), e.add(rest, divisor), rest)
     rest = e.select(e.bits("and", finite, e.relation("eq", second, second)), rest, e.like(first, float("nan")))
     return e.with_sign_of(rest, first)

@@ -42,7 +42,7 @@ def _arcsin_near(e: Emitter, t: Value, square: Value) -> Value:
     return e.multiply(e.multiply(polynomial(e, square, coefficients.ASIN[t.dtype]), square), t)
 
 
-def _halved(e: Emitter, size: Value) -> tuple[Value, Value, Value]:
+def _halve(e: Emitter, size: Value) -> tuple[Value, Value, Value]:
     """Return a mask of |x| above 1/2, t and its square; t is |x|, or the root of (1 - |x|) / 2 under the mask.
 
     There, arccos(|x|) is 2 arcsin(t).
@@ -57,7 +57,7 @@ def _halved(e: Emitter, size: Value) -> tuple[Value, Value, Value]:
 def arcsin(e: Emitter, x: Value) -> Value:
     """Return the inverse sine: an odd polynomial up to 1/2, and pi / 2 - 2 arcsin(root((1 - x) / 2)) beyond."""
     size = e.absolute(x)
-    above, t, square = _halved(e, size)
+    above, t, square = _halve(e, size)
     near = _arcsin_near(e, t, square)
     high, low = [e.like(x, part) for part in in_parts(_HALF_PI, x.dtype)]
     less, lost = add_smaller(e, high, e.multiply(t, e.like(x, -2)))
@@ -68,7 +68,7 @@ def arcsin(e: Emitter, x: Value) -> Value:
 def arccos(e: Emitter, x: Value) -> Value:
     """Return the inverse cosine: pi / 2 - arcsin(x) up to 1/2, 2 arcsin(t) or pi - 2 arcsin(t) beyond."""
     size = e.absolute(x)
-    above, t, square = _halved(e, size)
+    above, t, square = _halve(e, size)
     small = e.add(t, _arcsin_near(e, t, square))
     high, low = [e.like(x, part) for part in in_parts(_HALF_PI, x.dtype)]
     negative = e.relation("lt", x, e.like(x, 0))

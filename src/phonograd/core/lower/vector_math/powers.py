@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...base.dtypes import FLOAT32, FLOAT64
 from . import coefficients
-from .exponential import exp_of_sum, reduced
+from .exponential import exp_of_sum, reduce_argument
 from .formats import FORMATS
 from .parts import add_smaller, float_of, in_parts, multiply_exactly, polynomial, power_of_two, split, split_any
 
@@ -58,7 +58,7 @@ def _power_in_double(e: Emitter, size: Value, exponent: Value) -> Value:
     for bound, relation in ((-110.0, "lt"), (100.0, "gt")):
         limit = e.like(product, bound)
         product = e.select(e.relation(relation, product, limit), limit, product)
-    remainder, power_ = reduced(e, product)
+    remainder, power_ = reduce_argument(e, product)
     near = e.fma(polynomial(e, remainder, coefficients.EXP_WIDE[FLOAT32]), e.multiply(remainder, remainder), remainder)
     return e.multiply(e.add(near, e.like(near, 1)), power_of_two(e, power_))
 
