@@ -57,11 +57,11 @@ class Load(NamedTuple):
     dtype: DType
     access: str
     row: bool = False
-    """Whether the value is constant along a row."""
+    """True if the value is constant along a row."""
     bounds: tuple[int, ...] = ()
     """Axes along which only some positions are in memory; the value is 0 elsewhere."""
     is_place: bool = False
-    """Whether the load reads no memory: its value is the element's offset from where the memory would begin."""
+    """True if the load reads no memory: its value is the element's offset from the start of the array."""
 
 
 class Draw(NamedTuple):
@@ -105,7 +105,7 @@ class Store(NamedTuple):
     source: int
     access: str = UNIT
     row: bool = False
-    """Whether it is stored once per row."""
+    """True if it is stored once per row."""
 
 
 class Structure(NamedTuple):
@@ -133,7 +133,7 @@ class Structure(NamedTuple):
 
     @property
     def folds_rows(self) -> bool:
-        """Whether elements are reduced along the last axis, in sixteen separate lanes."""
+        """Return whether elements are reduced along the last axis, in sixteen separate lanes."""
         return self.axes[-1] == REDUCED
 
     @property

@@ -18,7 +18,7 @@ class Machine(NamedTuple):
     registers: int = 16
     """Number of vector registers."""
     matrix_unit: bool = False
-    """Whether it multiplies tiles of bfloat16 (:mod:`.matmul.amx`)."""
+    """True if it multiplies tiles of bfloat16 (:mod:`.matmul.amx`)."""
 
     def lanes(self, dtype: DType) -> int:
         """Return the number of elements in a vector.

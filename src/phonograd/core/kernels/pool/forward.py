@@ -186,7 +186,7 @@ class Pooling:
         pixels, windows = math.prod(extent), math.prod(counts)
         if not planes[0] * planes[1]:
             return Plan(())
-        assert pixels, "kernels need data; the reference knows what windows without any are"
+        assert pixels, "kernels need data; the reference computes windows without any"
         assert windows
         missing = 3 - len(extent)
         named: list[tuple[str, Shape, int]] = [("extent", extent, 1), ("count", counts, 1), ("kernel", size, 1)]
