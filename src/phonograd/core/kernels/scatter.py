@@ -18,7 +18,7 @@ from .launch import Launch, Plan, Reference, Words, align_up
 
 __all__ = ["add_slices", "last_places"]
 
-#: most sums of scalars that are kept in scratch memory
+#: maximum number of sums of scalars that are kept in scratch memory
 FEW_PLACES = 1 << 15
 #: elements per chunk of work
 CHUNK_ELEMENTS = 1 << 14

@@ -35,7 +35,7 @@ _CHUNK = 1 << 14
 _ATTEMPTS = 256
 #: attempts from here on belong to the Poisson half of a mixture; the gamma half has those below
 _POISSON_ATTEMPT = 1 << 12
-#: least mean for which rejection is faster than the inversion of Poisson's distribution function
+#: smallest mean for which rejection is faster than the inversion of Poisson's distribution function
 _POISSON_LARGE = 10.0
 
 _LOW = np.uint64(0xFFFFFFFF)

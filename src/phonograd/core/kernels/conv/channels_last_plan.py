@@ -14,13 +14,13 @@ from .winograd_weight_grad import TOTAL, AddParts
 __all__ = ["suits", "weight_grad"]
 
 _FLOAT = FLOAT32.itemsize
-#: least share of lanes that channels and filters fill, and least windows of an image for sums to be worth their memory
+#: minimum share of filled lanes, and minimum number of windows of an image for sums to be worth their memory
 _LEAST_SHARE, _LEAST_WINDOWS = 0.7, 48
-#: most bytes of sums of one part, and of all parts
+#: maximum size in bytes of the sums of one part, and of all parts
 _PART_BYTES, _SUM_BYTES = 1 << 23, 1 << 25
 #: bytes of the pictures of a box, and windows whose gradients fit the L1 cache for two vectors
 _PICTURE_BYTES, _CALL_WINDOWS = 1 << 20, 128
-#: least and most parts of all boxes with sums of their own
+#: minimum and maximum number of parts of all boxes with sums of their own
 _LEAST_PARTS, _MOST_PARTS = 4, 16
 #: windows of a part that make the sums worth their memory
 _PART_WINDOWS = 3136

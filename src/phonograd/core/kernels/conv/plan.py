@@ -33,19 +33,19 @@ _DOT_WIDTH = 1024
 _DOT_LINES = 128
 #: channels and filters below which vectors of channels are too empty for Winograd's algorithm
 _LEAST_CHANNELS = 16
-#: the kernel for tiles of 8 by 8: the transforms of others would cost too much, or have large errors. The most
-#: channels and filters for which the sums of products have small errors
+#: the kernel for tiles of 8 by 8: the transforms of others would cost too much, or have large errors. The maximum
+#: number of channels and filters for which the sums of products have small errors
 _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
 #: time of a product of one vector relative to two; share of the lanes below which images are joined; number of
-#: panels of columns that joined images should have, and most images
+#: panels of columns that joined images should have, and maximum number of images
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
 #: elements of a line times filters of a part for which making columns pays
 _PART_WORK = 2500
-#: least number of items in a range, for any number of threads to share
+#: minimum number of items in a range, for any number of threads to share
 _ITEMS = 16
 #: elements worth a call
 _CHUNK_ELEMENTS = 1 << 10
-#: most bytes for the sums of all blocks of images
+#: maximum size in bytes of the sums of all blocks of images
 _SUM_BYTES = 1 << 25
 
 Values = dict[str, int | Reference]

@@ -29,30 +29,30 @@ from .winograd_weights import TRANSFORM, TransformWeights
 
 __all__ = ["data_grad", "forward", "saves", "suits", "weight_grad"]
 
-#: least factor of saved multiplications that pays for the transforms
+#: minimum factor of saved multiplications that pays for the transforms
 _LEAST_SAVING = 2.0
-#: least ratio of tiles that pays for overlapping transforms
+#: minimum ratio of tiles that pays for overlapping transforms
 _LEAST_FEWER = 1.4
-#: most bytes of transformed weights that a cache holds, and the cost of larger ones in tiles
+#: maximum size of transformed weights that a cache holds, and the cost of larger ones in tiles
 _CACHED_BYTES, _WEIGHT_TILES = 1 << 22, 96
-#: least bytes of transformed weights that are transformed in the cache, when they are needed
+#: size in bytes from which weights are transformed in the cache, when they are needed
 _FEW_BYTES = 1 << 21
-#: the cost in tiles of transforming weights in the cache, the least factor of saved multiplications that pays for all
-#: transforms then, the most tiles that share the weights, and the number of tiles multiplied at once
+#: the cost in tiles of transforming weights in the cache, the minimum factor of saved multiplications that pays for
+#: all transforms then, the maximum number of tiles that share the weights, and the number of tiles multiplied at once
 _TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 14, 1.5, 128, 8
-#: the cost in tiles of transforming products back, and the least number of items in blocks of weights
+#: the cost in tiles of transforming products back, and the minimum number of items in blocks of weights
 _BACK_TILES, _BLOCK_ITEMS = 12, 32
 #: the cost of a call of a product in steps of a sum
 _CALL_STEPS = 32
 _FLOAT = FLOAT32.itemsize
 #: bytes of transformed tiles of data made before they are used
 _TILE_BYTES = 1 << 20
-#: least and most tiles in a band of a large image
+#: minimum and maximum number of tiles in a band of a large image
 _LEAST_TILES, _MOST_TILES = 24, 64
 #: tiles of small images transformed together
 _JOINED_TILES = 32
-#: parts of the images with sums of their own: tiles per part that make the sums worth their memory, least and most
-#: parts, and most bytes of sums
+#: parts of the images with sums of their own: tiles per part that make the sums worth their memory, minimum and
+#: maximum number of parts, and maximum size of the sums in bytes
 _PART_TILES, _LEAST_PARTS, _MOST_PARTS, _SUM_BYTES = 196, 4, 16, 1 << 25
 
 Values = dict[str, int | Reference]

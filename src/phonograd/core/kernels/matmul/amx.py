@@ -34,7 +34,7 @@ from .packing import part
 
 __all__ = ["PASS_BLOCKS", "SIDE", "TASK_ROWS", "WORDS", "MatrixUnit"]
 
-#: most rows of a task, and blocks of a pass: these need 100 KB of a thread's stack
+#: maximum number of rows of a task, and of blocks of a pass: these need 100 KB of a thread's stack
 TASK_ROWS, PASS_BLOCKS = 256, 12
 #: rows and columns computed at once: two tiles of each operand
 SIDE = 2 * TILE_LINES

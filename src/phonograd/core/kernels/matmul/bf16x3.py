@@ -33,13 +33,13 @@ PASS_TERMS, PASSES = PASS_BLOCKS * BLOCK_TERMS, 3
 MOST_SPLIT_BYTES = 1 << 24
 #: rows and columns of a task: its parts of both operands stay in the L2 cache
 TASK_LINES = 128
-#: most rows for which tasks split the second operand themselves
+#: maximum number of rows for which tasks split the second operand themselves
 ROWS_ALONE = 384
-#: most tiles of rows that a task splits itself
+#: maximum number of tiles of rows that a task splits itself
 ROW_TILES = 32
 #: upper limit of few rows, and memory of a split matrix that stays in the cache of every processor
 FEW_ROWS, CACHED_BYTES = 96, 5 << 18
-#: most blocks of columns that may each split the same few rows
+#: maximum number of blocks of columns that may each split the same few rows
 COLUMNS_ALONE = 4
 #: multiplications worth handing to another thread
 TASK_WORK = 1 << 20

@@ -36,16 +36,16 @@ SHARED_ROWS = 96
 COPIED_ROWS = 24
 #: size of a cache line
 LINE_BYTES = 64
-#: rows of the result computed with one panel before the next, and the most rows that are not divided at all
+#: rows of the result computed with one panel before the next, and the maximum number of rows that are not divided
 BLOCK_ROWS, WHOLE_ROWS = 192, 256
 #: columns of the result computed with one block of rows, which then stays in a cache
 BLOCK_COLUMNS = 256
 #: memory of a packed operand: the size of the result, within these limits. If that is too little for all blocks of
 #: terms, they are packed in several passes. If even one block exceeds it, each task copies its panels
 LEAST_PACKED_BYTES, MOST_PACKED_BYTES = 1 << 22, 1 << 24
-#: least terms and columns for packing a transposed first operand whose terms are far apart
+#: minimum number of terms and columns for packing a transposed first operand whose terms are far apart
 PACKED_TERMS, PACKED_COLUMNS = 192, 192
-#: least distance at which terms of a transposed operand count as far apart
+#: minimum distance at which terms of a transposed operand count as far apart
 APART_BYTES = 1024
 #: lines at multiples of this distance compete for the same cache sets
 ALIAS_BYTES = 2048

@@ -22,7 +22,7 @@ from .window_loops import REDUCE, PlaneKernel, Windows, combine, identity, narro
 
 __all__ = ["ReduceFlat", "SpreadFlat", "flat_taps", "suits"]
 
-#: most taps and windows of a plane
+#: maximum number of taps and windows of a plane
 _MOST_TAPS, _MOST_WINDOWS = 16, 1 << 12
 
 
