@@ -1,4 +1,4 @@
-"""Correlation of two feature maps: how well each patch of the first agrees with displaced patches of the second."""
+"""Correlation of two feature maps: the agreement of each patch of the first with displaced patches of the second."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def correlation(
     pad_size: int = 0,
     is_multiply: bool = True,
 ) -> Node:
-    """Return the mean product (or mean distance) of patches of the first array with displaced patches of the second.
+    """Return the mean product (or mean distance) of patches of one array and displaced patches of another.
 
     There is one output channel per displacement: multiples of ``stride2`` up to ``max_displacement`` either way, rows
-    first. Patches have ``kernel_size`` × ``kernel_size`` elements and stand ``stride1`` apart; both arrays are
-    first padded with zeros. Without ``is_multiply`` the absolute differences are averaged instead of the products.
+    first. Patches have ``kernel_size`` × ``kernel_size`` elements and are ``stride1`` apart. Both arrays are first
+    padded with ``pad_size`` zeros on each side. Without ``is_multiply`` the absolute differences are averaged instead of the products.
     """
     _check(
         data1,
@@ -101,6 +101,6 @@ def correlation(
     return window_sum(joined, window, (stride1, stride1), (0, 0), counts) / float(kernel_size**2 * channels)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 correlation.interface = Interface(outputs=("output", "first", "second"), shown=1)

@@ -1,7 +1,7 @@
-"""Convolutions whose filters read images at shifted places, each tap and each output element at its own.
+"""Deformable convolutions: each filter tap reads the image at its own offset, for each output element.
 
-The images are read with bilinear interpolation into the columns of a matrix, which filters are then multiplied with:
-images, shifts, masks and filters all have gradients, of every order.
+Bilinear interpolation reads the images into a column matrix, which is multiplied by the filters. Images, offsets,
+masks and filters have gradients of every order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _check(
     num_deformable_group: int,
     no_bias: bool,
 ) -> Shape:
-    """Return how many windows fit along both axes, after checking every input."""
+    """Return the number of windows along both axes, after checking every input."""
     data, bias = nodes["data"], nodes["bias"]
     assert data is not None
     kernel, stride, dilate, pad = window
@@ -72,7 +72,7 @@ def _check(
 
 
 def _places(offset: Node, window: Window, counts: Shape, groups: int) -> tuple[Node, Node]:
-    """Return x and y of what is read, (batch * groups, 1, taps, elements): where the taps are, and the shifts."""
+    """Return the x and y coordinates to read: (batch * groups, 1, taps, elements), tap positions plus offsets."""
     kernel, stride, dilate, pad = window
     taps, elements = kernel[0] * kernel[1], counts[0] * counts[1]
     shifts = reshape_to(offset, (offset.shape[0] * groups, taps, 2, elements))
@@ -87,7 +87,7 @@ def _places(offset: Node, window: Window, counts: Shape, groups: int) -> tuple[N
 
 
 def _filtered(columns: Node, weight: Node, bias: Node | None, batch: int, counts: Shape, groups: int) -> Node:
-    """Return what filters make of columns (batch, channels, taps, elements), as images."""
+    """Return the product of filters and columns (batch, channels, taps, elements), in the shape of images."""
     rows, elements = weight.size // weight.shape[0], counts[0] * counts[1]
     matrix = permute(reshape_to(columns, (batch, groups, rows, elements)), (1, 2, 0, 3))
     filters = reshape_to(weight, (groups, weight.shape[0] // groups, rows))
@@ -119,11 +119,11 @@ def deformable_convolution(
     no_bias: bool = False,
     layout: Literal["NCDHW", "NCHW", "NCW"] | None = None,
 ) -> Node:
-    """Return the convolution of images with filters whose taps are shifted, plus a bias per filter.
+    """Return the deformable convolution of images: each filter tap reads at an offset. Adds a bias per filter.
 
-    The offset is (batch, num_deformable_group * kernel[0] * kernel[1] * 2, height, width) with the vertical shift of
-    each tap before the horizontal one; height and width are those of the result. Channels are divided into as many
-    groups, with shifts of their own. What lies outside of the image is zero.
+    The offset is (batch, num_deformable_group * kernel[0] * kernel[1] * 2, height, width) with the vertical offset of
+    each tap before the horizontal one; height and width are those of the result. The channels form
+    ``num_deformable_group`` groups, each with its own offsets. Elements outside the image are zero.
     """
     name = "_contrib_DeformableConvolution"
     window = (
@@ -138,7 +138,7 @@ def deformable_convolution(
     images = reshape_to(data, (batch * num_deformable_group, channels // num_deformable_group, height, width))
     x, y = _places(offset, window, counts, num_deformable_group)
     inside = single(logical_and(_inside(x, width), _inside(y, height)))
-    # between the last element and the edge the last element counts
+    # between the last element and the edge, the last element is repeated
     last_x, last_y = single(minimum(x, width - 1)), single(minimum(y, height - 1))
     columns = select(inside, sampled(images, last_x, last_y), 0)
     return _filtered(columns, weight, bias, batch, counts, num_group)
@@ -164,10 +164,10 @@ def modulated_deformable_convolution(
     im2col_step: int = 64,
     layout: Literal["NCDHW", "NCHW", "NCW"] | None = None,
 ) -> Node:
-    """Return the convolution of images with filters whose taps are shifted and weighted, plus a bias per filter.
+    """Return the deformable convolution of images with a weight per tap (version 2), plus a bias per filter.
 
-    Shapes are those of DeformableConvolution; the mask (batch, num_deformable_group * kernel[0] * kernel[1], height,
-    width) has the weight of each tap. Values fall off to zero within one element outside of the image.
+    Shapes are those of DeformableConvolution. The mask (batch, num_deformable_group * kernel[0] * kernel[1], height,
+    width) holds the weight of each tap. Values fall to zero within one element outside the image.
     """
     name = "_contrib_ModulatedDeformableConvolution"
     window = (
@@ -185,7 +185,7 @@ def modulated_deformable_convolution(
     return _filtered(sampled(images, x, y) * weights, weight, bias, batch, counts, num_group)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _symbol_shapes(masked: bool) -> Any:
