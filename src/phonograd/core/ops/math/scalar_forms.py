@@ -1,7 +1,7 @@
-"""Arithmetic of an array and a number as operators of one array: ``_plus_scalar(x, scalar=2)``.
+"""Operators of one array and a constant: ``_plus_scalar(x, scalar=2)``.
 
-Arrays themselves use the operators of two operands, where a number is data. These forms, in which it is part of the
-expression, are what MXNet calls from ``nd._internal`` and writes into symbol files. All follow from one table.
+Arrays use the operators of two operands, where a number is data. MXNet exposes these forms, where the number is an
+attribute, in ``nd._internal`` and writes them into symbol files. One table declares all of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _declare(name: str, older_name: str, whole: Operator, number_first: bool) ->
         if data.dtype.kind == "b":
             data = cast(data, np.int64)
         if whole is arithmetic.power and not number_first and scalar.is_integer() and abs(scalar) <= 64:
-            # exact products, as ``x**2`` of arrays
+            # exact products, as for ``x**2`` of arrays
             return arithmetic.integer_power(data, int(scalar))
         return single(whole(scalar, data) if number_first else whole(data, scalar))
 
@@ -69,6 +69,6 @@ for _whole, _mirrored in (
     (comparison.lesser_equal, comparison.greater_equal),
 ):
     _whole.forms["number_first"] = _mirrored.forms["number_last"]
-# the order does not matter to the others
+# the other operators are symmetric
 for _form in FORMS:
     _form[2].forms.setdefault("number_first", _form[2].forms["number_last"])

@@ -59,7 +59,7 @@ def correlation(
 
     There is one output channel per displacement: multiples of ``stride2`` up to ``max_displacement`` either way, rows
     first. Patches have ``kernel_size`` × ``kernel_size`` elements and are ``stride1`` apart. Both arrays are first
-    padded with ``pad_size`` zeros on each side. Without ``is_multiply`` the absolute differences are averaged instead of the products.
+    padded with ``pad_size`` zeros on each side. Without ``is_multiply`` the result is the mean absolute difference.
     """
     _check(
         data1,

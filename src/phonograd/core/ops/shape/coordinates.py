@@ -40,9 +40,9 @@ def _expand_ravel(data: Node, *, shape: Shape | None) -> Node:
     name="_ravel_multi_index", aliases=("ravel_multi_index",), gradient=nothing, lowering=Expansion(_expand_ravel)
 )
 def ravel_multi_index(data: Array, *, shape: Shape | None = None) -> Array:
-    """Return the flat positions of points in an array of a shape; the rows of data are their coordinates.
+    """Return flat positions in an array of a shape; the rows of data are coordinates, one row per axis.
 
-    Coordinates are not checked, so the first extent does not matter and may be -1.
+    Coordinates are not checked, so the first size does not matter and may be -1.
     """
     flat = np.zeros(data.shape[1:], np.int64)
     for row, extent in zip(data.astype(np.int64), _given(shape, "ravel"), strict=True):
@@ -79,9 +79,9 @@ def _expand_unravel(data: Node, *, shape: Shape | None) -> Node | None:
 
 @operator(name="_unravel_index", aliases=("unravel_index",), gradient=nothing, lowering=Expansion(_expand_unravel))
 def unravel_index(data: Array, *, shape: Shape | None = None) -> Array:
-    """Return the coordinates of flat positions in an array of a shape, one row for each axis.
+    """Return the coordinates of flat positions in an array of a shape, one row per axis.
 
-    Positions past the end have a first coordinate past the end, so the first extent does not matter and may be -1.
+    Positions past the end have a first coordinate past the end, so the first size does not matter and may be -1.
     """
     rest = data.astype(np.int64)
     rows: list[Array] = []
@@ -108,7 +108,7 @@ def _expand_index_array(data: Node, *, axes: Shape | None) -> Node | None:
 
 @operator(name="_contrib_index_array", gradient=nothing, lowering=Expansion(_expand_index_array))
 def index_array(data: Array, *, axes: Shape | None = None) -> Array:
-    """Return the coordinates of every element of an array, along a new last axis; those of some axes only, if given."""
+    """Return the coordinates of every element of an array, along a new last axis; ``axes`` selects some of them."""
     chosen = range(data.ndim) if axes is None else axes
     out = np.empty((*data.shape, len(chosen)), np.int64)
     grid = np.indices(data.shape, np.int64, sparse=True)
@@ -127,6 +127,6 @@ def index_array_shape(data: Node, *, axes: Shape | None) -> Spec:
     return (*data.shape, data.ndim if axes is None else len(axes)), INT64
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 index_array.interface = Interface(types=outputs_of_type(np.dtype("int64")))
