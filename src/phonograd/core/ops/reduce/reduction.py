@@ -243,8 +243,8 @@ def _reduction(
 
     body.__doc__ = (
         f"Return {sentence} along axes.\n\n"
-        "The default is all axes; ``exclude`` reduces all but the given axes. ``keepdims`` keeps reduced axes with size "
-        "one."
+        "The default is all axes; ``exclude`` reduces all but the given axes. ``keepdims`` keeps reduced axes, with "
+        "size one."
     )
     node = None if onnx is None else Onnx(onnx, form="reduction")
     return composite(name=name, aliases=aliases, method=True, answers=answers, onnx=node)(body)

@@ -1,7 +1,7 @@
-"""Colors of images (height, width, channel): brightness, contrast, saturation, hue and lighting, given or at random.
+"""Colors of images (height, width, channel): brightness, contrast, saturation, hue and lighting, fixed or random.
 
-Whole numbers are computed as floats, and what is left after the decimal point is cut off. Images of one channel have
-neither saturation nor hue: they stay as they are.
+Integers are computed as floats and truncated. Images with one channel have neither saturation nor hue and stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .image_resampling import check_images, saturated
 
 __all__ = ["EIGENVALUES", "EIGENVECTORS", "LUMA", "adjust_lighting"]
 
-#: how much each color counts for the brightness of a pixel
+#: weight of each color in the brightness of a pixel
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 #: principal components of the colors of ImageNet
 EIGENVALUES = np.array([55.46, 4.794, 1.148])
@@ -70,7 +70,7 @@ def _saturated(colors: Node, factor: Node) -> Node:
 
 
 def _turned(colors: Node, turns: Node) -> Node:
-    """Return colors with their hue turned; a whole turn changes nothing."""
+    """Return colors with their hue rotated; 1 is a full turn."""
     if colors.shape[-1] != 3:
         return colors
     red, green, blue = _channels(colors)
@@ -89,7 +89,7 @@ def _turned(colors: Node, turns: Node) -> Node:
 
 
 def _factor(counter: Node, name: str, low: float, high: float, like: Node) -> Node:
-    """Return a random number between two limits, in the dtype of colors."""
+    """Return a random number between two bounds, in the dtype of colors."""
     for word, limit in (("min_factor", low), ("max_factor", high)):
         if limit < 0:
             raise MXNetError(f"value {limit:g} for Parameter {word} should be greater equal to 0, in operator {name}")
@@ -98,7 +98,7 @@ def _factor(counter: Node, name: str, low: float, high: float, like: Node) -> No
 
 @composite(name="_image_random_brightness")
 def random_brightness(data: Node, counter: Node, *, min_factor: float, max_factor: float) -> Node:
-    """Return an image with all colors multiplied by a random factor."""
+    """Return an image with its colors multiplied by a random factor."""
     colors = _floats("_image_random_brightness", data)
     factor = _factor(counter, "_image_random_brightness", min_factor, max_factor, colors)
     return saturated(_brightened(colors, factor), data.dtype)
@@ -106,7 +106,7 @@ def random_brightness(data: Node, counter: Node, *, min_factor: float, max_facto
 
 @composite(name="_image_random_contrast")
 def random_contrast(data: Node, counter: Node, *, min_factor: float, max_factor: float) -> Node:
-    """Return an image with the distance of colors to the mean brightness multiplied by a random factor."""
+    """Return an image with a random contrast: a random factor scales the difference from the mean brightness."""
     colors = _floats("_image_random_contrast", data)
     factor = _factor(counter, "_image_random_contrast", min_factor, max_factor, colors)
     return saturated(_contrasted(colors, factor), data.dtype)
@@ -114,7 +114,7 @@ def random_contrast(data: Node, counter: Node, *, min_factor: float, max_factor:
 
 @composite(name="_image_random_saturation")
 def random_saturation(data: Node, counter: Node, *, min_factor: float, max_factor: float) -> Node:
-    """Return an image with the distance of colors to gray multiplied by a random factor."""
+    """Return an image with a random saturation: a random factor scales the difference from gray."""
     colors = _floats("_image_random_saturation", data)
     factor = _factor(counter, "_image_random_saturation", min_factor, max_factor, colors)
     return saturated(_saturated(colors, factor), data.dtype)
@@ -122,7 +122,7 @@ def random_saturation(data: Node, counter: Node, *, min_factor: float, max_facto
 
 @composite(name="_image_random_hue")
 def random_hue(data: Node, counter: Node, *, min_factor: float, max_factor: float) -> Node:
-    """Return an image with its hues turned by a random part of a turn; 1 is a whole turn, which changes nothing."""
+    """Return an image with its hue rotated by a random fraction of a turn; 0 and 1 change nothing."""
     colors = _floats("_image_random_hue", data)
     factor = _factor(counter, "_image_random_hue", min_factor, max_factor, colors)
     return saturated(_turned(colors, factor), data.dtype)
@@ -132,9 +132,9 @@ def random_hue(data: Node, counter: Node, *, min_factor: float, max_factor: floa
 def random_color_jitter(
     data: Node, counter: Node, *, brightness: float, contrast: float, saturation: float, hue: float
 ) -> Node:
-    """Return an image with brightness, contrast, saturation and hue changed in a random order.
+    """Return an image with random brightness, contrast, saturation and hue, changed in random order.
 
-    Each number is how far the factor may be from 1; where it is 0 nothing is changed.
+    Each argument is the largest distance of the factor from 1; 0 changes nothing.
     """
     colors = _floats("_image_random_color_jitter", data)
     kinds = [(_brightened, brightness), (_contrasted, contrast), (_saturated, saturation), (_turned, hue)]
@@ -149,7 +149,7 @@ def random_color_jitter(
         low = max(0.0, 1 - amount)
         factors.append(cast(number * (1 + amount - low) + low, colors.dtype))
     places = numbers[count:]
-    # the place of a change is the number of those drawn before it
+    # the position of a change is the number of changes drawn before it
     ranks = [sum([cast(lesser(other, place), FLOAT32) for other in places]) for place in places]
     for step in range(count):
         outcome = colors
@@ -161,7 +161,7 @@ def random_color_jitter(
 
 
 def _lit(name: str, data: Node, alphas: list[Node | float]) -> Node:
-    """Return an image with a color added: the sum of the principal components, weighted."""
+    """Return an image with a color added: the weighted sum of the principal components."""
     colors = _floats(name, data)
     if colors.shape[-1] != 3:
         return saturated(colors, data.dtype)
@@ -176,7 +176,7 @@ def _lit(name: str, data: Node, alphas: list[Node | float]) -> Node:
 def adjust_lighting(data: Node, *, alpha: Floats) -> Node:
     """Return an image with a color added along the principal components of the colors of ImageNet.
 
-    ``alpha`` has three numbers: how much of each component.
+    ``alpha`` has the weights of the three components.
     """
     if len(alpha) != 3:
         raise MXNetError(f"alpha must have 3 numbers, not {len(alpha)}, in operator _image_adjust_lighting")
