@@ -13,7 +13,7 @@ from .. import ndarray
 from ..core.array.call import write
 from ..core.array.handle import node_in, record_or_detach
 from ..core.base.errors import nearest
-from ..core.ops.update.update_rules import decayed, limited, prepared, rescaled
+from ..core.ops.update.update_rules import add_weight_decay, clip_to_limit, rescale, rescale_and_clip
 from ..core.trace.trace import ready_trace
 from ..ndarray.array import NDArray
 from ..ndarray.creation import zeros
@@ -254,12 +254,12 @@ class Optimizer:
 
     def _prepared(self, grad: NDArray, scale: Any) -> NDArray:
         """Return a gradient rescaled and then cut off."""
-        found: NDArray = prepared(ndarray, grad, scale, self._limit())
+        found: NDArray = rescale_and_clip(ndarray, grad, scale, self._limit())
         return found
 
     def _prepared_with_decay(self, grad: NDArray, scale: Any, wd: Any, weight: NDArray) -> NDArray:
         """Return a gradient rescaled, with weight decay, and then cut off."""
-        found: NDArray = limited(ndarray, decayed(rescaled(grad, scale), wd, weight), self._limit())
+        found: NDArray = clip_to_limit(ndarray, add_weight_decay(rescale(grad, scale), wd, weight), self._limit())
         return found
 
     # -- updating
@@ -352,5 +352,5 @@ class Test(Optimizer):
         return zeros_like(weight)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, *rates: Any) -> None:
-        assign(weight, weight + rescaled(grad, scale))
+        assign(weight, weight + rescale(grad, scale))
         assign(state, weight)

@@ -73,12 +73,12 @@ FORGOTTEN.connect(_memory.clear)
 
 def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
     statistics.gradients += 1
-    pass_, order = _Pass(), _users_first(heads)
+    pass_, order = _Pass(), _order_users_first(heads)
     for head, grad in zip(heads, head_grads, strict=True):
         if grad is None:
-            pass_.arrive(head, full(head.shape, 1, head.dtype, head.context))
+            pass_.add_gradient(head, full(head.shape, 1, head.dtype, head.context))
         elif not isinstance(grad, Nothing):
-            pass_.arrive(head, grad)
+            pass_.add_gradient(head, grad)
     for node in order:
         pass_.visit(node)
     return Gradient(pass_.targets, frozenset(order), pass_.rules)
@@ -89,7 +89,7 @@ def _call_of(node: Node) -> Node:
     return node.inputs[0] if node.operator is REPEAT_CALL and node.inputs[0].operator is not VARIABLE else node
 
 
-def _users_first(heads: tuple[Node, ...]) -> list[Node]:
+def _order_users_first(heads: tuple[Node, ...]) -> list[Node]:
     """Return the marked nodes below heads, each after all of its users.
 
     The order determines the order of additions, so it depends only on the graph, not on the creation order of nodes.
@@ -120,7 +120,7 @@ class _Pass:
         self.targets: dict[Node, Node | None] = {}
         self.rules: list[tuple[Node, tuple[Node | None, ...]]] = []
 
-    def arrive(self, node: Node, grad: Node | None) -> None:
+    def add_gradient(self, node: Node, grad: Node | None) -> None:
         if grad is not None:
             self.grads.setdefault(node, []).append(grad)
 
@@ -135,7 +135,7 @@ class _Pass:
         node = _call_of(node)
         if node.operator is item_operator():
             if grad is not None:
-                self.arrive_at_item(node.inputs[0], node.attributes[0], grad)
+                self.add_item_gradient(node.inputs[0], node.attributes[0], grad)
             return
         out_grad: Any = grad
         if node.outputs is not None:
@@ -154,9 +154,9 @@ class _Pass:
             self.rules.append((node, grads))
             for source, source_grad in zip(node.inputs, grads, strict=True):
                 if source.marked:
-                    self.arrive(source, source_grad)
+                    self.add_gradient(source, source_grad)
 
-    def arrive_at_item(self, whole: Node, index: int, grad: Node) -> None:
+    def add_item_gradient(self, whole: Node, index: int, grad: Node) -> None:
         by_index = self.items.setdefault(whole, {})
         before = by_index.get(index)
         by_index[index] = grad if before is None else add(before, grad)

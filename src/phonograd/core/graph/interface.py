@@ -28,15 +28,15 @@ __all__ = [
     "Onnx",
     "Partial",
     "Partials",
-    "alike",
     "is_known",
     "leave_out",
     "like_data",
     "merge",
     "only_if",
     "outputs_of_type",
+    "same_shapes",
+    "separate_types",
     "type_of_first",
-    "types_apart",
     "vectors",
 ]
 
@@ -109,7 +109,7 @@ def is_known(shape: Partial) -> bool:
     return shape is not None and 0 not in shape
 
 
-def alike(inputs: Partials, outputs: Partials) -> Partials:
+def same_shapes(inputs: Partials, outputs: Partials) -> Partials:
     """Return the input shapes, all equal to the shape of the first output."""
     common = outputs[0]
     for shape in inputs:
@@ -135,7 +135,7 @@ def vectors(axis: Callable[..., int] | int) -> Callable[..., Partials]:
     return rule
 
 
-def types_apart(*positions: int) -> Callable[..., tuple[DTypes, DTypes]]:
+def separate_types(*positions: int) -> Callable[..., tuple[DTypes, DTypes]]:
     """Return the dtype rule for inputs at some positions with a separate dtype, such as indices or lengths."""
 
     def rule(inputs: DTypes, outputs: DTypes) -> tuple[DTypes, DTypes]:

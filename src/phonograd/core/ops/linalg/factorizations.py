@@ -43,7 +43,7 @@ def _cubic(node: Node) -> float:
     return float(source.size * source.shape[-2])
 
 
-def _transposed(array: Array) -> Array:
+def _transpose(array: Array) -> Array:
     return np.swapaxes(array, -1, -2)
 
 
@@ -67,7 +67,7 @@ def _regular(stack: Array) -> tuple[Array, Array]:
     return (wide if finite.all() else np.where(finite, wide, np.eye(stack.shape[-1]))), finite
 
 
-def _named(index: tuple[int, ...]) -> str:
+def _matrix_name(index: tuple[int, ...]) -> str:
     return f"matrix {format_shape(index)} of the stack" if index else "the matrix"
 
 
@@ -92,8 +92,8 @@ def potrf(A: Array) -> Array:
         index = _culprit(wide, np.linalg.cholesky)
         raise MXNetError(
             f"potrf failed. This may happen when the input matrix is either not symmetric or not positive definite: "
-            f"the leading minor of order {_first_bad_minor(wide[index])} of {_named(index)} is not positive definite. "
-            f"Adding a small multiple of the identity to A often helps."
+            f"the leading minor of order {_first_bad_minor(wide[index])} of {_matrix_name(index)} is not positive "
+            f"definite. Adding a small multiple of the identity to A often helps."
         ) from None
     return np.where(finite, factor, np.tril(np.full_like(factor, np.nan))).astype(A.dtype)
 
@@ -144,10 +144,10 @@ def potri(A: Array) -> Array:
         *index, row = (int(position) for position in np.argwhere(zeros)[0])
         raise MXNetError(
             f"potri failed. This may happen when the input matrix is not a Cholesky factorization obtained by a prior "
-            f"call of the potrf-operator: element {row} of the diagonal of {_named(tuple(index))} is zero."
+            f"call of the potrf-operator: element {row} of the diagonal of {_matrix_name(tuple(index))} is zero."
         )
     inverted = solve_triangular(wide, np.broadcast_to(np.eye(A.shape[-1]), wide.shape))
-    out: Array = np.matmul(_transposed(inverted), inverted)
+    out: Array = np.matmul(_transpose(inverted), inverted)
     return out.astype(A.dtype)
 
 
@@ -173,10 +173,10 @@ def gelqf(A: Array) -> tuple[Array, Array]:
 
     A must not have more rows than columns.
     """
-    orthonormal, upper = np.linalg.qr(_transposed(A).astype(np.float64))
+    orthonormal, upper = np.linalg.qr(_transpose(A).astype(np.float64))
     return (
-        np.ascontiguousarray(_transposed(orthonormal).astype(A.dtype)),
-        np.ascontiguousarray(_transposed(upper).astype(A.dtype)),
+        np.ascontiguousarray(_transpose(orthonormal).astype(A.dtype)),
+        np.ascontiguousarray(_transpose(upper).astype(A.dtype)),
     )
 
 
@@ -222,7 +222,7 @@ def syevd(A: Array) -> tuple[Array, Array]:
     """
     wide, finite = _regular(A)
     values, vectors = np.linalg.eigh(wide)
-    rows = _transposed(vectors)
+    rows = _transpose(vectors)
     if rows.size:
         largest = np.take_along_axis(rows, np.argmax(np.abs(rows), axis=-1)[..., None], axis=-1)
         rows = np.where(largest < 0, -rows, rows)
@@ -267,7 +267,8 @@ def inverse(A: Array) -> Array:
     except np.linalg.LinAlgError:
         index = _culprit(wide, np.linalg.inv)
     raise MXNetError(
-        f"the input matrix is non-convertible: {_named(index)} is singular (its determinant is 0) and has no inverse."
+        f"the input matrix is non-convertible: {_matrix_name(index)} is singular (its determinant is 0) and has no "
+        "inverse."
     )
 
 
@@ -284,7 +285,7 @@ def inverse_grad(out_grad: Node, out: Node, A: Node) -> Node:
     return -matmul(matmul(turned, out_grad), turned)
 
 
-def _each_matrix(node: Node, A: Node) -> Node:
+def _broadcast_over_matrices(node: Node, A: Node) -> Node:
     """Return one number per matrix in a shape that broadcasts against the matrices."""
     return reshape_to(node, (*A.shape[:-2], 1, 1))
 
@@ -307,7 +308,7 @@ def det_shape(A: Node) -> Spec:
 
 @det.gradient
 def det_grad(out_grad: Node, out: Node, A: Node) -> Node:
-    return _each_matrix(out_grad, A) * single(_cofactors(A))
+    return _broadcast_over_matrices(out_grad, A) * single(_cofactors(A))
 
 
 @operator(cost=lambda node: 20 * _cubic(node))
@@ -327,7 +328,7 @@ def _cofactors(A: Array) -> Array:
 @_cofactors.gradient
 def cofactors_grad(out_grad: Node, out: Node, A: Node) -> Node:
     inner = sum_to(out * out_grad, (*A.shape[:-2], 1, 1))
-    return (inner * out - matmul(matmul(out, swap_last(out_grad)), out)) / _each_matrix(single(det(A)), A)
+    return (inner * out - matmul(matmul(out, swap_last(out_grad)), out)) / _broadcast_over_matrices(single(det(A)), A)
 
 
 @operator(name="_linalg_slogdet", aliases=("linalg_slogdet",), cost=lambda node: 2 / 3 * _cubic(node))
@@ -353,9 +354,9 @@ def slogdet_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, N
     out_grad = out_grads[1]
     if out_grad is None:
         return None
-    singular = equal(_each_matrix(outs[0], A), constant(0, A.dtype))
+    singular = equal(_broadcast_over_matrices(outs[0], A), constant(0, A.dtype))
     slope = swap_last(single(inverse(select(singular, _identity(A), A))))
-    return select(singular, 0, _each_matrix(out_grad, A) * slope)
+    return select(singular, 0, _broadcast_over_matrices(out_grad, A) * slope)
 
 
 # -- symbol declarations

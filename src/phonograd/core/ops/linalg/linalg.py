@@ -74,7 +74,7 @@ def per_matrix(shape: Shape) -> Shape:
     return shape[:-2] or (1,)
 
 
-def scaled(node: Node, factor: float) -> Node:
+def scale_node(node: Node, factor: float) -> Node:
     """Return the node times a factor, or the node itself for the factor 1."""
     return node if factor == 1 else node * factor
 
@@ -147,7 +147,7 @@ def _product(name: str, A: Node, B: Node, transpose_a: bool, transpose_b: bool, 
             f"Incompatible matrix dimensions for multiplication: {left.shape[-1]} columns against "
             f"{right.shape[-2]} rows {shapes}"
         )
-    return _to_rows(name, axis, scaled(matmul(left, right), alpha))
+    return _to_rows(name, axis, scale_node(matmul(left, right), alpha))
 
 
 @composite(name="_linalg_gemm", aliases=("linalg_gemm",), family="linear_algebra")
@@ -173,14 +173,14 @@ def gemm(
             f"Shape inconsistent, Provided = {format_shape(C.shape)}, inferred shape={format_shape(out.shape)}: "
             f"C of _linalg_gemm must have the shape of the product."
         )
-    return out if beta == 0 else out + scaled(C, beta)
+    return out if beta == 0 else out + scale_node(C, beta)
 
 
 @composite(name="_linalg_syrk", aliases=("linalg_syrk",))
 def syrk(A: Node, *, transpose: bool = False, alpha: float = 1.0) -> Node:
     """Return ``alpha * A * transpose(A)``, or ``alpha * transpose(A) * A`` with ``transpose``."""
     require_matrices("_linalg_syrk", A)
-    return scaled(matmul(swap_last(A), A) if transpose else matmul(A, swap_last(A)), alpha)
+    return scale_node(matmul(swap_last(A), A) if transpose else matmul(A, swap_last(A)), alpha)
 
 
 def _require_triangular(name: str, A: Node, B: Node, rightside: bool) -> None:
@@ -201,7 +201,7 @@ def trmm(
     _require_triangular("_linalg_trmm", A, B, rightside)
     factor = triangle(A, lower)
     factor = swap_last(factor) if transpose else factor
-    return scaled(matmul(B, factor) if rightside else matmul(factor, B), alpha)
+    return scale_node(matmul(B, factor) if rightside else matmul(factor, B), alpha)
 
 
 # -- triangular systems
@@ -263,7 +263,7 @@ def trsm_grad(
     first, second = (swap_last(out), solved) if rightside else (solved, swap_last(out))
     if transpose:
         first, second = swap_last(second), swap_last(first)
-    return -triangle(matmul(first, second), lower), scaled(solved, alpha)
+    return -triangle(matmul(first, second), lower), scale_node(solved, alpha)
 
 
 # -- diagonals
@@ -278,7 +278,7 @@ def sumlogdiag(A: Node) -> Node:
     return reshape_to(sum_to(logarithms, (*A.shape[:-2], 1)), per_matrix(A.shape))
 
 
-def _extracted(name: str, A: Node, offset: int) -> int:
+def _diagonal_length(name: str, A: Node, offset: int) -> int:
     """Return the length of a diagonal of square matrices, or raise if there is no such diagonal."""
     require_matrices(name, A)
     require_square(name, A, "Input operand must be a tensor of square matrices")
@@ -303,7 +303,7 @@ def extractdiag(A: Array, *, offset: int = 0) -> Array:
 
 @extractdiag.infer
 def extractdiag_shape(A: Node, *, offset: int) -> Spec:
-    return (*A.shape[:-2], _extracted("_linalg_extractdiag", A, offset)), A.dtype
+    return (*A.shape[:-2], _diagonal_length("_linalg_extractdiag", A, offset)), A.dtype
 
 
 @extractdiag.gradient
@@ -370,7 +370,7 @@ def extracttrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
 
 @extracttrian.infer
 def extracttrian_shape(A: Node, *, offset: int) -> Spec:
-    length = _extracted("_linalg_extracttrian", A, offset)
+    length = _diagonal_length("_linalg_extracttrian", A, offset)
     return (*A.shape[:-2], length * (length + 1) // 2), A.dtype
 
 

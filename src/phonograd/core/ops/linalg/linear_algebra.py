@@ -220,7 +220,7 @@ def _scores(queries: Node, keys: Node) -> Node:
     return matmul(single(div_sqrt_dim(queries)), swap_last(keys))
 
 
-def _attended(attention: Node, values: Node, heads: int) -> Node:
+def _apply_attention(attention: Node, values: Node, heads: int) -> Node:
     """Return the values weighted by attention, with the heads concatenated: (sequence, batch, heads * width)."""
     out = matmul(attention, values)
     batch, (length, width) = out.shape[0] // heads, out.shape[1:]
@@ -245,7 +245,7 @@ def interleaved_matmul_selfatt_valatt(queries_keys_values: Node, attention: Node
     _floating(name, queries_keys_values, attention)
     values = _split_heads(name, "queries_keys_values", queries_keys_values, heads, 3)[2]
     _check_attention(name, "queries_keys_values", queries_keys_values, attention, heads)
-    return _attended(attention, values, heads)
+    return _apply_attention(attention, values, heads)
 
 
 @composite(name="_contrib_interleaved_matmul_encdec_qk")
@@ -277,7 +277,7 @@ def interleaved_matmul_encdec_valatt(keys_values: Node, attention: Node, *, head
     _floating(name, keys_values, attention)
     _, values = _split_heads(name, "keys_values", keys_values, heads, 2)
     _check_attention(name, "keys_values", keys_values, attention, heads)
-    return _attended(attention, values, heads)
+    return _apply_attention(attention, values, heads)
 
 
 def _check_attention(operator_name: str, name: str, projections: Node, attention: Node, heads: int) -> None:

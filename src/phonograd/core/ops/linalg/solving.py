@@ -86,13 +86,13 @@ def svd_grad(out_grads: tuple[Node | None, ...], outs: tuple[Node, Node, Node], 
     inner = None if values_grad is None else single(makediag(values_grad))
     outer = None
     if left_grad is not None:
-        turned = _apart(matmul(swap_last(left), left_grad), one, column, row) * row
+        turned = _divide_by_gaps(matmul(swap_last(left), left_grad), one, column, row) * row
         inner = turned if inner is None else inner + turned
         beside = left_grad - matmul(left, matmul(swap_last(left), left_grad))
         outer = matmul(beside / row, right)
     if right_grad is not None:
         given = swap_last(right_grad)
-        turned = _apart(matmul(right, given), one, column, row) * column
+        turned = _divide_by_gaps(matmul(right, given), one, column, row) * column
         inner = turned if inner is None else inner + turned
         beside = right_grad - matmul(matmul(right_grad, swap_last(right)), right)
         outside = matmul(left, beside / column)
@@ -102,7 +102,7 @@ def svd_grad(out_grads: tuple[Node | None, ...], outs: tuple[Node, Node, Node], 
     return total if outer is None else total + outer
 
 
-def _apart(node: Node, one: Node, column: Node, row: Node) -> Node:
+def _divide_by_gaps(node: Node, one: Node, column: Node, row: Node) -> Node:
     """Return the skew part of a matrix divided by the gaps between squared singular values."""
     skew = node - swap_last(node)
     # the diagonal must not be divided by its gap of zero: higher orders would give 0 * infinity

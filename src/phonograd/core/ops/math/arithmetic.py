@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, alike
+from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, composite, declare, operator, single
 from ...lower import vector_math
@@ -302,7 +302,7 @@ def _equal_shapes(name: str, whole: Operator, aliases: tuple[str, ...], sentence
         return single(whole(lhs, rhs))
 
     body.__doc__ = sentence
-    declared = composite(name=name, aliases=aliases, interface=Interface(shapes=alike))(body)
+    declared = composite(name=name, aliases=aliases, interface=Interface(shapes=same_shapes))(body)
     declared.become_form(whole, "equal_shapes")
     return declared
 
@@ -326,7 +326,7 @@ for _whole in (equal, not_equal, greater, greater_equal, lesser, lesser_equal, l
     _equal_shapes(_word, _whole, (_word.title(),), f"Return {_whole.name} of two arrays of equal shape.")
 
 
-@composite(aliases=("ElementWiseSum", "_sum"), interface=Interface(shapes=alike), onnx=Onnx("Sum", reads=False))
+@composite(aliases=("ElementWiseSum", "_sum"), interface=Interface(shapes=same_shapes), onnx=Onnx("Sum", reads=False))
 def add_n(*args: Node) -> Node:
     """Return the sum of any number of arrays of equal shape."""
     if not args:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...base.dtypes import DType, convert_scalar
 from ...base.errors import MXNetError
-from ...graph.interface import Interface, alike, merge
+from ...graph.interface import Interface, merge, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, composite, operator
 from ...lower.ir.emitter import Emitter, Value
@@ -115,8 +115,8 @@ def _common_types(
     return inputs, [chosen] * len(outputs)
 
 
-cast_.interface = clip.interface = Interface(shapes=alike)
-amp_cast.interface = Interface(shapes=alike, types=_cast_types)
+cast_.interface = clip.interface = Interface(shapes=same_shapes)
+amp_cast.interface = Interface(shapes=same_shapes, types=_cast_types)
 amp_multicast.interface = Interface(
     count="num_outputs",
     each="data_{}",

@@ -126,7 +126,7 @@ def _emit_softsign(e: Emitter, x: Value) -> Value:
     return e.divide(x, e.add(e.like(x, 1), e.absolute(x)))
 
 
-def _scaled(factor: float) -> Callable[[Emitter, Value], Value]:
+def _emit_scale(factor: float) -> Callable[[Emitter, Value], Value]:
     return lambda e, x: e.multiply(x, e.like(x, factor))
 
 
@@ -274,11 +274,11 @@ arctanh = unary(
     cost=20, numpy="arctanh", onnx="Atanh", keeps_zero=True,
 )
 degrees = unary(
-    "degrees", np.degrees, lambda g, y, x: g * (180 / math.pi), "radians converted to degrees", _scaled(180 / math.pi),
+    "degrees", np.degrees, lambda g, y, x: g * (180 / math.pi), "x in degrees, from radians", _emit_scale(180 / math.pi),
     numpy="degrees rad2deg", keeps_zero=True,
 )
 radians = unary(
-    "radians", np.radians, lambda g, y, x: g * (math.pi / 180), "degrees converted to radians", _scaled(math.pi / 180),
+    "radians", np.radians, lambda g, y, x: g * (math.pi / 180), "x in radians, from degrees", _emit_scale(math.pi / 180),
     numpy="radians deg2rad", keeps_zero=True,
 )
 

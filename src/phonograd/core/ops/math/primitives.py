@@ -94,10 +94,10 @@ def permute_shape(data: Node, *, axes: Shape) -> Spec:
 
 @_permute.gradient
 def permute_grad(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
-    if out_grad.operator is _matmul and axes == _last_swapped(len(axes)):
+    if out_grad.operator is _matmul and axes == _axes_with_last_swapped(len(axes)):
         # the gradient of transposed weights: exchange the operands of the product instead of transposing it
         lhs, rhs = out_grad.inputs
-        return matmul(_swapped_back(rhs), _swapped_back(lhs))
+        return matmul(_undo_swap(rhs), _undo_swap(lhs))
     return permute(out_grad, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
@@ -106,19 +106,19 @@ def permute(node: Node, axes: Shape) -> Node:
     return node if axes == tuple(range(node.ndim)) else single(_permute.apply((node,), (axes,)))
 
 
-def _last_swapped(ndim: int) -> Shape:
+def _axes_with_last_swapped(ndim: int) -> Shape:
     """Return all axes in order, with the last two exchanged."""
     return (*range(ndim - 2), ndim - 1, ndim - 2)
 
 
 def swap_last(node: Node) -> Node:
     """Return the node with its last two axes exchanged."""
-    return permute(node, _last_swapped(node.ndim))
+    return permute(node, _axes_with_last_swapped(node.ndim))
 
 
-def _swapped_back(node: Node) -> Node:
+def _undo_swap(node: Node) -> Node:
     """Return the node with its last two axes exchanged; undo an earlier exchange instead of adding a second."""
-    is_swapped = node.operator is _permute and node.attributes == (_last_swapped(node.ndim),)
+    is_swapped = node.operator is _permute and node.attributes == (_axes_with_last_swapped(node.ndim),)
     return node.inputs[0] if is_swapped else swap_last(node)
 
 

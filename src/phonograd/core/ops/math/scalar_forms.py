@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...graph.interface import Interface, alike
+from ...graph.interface import Interface, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Operator, composite, single
 from . import arithmetic, comparison
@@ -54,7 +54,7 @@ def _declare(name: str, older_name: str, whole: Operator, number_first: bool) ->
 
     operands = "a number and an array" if number_first else "an array and a number"
     body.__doc__ = f"Return {whole.name} of {operands}."
-    declared = composite(name=name, aliases=(older_name,), interface=Interface(shapes=alike))(body)
+    declared = composite(name=name, aliases=(older_name,), interface=Interface(shapes=same_shapes))(body)
     declared.become_form(whole, "number_first" if number_first else "number_last")
 
 

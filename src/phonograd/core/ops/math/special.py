@@ -17,7 +17,7 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError
-from ...graph.interface import Interface, Onnx, alike
+from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, Spec, declare, nothing, operator, single
 from ...lower import vector_math
@@ -263,4 +263,4 @@ def gradientmultiplier_grad(out_grad: Node, out: Node, data: Node, *, scalar: fl
 # -- symbol declarations
 
 make_loss.interface = Interface(outputs=("loss",))
-smooth_l1.interface = hard_sigmoid.interface = Interface(shapes=alike)
+smooth_l1.interface = hard_sigmoid.interface = Interface(shapes=same_shapes)

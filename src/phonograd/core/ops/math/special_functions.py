@@ -72,7 +72,7 @@ def _polynomial(values: Sequence[float], t: Array) -> Array:
 
 
 def _sine_of_pi(x: Array) -> Array:
-    """Return sin(pi x), exactly zero at whole numbers."""
+    """Return sin(pi x), exactly zero at integers."""
     nearest = np.rint(x)
     sine = np.sin(np.pi * (x - nearest))
     return np.where(nearest % 2 == 0, sine, -sine)
@@ -158,7 +158,7 @@ def _gamma_reflected(x: Array) -> Array:
 
 @_in_double
 def gamma(x: Array) -> Array:
-    """Return the gamma function: infinite at zero with the sign of the zero, NaN at negative whole numbers."""
+    """Return the gamma function: infinite at zero with the sign of the zero, NaN at negative integers."""
     whole = x == np.rint(x)
     pole = (x <= 0) & whole
     tabulated = (x > 0) & (x <= len(_FACTORIALS)) & whole
@@ -292,7 +292,7 @@ def _cotangent_derivative(n: int) -> tuple[float, ...]:
 def polygamma(x: Array, n: int) -> Array:
     """Return the n-th derivative of digamma; n = 0 is digamma itself, the derivative of ``gammaln``.
 
-    At zero and at negative whole numbers odd derivatives are infinite; even ones are NaN, except at zero, where they
+    At zero and at negative integers odd derivatives are infinite; even ones are NaN, except at zero, where they
     are infinite with the sign opposite to that of the zero.
     """
     sign = -1.0 if n % 2 == 0 else 1.0

@@ -19,16 +19,16 @@ from ...graph.operator import REGISTRY, Array, Operator, nothing, operator, sing
 from ...lower.lowering import SUPPORTED, Constant, Elementwise
 
 __all__ = [
-    "again",
     "constant",
     "constant_value",
+    "copy_to_context",
     "detach",
     "full",
     "leaf",
     "leaf_like",
-    "moved",
-    "overwritten",
-    "recorded",
+    "mark_recorded",
+    "overwrite",
+    "repeat_call",
     "variable",
 ]
 
@@ -90,7 +90,7 @@ def _repeat_call(data: Array, *, count: Any) -> Array:
 
 
 @operator(
-    gradient=lambda out_grad, out, data: moved(out_grad, data.context),
+    gradient=lambda out_grad, out, data: copy_to_context(out_grad, data.context),
     lowering=Elementwise(lambda e, data: data, SUPPORTED),
 )
 def _copyto(data: Array, *, context: Any) -> Array:
@@ -98,7 +98,7 @@ def _copyto(data: Array, *, context: Any) -> Array:
     return data
 
 
-def _interned(op: Operator, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
+def _intern(op: Operator, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
     key = ((), attributes)
     found = op.table.get(key)
     if found is None:
@@ -109,7 +109,7 @@ def _interned(op: Operator, attributes: tuple[Any, ...], shape: Shape, dtype: DT
 
 def leaf(index: int, shape: Shape, dtype: DType, context: Context = CPU) -> Node:
     """Return the node of leaf number ``index``."""
-    return _interned(_leaf, (index, shape, dtype, context), shape, dtype, context)
+    return _intern(_leaf, (index, shape, dtype, context), shape, dtype, context)
 
 
 #: the latest leaf of each of the first indices: the next one is usually the same
@@ -135,12 +135,12 @@ FORGOTTEN.connect(_forget_leaves)
 
 def constant(value: Any, dtype: DType) -> Node:
     """Return the node of a number: a 0-d constant that broadcasts. Its bits are the key, so 0.0 and -0.0 differ."""
-    return _interned(_constant, (convert_scalar(value, dtype).tobytes(), dtype), (), dtype, CPU)
+    return _intern(_constant, (convert_scalar(value, dtype).tobytes(), dtype), (), dtype, CPU)
 
 
 def full(shape: Shape, value: Any, dtype: DType, context: Context = CPU) -> Node:
     """Return the node of an array filled with a number."""
-    return _interned(_full, (shape, convert_scalar(value, dtype).tobytes(), dtype, context), shape, dtype, context)
+    return _intern(_full, (shape, convert_scalar(value, dtype).tobytes(), dtype, context), shape, dtype, context)
 
 
 def constant_value(node: Node) -> Any:
@@ -154,7 +154,7 @@ def constant_value(node: Node) -> Any:
     return None
 
 
-def moved(node: Node, context: Context) -> Node:
+def copy_to_context(node: Node, context: Context) -> Node:
     """Return the node copied to a context, or the node itself if it is there already."""
     if node.context == context:
         return node
@@ -184,19 +184,19 @@ def variable(node: Node, slot: int) -> Node:
     return found if type(found) is Node else single(_variable.apply(*key))
 
 
-def recorded(node: Node) -> Node:
+def mark_recorded(node: Node) -> Node:
     """Return a marked node of the same value: the node itself if it is marked."""
     return node if node.marked else single(_graph(node))
 
 
-def overwritten(node: Node, record: Node) -> Node:
+def overwrite(node: Node, record: Node) -> Node:
     """Return a node for an unrecorded value that replaces a recorded one and keeps its record."""
     if record.operator is _overwritten:
         record = record.inputs[1]
     return single(_overwritten.apply((detach(node), record), ()))
 
 
-def again(node: Node, count: int) -> Node:
+def repeat_call(node: Node, count: int) -> Node:
     """Return the node of the ``count``-th repetition of a call; for 0 the node itself."""
     return single(_repeat_call.apply((node,), (count,))) if count else node
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, Partial, alike, merge
+from ...graph.interface import Interface, Onnx, Partial, merge, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, composite, operator, single
 from ...lower import vector_math
@@ -134,7 +134,7 @@ def _slopes(inputs: list[Partial], outputs: list[Partial], *, act_type: str) -> 
     return [data, inputs[1] or (data[1] if len(data) > 1 else data[0],)]
 
 
-Activation.interface = Interface(shapes=alike)
+Activation.interface = Interface(shapes=same_shapes)
 LeakyReLU.interface = Interface(
     arguments=lambda names, *, act_type: names if act_type == "prelu" else names[:1],
     initial={"gamma": '["Constant", {"value": 0.25}]'},

@@ -34,7 +34,7 @@ from .windows import (
     complete,
     from_channels_first,
     kernels_of,
-    padded,
+    pad_spatial,
     require_uniform_dtype,
     to_channels_first,
     window_counts,
@@ -69,7 +69,7 @@ def _convolution(data: Array, weight: Array, *, stride: Shape, dilate: Shape, pa
     kernel = weight.shape[2:]
     counts = window_counts("_convolution", data.shape[2:], kernel, stride, dilate, pad)
     dtype = working_dtype(data.dtype)
-    image = padded(data.astype(dtype, copy=False), pad)
+    image = pad_spatial(data.astype(dtype, copy=False), pad)
     batch, filters, rows = data.shape[0], weight.shape[0], math.prod(weight.shape[1:])
     matrices = weight.astype(dtype, copy=False).reshape(groups, filters // groups, rows)
     out = np.empty((batch, filters, *counts), data.dtype)
@@ -153,7 +153,7 @@ def _convolution_weight_grad(
     filters, counts = out_grad.shape[1], out_grad.shape[2:]
     rows = channels // groups * math.prod(kernel)
     dtype = working_dtype(data.dtype)
-    image, grad = padded(data.astype(dtype, copy=False), pad), out_grad.astype(dtype, copy=False)
+    image, grad = pad_spatial(data.astype(dtype, copy=False), pad), out_grad.astype(dtype, copy=False)
     out = np.zeros((groups, filters // groups, rows), dtype)
     for part in _batches(batch, groups * rows * math.prod(counts)):
         columns = column_matrix(image[part], kernel, stride, dilate, counts, groups)

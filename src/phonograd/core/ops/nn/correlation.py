@@ -16,7 +16,7 @@ from .windows import require_uniform_dtype
 __all__ = ["correlation"]
 
 
-def _bordered(data: Node, border: int) -> Node:
+def _pad(data: Node, border: int) -> Node:
     if border == 0:
         return data
     batch, channels, height, width = data.shape
@@ -72,7 +72,7 @@ def correlation(
             "pad_size": pad_size,
         },
     )
-    first, second = _bordered(data1, pad_size), _bordered(data2, pad_size)
+    first, second = _pad(data1, pad_size), _pad(data2, pad_size)
     batch, channels, *extent = first.shape
     margin = max_displacement + kernel_size // 2
     counts = tuple([-(-(size - 2 * margin) // stride1) for size in extent])

@@ -18,7 +18,7 @@ from ..math.primitives import cast, matmul, permute, reshape_to, select
 from ..math.structural import constant
 from ..shape.arrangement import slice_along
 from ..shape.creation import position_along
-from ..vision.spatial_sampling import sampled
+from ..vision.spatial_sampling import sample_bilinear
 from .convolution import convolution_weight_shape
 from .windows import check_dimensions, check_window, complete, require_uniform_dtype, window_counts
 
@@ -86,7 +86,7 @@ def _places(offset: Node, window: Window, counts: Shape, groups: int) -> tuple[N
     return found[1], found[0]
 
 
-def _filtered(columns: Node, weight: Node, bias: Node | None, batch: int, counts: Shape, groups: int) -> Node:
+def _apply_filters(columns: Node, weight: Node, bias: Node | None, batch: int, counts: Shape, groups: int) -> Node:
     """Return the product of filters and columns (batch, channels, taps, elements), in the shape of images."""
     rows, elements = weight.size // weight.shape[0], counts[0] * counts[1]
     matrix = permute(reshape_to(columns, (batch, groups, rows, elements)), (1, 2, 0, 3))
@@ -96,7 +96,7 @@ def _filtered(columns: Node, weight: Node, bias: Node | None, batch: int, counts
     return out if bias is None else out + reshape_to(bias, (1, bias.shape[0], 1, 1))
 
 
-def _inside(place: Node, size: int) -> Node:
+def _is_inside(place: Node, size: int) -> Node:
     first, end = constant(0, place.dtype), constant(size, place.dtype)
     return single(logical_and(greater_equal(place, first), lesser(place, end)))
 
@@ -137,11 +137,11 @@ def deformable_convolution(
     batch, channels, height, width = data.shape
     images = reshape_to(data, (batch * num_deformable_group, channels // num_deformable_group, height, width))
     x, y = _places(offset, window, counts, num_deformable_group)
-    inside = single(logical_and(_inside(x, width), _inside(y, height)))
+    inside = single(logical_and(_is_inside(x, width), _is_inside(y, height)))
     # between the last element and the edge, the last element is repeated
     last_x, last_y = single(minimum(x, width - 1)), single(minimum(y, height - 1))
-    columns = select(inside, sampled(images, last_x, last_y), 0)
-    return _filtered(columns, weight, bias, batch, counts, num_group)
+    columns = select(inside, sample_bilinear(images, last_x, last_y), 0)
+    return _apply_filters(columns, weight, bias, batch, counts, num_group)
 
 
 @composite(name="_contrib_ModulatedDeformableConvolution", npx="modulated_deformable_convolution")
@@ -182,7 +182,7 @@ def modulated_deformable_convolution(
     images = reshape_to(data, (batch * num_deformable_group, channels // num_deformable_group, height, width))
     x, y = _places(offset, window, counts, num_deformable_group)
     weights = reshape_to(mask, (batch * num_deformable_group, 1, kernel[0] * kernel[1], counts[0] * counts[1]))
-    return _filtered(sampled(images, x, y) * weights, weight, bias, batch, counts, num_group)
+    return _apply_filters(sample_bilinear(images, x, y) * weights, weight, bias, batch, counts, num_group)
 
 
 # -- symbol declarations

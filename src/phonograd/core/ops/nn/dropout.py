@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError
-from ...graph.interface import Interface, alike
+from ...graph.interface import Interface, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import composite, single
 from ...graph.shapes import real_axes, with_ones
@@ -60,4 +60,4 @@ def Dropout(
 
 # -- symbol declarations
 
-Dropout.interface = Interface(outputs=("output", "mask"), shown=1, shapes=alike)
+Dropout.interface = Interface(outputs=("output", "mask"), shown=1, shapes=same_shapes)

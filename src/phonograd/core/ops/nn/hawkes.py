@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, types_apart
+from ...graph.interface import Interface, separate_types
 from ...graph.node import Node
 from ...graph.operator import composite, single
 from ..math.comparison import equal, lesser, logical_and
@@ -107,4 +107,4 @@ def hawkes_log_likelihood(
     return sum_axes(total - expected, (1,)), kept * state
 
 
-hawkes_log_likelihood.interface = Interface(outputs=("output", "out_state"), types=types_apart(5))
+hawkes_log_likelihood.interface = Interface(outputs=("output", "out_state"), types=separate_types(5))

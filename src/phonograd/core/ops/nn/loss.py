@@ -11,7 +11,7 @@ import math
 from typing import Literal
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, Partial, alike, merge
+from ...graph.interface import Interface, Onnx, Partial, merge, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import composite, single
 from ...graph.shapes import without
@@ -29,7 +29,7 @@ from .softmax import demand_floating, log_softmax_along, softmax_along
 __all__: list[str] = []
 
 
-def _inconsistent(name: str, given: Shape, expected: Shape, hint: str = "") -> MXNetError:
+def _label_shape_error(name: str, given: Shape, expected: Shape, hint: str = "") -> MXNetError:
     return MXNetError(
         f"Shape inconsistent, Provided = {format_shape(given)}, inferred shape={format_shape(expected)} for label in "
         f"operator {name}{hint}"
@@ -103,7 +103,7 @@ def SoftmaxOutput(
     flat = multi_output and label.shape[:1] == work[:1] and label.size == math.prod(rows)
     if label.shape != label_shape and not flat:
         hint = "" if multi_output or data.ndim <= 2 else ". Use preserve_shape=True for a label at every position"
-        raise _inconsistent("SoftmaxOutput", label.shape, label_shape, hint)
+        raise _label_shape_error("SoftmaxOutput", label.shape, label_shape, hint)
     labels = reshape_to(label, rows)
     classes = work[1]
     others = smooth_alpha / (classes - 1) if classes > 1 else 0.0
@@ -139,7 +139,7 @@ def SVMOutput(
     """
     demand_floating(data.dtype, "SVMOutput")
     if data.ndim == 0 or label.shape != data.shape[:-1]:
-        raise _inconsistent("SVMOutput", label.shape, data.shape[:-1])
+        raise _label_shape_error("SVMOutput", label.shape, data.shape[:-1])
     signs = single(one_hot(label, depth=data.shape[-1], on_value=1, off_value=-1, dtype=data.dtype))
     missing = margin - signs * data
     if use_linear:
@@ -181,7 +181,7 @@ def _regression(out: Node, data: Node, label: Node, error: Node, grad_scale: flo
 def _regression_label(name: str, data: Node, label: Node) -> Node:
     demand_floating(data.dtype, name)
     if data.size != label.size:
-        raise _inconsistent(name, label.shape, data.shape)
+        raise _label_shape_error(name, label.shape, data.shape)
     return cast(reshape_to(label, data.shape), data.dtype)
 
 
@@ -260,4 +260,4 @@ SoftmaxOutput.interface = Interface(shapes=_class_labels)
 SVMOutput.interface = Interface(shapes=_row_labels)
 LinearRegressionOutput.interface = Interface(shapes=_regression_labels)
 MAERegressionOutput.interface = LogisticRegressionOutput.interface = LinearRegressionOutput.interface
-MakeLoss.interface = Interface(shapes=alike)
+MakeLoss.interface = Interface(shapes=same_shapes)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, alike, like_data, vectors
+from ...graph.interface import Interface, Onnx, like_data, same_shapes, vectors
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Operator, Spec, composite, operator, single
 from ...graph.shapes import real_axis, with_ones
@@ -85,7 +85,7 @@ def _outputs(*arguments: Any, output_mean_var: bool, **parameters: Any) -> int:
     return 3 if output_mean_var else 1
 
 
-def _hidden(statistics: tuple[Node, Node], output_mean_var: bool) -> tuple[Node, Node]:
+def _statistics_outputs(statistics: tuple[Node, Node], output_mean_var: bool) -> tuple[Node, Node]:
     """Return the statistics as outputs: visible ones have no gradient, as in MXNet."""
     if not output_mean_var:
         return statistics
@@ -206,7 +206,7 @@ def BatchNorm(
     inputs = (data, gamma, beta, moving_mean, moving_var)
     use_batch = training and not use_global_stats
     out, mean, variance = _batch_norm("BatchNorm", inputs, eps, fix_gamma, use_batch, axis)
-    return out, *_hidden((mean, single(rsqrt(variance + eps))), output_mean_var)
+    return out, *_statistics_outputs((mean, single(rsqrt(variance + eps))), output_mean_var)
 
 
 def _declare_relative(
@@ -237,7 +237,7 @@ def _declare_relative(
         use_batch = training and not use_global_stats
         out, mean, variance = _batch_norm(name, inputs, eps, fix_gamma, use_batch, axis)
         spread = single(rsqrt(variance + eps)) if inverse else variance
-        return single(relu(out)) if rectify else out, *_hidden((mean, spread), output_mean_var)
+        return single(relu(out)) if rectify else out, *_statistics_outputs((mean, spread), output_mean_var)
 
     *arguments, training = inspect.signature(BatchNorm.function).parameters.values()
     kept = [argument for argument in arguments if argument.name not in without]
@@ -308,7 +308,7 @@ def LayerNorm(
     shape = with_ones(data.shape, tuple([other for other in range(data.ndim) if other != along]))
     out = cast(_scale_and_shift(normal, gamma, beta, shape), data.dtype)
     statistics = (cast(mean, data.dtype), cast(deviation, data.dtype))
-    return out, *_hidden(statistics, output_mean_var)
+    return out, *_statistics_outputs(statistics, output_mean_var)
 
 
 @composite(npx="instance_norm", onnx=Onnx("InstanceNormalization", {"epsilon": "eps"}))
@@ -356,7 +356,7 @@ def GroupNorm(
         cast(reshape_to(mean, groups[:2]), data.dtype),
         cast(reshape_to(deviation, groups[:2]), data.dtype),
     )
-    return out, *_hidden(statistics, output_mean_var)
+    return out, *_statistics_outputs(statistics, output_mean_var)
 
 
 # -- normalization by L2 norm and by adjacent channels
@@ -439,4 +439,4 @@ GroupNorm.interface = Interface(
     outputs=("output", "mean", "std"),
     shapes=lambda inputs, outputs, *, num_groups: [*like_data(inputs[:1], outputs), (num_groups,), (num_groups,)],
 )
-L2Normalization.interface = LRN.interface = Interface(outputs=("output", "norm"), shown=1, shapes=alike)
+L2Normalization.interface = LRN.interface = Interface(outputs=("output", "norm"), shown=1, shapes=same_shapes)

@@ -271,7 +271,7 @@ def window_argmax_shape(data: Node, largest: Node) -> Spec:
 # -- the public operators
 
 
-def _pooled_counts(name: str, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, convention: str) -> Shape:
+def _output_counts(name: str, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, convention: str) -> Shape:
     counts = []
     for size, width, step, border in zip(extent, kernel, stride, pad):
         if convention == "same":
@@ -343,7 +343,7 @@ class _Window:
                 f"Same pooling convention disables the use of pad parameter: operator {name} got pad "
                 f"{format_shape(pad)}"
             )
-        self.counts = _pooled_counts(name, self.extent, self.kernel, self.stride, self.pad, convention)
+        self.counts = _output_counts(name, self.extent, self.kernel, self.stride, self.pad, convention)
 
     def sum(self, data: Node) -> Node:
         return window_sum(data, self.kernel, self.stride, self.pad, self.counts)

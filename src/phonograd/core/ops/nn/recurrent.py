@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Partial, types_apart
+from ...graph.interface import Interface, Partial, separate_types
 from ...graph.node import Node, Shape
 from ...graph.operator import Operator, composite, single
 from ..math.broadcasting import same_dtype
@@ -373,5 +373,5 @@ RNN.interface = Interface(
         : _outputs(mode=mode, state_outputs=state_outputs)
     ],
     shapes=_recurrent_shapes,
-    types=types_apart(4),
+    types=separate_types(4),
 )

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base.dtypes import BOOL, FLOAT32, INT64, DType, is_floating
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, Partial, alike, merge, only_if
+from ...graph.interface import Interface, Onnx, Partial, merge, only_if, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, operator, single
 from ...graph.shapes import real_axis, with_ones, without
@@ -50,7 +50,7 @@ def _largest_along(data: Node, axis: int) -> Node:
     return max_axes(data, (axis,), keepdims=True)
 
 
-def _shifted_powers(data: Node, axis: int) -> tuple[Node, Node, Node]:
+def _shift_and_exponentiate(data: Node, axis: int) -> tuple[Node, Node, Node]:
     """Return the array minus its maximum along an axis, the exponentials of the differences, and their sums."""
     wide = _wide_node(data)
     shifted = wide - _largest_along(wide, axis)
@@ -61,14 +61,14 @@ def _shifted_powers(data: Node, axis: int) -> tuple[Node, Node, Node]:
 def _expand_softmax(data: Node, *, axis: int) -> Node:
     if data.size == 0:
         return data
-    _, powers, total = _shifted_powers(data, axis)
+    _, powers, total = _shift_and_exponentiate(data, axis)
     return cast(powers / total, data.dtype)
 
 
 def _expand_log_softmax(data: Node, *, axis: int) -> Node:
     if data.size == 0:
         return data
-    shifted, _, total = _shifted_powers(data, axis)
+    shifted, _, total = _shift_and_exponentiate(data, axis)
     return cast(shifted - single(log(total)), data.dtype)
 
 
@@ -290,11 +290,11 @@ def _with_lengths(inputs: list[Partial], outputs: list[Partial], *, axis: int) -
     return [data, (*data[:along], *data[along + 1 :])]
 
 
-def _converted(
+def _result_types(
     inputs: list[DType | None], outputs: list[DType | None], *, dtype: DType | None
 ) -> tuple[list[DType | None], list[DType | None]]:
     return [inputs[0] or (outputs[0] if dtype is None else None), *inputs[1:]], [dtype or inputs[0]]
 
 
-softmax.interface = Interface(arguments=only_if(length="use_length"), shapes=_with_lengths, types=_converted)
-log_softmax.interface = softmin.interface = SoftmaxActivation.interface = Interface(shapes=alike)
+softmax.interface = Interface(arguments=only_if(length="use_length"), shapes=_with_lengths, types=_result_types)
+log_softmax.interface = softmin.interface = SoftmaxActivation.interface = Interface(shapes=same_shapes)

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, only_if, types_apart
+from ...graph.interface import Interface, only_if, separate_types
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
 from ..math.elementary import exp
@@ -210,5 +210,5 @@ CTCLoss.interface = Interface(
     arguments=only_if(data_lengths="use_data_lengths", label_lengths="use_label_lengths"),
     outputs=2,
     shown=1,
-    types=types_apart(1, 2, 3),
+    types=separate_types(1, 2, 3),
 )

@@ -34,7 +34,7 @@ __all__ = [
     "from_channels_first",
     "im2col",
     "kernels_of",
-    "padded",
+    "pad_spatial",
     "require_uniform_dtype",
     "to_channels_first",
     "window_counts",
@@ -172,7 +172,7 @@ def working_dtype(dtype: DType) -> DType:
     return FLOAT32 if dtype == FLOAT16 else dtype
 
 
-def padded(data: Array, pad: Shape) -> Array:
+def pad_spatial(data: Array, pad: Shape) -> Array:
     """Pad the spatial axes of an array with zeros."""
     if not any(pad):
         return data
@@ -255,7 +255,7 @@ def im2col(data: Array, *, kernel: Shape, stride: Shape = (), dilate: Shape = ()
     """
     stride, dilate, pad, counts = _column_geometry("im2col", data.shape[2:], kernel, stride, dilate, pad)
     batch, channels = data.shape[:2]
-    columns = column_matrix(padded(data, pad), kernel, stride, dilate, counts)
+    columns = column_matrix(pad_spatial(data, pad), kernel, stride, dilate, counts)
     height, blocks = channels * math.prod(kernel), math.prod(counts)
     return np.ascontiguousarray(columns.reshape(height, batch, blocks).swapaxes(0, 1))
 

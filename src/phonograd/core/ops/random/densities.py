@@ -45,7 +45,7 @@ def _density(logarithm: Node, is_log: bool) -> Node:
     return logarithm if is_log else single(exp(logarithm))
 
 
-def _fixed(sample: Node) -> Node:
+def _detach_samples(sample: Node) -> Node:
     """Return samples of a discrete distribution, without a gradient."""
     return single(BlockGrad(sample))
 
@@ -55,7 +55,7 @@ def pdf_uniform(sample: Node, low: Node, high: Node, *, is_log: bool = False) ->
     """Return the density of uniform distributions at samples, which must be between `low` and `high`."""
     low, high = _over(sample, low, high)
     # include the samples in the expression, with a gradient of zero
-    return _density(_fixed(sample) * 0.0 - log(high - low), is_log)
+    return _density(_detach_samples(sample) * 0.0 - log(high - low), is_log)
 
 
 @composite(name="_random_pdf_normal", aliases=("random_pdf_normal",))
@@ -85,7 +85,7 @@ def pdf_exponential(sample: Node, lam: Node, *, is_log: bool = False) -> Node:
 def pdf_poisson(sample: Node, lam: Node, *, is_log: bool = False) -> Node:
     """Return the probability of samples of Poisson distributions with rates `lam`."""
     (lam,) = _over(sample, lam)
-    sample = _fixed(sample)
+    sample = _detach_samples(sample)
     return _density(sample * log(lam) - gammaln(sample + 1.0) - lam, is_log)
 
 
@@ -99,7 +99,7 @@ def _failures(sample: Node, limit: Node, success: Node, failure: Node) -> Node:
 def pdf_negative_binomial(sample: Node, k: Node, p: Node, *, is_log: bool = False) -> Node:
     """Return the probability of samples: the number of failures before `k` successes of probability `p`."""
     k, p = _over(sample, k, p)
-    return _density(_failures(_fixed(sample), k, log(p), log(1.0 - p)), is_log)
+    return _density(_failures(_detach_samples(sample), k, log(p), log(1.0 - p)), is_log)
 
 
 @composite(name="_random_pdf_generalized_negative_binomial", aliases=("random_pdf_generalized_negative_binomial",))
@@ -107,7 +107,7 @@ def pdf_generalized_negative_binomial(sample: Node, mu: Node, alpha: Node, *, is
     """Return the probability of samples of negative binomial distributions with mean `mu` and dispersion `alpha`."""
     mu, alpha = _over(sample, mu, alpha)
     success = -log1p(mu * alpha)
-    return _density(_failures(_fixed(sample), 1.0 / alpha, success, success + log(mu * alpha)), is_log)
+    return _density(_failures(_detach_samples(sample), 1.0 / alpha, success, success + log(mu * alpha)), is_log)
 
 
 @composite(name="_random_pdf_dirichlet", aliases=("random_pdf_dirichlet",))

@@ -162,7 +162,7 @@ def sample_exponential(lam: Node, counter: Node, *, shape: Shape = (), dtype: DT
     return numbers / _parameter(lam, shape, result)
 
 
-def _spread(parameter: Array, shape: Shape) -> Array:
+def _parameter_vector(parameter: Array, shape: Shape) -> Array:
     """Return the parameter of each number to draw, as a vector."""
     return np.repeat(parameter.astype(np.float64).reshape(-1), math.prod(shape))
 
@@ -181,7 +181,7 @@ def _infer_samples(name: str) -> Callable[..., Spec]:
 )
 def sample_gamma(alpha: Array, beta: Array, counter: Array, *, shape: Shape = (), dtype: DType | None = None) -> Array:
     """Return gamma random numbers with shape parameter alpha and scale beta, ``shape`` of them per element."""
-    drawn = gamma(counter, _spread(alpha, shape)) * _spread(beta, shape)
+    drawn = gamma(counter, _parameter_vector(alpha, shape)) * _parameter_vector(beta, shape)
     return drawn.reshape(alpha.shape + shape).astype(dtype or FLOAT32)
 
 
@@ -194,7 +194,7 @@ def sample_gamma(alpha: Array, beta: Array, counter: Array, *, shape: Shape = ()
 )
 def sample_poisson(lam: Array, counter: Array, *, shape: Shape = (), dtype: DType | None = None) -> Array:
     """Return Poisson random numbers with mean lam, ``shape`` of them per element."""
-    return poisson(counter, _spread(lam, shape)).reshape(lam.shape + shape).astype(dtype or FLOAT32)
+    return poisson(counter, _parameter_vector(lam, shape)).reshape(lam.shape + shape).astype(dtype or FLOAT32)
 
 
 @operator(
@@ -211,8 +211,8 @@ def sample_negative_binomial(
 
     They are the number of failures before the k-th success, with success probability p.
     """
-    success = _spread(p, shape)
-    means = gamma(counter, _spread(k, shape)) * ((1 - success) / success)
+    success = _parameter_vector(p, shape)
+    means = gamma(counter, _parameter_vector(k, shape)) * ((1 - success) / success)
     return poisson(counter, means, after_gamma=True).reshape(k.shape + shape).astype(dtype or FLOAT32)
 
 
@@ -230,7 +230,7 @@ def sample_generalized_negative_binomial(
 
     They have mean mu and variance mu + alpha * mu**2. With alpha 0 they are Poisson random numbers.
     """
-    mean, dispersion = _spread(mu, shape), _spread(alpha, shape)
+    mean, dispersion = _parameter_vector(mu, shape), _parameter_vector(alpha, shape)
     spread = np.where(dispersion == 0, 1.0, dispersion)
     means = np.where(dispersion == 0, mean, gamma(counter, 1 / spread) * spread * mean)
     return poisson(counter, means, after_gamma=True).reshape(mu.shape + shape).astype(dtype or FLOAT32)

@@ -35,7 +35,7 @@ _PERMUTE: Operator = REGISTRY["_permute"]
 def total(grads: list[Node]) -> Node:
     """Return the sum of nodes of one shape, in order."""
     if len(grads) > FEW_PRODUCTS:
-        grads = _products_joined(grads)
+        grads = _join_products(grads)
     if len(grads) == 1:
         return grads[0]
     first, *rest = grads
@@ -54,7 +54,7 @@ def total(grads: list[Node]) -> Node:
     return first
 
 
-def _products_joined(grads: list[Node]) -> list[Node]:
+def _join_products(grads: list[Node]) -> list[Node]:
     """Return the summands with all products of few terms replaced by one product."""
     products = [grad for grad in grads if _is_product_of_few_terms(grad)]
     if len(products) <= FEW_PRODUCTS:
@@ -62,7 +62,7 @@ def _products_joined(grads: list[Node]) -> list[Node]:
     # the reverse pass visits users first; restore the order of the steps
     products.reverse()
     data, out_grads = [[of(product) for product in products] for of in (_data_of, _out_grad_of)]
-    joined = matmul(swap_last(_side_by_side(data)), _side_by_side(out_grads))
+    joined = matmul(swap_last(_concatenate_rows(data)), _concatenate_rows(out_grads))
     chosen = set(products)
     return [joined, *[grad for grad in grads if grad not in chosen]]
 
@@ -84,7 +84,7 @@ def _out_grad_of(product: Node) -> Node:
     return product.inputs[1]
 
 
-def _side_by_side(nodes: list[Node]) -> Node:
+def _concatenate_rows(nodes: list[Node]) -> Node:
     """Concatenate the rows of all nodes; nodes of equal shape are stacked, like the steps of a sequence."""
     if len({node.shape for node in nodes}) > 1:
         return concatenate(nodes, 0)

@@ -30,17 +30,17 @@ INT32 = np.dtype("int32")
 INT64 = np.dtype("int64")
 
 
-def _filled_like(value: float) -> Expansion:
+def _fill_like(value: float) -> Expansion:
     return Expansion(lambda data: full(data.shape, value, data.dtype, data.context))
 
 
-@operator(gradient=nothing, method=True, lowering=_filled_like(0), answers="zeros_like", keeps_zero=True, moves=True)
+@operator(gradient=nothing, method=True, lowering=_fill_like(0), answers="zeros_like", keeps_zero=True, moves=True)
 def zeros_like(data: Array) -> Array:
     """Return an array of zeros with the shape and dtype of another array."""
     return np.zeros(data.shape, data.dtype)
 
 
-@operator(gradient=nothing, method=True, lowering=_filled_like(1), answers="ones_like", moves=True)
+@operator(gradient=nothing, method=True, lowering=_fill_like(1), answers="ones_like", moves=True)
 def ones_like(data: Array) -> Array:
     """Return an array of ones with the shape and dtype of another array."""
     return np.ones(data.shape, data.dtype)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.dtypes import FLOAT32, INT32, INT64, DType, convert_scalar
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Partial, merge, types_apart
+from ...graph.interface import Interface, Partial, merge, separate_types
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
 from ...lower.lowering import Expansion
@@ -154,7 +154,7 @@ def _layout(count: int, ndim: int) -> Shape:
     return (*range(count), *(-1,) * (ndim - count))
 
 
-def _scattered(name: str, data: Node, indices: Node, shape: Shape) -> Shape:
+def _scatter_layout(name: str, data: Node, indices: Node, shape: Shape) -> Shape:
     """Return the layout of index arrays for a shape, after checking the shape of data against them."""
     if indices.ndim < 2:
         raise MXNetError(f"{name} requires index tensor to have at least 2 dimensions, not {indices.ndim}")
@@ -190,7 +190,7 @@ def scatter_nd(data: Node, indices: Node, *, shape: Shape) -> Node:
 
     If a point occurs several times, the last value wins.
     """
-    layout = _scattered("scatter_nd", data, indices, shape)
+    layout = _scatter_layout("scatter_nd", data, indices, shape)
     return assign_points(full(shape, 0, data.dtype, data.context), data, layout, _rows(indices))
 
 
@@ -200,13 +200,13 @@ def _scatter_set_nd(lhs: Node, rhs: Node, indices: Node, *, shape: Shape) -> Nod
     if lhs.shape != shape:
         raise MXNetError(f"_scatter_set_nd: shape={shape} is not that of lhs, {format_shape(lhs.shape)}")
     same_dtype(lhs, rhs)
-    return assign_points(lhs, rhs, _scattered("_scatter_set_nd", rhs, indices, shape), _rows(indices))
+    return assign_points(lhs, rhs, _scatter_layout("_scatter_set_nd", rhs, indices, shape), _rows(indices))
 
 
 @composite()
 def _backward_gather_nd(data: Node, indices: Node, *, shape: Shape) -> Node:
     """Return zeros with the data added at points; the rows of ``indices`` are their coordinates."""
-    layout = _scattered("_backward_gather_nd", data, indices, shape)
+    layout = _scatter_layout("_backward_gather_nd", data, indices, shape)
     count = indices.shape[0]
     _, _, flat = merge_points(shape, layout, _rows(indices))
     return reshape_to(add_axis(data, flat, 0, math.prod(shape[:count])), shape)
@@ -397,8 +397,8 @@ def _row_types(
     return [inputs[0], inputs[1] or np.dtype("int32")], [inputs[0]]
 
 
-take.interface = pick.interface = gather_nd.interface = Interface(types=types_apart(1))
-scatter_nd.interface = Interface(types=types_apart(1))
+take.interface = pick.interface = gather_nd.interface = Interface(types=separate_types(1))
+scatter_nd.interface = Interface(types=separate_types(1))
 batch_take.interface = Interface(types=_row_types)
-where.interface = Interface(types=types_apart(0))
+where.interface = Interface(types=separate_types(0))
 embedding.interface = sparse_embedding.interface = Interface(shapes=_table_shapes, types=_table_types)

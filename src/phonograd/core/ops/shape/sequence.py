@@ -47,7 +47,7 @@ def _check(name: str, data: Node, length: Node | None, use_sequence_length: bool
         )
 
 
-def _beside(length: Array, axis: int, ndim: int) -> Array:
+def _align_lengths(length: Array, axis: int, ndim: int) -> Array:
     """Return lengths as integers along the axis of the sequences, in a shape that broadcasts."""
     shape = [1] * ndim
     shape[1 - axis] = -1
@@ -95,7 +95,7 @@ def sequence_mask(
     """Replace all steps after the end of each sequence by a value."""
     if sequence_length is None:
         return data
-    inside = _steps(data.shape[axis], axis, data.ndim) < _beside(sequence_length, axis, data.ndim)
+    inside = _steps(data.shape[axis], axis, data.ndim) < _align_lengths(sequence_length, axis, data.ndim)
     return np.where(inside, data, convert_scalar(value, data.dtype))
 
 
@@ -142,7 +142,7 @@ def sequence_reverse(
     if sequence_length is None:
         return data[::-1]
     steps = _steps(data.shape[0], 0, data.ndim)
-    length = np.clip(_beside(sequence_length, 0, data.ndim), 0, data.shape[0])
+    length = np.clip(_align_lengths(sequence_length, 0, data.ndim), 0, data.shape[0])
     return np.take_along_axis(data, np.where(steps < length, length - 1 - steps, steps), 0)
 
 

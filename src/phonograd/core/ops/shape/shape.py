@@ -358,7 +358,7 @@ def split_v2(data: Node, *, indices: Shape, axis: int = 1, squeeze_axis: bool = 
 # -- symbol declarations
 
 
-def _joined_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials:
+def _concat_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials:
     """Return the input shapes of a concatenation: equal but for one axis, where one unknown size can be inferred."""
     known = next((shape for shape in (*inputs, outputs[0]) if shape is not None), None)
     if known is None or not -len(known) <= dim < len(known):
@@ -375,7 +375,7 @@ def _joined_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials
     return [(*common[:place], extent, *common[place + 1 :]) for extent in extents]
 
 
-def _transposed_shapes(inputs: Partials, outputs: Partials, *, axes: Shape) -> Partials:
+def _transpose_shapes(inputs: Partials, outputs: Partials, *, axes: Shape) -> Partials:
     out = outputs[0]
     if out is None or len(axes) not in (0, len(out)):
         return inputs
@@ -383,14 +383,14 @@ def _transposed_shapes(inputs: Partials, outputs: Partials, *, axes: Shape) -> P
     return [merge(inputs[0], tuple([out[order.index(axis)] for axis in range(len(out))]))]
 
 
-def _expanded_shapes(inputs: Partials, outputs: Partials, *, axis: int) -> Partials:
+def _expand_dims_shapes(inputs: Partials, outputs: Partials, *, axis: int) -> Partials:
     out = outputs[0]
     if out is None or not -len(out) <= axis < len(out):
         return inputs
     return [merge(inputs[0], without(out, (axis % len(out),)))]
 
 
-def _reshaped_shapes(inputs: Partials, outputs: Partials) -> Partials:
+def _reshape_shapes(inputs: Partials, outputs: Partials) -> Partials:
     """Return the input shape of a reshape: the number of elements determines a single unknown size."""
     data, out = inputs[0], outputs[0]
     if data is None or out is None or data.count(0) != 1 or 0 in out:
@@ -399,7 +399,7 @@ def _reshaped_shapes(inputs: Partials, outputs: Partials) -> Partials:
     return inputs if rest else [tuple([extent or missing for extent in data])]
 
 
-def _divided_shapes(
+def _slice_channel_shapes(
     inputs: Partials, outputs: Partials, *, num_outputs: int, axis: int, squeeze_axis: bool
 ) -> Partials:
     """Return the input shape of a split into equal parts."""
@@ -415,9 +415,11 @@ def _divided_shapes(
     return [data]
 
 
-reshape.interface = Interface(shapes=_reshaped_shapes)
-expand_dims.interface = Interface(shapes=_expanded_shapes)
-transpose.interface = Interface(shapes=_transposed_shapes)
-concat.interface = Interface(shapes=_joined_shapes)
-slice_channel.interface = Interface(outputs=lambda *, num_outputs: num_outputs, numbered=True, shapes=_divided_shapes)
+reshape.interface = Interface(shapes=_reshape_shapes)
+expand_dims.interface = Interface(shapes=_expand_dims_shapes)
+transpose.interface = Interface(shapes=_transpose_shapes)
+concat.interface = Interface(shapes=_concat_shapes)
+slice_channel.interface = Interface(
+    outputs=lambda *, num_outputs: num_outputs, numbered=True, shapes=_slice_channel_shapes
+)
 split_v2.interface = Interface(outputs=lambda *, indices, sections: sections or len(indices), numbered=True)

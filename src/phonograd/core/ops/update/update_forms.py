@@ -27,7 +27,7 @@ from ...graph.operator import composite
 from ..math.primitives import cast, reshape_to
 from ..shape.slicing import slice_axis
 
-__all__ = ["Rule", "declare", "declare_several", "mixed", "update"]
+__all__ = ["Rule", "declare", "declare_several", "mixed_precision", "update"]
 
 #: parameters passed as data: a new value needs no new plan. The others have the type of their default
 _DATA = {
@@ -134,7 +134,7 @@ def update(
     return decorate
 
 
-def mixed(name: str, rule: Rule, narrow: bool = True) -> Rule:
+def mixed_precision(name: str, rule: Rule, narrow: bool = True) -> Rule:
     """Return the mixed-precision form of a rule; `narrow` casts its result to the dtype of the weight."""
     place = len(rule.inputs) - rule.shared
 
@@ -216,8 +216,8 @@ def declare_several(name: str, rule: Rule, parameters: str, *, preloaded: bool =
 
     behind = ", then all learning rates, then all weight decays" if preloaded else ""
     behind += f", then `{rule.inputs[-1]}`" if rule.shared else ""
-    first = f"Return several weights after one update each. `data` holds the arrays of each weight in turn{behind}."
-    update.__doc__ = f"{first}\n\nPer weight: {rule.doc}"
+    order = f"`data` holds the arrays of each weight in turn{behind}."
+    update.__doc__ = f"Return several weights after one update each.\n\n{order}\n\nPer weight: {rule.doc}"
     facts = {
         "visible": visible,
         "interface": Interface(outputs=visible),

@@ -14,20 +14,20 @@ from typing import Any
 __all__ = [
     "adagrad",
     "adam",
-    "decayed",
+    "add_weight_decay",
+    "clip_to_limit",
     "ftml",
     "ftrl",
     "group_adagrad",
     "lamb_direction",
     "lamb_step",
     "lars_rate",
-    "limited",
     "momentum",
-    "moved_average",
+    "moving_average",
     "nesterov",
     "plain",
-    "prepared",
-    "rescaled",
+    "rescale",
+    "rescale_and_clip",
     "rmsprop",
     "rmsprop_centered",
     "sign_momentum",
@@ -38,27 +38,27 @@ __all__ = [
 # -- gradients
 
 
-def rescaled(grad: Any, scale: Any) -> Any:
+def rescale(grad: Any, scale: Any) -> Any:
     """Return ``scale * grad``."""
     return grad if scale is None else grad * scale
 
 
-def limited(F: Any, grad: Any, limit: float | None) -> Any:
+def clip_to_limit(F: Any, grad: Any, limit: float | None) -> Any:
     """Clip a gradient to [-limit, limit]; None means no limit."""
     return grad if limit is None else F.clip(grad, a_min=-limit, a_max=limit)
 
 
-def decayed(grad: Any, wd: Any, weight: Any) -> Any:
+def add_weight_decay(grad: Any, wd: Any, weight: Any) -> Any:
     """Add weight decay to a gradient: ``grad + wd * weight``."""
     return grad if wd is None else grad + wd * weight
 
 
-def prepared(F: Any, grad: Any, scale: Any, limit: float | None) -> Any:
+def rescale_and_clip(F: Any, grad: Any, scale: Any, limit: float | None) -> Any:
     """Rescale a gradient, then clip it."""
-    return limited(F, rescaled(grad, scale), limit)
+    return clip_to_limit(F, rescale(grad, scale), limit)
 
 
-def moved_average(average: Any, factor: float, value: Any) -> Any:
+def moving_average(average: Any, factor: float, value: Any) -> Any:
     """Return the new exponential moving average: ``factor * average + (1 - factor) * value``."""
     return factor * average + (1.0 - factor) * value
 
@@ -79,11 +79,11 @@ def momentum(weight: Any, direction: Any, moment: Any, lr: Any, factor: float) -
 
 def nesterov(weight: Any, grad: Any, moment: Any, lr: Any, wd: Any, factor: float) -> tuple[Any, Any]:
     """Return the weight after one step with Nesterov momentum, and the momentum."""
-    direction = decayed(grad, wd, weight)
+    direction = add_weight_decay(grad, wd, weight)
     ahead = factor * moment - lr * direction
     moved = weight + factor * ahead - lr * direction
     # as in MXNet, the stored momentum applies weight decay to the updated weight
-    return moved, factor * moment - lr * decayed(grad, wd, moved)
+    return moved, factor * moment - lr * add_weight_decay(grad, wd, moved)
 
 
 def sign_step(F: Any, weight: Any, grad: Any, lr: Any, kept: Any) -> Any:
@@ -106,8 +106,8 @@ def adam(
     F: Any, weight: Any, grad: Any, mean: Any, square: Any, lr: Any, beta1: float, beta2: float, epsilon: float
 ) -> tuple[Any, Any, Any]:
     """Return the weight after one Adam step, and the moving averages of the gradient and its square."""
-    mean = moved_average(mean, beta1, grad)
-    square = moved_average(square, beta2, F.square(grad))
+    mean = moving_average(mean, beta1, grad)
+    square = moving_average(square, beta2, F.square(grad))
     return weight - lr * mean / (F.sqrt(square) + epsilon), mean, square
 
 
@@ -115,7 +115,7 @@ def adagrad(F: Any, weight: Any, grad: Any, squares: Any, lr: Any, wd: Any, epsi
     """Return the weight after one AdaGrad step, and the sum of squared gradients."""
     squares = squares + F.square(grad)
     direction = grad / F.sqrt(squares + epsilon)
-    return weight - lr * decayed(direction, wd, weight), squares
+    return weight - lr * add_weight_decay(direction, wd, weight), squares
 
 
 def group_adagrad(F: Any, weight: Any, grad: Any, squares: Any, lr: Any, epsilon: float) -> tuple[Any, Any]:
@@ -129,8 +129,8 @@ def rmsprop(
     F: Any, weight: Any, grad: Any, square: Any, lr: Any, factor: float, epsilon: float, largest: float | None
 ) -> tuple[Any, Any]:
     """Return the weight after one RMSProp step, clipped to [-largest, largest], and the mean square."""
-    square = moved_average(square, factor, F.square(grad))
-    return limited(F, weight - lr * (grad / F.sqrt(square + epsilon)), largest), square
+    square = moving_average(square, factor, F.square(grad))
+    return clip_to_limit(F, weight - lr * (grad / F.sqrt(square + epsilon)), largest), square
 
 
 def rmsprop_centered(
@@ -146,11 +146,11 @@ def rmsprop_centered(
     largest: float | None,
 ) -> tuple[Any, Any, Any, Any]:
     """Return the weight after one step of centered RMSProp, and the mean square, mean and momentum."""
-    square = moved_average(square, factors[0], F.square(grad))
-    mean = moved_average(mean, factors[0], grad)
+    square = moving_average(square, factors[0], F.square(grad))
+    mean = moving_average(mean, factors[0], grad)
     spread = F.sqrt(square - F.square(mean) + epsilon)
     moment = factors[1] * moment - lr * (grad / spread)
-    return limited(F, weight + moment, largest), square, mean, moment
+    return clip_to_limit(F, weight + moment, largest), square, mean, moment
 
 
 def ftrl(
@@ -178,7 +178,7 @@ def ftml(
     epsilon: float,
 ) -> tuple[Any, Any, Any, Any]:
     """Return the weight after one FTML step, and d, v and z of the paper (Zheng and Kwok, 2017)."""
-    square = moved_average(square, beta2, F.square(grad))
+    square = moving_average(square, beta2, F.square(grad))
     now = factor * (F.sqrt(square / correction) + epsilon)
     linear = beta1 * linear + (1.0 - beta1) * grad - (now - beta1 * before) * weight
     return -linear / now, now, square, linear
@@ -213,10 +213,10 @@ def lamb_direction(
 
     `corrections` are the divisors of the bias correction, None for no correction.
     """
-    mean = moved_average(mean, beta1, grad)
-    square = moved_average(square, beta2, F.square(grad))
+    mean = moving_average(mean, beta1, grad)
+    square = moving_average(square, beta2, F.square(grad))
     first, second = (mean, square) if corrections is None else (mean / corrections[0], square / corrections[1])
-    return decayed(first / (F.sqrt(second) + epsilon), wd, weight), mean, square
+    return add_weight_decay(first / (F.sqrt(second) + epsilon), wd, weight), mean, square
 
 
 def lamb_step(

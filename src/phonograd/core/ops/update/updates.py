@@ -25,7 +25,7 @@ from ..math.examination import isfinite
 from ..math.primitives import cast, reshape_to
 from ..math.structural import constant
 from . import update_rules as rules
-from .update_forms import Rule, declare, declare_several, mixed, update
+from .update_forms import Rule, declare, declare_several, mixed_precision, update
 
 
 class _Functions:
@@ -45,19 +45,21 @@ def _limit(number: float) -> float | None:
     return None if number < 0 else number
 
 
-def _clipped(p: Any, grad: Node) -> Any:
+def _rescale_and_clip(p: Any, grad: Node) -> Any:
     """Rescale a gradient, then clip it."""
-    return rules.prepared(F, grad, p.rescale_grad, _limit(p.clip_gradient))
+    return rules.rescale_and_clip(F, grad, p.rescale_grad, _limit(p.clip_gradient))
 
 
-def _clipped_then_decayed(p: Any, weight: Node, grad: Node) -> Any:
+def _clip_then_decay(p: Any, weight: Node, grad: Node) -> Any:
     """Rescale and clip a gradient, then add weight decay."""
-    return rules.decayed(_clipped(p, grad), p.wd, weight)
+    return rules.add_weight_decay(_rescale_and_clip(p, grad), p.wd, weight)
 
 
-def _decayed_then_clipped(p: Any, weight: Node, grad: Node, clip_gradient: float) -> Any:
+def _decay_then_clip(p: Any, weight: Node, grad: Node, clip_gradient: float) -> Any:
     """Rescale a gradient and add weight decay, then clip it."""
-    return rules.limited(F, rules.decayed(rules.rescaled(grad, p.rescale_grad), p.wd, weight), _limit(clip_gradient))
+    return rules.clip_to_limit(
+        F, rules.add_weight_decay(rules.rescale(grad, p.rescale_grad), p.wd, weight), _limit(clip_gradient)
+    )
 
 
 def _bias_corrections(p: Any, like: Node) -> tuple[Any, Any]:
@@ -75,7 +77,7 @@ def _bias_corrections(p: Any, like: Node) -> tuple[Any, Any]:
 @update("lr wd=0.0 rescale_grad=1.0 clip_gradient=-1.0 lazy_update=True")
 def sgd_update(p: Any, weight: Node, grad: Node) -> Any:
     """Return the weight after one SGD step: ``weight - lr * (rescale_grad * grad + wd * weight)``."""
-    return rules.plain(weight, _clipped_then_decayed(p, weight, grad), p.lr)
+    return rules.plain(weight, _clip_then_decay(p, weight, grad), p.lr)
 
 
 @update("lr momentum=0.0 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0 lazy_update=True")
@@ -85,13 +87,13 @@ def sgd_mom_update(p: Any, weight: Node, grad: Node, mom: Node) -> Any:
     ``mom = momentum * mom - lr * (rescale_grad * grad + wd * weight)``, then ``weight + mom``. The operator updates
     `mom` in place.
     """
-    return rules.momentum(weight, _clipped_then_decayed(p, weight, grad), mom, p.lr, p.momentum)
+    return rules.momentum(weight, _clip_then_decay(p, weight, grad), mom, p.lr, p.momentum)
 
 
 @update("lr momentum=0.0 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0")
 def nag_mom_update(p: Any, weight: Node, grad: Node, mom: Node) -> Any:
     """Return the weight after one SGD step with Nesterov momentum. The operator updates `mom` in place."""
-    return rules.nesterov(weight, _clipped(p, grad), mom, p.lr, p.wd, p.momentum)
+    return rules.nesterov(weight, _rescale_and_clip(p, grad), mom, p.lr, p.wd, p.momentum)
 
 
 @update("lr wd=0.0 rescale_grad=1.0 clip_gradient=-1.0")
@@ -110,7 +112,7 @@ def signum_update(p: Any, weight: Node, grad: Node, mom: Node) -> Any:
     ``mom = momentum * mom - (1 - momentum) * (rescale_grad * grad + wd * weight)``, then
     ``(1 - lr * wd_lh) * weight + lr * sign(mom)``. `wd_lh` is decoupled weight decay.
     """
-    direction = _clipped_then_decayed(p, weight, grad)
+    direction = _clip_then_decay(p, weight, grad)
     return rules.sign_momentum(F, weight, direction, mom, p.lr, 1.0 - p.lr * p.wd_lh, p.momentum)
 
 
@@ -126,7 +128,7 @@ def adam_update(p: Any, weight: Node, grad: Node, mean: Node, var: Node) -> Any:
     `lr` must already include Adam's bias correction, ``sqrt(1 - beta2**t) / (1 - beta1**t)``. The operator updates
     `mean` and `var`, the moving averages of the gradient and its square, in place.
     """
-    grad = _decayed_then_clipped(p, weight, grad, p.clip_gradient)
+    grad = _decay_then_clip(p, weight, grad, p.clip_gradient)
     return rules.adam(F, weight, grad, mean, var, p.lr, p.beta1, p.beta2, p.epsilon)
 
 
@@ -140,9 +142,9 @@ def adamw_update(p: Any, weight: Node, grad: Node, mean: Node, var: Node, rescal
     """
     scale = reshape_to(cast(rescale_grad, weight.dtype), ())
     valid = isfinite(scale) * not_equal(scale, scale * 0.0)
-    grad = rules.prepared(F, grad, scale, _limit(p.clip_gradient))
+    grad = rules.rescale_and_clip(F, grad, scale, _limit(p.clip_gradient))
     direction, *means = rules.adam(F, weight * 0.0, grad, mean, var, -p.lr, p.beta1, p.beta2, p.epsilon)
-    after = (weight - p.eta * rules.decayed(direction, p.wd, weight), *means)
+    after = (weight - p.eta * rules.add_weight_decay(direction, p.wd, weight), *means)
     condition = broadcast(valid, weight.shape)
     return tuple([single(F.where(condition, new, old)) for new, old in zip(after, (weight, mean, var), strict=True)])
 
@@ -154,7 +156,7 @@ def rmsprop_update(p: Any, weight: Node, grad: Node, n: Node) -> Any:
     `n` is the moving average of the squared gradient: ``n = gamma1 * n + (1 - gamma1) * grad**2``. A `clip_weights`
     of at least 0 clips the result.
     """
-    grad = _decayed_then_clipped(p, weight, grad, p.clip_gradient)
+    grad = _decay_then_clip(p, weight, grad, p.clip_gradient)
     return rules.rmsprop(F, weight, grad, n, p.lr, p.gamma1, p.epsilon, _limit(p.clip_weights))
 
 
@@ -165,20 +167,20 @@ def rmspropalex_update(p: Any, weight: Node, grad: Node, n: Node, g: Node, delta
     ``delta = gamma2 * delta - lr * grad / sqrt(n - g**2 + epsilon)``, then ``weight + delta``; `n` and `g` are the
     moving averages of the squared gradient and of the gradient.
     """
-    grad, limit = _decayed_then_clipped(p, weight, grad, p.clip_gradient), _limit(p.clip_weights)
+    grad, limit = _decay_then_clip(p, weight, grad, p.clip_gradient), _limit(p.clip_weights)
     return rules.rmsprop_centered(F, weight, grad, n, g, delta, p.lr, (p.gamma1, p.gamma2), p.epsilon, limit)
 
 
 @update("lr lamda1=0.01 beta=1.0 wd=0.0 rescale_grad=1.0 clip_gradient=-1.0")
 def ftrl_update(p: Any, weight: Node, grad: Node, z: Node, n: Node) -> Any:
     """Return the weight after one FTRL step (follow the regularized leader); `lamda1` sets small weights to 0."""
-    return rules.ftrl(F, weight, _clipped(p, grad), z, n, p.lr, p.wd, p.lamda1, p.beta)
+    return rules.ftrl(F, weight, _rescale_and_clip(p, grad), z, n, p.lr, p.wd, p.lamda1, p.beta)
 
 
 @update("lr beta1=0.6 beta2=0.999 epsilon=1e-8 t wd=0.0 rescale_grad=1.0 clip_grad=-1.0")
 def ftml_update(p: Any, weight: Node, grad: Node, d: Node, v: Node, z: Node) -> Any:
     """Return the weight after one FTML step (follow the moving leader); `t` counts the updates from 1."""
-    grad = _decayed_then_clipped(p, weight, grad, p.clip_grad)
+    grad = _decay_then_clip(p, weight, grad, p.clip_grad)
     first, second = _bias_corrections(p, weight)
     return rules.ftml(F, weight, grad, d, v, z, first / p.lr, second, p.beta1, p.beta2, p.epsilon)
 
@@ -189,7 +191,7 @@ def adagrad_update(p: Any, weight: Node, grad: Node, history: Node) -> Any:
 
     `history` is the sum of all squared gradients.
     """
-    return rules.adagrad(F, weight, _clipped(p, grad), history, p.lr, p.wd, p.epsilon)
+    return rules.adagrad(F, weight, _rescale_and_clip(p, grad), history, p.lr, p.wd, p.epsilon)
 
 
 @update("lr rescale_grad=1.0 clip_gradient=-1.0 epsilon=1e-5", name="_contrib_group_adagrad_update")
@@ -198,7 +200,7 @@ def group_adagrad_update(p: Any, weight: Node, grad: Node, history: Node) -> Any
 
     The operator adds the mean squared gradient of each row to `history`.
     """
-    return rules.group_adagrad(F, weight, _clipped(p, grad), history, p.lr, p.epsilon)
+    return rules.group_adagrad(F, weight, _rescale_and_clip(p, grad), history, p.lr, p.epsilon)
 
 
 # -- learning rates scaled by norms
@@ -210,7 +212,7 @@ def group_adagrad_update(p: Any, weight: Node, grad: Node, history: Node) -> Any
 def lamb_update_phase1(p: Any, weight: Node, grad: Node, mean: Node, var: Node) -> Any:
     """Return the direction of a LAMB step: Adam's direction plus ``wd * weight``; `t` counts the updates from 1."""
     missing = _bias_corrections(p, weight) if p.bias_correction else None
-    grad = _clipped(p, grad)
+    grad = _rescale_and_clip(p, grad)
     return rules.lamb_direction(F, weight, grad, mean, var, p.wd, missing, p.beta1, p.beta2, p.epsilon)
 
 
@@ -251,19 +253,19 @@ def _lamb_formula(p: Any, weight: Node, grad: Node, mean: Node, var: Node) -> An
 
 # -- derived forms
 
-declare(mixed("mp_nag_mom_update", nag_mom_update))
-declare(mixed("mp_lamb_update_phase1", lamb_update_phase1, narrow=False))
-declare(mixed("mp_lamb_update_phase2", lamb_update_phase2))
+declare(mixed_precision("mp_nag_mom_update", nag_mom_update))
+declare(mixed_precision("mp_lamb_update_phase1", lamb_update_phase1, narrow=False))
+declare(mixed_precision("mp_lamb_update_phase2", lamb_update_phase2))
 
 for _rule, _momentum in ((sgd_update, ""), (sgd_mom_update, "momentum=0.0")):
-    for _form in (_rule, declare(mixed(f"mp_{_rule.name}", _rule))):
+    for _form in (_rule, declare(mixed_precision(f"mp_{_rule.name}", _rule))):
         _common = f"{_momentum} rescale_grad=1.0 clip_gradient=-1.0 num_weights=1"
         declare_several(f"multi_{_form.name}", _form, f"lrs wds {_common}")
         declare_several(f"preloaded_multi_{_form.name}", _form, _common, preloaded=True)
 
 _several_adamw = "lrs beta1=0.9 beta2=0.999 epsilon=1e-8 wds etas clip_gradient=-1.0 num_weights=1"
 declare_several("_multi_adamw_update", adamw_update, _several_adamw)
-declare_several("_multi_mp_adamw_update", declare(mixed("_mp_adamw_update", adamw_update)), _several_adamw)
+declare_several("_multi_mp_adamw_update", declare(mixed_precision("_mp_adamw_update", adamw_update)), _several_adamw)
 
 # MXNet has no LAMB operator that runs both phases for one weight
 _lamb = Rule(
@@ -279,4 +281,4 @@ _several_lamb = (
     "clip_gradient=-1.0 bias_correction=True step_count num_tensors=1"
 )
 declare_several("_multi_lamb_update", _lamb, _several_lamb)
-declare_several("_multi_mp_lamb_update", mixed("mp_lamb_update", _lamb), _several_lamb)
+declare_several("_multi_mp_lamb_update", mixed_precision("mp_lamb_update", _lamb), _several_lamb)

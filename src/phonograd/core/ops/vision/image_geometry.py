@@ -100,7 +100,7 @@ def flip_top_bottom(data: Node) -> Node:
     return single(reverse(data, axis=(data.ndim - 3,)))
 
 
-def _maybe(flipped: Node, data: Node, counter: Node) -> Node:
+def _choose_at_random(flipped: Node, data: Node, counter: Node) -> Node:
     chosen = single(lesser(uniform_between(counter, 0, 1, (), FLOAT32), constant(0.5, FLOAT32)))
     return select(chosen, flipped, data)
 
@@ -108,13 +108,13 @@ def _maybe(flipped: Node, data: Node, counter: Node) -> Node:
 @composite(name="_image_random_flip_left_right")
 def random_flip_left_right(data: Node, counter: Node) -> Node:
     """Flip an image left to right with probability 0.5; a batch is flipped as a whole."""
-    return _maybe(single(flip_left_right(data)), data, counter)
+    return _choose_at_random(single(flip_left_right(data)), data, counter)
 
 
 @composite(name="_image_random_flip_top_bottom")
 def random_flip_top_bottom(data: Node, counter: Node) -> Node:
     """Flip an image top to bottom with probability 0.5; a batch is flipped as a whole."""
-    return _maybe(single(flip_top_bottom(data)), data, counter)
+    return _choose_at_random(single(flip_top_bottom(data)), data, counter)
 
 
 # -- symbol declarations

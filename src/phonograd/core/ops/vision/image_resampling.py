@@ -28,11 +28,11 @@ __all__ = [
     "NEAREST",
     "check_images",
     "effective_method",
-    "resampled",
-    "resampled_bytes",
+    "resample",
+    "resample_bytes",
     "resampling_taps",
     "resize",
-    "saturated",
+    "saturate_cast",
 ]
 
 NEAREST, LINEAR, CUBIC, AREA, LANCZOS = range(5)
@@ -63,7 +63,7 @@ def resampling_taps(old: int, new: int, method: int) -> tuple[Array, Array]:
         places = np.minimum(np.floor(np.arange(new) * scale), old - 1).astype(np.intp)
         return places[:, None], np.ones((new, 1), np.float32)
     if method == AREA:
-        return _covered(old, new, scale)
+        return _area_taps(old, new, scale)
     if method == GROWING_AREA:
         first = np.floor(np.arange(new) * scale)
         part = np.arange(new) + 1 - (first + 1) / scale
@@ -82,7 +82,7 @@ def resampling_taps(old: int, new: int, method: int) -> tuple[Array, Array]:
     return np.clip(taps, 0, old - 1).astype(np.intp), weights.astype(np.float32)
 
 
-def _covered(old: int, new: int, scale: float) -> tuple[Array, Array]:
+def _area_taps(old: int, new: int, scale: float) -> tuple[Array, Array]:
     """Return taps and weights if a new pixel is the mean of the pixels it covers."""
     begin, end = np.arange(new) * scale, (np.arange(new) + 1) * scale
     taps = np.floor(begin)[:, None] + np.arange(int(np.ceil(scale)) + 1)
@@ -102,7 +102,7 @@ def effective_method(interp: int, dtype: DType, old: tuple[int, int], new: tuple
     return LINEAR if dtype == UINT8 and old == (2 * new[0], 2 * new[1]) else AREA
 
 
-def resampled(image: Array, axis: int, new: int, method: int) -> Array:
+def resample(image: Array, axis: int, new: int, method: int) -> Array:
     """Resample an image to another size of one axis."""
     taps, weights = resampling_taps(image.shape[axis], new, method)
     shape = [1] * image.ndim
@@ -113,7 +113,7 @@ def resampled(image: Array, axis: int, new: int, method: int) -> Array:
     return total
 
 
-def resampled_bytes(image: Array, width: int, height: int, method: int) -> Array:
+def resample_bytes(image: Array, width: int, height: int, method: int) -> Array:
     """Resample an image of bytes in integer arithmetic, as OpenCV does: equal to nearly the last bit.
 
     Weights have 11 fractional bits. With two taps, a row of sums is rounded to 7 of these bits before the rows are
@@ -140,7 +140,7 @@ def resampled_bytes(image: Array, width: int, height: int, method: int) -> Array
 @operator(gradient=nothing, cost=4.0)
 def _image_resample_bytes(data: Array, *, width: int, height: int, method: int) -> Array:
     """Return images of bytes in another size."""
-    return resampled_bytes(data, width, height, method)
+    return resample_bytes(data, width, height, method)
 
 
 @_image_resample_bytes.infer
@@ -151,7 +151,7 @@ def image_resample_bytes_shape(data: Node, *, width: int, height: int) -> Spec:
 @operator(cost=4.0)
 def _image_resample(data: Array, *, axis: int, extent: int, method: int) -> Array:
     """Return images of floats resampled to ``extent`` pixels along an axis."""
-    return resampled(data, axis, extent, method).astype(data.dtype, copy=False)
+    return resample(data, axis, extent, method).astype(data.dtype, copy=False)
 
 
 @_image_resample.infer
@@ -196,7 +196,7 @@ def check_images(name: str, data: Node, batches: bool) -> None:
         )
 
 
-def saturated(values: Node, dtype: Any) -> Node:
+def saturate_cast(values: Node, dtype: Any) -> Node:
     """Convert numbers to a dtype; for 8-bit dtypes, clip numbers out of range."""
     if dtype.itemsize == 1 and dtype.kind in "iu":
         limits = np.iinfo(dtype)

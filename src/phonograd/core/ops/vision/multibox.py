@@ -196,7 +196,7 @@ def _check_variances(name: str, variances: Floats) -> None:
 # -- detections
 
 
-def _suppressed(found: Array, threshold: float, force: bool) -> None:
+def _suppress(found: Array, threshold: float, force: bool) -> None:
     """Set the class to -1, in a list sorted by score, where a better box of the same class overlaps."""
     for place in range(len(found)):
         if found[place, 0] < 0:
@@ -250,7 +250,7 @@ def multibox_detection(
         if len(found) and 0 < nms_threshold <= 1:
             kept = min(nms_topk, len(found)) if nms_topk > 0 else len(found)
             best = found[np.argsort(-found[:, 1], kind="stable")[:kept]]
-            _suppressed(best, nms_threshold, force_suppress)
+            _suppress(best, nms_threshold, force_suppress)
             found[kept:, 0] = -1
             found[:kept] = best
         out[number, : len(found)] = found

@@ -99,18 +99,18 @@ def positions(index: Node, extent: int, mode: Mode = "index", axis: int = 0) -> 
     return single(_positions.apply((index,), (extent, mode, axis)))
 
 
-def _taken_shape(shape: Shape, index: Shape, axis: int) -> Shape:
+def _take_shape(shape: Shape, index: Shape, axis: int) -> Shape:
     return (*shape[:axis], *index, *shape[axis + 1 :])
 
 
-def _added_sizes(data: Shape, index: Shape, *, axis: int, extent: int) -> tuple[int, int, int]:
+def _scatter_sizes(data: Shape, index: Shape, *, axis: int, extent: int) -> tuple[int, int, int]:
     return math.prod(data[:axis]), math.prod(data[axis + len(index) :]), extent
 
 
 def _walk_axis(pattern: Pattern, index: Shape, *, axis: int) -> IndexWalk:
     """Return the access pattern of slices: the axes of the index replace the axis."""
     strides = (*pattern.strides[:axis], *(0,) * len(index), *pattern.strides[axis + 1 :])
-    return IndexWalk(Pattern(_taken_shape(pattern.shape, index, axis), strides, pattern.offset), pattern.strides[axis])
+    return IndexWalk(Pattern(_take_shape(pattern.shape, index, axis), strides, pattern.offset), pattern.strides[axis])
 
 
 def _index_axis(pattern: Pattern, shape: Shape, *, axis: int) -> Pattern:
@@ -130,7 +130,7 @@ def _take_axis(data: Array, index: Array, *, axis: int) -> Array:
 @_take_axis.infer
 def take_axis_shape(data: Node, index: Node, *, axis: int) -> Spec:
     assert index.dtype == np.int64, index
-    return _taken_shape(data.shape, index.shape, axis), data.dtype
+    return _take_shape(data.shape, index.shape, axis), data.dtype
 
 
 @_take_axis.gradient
@@ -138,7 +138,7 @@ def take_axis_grad(out_grad: Node, out: Node, data: Node, index: Node, *, axis: 
     return add_axis(out_grad, index, axis, data.shape[axis]), None
 
 
-@operator(lowering=Scatter(_added_sizes))
+@operator(lowering=Scatter(_scatter_sizes))
 def _add_axis(data: Array, index: Array, *, axis: int, extent: int) -> Array:
     """Return zeros with slices added at positions of an axis, in order."""
     outer = data.shape[:axis]
@@ -185,7 +185,7 @@ def _expand_put_axis(data: Node, value: Node, index: Node, *, axis: int) -> Node
 def _put_axis(data: Array, value: Array, index: Array, *, axis: int) -> Array:
     """Return the array with its slices at positions of an axis replaced; the last of equal positions wins."""
     out = data.copy()
-    shape = _taken_shape(data.shape, index.shape, axis)
+    shape = _take_shape(data.shape, index.shape, axis)
     slices = np.broadcast_to(value, shape).reshape(*data.shape[:axis], index.size, *data.shape[axis + 1 :])
     # a flat index: NumPy guarantees "last wins" for one axis only
     out[(slice(None),) * axis + (index.reshape(-1),)] = slices
@@ -196,7 +196,7 @@ def _put_axis(data: Array, value: Array, index: Array, *, axis: int) -> Array:
 def put_axis_shape(data: Node, value: Node, index: Node, *, axis: int) -> Spec:
     assert index.dtype == np.int64, index
     assert data.dtype == value.dtype, (data, value)
-    shape = _taken_shape(data.shape, index.shape, axis)
+    shape = _take_shape(data.shape, index.shape, axis)
     assert broadcast_shapes(value.shape, shape) == shape, (value, shape)
     return data.shape, data.dtype
 
@@ -280,7 +280,7 @@ def _take_along(data: Array, index: Array, *, axis: int) -> Array:
 @_take_along.infer
 def take_along_shape(data: Node, index: Node, *, axis: int) -> Spec:
     assert index.dtype == np.int64, index
-    assert _taken_shape(data.shape, (index.shape[axis],), axis) == index.shape, (data, index)
+    assert _take_shape(data.shape, (index.shape[axis],), axis) == index.shape, (data, index)
     return index.shape, data.dtype
 
 

@@ -168,7 +168,7 @@ def psroi_pooling(
 # -- averages of samples at offsets
 
 
-def _rows_taken(trans: Node, axis: int, places: Array) -> Node:
+def _take_rows(trans: Node, axis: int, places: Array) -> Node:
     """Return the slices of an array along an axis at some positions."""
     if places.tolist() == list(range(trans.shape[axis])):
         return trans
@@ -178,7 +178,7 @@ def _rows_taken(trans: Node, axis: int, places: Array) -> Node:
 def _shifts(trans: Node, pooled: int, part_size: int, trans_std: float) -> tuple[Node, Node]:
     """Return the offsets of cells along x and y in units of their region: (count, classes, cells, 1)."""
     places = np.floor(np.arange(pooled, dtype=np.float32) / np.float32(pooled) * np.float32(part_size)).astype(int)
-    taken = _rows_taken(_rows_taken(trans, 2, places), 3, places) * trans_std
+    taken = _take_rows(_take_rows(trans, 2, places), 3, places) * trans_std
     pairs = reshape_to(taken, (trans.shape[0], trans.shape[1] // 2, 2, pooled * pooled))
     shape = (trans.shape[0], trans.shape[1] // 2, pooled * pooled, 1)
     return reshape_to(slice_along(pairs, 2, 0, 1), shape), reshape_to(slice_along(pairs, 2, 1, 2), shape)
@@ -251,10 +251,10 @@ def deformable_psroi_pooling(
 
     x, y = along(0, shifts[0]), along(1, shifts[1])
     groups = _groups_of(pooled_size, group_size)
-    return _sampled_average(data, columns[0], (x, y), groups, (output_dim, classes, pooled_size, height, width))
+    return _average_samples(data, columns[0], (x, y), groups, (output_dim, classes, pooled_size, height, width))
 
 
-def _inside(place: Node, size: int) -> Node:
+def _is_inside(place: Node, size: int) -> Node:
     low, high = constant(-0.5, place.dtype), constant(size - 0.5, place.dtype)
     return single(logical_and(greater_equal(place, low), lesser_equal(place, high)))
 
@@ -267,7 +267,7 @@ def _channel_offsets(groups: Array, pooled: int, group_size: int) -> Node:
     return reshape_to(whole, (1, 1, 1, pooled * pooled, 1))
 
 
-def _sampled_average(
+def _average_samples(
     data: Node, image: Node, places: tuple[Node, Node], groups: Array, sizes: tuple[int, int, int, int, int]
 ) -> Node:
     """Return averages of samples at positions (regions, classes, cells, samples) inside the images."""
@@ -276,7 +276,7 @@ def _sampled_average(
     each = output_dim // classes
     per_class = data.shape[1] // output_dim
     x, y = places
-    seen = single(logical_and(_inside(x, width), _inside(y, height)))
+    seen = single(logical_and(_is_inside(x, width), _is_inside(y, height)))
     x, y = single(clip(x, a_min=0.0, a_max=width - 1.0)), single(clip(y, a_min=0.0, a_max=height - 1.0))
     left, top = single(floor(x)), single(floor(y))
     right, bottom = single(minimum(left + 1.0, width - 1.0)), single(minimum(top + 1.0, height - 1.0))

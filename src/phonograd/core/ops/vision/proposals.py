@@ -35,7 +35,7 @@ def _anchors(stride: int, ratios: Floats, scales: Floats) -> Array:
     return np.array(found, np.float32)
 
 
-def _moved(boxes: Array, shifts: Array, iou_loss: bool) -> Array:
+def _apply_shifts(boxes: Array, shifts: Array, iou_loss: bool) -> Array:
     """Return boxes moved and scaled by predictions; with `iou_loss` the predictions are offsets of corners."""
     if iou_loss:
         return boxes + shifts
@@ -45,7 +45,7 @@ def _moved(boxes: Array, shifts: Array, iou_loss: bool) -> Array:
     return np.concatenate([middle - half, middle + half], 1)
 
 
-def _kept(boxes: Array, threshold: float, most: int) -> list[int]:
+def _suppress_overlaps(boxes: Array, threshold: float, most: int) -> list[int]:
     """Return the boxes that non-maximum suppression keeps, best first; ``threshold`` is the largest overlap."""
     area = np.prod(boxes[:, 2:] - boxes[:, :2] + Number(1), axis=1)
     is_open = np.ones(len(boxes), bool)
@@ -63,7 +63,7 @@ def _kept(boxes: Array, threshold: float, most: int) -> list[int]:
     return found
 
 
-def _proposed(scores: Array, shifts: Array, info: Array, p: dict[str, Any]) -> tuple[Array, Array]:
+def _propose(scores: Array, shifts: Array, info: Array, p: dict[str, Any]) -> tuple[Array, Array]:
     """Return the proposed boxes of one image, and their scores."""
     base = _anchors(p["feature_stride"], p["ratios"], p["scales"])
     count, (rows, columns) = len(base), scores.shape[1:]
@@ -71,7 +71,7 @@ def _proposed(scores: Array, shifts: Array, info: Array, p: dict[str, Any]) -> t
     offsets = np.stack([x, y, x, y], -1).astype(np.float32) * Number(p["feature_stride"])
     boxes = (offsets[:, :, None] + base).reshape(-1, 4)
     moves = shifts.reshape(count, 4, rows, columns).transpose(2, 3, 0, 1).reshape(-1, 4)
-    boxes = _moved(boxes, moves, p["iou_loss"])
+    boxes = _apply_shifts(boxes, moves, p["iou_loss"])
     height, width, scale = info
     boxes = np.clip(boxes, 0, np.array([width, height] * 2, np.float32) - Number(1))
     score = scores.transpose(1, 2, 0).astype(np.float32)
@@ -87,7 +87,7 @@ def _proposed(scores: Array, shifts: Array, info: Array, p: dict[str, Any]) -> t
     order = np.argsort(-score, kind="stable")[:first]
     boxes, score = boxes[order], score[order]
     most = p["rpn_post_nms_top_n"]
-    kept = _kept(boxes, p["threshold"], min(most, first))
+    kept = _suppress_overlaps(boxes, p["threshold"], min(most, first))
     # repeat the boxes if there are too few
     chosen = [kept[index % len(kept)] for index in range(most)]
     return boxes[chosen], score[chosen]
@@ -128,7 +128,7 @@ def _declare(name: str, is_multiple: bool, doc: str) -> Any:
             )
         regions, scores = [], []
         for image in range(cls_prob.shape[0]):
-            boxes, score = _proposed(
+            boxes, score = _propose(
                 cls_prob[image, anchors:].astype(np.float32),
                 bbox_pred[image].astype(np.float32),
                 im_info[image].astype(np.float32),

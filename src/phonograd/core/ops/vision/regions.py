@@ -154,9 +154,9 @@ def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
         if changed.attributes == (begin, end, step):
             return broadcast(value, region_shape(begin, end, step))
         bottom, below = _written[changed] if changed in _written else (base, _span(*changed.attributes))
-        if _are_apart(own, below):
+        if _are_disjoint(own, below):
             source = bottom
-        elif _are_apart(own, _span(*changed.attributes)):
+        elif _are_disjoint(own, _span(*changed.attributes)):
             source = base
         else:
             break
@@ -191,7 +191,7 @@ def _span(begin: Shape, end: Shape, step: Shape) -> _Span:
     return tuple(found)
 
 
-def _are_apart(one: _Span, other: _Span) -> bool:
+def _are_disjoint(one: _Span, other: _Span) -> bool:
     """Return whether two regions have no common element.
 
     >>> _are_apart(((0, 0), (0, 8)), ((1, 1), (0, 8)))

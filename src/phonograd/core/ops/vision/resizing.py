@@ -59,7 +59,7 @@ def _taps(rule: str, size: int, count: int) -> tuple[Array, Array]:
     return np.stack([low, high]), np.stack([1 - fraction, fraction])
 
 
-def _aligned(weights: Array, axis: int, ndim: int, dtype: np.dtype[np.generic]) -> Array:
+def _broadcast_weights(weights: Array, axis: int, ndim: int, dtype: np.dtype[np.generic]) -> Array:
     return weights.astype(dtype).reshape((-1, *(1,) * (ndim - axis - 1)))
 
 
@@ -152,7 +152,7 @@ def _resample(data: Array, *, axis: int, extent: int, rule: str) -> Array:
     source = data.astype(working_dtype(data.dtype), copy=False)
     out = np.zeros((*data.shape[:axis], extent, *data.shape[axis + 1 :]), source.dtype)
     for positions, weights in zip(*_taps(rule, data.shape[axis], extent)):
-        out += source.take(positions, axis) * _aligned(weights, axis, data.ndim, source.dtype)
+        out += source.take(positions, axis) * _broadcast_weights(weights, axis, data.ndim, source.dtype)
     return out.astype(data.dtype, copy=False)
 
 
@@ -175,7 +175,7 @@ def _resample_adjoint(data: Array, *, axis: int, extent: int, rule: str) -> Arra
     for positions, weights in zip(*_taps(rule, extent, count)) if count else ():
         # equal positions are adjacent, so each run of them is one sum
         starts = np.flatnonzero(np.diff(positions, prepend=-1))
-        sums = np.add.reduceat(source * _aligned(weights, axis, data.ndim, source.dtype), starts, axis)
+        sums = np.add.reduceat(source * _broadcast_weights(weights, axis, data.ndim, source.dtype), starts, axis)
         out[(*(slice(None),) * axis, positions[starts])] += sums
     return out.astype(data.dtype, copy=False)
 

@@ -26,7 +26,7 @@ from ..nn.windows import check_floating
 from ..shape.creation import position_along
 from ..shape.shape import concatenate
 
-__all__ = ["bilinear_sampler", "grid_generator", "sampled", "spatial_transformer"]
+__all__ = ["bilinear_sampler", "grid_generator", "sample_bilinear", "spatial_transformer"]
 
 
 def _expand_coordinates(*, height: int, width: int, normalized: bool, dtype: DType) -> Node | None:
@@ -143,10 +143,10 @@ def bilinear_sampler(data: Node, grid: Node, *, cudnn_off: bool | None = None) -
     height, width = data.shape[2:]
     x = (_plane(grid, 0) + 1) * ((width - 1) / 2)
     y = (_plane(grid, 1) + 1) * ((height - 1) / 2)
-    return sampled(data, x, y)
+    return sample_bilinear(data, x, y)
 
 
-def sampled(data: Node, x: Node, y: Node) -> Node:
+def sample_bilinear(data: Node, x: Node, y: Node) -> Node:
     """Return images (batch, channel, height, width) sampled at positions (batch, 1, rows, columns).
 
     Positions count elements. A value is interpolated between the four elements around it; elements outside the image
