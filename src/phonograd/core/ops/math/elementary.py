@@ -274,11 +274,11 @@ arctanh = unary(
     cost=20, numpy="arctanh", onnx="Atanh", keeps_zero=True,
 )
 degrees = unary(
-    "degrees", np.degrees, lambda g, y, x: g * (180 / math.pi), "x in degrees, from radians", _emit_scale(180 / math.pi),
+    "degrees", np.degrees, lambda g, y, x: g * (180 / math.pi), "radians as degrees", _emit_scale(180 / math.pi),
     numpy="degrees rad2deg", keeps_zero=True,
 )
 radians = unary(
-    "radians", np.radians, lambda g, y, x: g * (math.pi / 180), "x in radians, from degrees", _emit_scale(math.pi / 180),
+    "radians", np.radians, lambda g, y, x: g * (math.pi / 180), "degrees as radians", _emit_scale(math.pi / 180),
     numpy="radians deg2rad", keeps_zero=True,
 )
 

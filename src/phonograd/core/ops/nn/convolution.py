@@ -378,7 +378,7 @@ def _deconvolution_extent(reach: Shape, stride: Shape, pad: Shape, adj: Shape) -
     if min(extent) < 1:
         raise MXNetError(
             f"Deconvolution would have an output of shape {format_shape(extent)}: the padding {format_shape(pad)} is "
-            f"too large for what the kernel reaches, {format_shape(reach)}"
+            f"too large for the full output of the kernel, {format_shape(reach)}"
         )
     return extent
 
