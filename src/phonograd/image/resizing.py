@@ -18,8 +18,8 @@ from ..core.ops.vision.image_resampling import (
     LINEAR,
     NEAREST,
     effective_method,
-    resampled,
-    resampled_bytes,
+    resample,
+    resample_bytes,
     resampling_taps,
 )
 
@@ -73,12 +73,12 @@ def resize(image: Image, width: int, height: int, interp: int = LINEAR) -> Image
         vertical, horizontal = resampling_taps(rows, height, NEAREST)[0], resampling_taps(columns, width, NEAREST)[0]
         return np.ascontiguousarray(image[..., vertical, horizontal[:, 0], :])
     if image.dtype == np.uint8 and method in FIXED_POINT:
-        return resampled_bytes(image, width, height, method)
+        return resample_bytes(image, width, height, method)
     values = image.astype(np.float32 if image.dtype != np.float64 else np.float64)
     axes = [(-3, height), (-2, width)]
     # resizing the axis that shrinks more first leaves fewer elements for the other
     for axis, new in axes if height * columns <= rows * width else reversed(axes):
-        values = resampled(values, image.ndim + axis, new, method)
+        values = resample(values, image.ndim + axis, new, method)
     if image.dtype.kind in "iu":
         limits = np.iinfo(image.dtype)
         values = np.clip(np.rint(values), limits.min, limits.max)

@@ -42,7 +42,7 @@ from ..core.graph.operator import DECLARED, REGISTRY, Operator
 from ..core.graph.shapes import infer_reshape
 from ..core.observe.allocations import hold
 from ..core.ops.math.primitives import cast
-from ..core.ops.math.structural import detach, moved
+from ..core.ops.math.structural import copy_to_context, detach
 from ..core.trace.trace import LOCAL, ready_trace
 from . import protocols
 
@@ -280,7 +280,7 @@ class NDArray(Handle, dense=True):
         if listeners:
             return observed(_COPY, (self,), None, (), self._moved, (context, ()))  # type: ignore[no-any-return]
         trace = ready_trace()
-        return new_result(moved(node_in(self, trace), context), trace, self._result_class)  # type: ignore[no-any-return]
+        return new_result(copy_to_context(node_in(self, trace), context), trace, self._result_class)  # type: ignore[no-any-return]
 
     def as_in_context(self, context: Context) -> NDArray:
         """Return the array itself if it lives there, else a copy on that context."""

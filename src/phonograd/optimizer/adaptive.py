@@ -15,7 +15,7 @@ __all__ = ["FTML", "AdaDelta", "AdaGrad", "Adam", "Adamax", "Ftrl", "Nadam", "RM
 
 def remember(average: NDArray, factor: float, value: NDArray) -> None:
     """Update a moving average: ``average = factor * average + (1 - factor) * value``."""
-    assign(average, rules.moved_average(average, factor, value))
+    assign(average, rules.moving_average(average, factor, value))
 
 
 @register
@@ -159,7 +159,7 @@ class AdaDelta(Optimizer):
         remember(gradients, self.rho, ndarray.square(grad))
         change = ndarray.sqrt(changes + self.epsilon) / ndarray.sqrt(gradients + self.epsilon) * grad
         remember(changes, self.rho, ndarray.square(change))
-        assign(weight, weight - rules.decayed(change, wd, weight))
+        assign(weight, weight - rules.add_weight_decay(change, wd, weight))
 
 
 @register

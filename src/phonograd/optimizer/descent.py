@@ -55,7 +55,8 @@ class SGD(_Momentum):
         self.aggregate_num = 4
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
-        descend(weight, rules.decayed(self._prepare_gradient(grad, scale), wd, weight), state, lr, self.momentum)
+        direction = rules.add_weight_decay(self._prepare_gradient(grad, scale), wd, weight)
+        descend(weight, direction, state, lr, self.momentum)
 
 
 @register
@@ -80,7 +81,7 @@ class NAG(_Momentum):
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
         grad = self._prepare_gradient(grad, scale)
         if state is None:
-            assign(weight, rules.plain(weight, rules.decayed(grad, wd, weight), lr))
+            assign(weight, rules.plain(weight, rules.add_weight_decay(grad, wd, weight), lr))
         else:
             assign_all((weight, state), rules.nesterov(weight, grad, state, lr, wd, self.momentum))
 
@@ -106,7 +107,7 @@ class Signum(_Momentum):
         if state is None:
             assign(weight, rules.sign_step(ndarray, weight, grad, lr, kept))
             return
-        direction = rules.decayed(self._prepare_gradient(grad, scale), wd, weight)
+        direction = rules.add_weight_decay(self._prepare_gradient(grad, scale), wd, weight)
         changed = rules.sign_momentum(ndarray, weight, direction, state, lr, kept, self.momentum)
         assign_all((weight, state), changed)
 
@@ -132,7 +133,7 @@ class DCASGD(Optimizer):
         momentum, before = state
         grad = self._prepare_gradient(grad, scale)
         late = self.lamda * grad * grad * (weight - before)
-        change = -(lr * (rules.decayed(grad, wd, weight) + late))
+        change = -(lr * (rules.add_weight_decay(grad, wd, weight) + late))
         if momentum is not None:
             assign(momentum, self.momentum * momentum + change)
             change = momentum
@@ -151,7 +152,7 @@ class SGLD(Optimizer):
         return step.lr / 2, step.wd or None, math.sqrt(step.lr)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, half: Any, wd: Any, spread: Any) -> None:
-        moved = weight - half * rules.decayed(self._prepare_gradient(grad, scale), wd, weight)
+        moved = weight - half * rules.add_weight_decay(self._prepare_gradient(grad, scale), wd, weight)
         # the spread multiplies standard normal numbers, so that it is an argument of compiled updates and no constant
         noise = random.normal(0, 1, weight.shape, dtype=weight.dtype, ctx=weight.context)
         assign(weight, moved + spread * noise)

@@ -94,7 +94,7 @@ class LARS(_Momentum):
             size, slope = ndarray.norm(weight), ndarray.norm(grad)
             lr = lr * rules.lars_rate(ndarray, size, slope, wd, self.rescale_grad, self.eta, self.eps)
             lr = lr.astype(weight.dtype).reshape((1,) * len(weight.shape))
-        direction = rules.decayed(self._prepare_gradient(grad, scale), wd or None, weight)
+        direction = rules.add_weight_decay(self._prepare_gradient(grad, scale), wd or None, weight)
         change = ndarray.broadcast_mul(lr, direction) if isinstance(lr, NDArray) else lr * direction
         descend(weight, change, state, 1.0, momentum)
 
@@ -188,7 +188,8 @@ class LBSGD(Optimizer):
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, *rates: Any) -> None:
         lr, wd = rates
-        descend(weight, rules.decayed(self._prepare_gradient(grad, scale), wd, weight), state, lr, self.momentum)
+        direction = rules.add_weight_decay(self._prepare_gradient(grad, scale), wd, weight)
+        descend(weight, direction, state, lr, self.momentum)
 
 
 @register

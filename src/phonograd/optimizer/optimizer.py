@@ -17,7 +17,7 @@ from .. import ndarray
 from ..core.array.call import write
 from ..core.array.handle import node_in, record_or_detach
 from ..core.base.errors import nearest
-from ..core.ops.update.update_rules import decayed, limited, prepared, rescaled
+from ..core.ops.update.update_rules import add_weight_decay, clip_to_limit, rescale, rescale_and_clip
 from ..core.trace.trace import ready_trace
 from ..ndarray.array import NDArray
 from ..ndarray.creation import zeros
@@ -261,12 +261,12 @@ class Optimizer:
 
     def _prepare_gradient(self, grad: NDArray, scale: Any) -> NDArray:
         """Return the rescaled, then clipped gradient."""
-        found: NDArray = prepared(ndarray, grad, scale, self._limit())
+        found: NDArray = rescale_and_clip(ndarray, grad, scale, self._limit())
         return found
 
     def _prepare_gradient_with_decay(self, grad: NDArray, scale: Any, wd: Any, weight: NDArray) -> NDArray:
         """Return the rescaled gradient with weight decay, then clipped."""
-        found: NDArray = limited(ndarray, decayed(rescaled(grad, scale), wd, weight), self._limit())
+        found: NDArray = clip_to_limit(ndarray, add_weight_decay(rescale(grad, scale), wd, weight), self._limit())
         return found
 
     # -- updating
@@ -359,5 +359,5 @@ class Test(Optimizer):
         return zeros_like(weight)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, *rates: Any) -> None:
-        assign(weight, weight + rescaled(grad, scale))
+        assign(weight, weight + rescale(grad, scale))
         assign(state, weight)

@@ -19,10 +19,10 @@ from ..core.array.observed import LISTENERS, observed
 from ..core.base.devices import Context
 from ..core.base.dtypes import DType
 from ..core.base.errors import MXNetError, format_shape, nearest
-from ..core.graph.interface import Interface, Partial, alike, is_known
+from ..core.graph.interface import Interface, Partial, is_known, same_shapes
 from ..core.graph.node import Node
 from ..core.graph.operator import ABSENT, NAMES, REGISTRY, Operator
-from ..core.ops.math.structural import leaf, moved
+from ..core.ops.math.structural import copy_to_context, leaf
 from ..core.trace.flags import FLAGS, RECORDING
 from ..core.trace.trace import LOCAL, Trace
 
@@ -293,7 +293,7 @@ class OperatorCall(Call):
             changed = {self.argument_names.index(names[place]): node for place, node in found.items()}
         if not isinstance(result, tuple):
             if not inputs and environment.context is not None:
-                result = moved(result, environment.context)
+                result = copy_to_context(result, environment.context)
             return (result,), changed
         if FLAGS.get() & RECORDING:
             for node in result:
@@ -320,7 +320,7 @@ class OperatorCall(Call):
         if rule is None:
             if self.declared.infer_rule is not None or self.declared.composite or self.declared.variadic:
                 return inputs
-            rule = alike if len(inputs) == 1 else None
+            rule = same_shapes if len(inputs) == 1 else None
         return inputs if rule is None else list(self._ask(rule, inputs, outputs))
 
     def _dtypes(

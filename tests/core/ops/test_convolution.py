@@ -204,7 +204,7 @@ def test_wrong_arguments_of_convolution(shapes: Any, parameters: dict[str, Any],
         ([(2, 3, 5, 5), (4, 3, 3, 3)], {}, r"inferred shape=\(3, 4, 3, 3\)"),
         ([(2, 3, 5, 5), (3, 4, 3, 3)], {"stride": (2, 2), "adj": (2, 1)}, "adj must be smaller than stride"),
         ([(2, 3, 5, 5), (3, 4, 3, 3)], {"stride": (2, 2), "target_shape": (20, 20)}, "too big target shape"),
-        ([(2, 3, 1, 1), (3, 4, 3, 3)], {"pad": (2, 2)}, "is too large for what the kernel reaches"),
+        ([(2, 3, 1, 1), (3, 4, 3, 3)], {"pad": (2, 2)}, "is too large for the full output of the kernel"),
         ([(2, 3, 5, 5), (3, 4, 3, 3)], {"adj": (0,)}, "Adjustment must have the same number of dimensions"),
     ],
 )

@@ -48,5 +48,5 @@ def test_compact_bilinear_pooling():
 def test_arguments_are_checked():
     with pytest.raises(MXNetError, match="takes pairs along the last axis"):
         nd.contrib.ifft(nd.ones((2, 3)))
-    with pytest.raises(MXNetError, match="as many places and signs"):
+    with pytest.raises(MXNetError, match="one position and one sign per column"):
         nd.contrib.count_sketch(nd.ones((2, 3)), nd.ones((1, 2)), nd.ones((1, 3)), out_dim=2)

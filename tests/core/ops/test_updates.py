@@ -69,7 +69,7 @@ def test_a_result_that_is_not_written_leaves_the_weight():
 
 
 def test_arguments_are_checked():
-    with pytest.raises(MXNetError, match="takes 2 arrays for each of 3 weights, which makes 6, but got 4"):
+    with pytest.raises(MXNetError, match="takes 2 arrays for each of 3 weights, 6 in total, but got 4"):
         nd.multi_sgd_update(*arrays(4), lrs=(0.1,) * 3, wds=(0.0,) * 3, num_weights=3)
     with pytest.raises(MXNetError, match="Required parameter lr of float is not presented"):
         nd.adam_update(*arrays(4))
@@ -79,7 +79,7 @@ def test_arguments_are_checked():
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_rates_of_several_weights_are_counted(count):
-    with pytest.raises(MXNetError, match=f"multi_sgd_update takes lrs for each of 2 weights, but got {count}"):
+    with pytest.raises(MXNetError, match=f"multi_sgd_update takes 2 lrs, one per weight, but got {count}"):
         nd.multi_sgd_update(*arrays(4), lrs=(0.1,) * count, wds=(0.0,) * 2, num_weights=2)
 
 

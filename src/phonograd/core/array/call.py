@@ -18,7 +18,7 @@ from ..base.errors import MXNetError, format_shape, nearest
 from ..graph.node import Node
 from ..graph.operator import Operator
 from ..graph.parameters import REQUIRED, Parameter
-from ..ops.math.structural import detach, moved
+from ..ops.math.structural import copy_to_context, detach
 from ..trace.flags import FLAGS, RECORDING, TRAINING
 from ..trace.owner import MACHINE_CODE
 from ..trace.trace import LOCAL, Trace, ready_trace
@@ -332,8 +332,8 @@ def _at_home(result: Any, handles: tuple[Handle | None, ...]) -> Any:
     """Return nodes on the context of the first array, also where an operator begins with a constant."""
     home = next((handle.context for handle in handles if handle is not None), CPU)
     if isinstance(result, tuple):
-        return tuple([moved(node, home) for node in result])
-    return moved(result, home)
+        return tuple([copy_to_context(node, home) for node in result])
+    return copy_to_context(result, home)
 
 
 def _checked(declared: Operator, inputs: tuple[Any, ...]) -> tuple[Handle | None, ...]:

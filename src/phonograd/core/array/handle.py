@@ -21,7 +21,7 @@ from ..base.dtypes import DType
 from ..base.settings import active
 from ..graph.node import Node, Shape
 from ..graph.operator import Array
-from ..ops.math.structural import detach, moved, overwritten, variable
+from ..ops.math.structural import copy_to_context, detach, overwrite, variable
 from ..ops.vision.regions import assign_flat, view_flat
 from ..trace.flags import FLAGS, RECORDING
 from ..trace.owner import HANDOVER, MACHINE_CODE
@@ -430,7 +430,7 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
     root = handle._root
     context = handle.context
     if node.context is not context:
-        node = moved(node, context)
+        node = copy_to_context(node, context)
     if root is not None:
         start, shape, linked = _region_of(handle)
         changed = assign_flat(node_in(root, trace), node, start)
@@ -450,7 +450,7 @@ def assign(handle: Handle, node: Node, trace: Trace) -> None:
         if handle._variable is not None:
             node = variable(node, trace.slot(handle._variable))
         elif not recording and handle._node is not None and handle._node.marked:
-            node = overwritten(node, node_in(handle, trace))
+            node = overwrite(node, node_in(handle, trace))
     _hold(handle, node, trace)
 
 

@@ -48,7 +48,7 @@ from ..base.settings import active
 from ..derive.gradient import NOTHING, Gradient, Nothing, differentiate
 from ..graph.node import Node, Shape
 from ..graph.operator import REGISTRY, Array
-from ..ops.math.structural import detach, full, recorded, variable
+from ..ops.math.structural import detach, full, mark_recorded, variable
 from ..trace.evaluation import KEEP, Options
 from ..trace.flags import FLAGS, RECORDING, TRAINING, flags_set_to
 from ..trace.tape import Origin, Target
@@ -211,7 +211,7 @@ class _BackwardPass:
         return result, [None if n is None else self._computed(n, trace, next(computed)) for n in found]
 
     def _final(self, grad: Node) -> Node:
-        return recorded(grad) if self.create_graph else detach(grad)
+        return mark_recorded(grad) if self.create_graph else detach(grad)
 
     def _computed(self, node: Node, trace: Trace, value: Array) -> NDArray:
         if not self.create_graph:
@@ -391,8 +391,8 @@ def _result(grad: NDArray, create_graph: bool, array_class: type[NDArray]) -> ND
     trace = LOCAL.trace
     node = node_in(grad, trace)
     if create_graph:
-        gradient_nodes.setdefault(trace, set()).add(recorded(node))
-    result: NDArray = make(trace.distinct(recorded(node)) if create_graph else detach(node), trace, array_class)
+        gradient_nodes.setdefault(trace, set()).add(mark_recorded(node))
+    result: NDArray = make(trace.distinct(mark_recorded(node)) if create_graph else detach(node), trace, array_class)
     return result
 
 

@@ -39,10 +39,10 @@ from ..ops.math.structural import (
     LEAF,
     REPEAT_CALL,
     VARIABLE,
-    again,
+    copy_to_context,
     detach,
     leaf,
-    moved,
+    repeat_call,
     variable,
 )
 from ..trace.evaluation import KEEP, Options
@@ -230,7 +230,7 @@ class Capture(Trace):
         if not self._is_outside(handle):
             return False
         self.check_write(handle)
-        self.writes[id(handle)] = handle, moved(node, handle.context)
+        self.writes[id(handle)] = handle, copy_to_context(node, handle.context)
         return True
 
     def check_write(self, handle: Handle) -> None:
@@ -361,7 +361,7 @@ class Template:
                     count = trace.made.get(node, first)
                     repeats = repeats or count > first
                 made[node] = count + 1
-                node = again(node, count)
+                node = repeat_call(node, count)
             values[step] = node
         trace.made.update(made)
         siblings = self._related(values) if recorded else {}
@@ -381,7 +381,7 @@ class Template:
         if operator is VARIABLE:
             return variable(inputs[0], trace.slot(self._targets[step.attributes[0]]))
         if operator is _COPYTO:
-            return moved(inputs[0], step.attributes[0])
+            return copy_to_context(inputs[0], step.attributes[0])
         if operator is _COMPOSITE:
             return self._labelled(step, inputs[0], values)
         given = tuple([None if node.operator is _ABSENT else node for node in inputs])

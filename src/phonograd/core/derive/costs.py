@@ -1,9 +1,8 @@
-"""Costs: how many arithmetic operations an expression takes and how many bytes it reads and writes.
+"""Cost model: the arithmetic operations of an expression, and the bytes it reads and writes.
 
-Every operator says in its declaration what it costs (``cost``): operations for each element of the result, or a
-function of the node that returns all of them. Composite operators cost what the operators inside cost. What only moves,
-places or converts elements costs nothing; a comparison counts as one operation, a function like ``exp`` as the number
-that its polynomial takes.
+Every operator declares its ``cost``: operations per element of the result, or a function of the node that returns the
+total. The cost of a composite operator is the cost of its expansion. Operators that only move or convert elements cost
+nothing; a comparison counts as one operation, a function like ``exp`` as the operations of its polynomial.
 
 >>> from phonograd.core.derive.costs import of_call
 >>> of_call("dot", [((128, 64), "float32"), ((64, 32), "float32")])
@@ -25,19 +24,19 @@ from ..ops.math.structural import LEAF, leaf
 
 __all__ = ["Cost", "flops_of", "of_call", "of_nodes"]
 
-#: operators without arithmetic that no lowering shows as such
+#: operators without arithmetic that have no lowering
 _STRUCTURAL = (LEAF, ABSENT.operator, item_operator())
 
 
 class Cost(NamedTuple):
-    """What computing something takes."""
+    """Hold the cost of a computation."""
 
     flops: float
     moved_bytes: int
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte."""
+        """Return the arithmetic intensity: operations per byte."""
         return self.flops / self.moved_bytes if self.moved_bytes else 0.0
 
 
@@ -70,9 +69,9 @@ def _bytes(node: Node) -> int:
 
 
 def of_nodes(nodes: Iterable[Node], inputs: Iterable[Node] = (), outputs: Iterable[Node] = ()) -> Cost:
-    """Return what computing some nodes takes, as one kernel that reads ``inputs`` and writes ``outputs``.
+    """Return the cost of computing nodes in one kernel that reads ``inputs`` and writes ``outputs``.
 
-    Integers among other numbers are positions, and working those out is no arithmetic.
+    Integer nodes next to floating point inputs compute positions, which do not count as arithmetic.
     """
     inputs = tuple(inputs)
     if any(map(_is_floating, inputs)):
@@ -89,9 +88,9 @@ def _is_floating(node: Node) -> bool:
 def of_call(
     name: str, inputs: Sequence[Sequence[Any] | None], parameters: Mapping[str, Any] | None = None
 ) -> Cost | None:
-    """Return what one call of an operator takes, from the shapes and dtypes of its inputs; None if it is unknown.
+    """Return the cost of one operator call from the shapes and dtypes of its inputs, or None if it is unknown.
 
-    An input that was left out is None. The bytes are those of inputs and results: what lies between is not memory.
+    An omitted input is None. The bytes are those of inputs and results; intermediate values use no memory.
     """
     declared = REGISTRY.get(name)
     if declared is None:
@@ -101,7 +100,7 @@ def of_call(
         given = tuple(sorted((parameters or {}).items()))
         return _of_call(declared, specs, given)
     except (TypeError, ValueError, ArithmeticError, RuntimeError, AssertionError, AttributeError, LookupError):
-        # shapes that do not fit are the caller's error and reported there; here they only have no cost
+        # the call itself reports mismatched shapes; here they only have no cost
         return None
 
 

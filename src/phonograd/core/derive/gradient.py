@@ -1,8 +1,8 @@
-"""The reverse pass: gradients of expressions as expressions. Nodes in, nodes out; no data, no arrays.
+"""Reverse pass: gradients of expressions as expressions. Takes nodes and returns nodes, without data or arrays.
 
-:func:`differentiate` walks the marked part of a graph from its heads downwards, users before what they use, sums what
-arrives at each node, and asks each operator's gradient rule for what it passes on. It stops at ``_variable`` nodes:
-they are the targets. The result depends on nodes only and is remembered, so a training loop derives its gradient once.
+:func:`differentiate` walks the marked part of a graph from its heads to its variables, users before their inputs. It
+sums the gradients of each node and calls the operator's gradient rule for the gradients of the inputs. It stops at
+``_variable`` nodes, the targets. The result depends only on nodes and is cached, so a training loop derives it once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["NOTHING", "Gradient", "Nothing", "differentiate"]
 
 
 class Nothing:
-    """The gradient of a head that nothing flows to: its variables are reached, with no gradient."""
+    """Mark a head without a gradient: the pass reaches its variables, but they get no gradient."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ HeadGrads = tuple[Node | Nothing | None, ...]
 
 
 class Gradient:
-    """What a reverse pass found: the gradient of every variable node it reached, and every node it visited."""
+    """Hold the result of a reverse pass: the gradient of every variable reached, and all nodes visited."""
 
     __slots__ = ("plain", "rules", "targets", "visited")
 
@@ -42,13 +42,13 @@ class Gradient:
         rules: list[tuple[Node, tuple[Node | None, ...]]],
     ) -> None:
         self.rules = rules
-        """What each operator passed on to its inputs, in the order of the pass."""
+        """The gradients of the inputs of each operator call, in the order of the pass."""
         self.targets = targets
-        """Gradient by variable node; None where the variable is an ancestor but nothing flows to it."""
+        """Gradient by variable node; None for an ancestor without a gradient."""
         self.visited = visited
         slots = {node.attributes[0]: grad for node, grad in targets.items() if grad is not None}
         self.plain: list[tuple[int, Node]] | None = None
-        """The unrecorded gradient by slot, where there is exactly one for each target."""
+        """The unrecorded gradient by slot, if every target has exactly one."""
         if len(slots) == len(targets):
             self.plain = [(slot, detach(grad)) for slot, grad in slots.items()]
 
@@ -57,7 +57,7 @@ _memory: dict[Any, Gradient] = {}
 
 
 def differentiate(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
-    """Return the gradients of all variables below marked heads; a head gradient None is ones.
+    """Return the gradients of all variables below marked heads; the head gradient None means ones.
 
     A head that is listed twice counts twice.
     """
@@ -73,27 +73,26 @@ FORGOTTEN.connect(_memory.clear)
 
 def _derive(heads: tuple[Node, ...], head_grads: HeadGrads) -> Gradient:
     statistics.gradients += 1
-    pass_, order = _Pass(), _users_first(heads)
+    pass_, order = _Pass(), _order_users_first(heads)
     for head, grad in zip(heads, head_grads, strict=True):
         if grad is None:
-            pass_.arrive(head, full(head.shape, 1, head.dtype, head.context))
+            pass_.add_gradient(head, full(head.shape, 1, head.dtype, head.context))
         elif not isinstance(grad, Nothing):
-            pass_.arrive(head, grad)
+            pass_.add_gradient(head, grad)
     for node in order:
         pass_.visit(node)
     return Gradient(pass_.targets, frozenset(order), pass_.rules)
 
 
 def _call_of(node: Node) -> Node:
-    """Return the node to differentiate: a call that was made before is differentiated like that one."""
+    """Return the node to differentiate: for a repeated call, the first call."""
     return node.inputs[0] if node.operator is REPEAT_CALL and node.inputs[0].operator is not VARIABLE else node
 
 
-def _users_first(heads: tuple[Node, ...]) -> list[Node]:
-    """Return the marked nodes below heads, each after everything that uses it.
+def _order_users_first(heads: tuple[Node, ...]) -> list[Node]:
+    """Return the marked nodes below heads, each after all of its users.
 
-    The order decides in which order gradients are added up, so it follows from the graph alone, and not from the
-    moments at which its nodes were made.
+    The order determines the order of additions, so it depends only on the graph, not on the creation order of nodes.
     """
     found: list[Node] = []
     seen: set[Node] = set()
@@ -113,7 +112,7 @@ def _users_first(heads: tuple[Node, ...]) -> list[Node]:
 
 
 class _Pass:
-    """The state of one reverse pass: the gradients that arrived so far."""
+    """Hold the state of one reverse pass: the gradients received so far."""
 
     def __init__(self) -> None:
         self.grads: dict[Node, list[Node]] = {}
@@ -121,22 +120,22 @@ class _Pass:
         self.targets: dict[Node, Node | None] = {}
         self.rules: list[tuple[Node, tuple[Node | None, ...]]] = []
 
-    def arrive(self, node: Node, grad: Node | None) -> None:
+    def add_gradient(self, node: Node, grad: Node | None) -> None:
         if grad is not None:
             self.grads.setdefault(node, []).append(grad)
 
     def visit(self, node: Node) -> None:
-        """Pass the gradient of a node on to its inputs. Nodes nothing flows to are still followed to variables."""
+        """Pass the gradient of a node to its inputs; without a gradient, still reach their variables."""
         arrived = self.grads.pop(node, None)
         grad = None if arrived is None else total(arrived)
         if node.operator is VARIABLE:
             self.targets[node] = grad
             return
-        # a call that was made before stays out of this record
+        # a repeated call is not part of this record
         node = _call_of(node)
         if node.operator is item_operator():
             if grad is not None:
-                self.arrive_at_item(node.inputs[0], node.attributes[0], grad)
+                self.add_item_gradient(node.inputs[0], node.attributes[0], grad)
             return
         out_grad: Any = grad
         if node.outputs is not None:
@@ -155,9 +154,9 @@ class _Pass:
             self.rules.append((node, grads))
             for source, source_grad in zip(node.inputs, grads, strict=True):
                 if source.marked:
-                    self.arrive(source, source_grad)
+                    self.add_gradient(source, source_grad)
 
-    def arrive_at_item(self, whole: Node, index: int, grad: Node) -> None:
+    def add_item_gradient(self, whole: Node, index: int, grad: Node) -> None:
         by_index = self.items.setdefault(whole, {})
         before = by_index.get(index)
         by_index[index] = grad if before is None else add(before, grad)

@@ -1,17 +1,17 @@
-"""Interface: how an operator appears in symbols, where its signature does not say it.
+"""Symbol declarations of operators, for facts that the signature does not state.
 
-A symbol names what an operator takes and gives, makes variables for inputs that are left out, and infers their shapes
-from those that are known. An operator declares here, beside its body, which of its optional inputs a call has, which
-inputs are auxiliary states, what its outputs are called, and what the shape of one input says about the others::
+A symbol names the inputs and outputs of an operator, creates variables for omitted inputs, and infers their shapes from
+the known ones. An operator declares, beside its body, the optional inputs of a call, its auxiliary states, the names
+of its outputs, and the relations between shapes::
 
     def _dense_shapes(inputs, outputs, *, num_hidden, flatten): ...
 
 
     FullyConnected.interface = Interface(arguments=leave_out("bias", "no_bias"), shapes=_dense_shapes)
 
-:class:`Onnx` is the like of it for ONNX: the node that computes what the operator computes.
+:class:`Onnx` declares the equivalent ONNX node.
 
-A *partial* shape is None (nothing is known) or a tuple in which 0 stands for an extent that is not known.
+A *partial* shape is None (unknown) or a tuple in which 0 is an unknown size.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = [
     "Onnx",
     "Partial",
     "Partials",
-    "alike",
     "is_known",
     "leave_out",
     "like_data",
     "merge",
     "only_if",
     "outputs_of_type",
+    "same_shapes",
+    "separate_types",
     "type_of_first",
-    "types_apart",
     "vectors",
 ]
 
@@ -47,34 +47,34 @@ DTypes = Sequence[DType | None]
 
 @dataclass(frozen=True)
 class Interface:
-    """How an operator appears in symbols."""
+    """Declare the symbol of an operator."""
 
     arguments: Callable[..., Sequence[str]] | None = None
-    """Returns the names of the inputs that a call has, given all of them and those parameters it names."""
+    """Maps the names of all inputs, and the parameters in its signature, to the names of the inputs of a call."""
     auxiliary: tuple[str, ...] = ()
-    """Inputs that training changes: a bound symbol lists them apart from its arguments."""
+    """Auxiliary states: inputs that training changes. A bound symbol lists them separately from its arguments."""
     outputs: Any = 1
-    """The names of all outputs (also of those users do not see), their number, or a function of parameters."""
+    """The names of all outputs (hidden ones too), their number, or a function of parameters."""
     shown: Any = None
-    """How many outputs users see, or a function of parameters, where the operator does not say it: MXNet counts some
-    that do not exist here."""
+    """The number of visible outputs, or a function of parameters, if it differs from the operator's: MXNet counts some
+    outputs that do not exist here."""
     numbered: bool = False
     """Whether outputs are numbered even if there is only one."""
     count: str = "num_args"
-    """The attribute that says how many inputs there are, where any number is taken."""
+    """The attribute with the number of inputs of a variadic operator."""
     each: str = "arg{}"
-    """The names of inputs where any number is taken."""
+    """The names of the inputs of a variadic operator."""
     initial: Mapping[str, str] = field(default_factory=dict)
-    """How variables are to be initialized that a symbol makes for inputs, by name of the input."""
+    """Initializers of the variables that a symbol creates for inputs, by input name."""
     shapes: Callable[..., Partials] | None = None
-    """Returns what is known of the inputs' shapes, given the partial shapes of inputs and outputs and parameters."""
+    """Infers the partial shapes of inputs from the partial shapes of inputs and outputs, and parameters."""
     types: Callable[..., tuple[DTypes, DTypes]] | None = None
-    """Returns what is known of the inputs' and outputs' dtypes, given both and parameters; by default all are equal."""
+    """Infers the dtypes of inputs and outputs from the known ones and parameters; by default all are equal."""
 
 
 @dataclass(frozen=True)
 class Onnx:
-    """The node of ONNX that computes what an operator computes, from the same inputs.
+    """Declare the ONNX node that computes the same result from the same inputs.
 
     >>> Onnx("HardSigmoid", {"alpha": "alpha", "beta": "beta"}).form
     ''
@@ -82,9 +82,9 @@ class Onnx:
 
     name: str
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """Parameters by the names that ONNX has for them."""
+    """Parameters by their ONNX names."""
     form: str = ""
-    """How the two are translated where they differ in more than names; :mod:`phonograd.contrib.onnx` has the forms."""
+    """The translation, if the two differ in more than names; :mod:`phonograd.contrib.onnx` has the forms."""
     reads: bool = True
     """Whether the node is read as this operator."""
     writes: bool = True
@@ -92,7 +92,7 @@ class Onnx:
 
 
 def merge(first: Partial, second: Partial) -> Partial:
-    """Return what two partial shapes say together; they must not contradict each other.
+    """Combine two partial shapes; raise if they contradict each other.
 
     >>> merge((2, 0), (0, 3))
     (2, 3)
@@ -105,12 +105,12 @@ def merge(first: Partial, second: Partial) -> Partial:
 
 
 def is_known(shape: Partial) -> bool:
-    """Return whether a partial shape leaves nothing open."""
+    """Return whether all sizes of a partial shape are known."""
     return shape is not None and 0 not in shape
 
 
-def alike(inputs: Partials, outputs: Partials) -> Partials:
-    """Return the shapes of inputs that all have the shape of the first output."""
+def same_shapes(inputs: Partials, outputs: Partials) -> Partials:
+    """Return the input shapes, all equal to the shape of the first output."""
     common = outputs[0]
     for shape in inputs:
         common = merge(shape, common)
@@ -118,12 +118,12 @@ def alike(inputs: Partials, outputs: Partials) -> Partials:
 
 
 def like_data(inputs: Partials, outputs: Partials) -> Partials:
-    """Return the shapes of inputs of which the first has the shape of the first output."""
+    """Return the input shapes; the first equals the shape of the first output."""
     return [merge(inputs[0], outputs[0]), *inputs[1:]]
 
 
 def vectors(axis: Callable[..., int] | int) -> Callable[..., Partials]:
-    """Return the rule of inputs behind the first that are vectors, as long as one axis of the first."""
+    """Return the rule for inputs after the first that are vectors, as long as one axis of the first."""
 
     def rule(inputs: Partials, outputs: Partials, **parameters: Any) -> Partials:
         data = merge(inputs[0], outputs[0])
@@ -135,8 +135,8 @@ def vectors(axis: Callable[..., int] | int) -> Callable[..., Partials]:
     return rule
 
 
-def types_apart(*positions: int) -> Callable[..., tuple[DTypes, DTypes]]:
-    """Return the rule of dtypes where inputs at some positions have a dtype of their own: indices, lengths."""
+def separate_types(*positions: int) -> Callable[..., tuple[DTypes, DTypes]]:
+    """Return the dtype rule for inputs at some positions with a separate dtype, such as indices or lengths."""
 
     def rule(inputs: DTypes, outputs: DTypes) -> tuple[DTypes, DTypes]:
         values = [dtype for position, dtype in enumerate(inputs) if position not in positions]
@@ -148,7 +148,7 @@ def types_apart(*positions: int) -> Callable[..., tuple[DTypes, DTypes]]:
 
 
 def outputs_of_type(dtype: DType) -> Callable[..., tuple[DTypes, DTypes]]:
-    """Return the rule of dtypes where outputs have a certain dtype, whatever the inputs have."""
+    """Return the dtype rule for outputs with a fixed dtype."""
 
     def rule(inputs: DTypes, outputs: DTypes) -> tuple[DTypes, DTypes]:
         return inputs, [dtype] * len(outputs)
@@ -157,13 +157,13 @@ def outputs_of_type(dtype: DType) -> Callable[..., tuple[DTypes, DTypes]]:
 
 
 def type_of_first(inputs: DTypes, outputs: DTypes) -> tuple[DTypes, DTypes]:
-    """Return dtypes where outputs are like the first input, and the others have dtypes of their own."""
+    """Return dtypes: those of the outputs equal that of the first input, the others are independent."""
     known = all([dtype is not None for dtype in inputs])
     return inputs, [inputs[0] if known else None] * len(outputs)
 
 
 def leave_out(name: str, parameter: str) -> Callable[..., Sequence[str]]:
-    """Return the rule of an input that a call has unless a parameter is true."""
+    """Return the rule for an input that a call omits if a parameter is true."""
 
     def rule(names: Sequence[str], **parameters: Any) -> Sequence[str]:
         return [other for other in names if other != name or not parameters[parameter]]
@@ -172,7 +172,7 @@ def leave_out(name: str, parameter: str) -> Callable[..., Sequence[str]]:
 
 
 def only_if(**conditions: str) -> Callable[..., Sequence[str]]:
-    """Return the rule of inputs that a call has only if a parameter is true: ``only_if(length="use_length")``."""
+    """Return the rule for inputs that a call has only if a parameter is true: ``only_if(length="use_length")``."""
 
     def rule(names: Sequence[str], **parameters: Any) -> Sequence[str]:
         return [name for name in names if name not in conditions or parameters[conditions[name]]]

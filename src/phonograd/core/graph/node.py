@@ -1,13 +1,13 @@
-"""Node: an interned, immutable expression. The first layer: nothing here knows data, arrays or threads.
+"""Node: an interned, immutable expression. The first layer, without data, arrays or threads.
 
 A node is (operator, input nodes, attributes) with the shape, dtype and context that follow from them. Equal expressions
-are one object, so the second iteration of a loop finds every node in a table instead of making it, and anything derived
-from a node (a gradient, a plan) can be remembered under the node itself.
+are one object. The second iteration of a loop finds every node in a table, and the node is the cache key of everything
+derived from it (a gradient, a plan).
 
-Nodes are *marked* when they depend on a variable: that is all that recording leaves behind. What was computed while
-recording was off ends in a ``_detach`` node, which is not marked.
+Nodes that depend on a variable are *marked*; recording leaves no other trace. Values computed outside recording end in
+a ``_detach`` node, which is not marked.
 
-A node of an operator with several outputs has no value of its own; ``_item`` nodes stand for its outputs.
+A node of an operator with several outputs has no value itself; ``_item`` nodes are its outputs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _serials = itertools.count()
 
 
 class _Source(threading.local):
-    """The source line that new nodes get: that of the forward operator while its gradient rule runs."""
+    """Hold the source line of new nodes: that of the forward operator while its gradient rule runs."""
 
     def __init__(self) -> None:
         self.line: tuple[str, int] | None = None
@@ -44,7 +44,7 @@ _source = _Source()
 
 
 class attributed_to:  # noqa: N801 - used like a function
-    """Let the nodes made inside this scope be the gradient of another node, and have its source line."""
+    """Attribute the nodes made inside this scope to another node: they are its gradient and get its source line."""
 
     __slots__ = ("_node", "_previous")
 
@@ -60,7 +60,7 @@ class attributed_to:  # noqa: N801 - used like a function
 
 
 class of_one_call:  # noqa: N801 - used like a function
-    """Let the nodes made inside this scope have one source line, which is looked for once."""
+    """Give the nodes made inside this scope one source line, looked up once."""
 
     __slots__ = ("_looked",)
 
@@ -75,7 +75,7 @@ class of_one_call:  # noqa: N801 - used like a function
 
 
 class Node:
-    """One expression. Call an :class:`~phonograd.core.graph.operator.Operator` with nodes to make one."""
+    """Represent one expression. Call an :class:`~phonograd.core.graph.operator.Operator` with nodes to make one."""
 
     __slots__ = (
         "attributes",
@@ -94,7 +94,7 @@ class Node:
         "shape",
     )
 
-    #: what ``+``, ``*`` and so on mean between nodes; filled by the operators that implement them
+    #: implementations of ``+``, ``*`` and so on between nodes; the operators fill it
     arithmetic: ClassVar[dict[str, Callable[..., Node]]] = {}
 
     operator: Operator
@@ -106,16 +106,16 @@ class Node:
     kind: int
     """The dtype as a small number: a cheaper key than the dtype."""
     serial: int
-    """Creation number. Inputs are older than what uses them, so serials are a topological order."""
+    """Creation number. Inputs are older than their users, so serials are a topological order."""
     marked: bool
     origin: tuple[str, int] | None
     outputs: tuple[tuple[Shape, DType], ...] | None
     call: tuple[Operator, tuple[Node, ...], tuple[Any, ...]] | None
-    """For the result of a composite operator: the call that made it, as the user wrote it."""
+    """The user's call, for the result of a composite operator."""
     gradient_of: Node | None
-    """The node whose gradient rule made this one first, if one did."""
+    """The node whose gradient rule made this one first, or None."""
     detached: Node | None
-    """The node to use for this value while recording is off, once it has been asked for."""
+    """The node of this value outside recording, made on first use."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Node:
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
         size = 1
         for extent in self.shape:
             size *= extent
@@ -152,12 +152,12 @@ class Node:
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """Return the number of axes."""
         return len(self.shape)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The attributes by parameter name."""
+        """Return the attributes by parameter name."""
         return dict(zip(self.operator.parameter_names, self.attributes, strict=True))
 
     def where(self) -> str:
@@ -204,9 +204,9 @@ class Node:
 
 
 def ancestors(heads: Iterable[Node], enter: Callable[[Node], bool] = lambda node: True) -> list[Node]:
-    """Return the heads and everything below them that ``enter`` accepts, oldest first.
+    """Return the heads and all nodes below them that ``enter`` accepts, oldest first.
 
-    ``enter`` decides for each node whether it is listed (and its inputs looked at).
+    ``enter`` decides for each node whether to include it and visit its inputs.
     """
     found: set[Node] = set()
     stack = [node for node in heads if enter(node)]
@@ -225,12 +225,12 @@ def _serial(node: Node) -> int:
     return node.serial
 
 
-#: emitted after interned nodes were dropped, so that tables that are keyed by nodes drop their entries too
+#: emitted after interned nodes are dropped; tables keyed by nodes drop their entries then
 FORGOTTEN: Signal[[]] = Signal()
 
 
 class Statistics:
-    """Counts of what is expensive, so that tests can assert that a loop does not repeat it."""
+    """Count expensive events, so that tests can assert that a loop does not repeat them."""
 
     __slots__ = ("evaluations", "gradient_rules", "gradients", "nodes", "plans")
 

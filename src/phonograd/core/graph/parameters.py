@@ -1,25 +1,25 @@
-"""Parameters of operators: what an annotation in a declaration means, and conversion of what the user passes.
+"""Parameters of operators: the annotations of declarations, and the conversion of user arguments.
 
-A declaration annotates its keyword-only arguments with one of these words; the argument then accepts what MXNet accepts
-(also strings such as ``"(3, 3)"``, the form they have in symbol files) and reaches the operator in one hashable form.
+A declaration annotates its keyword-only arguments with one of these words. The argument then accepts the same values as
+in MXNet, including the strings of symbol files such as ``"(3, 3)"``, and reaches the operator in one hashable form.
 
 =====================  =====================================================================
 ``int``                an integer (also ``True``, NumPy integers, ``"3"``)
 ``float``              a number, as a Python float
-``bool``               a truth value (also 0, 1, ``"True"``)
+``bool``               a boolean (also 0, 1, ``"True"``)
 ``str``                a string
-``Shape``              a tuple of integers; one integer stands for a tuple of one
+``Shape``              a tuple of integers; one integer means a tuple of one
 ``Floats``             a tuple of numbers
 ``Axis``               None, an integer, or a tuple of integers
-``DType``              a NumPy dtype that arrays can have
+``DType``              a NumPy dtype supported by arrays
 ``Literal["a", "b"]``  one of the strings
-``Number``             like ``float``, but data: where arrays are called, it is a node of their dtype
+``Number``             like ``float``, but data: in calls with arrays, a node of their dtype
 ``Numbers``            like ``Floats``, each of them a ``Number``
-``Count``              an integer that is data: where arrays are called, it is a node of float64
+``Count``              an integer that is data: in calls with arrays, a node of float64
 ``Counts``             like ``Shape``, each of them a ``Count``
 =====================  =====================================================================
 
-``X | None`` accepts None besides. A ``Number`` may be another one in every call (a learning rate) and the plan stays.
+``X | None`` also accepts None. A ``Number`` may change in every call (a learning rate) without a new plan.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["REQUIRED", "Axis", "Count", "Counts", "Floats", "Number", "Numbers",
 Axis = int | tuple[int, ...] | None
 Floats = tuple[float, ...]
 OptionalInts = tuple[int | None, ...]
-# numbers, or the nodes they have become
+# numbers, or the nodes made from them
 Number = Any
 Numbers = tuple[Any, ...]
 Count = Any
@@ -52,7 +52,7 @@ class _Required:
         return "required"
 
 
-#: the default of a parameter that has none
+#: the default of a parameter without a default
 REQUIRED: Any = _Required()
 
 
@@ -60,7 +60,7 @@ def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
-        # the last two for text that is nested very deep
+        # the last two for deeply nested text
         raise ValueError(text) from None
 
 
@@ -73,7 +73,7 @@ def _integer(value: Any) -> int:
 
 
 class _NegativeZero(float):
-    """-0.0 as an attribute: it equals 0.0 as a number, but an expression with the one is not that with the other."""
+    """Represent -0.0 as an attribute: it equals 0.0 as a number, but the expressions differ."""
 
     __slots__ = ()
 
@@ -185,7 +185,7 @@ _DATA = ("Number", "Numbers", "Count", "Counts")
 
 
 class Parameter:
-    """One parameter of an operator: name, what it accepts and its default."""
+    """Describe one parameter of an operator: its name, the values it accepts, and its default."""
 
     __slots__ = ("choices", "convert", "default", "description", "kind", "name", "optional")
 
@@ -211,7 +211,7 @@ class Parameter:
 
     @property
     def is_data(self) -> bool:
-        """Whether the parameter is a number, or several, that calls with arrays take as data."""
+        """Return whether the parameter is a number, or several, that calls with arrays take as data."""
         return self.kind in _DATA
 
     def _choose(self, value: Any) -> str:

@@ -1,7 +1,7 @@
 """Arithmetic of shapes and axes: pure functions on tuples of integers, shared by operators and arrays.
 
-They hold MXNet's rules (the codes of ``reshape``, axes that count from the end, reductions over all other axes) and
-raise its sentences. Nothing here knows nodes or data.
+They implement MXNet's rules (the codes of ``reshape``, axes that count from the end, reductions over all other axes)
+and raise its error messages. They use neither nodes nor data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 def real_axis(axis: int, ndim: int, operator: str) -> int:
-    """Return an axis counted from the front; negative ones count from the end.
+    """Return an axis counted from the front; negative axes count from the end.
 
     >>> real_axis(-1, 3, "sort")
     2
@@ -37,7 +37,7 @@ def real_axis(axis: int, ndim: int, operator: str) -> int:
 
 
 def real_axes(axes: Sequence[int], ndim: int, operator: str) -> Shape:
-    """Return axes counted from the front, in the order given; an axis named twice raises.
+    """Return axes counted from the front, in the given order; raise if an axis occurs twice.
 
     >>> real_axes((2, -3), 3, "transpose")
     (2, 0)
@@ -69,7 +69,7 @@ def reduction_axes(shape: Shape, axis: int | Shape | None, exclude: bool = False
 
 
 def with_ones(shape: Shape, axes: Shape) -> Shape:
-    """Return the shape with size one along some axes: what a reduction that keeps its axes leaves.
+    """Return the shape with size one along some axes, as after a reduction with ``keepdims``.
 
     >>> with_ones((2, 3, 4), (0, 2))
     (1, 3, 1)
@@ -78,7 +78,7 @@ def with_ones(shape: Shape, axes: Shape) -> Shape:
 
 
 def without(shape: Shape, axes: Shape) -> Shape:
-    """Return the shape with some axes left out.
+    """Return the shape without some axes.
 
     >>> without((2, 3, 4), (0, 2))
     (3,)
@@ -87,7 +87,7 @@ def without(shape: Shape, axes: Shape) -> Shape:
 
 
 def concatenated_shape(shapes: Sequence[Shape], axis: int) -> Shape:
-    """Return the shape of arrays joined along an axis, or raise if they differ elsewhere.
+    """Return the shape of arrays concatenated along an axis, or raise if other axes differ.
 
     >>> concatenated_shape([(2, 3), (2, 1)], 1)
     (2, 4)
@@ -104,13 +104,13 @@ def concatenated_shape(shapes: Sequence[Shape], axis: int) -> Shape:
 
 
 def infer_reshape(shape: Shape, codes: Sequence[int], reverse: bool = False) -> Shape:
-    """Return the shape that MXNet's reshape codes ask for.
+    """Return the target shape of MXNet's reshape codes.
 
     ========  ===========================================================================
     n > 0     an axis of size n
-    0         the next axis as it is
-    -1        an axis of the size that remains (once)
-    -2        all remaining axes as they are
+    0         the next axis unchanged
+    -1        an axis of the remaining size (at most once)
+    -2        all remaining axes unchanged
     -3        the next two axes merged into one
     -4, m, n  the next axis split into m and n, one of which may be -1
     ========  ===========================================================================
@@ -120,7 +120,7 @@ def infer_reshape(shape: Shape, codes: Sequence[int], reverse: bool = False) -> 
     Raises
     ------
     MXNetError
-        If a code has no axis to work on, two sizes are left open, or the target has more elements.
+        If a code has no axis left, two sizes are unknown, or the target has more elements.
     ValueError
         If the target has fewer elements.
 
@@ -153,14 +153,14 @@ def infer_reshape(shape: Shape, codes: Sequence[int], reverse: bool = False) -> 
 
 
 def _remaining(shape: Shape, known: list[int]) -> int:
-    """Return the size of the open axis. Where the other axes hold no elements, zeros are left out on both sides."""
+    """Return the unknown size. If the other axes have no elements, zeros are ignored on both sides."""
     if 0 not in known:
         return math.prod(shape) // math.prod(known)
     return math.prod([n for n in shape if n]) // math.prod([n for n in known if n])
 
 
 def _read_codes(shape: Shape, codes: Shape, request: str) -> tuple[list[int], int | None]:
-    """Return the target with its open axis set to 1, and the position of the open axis or None."""
+    """Return the target with its unknown size set to 1, and the position of that axis or None."""
     target: list[int] = []
     unknown: int | None = None
     axis = position = 0
@@ -220,7 +220,7 @@ def _split_axis(extent: int, parts: Shape, request: str) -> tuple[int, int]:
 
 
 def legacy_reshape(shape: Shape, target: Shape, keep_highest: bool = False) -> Shape:
-    """Return the shape that the deprecated ``target_shape`` of reshape asks for: one size may be 0, left open.
+    """Return the target shape of the deprecated ``target_shape`` of reshape; one size may be 0, unknown.
 
     >>> legacy_reshape((2, 3, 4), (0, 6)), legacy_reshape((2, 3, 4), (9, 0), keep_highest=True)
     ((4, 6), (2, 12))

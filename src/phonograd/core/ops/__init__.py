@@ -1,4 +1,4 @@
-"""Every operator of the library, by family. Importing this package imports all families, which fills the registry."""
+"""All operators of the library, by family. Importing this package imports every family, which fills the registry."""
 
 import importlib
 import pkgutil

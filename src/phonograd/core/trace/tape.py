@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.devices import CPU, Context
 from ..graph.node import Node
 from ..graph.operator import Array
-from ..ops.math.structural import LEAF, OVERWRITTEN, REPEAT_CALL, VARIABLE, again, detach, leaf, variable
+from ..ops.math.structural import LEAF, OVERWRITTEN, REPEAT_CALL, VARIABLE, detach, leaf, repeat_call, variable
 from ..plan.cache import PLANS, CachedPlan, CacheNode, starting_points
 from ..run.reference import resolve
 from .owner import HANDOVER, Pairs
@@ -169,7 +169,7 @@ class Tape:
         if not self.siblings:
             return False
         call, count = (node.inputs[0], node.attributes[0]) if node.operator is REPEAT_CALL else (node, 0)
-        return any([again(sibling, count) in visited for sibling in self.siblings.get(call, ())])
+        return any([repeat_call(sibling, count) in visited for sibling in self.siblings.get(call, ())])
 
     def _known_handles(self) -> Pairs:
         """Return the handles on this tape, with their nodes: those of the trace, and those that outlive it."""

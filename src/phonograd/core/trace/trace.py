@@ -28,7 +28,7 @@ from ..graph.node import Node
 from ..graph.operator import Array
 from ..observe.anomaly import detection
 from ..observe.attribution import Attribution, open_scope
-from ..ops.math.structural import REPEAT_CALL, VARIABLE, again, leaf, leaf_like
+from ..ops.math.structural import REPEAT_CALL, VARIABLE, leaf, leaf_like, repeat_call
 from ..plan.cache import PLANS, waits
 from .evaluation import KEEP, LAST, Options, compute, evaluate
 from .flags import is_recording
@@ -174,7 +174,7 @@ class Trace(Recorder):
         # a call that passes a variable on unchanged is no variable itself
         count = self.made.get(node, 1 if node.operator is VARIABLE else 0)
         self.made[node] = count + 1
-        return again(node, count) if count else node
+        return repeat_call(node, count) if count else node
 
     # -- handles
 

@@ -1,10 +1,10 @@
-"""Linear algebra on stacks of matrices, second half: Cholesky, LQ, eigenvalues, inverse and determinant.
+"""Factorizations of stacks of matrices: Cholesky, LQ, eigenvalues, inverse and determinant.
 
 Float32 matrices are factorized in double precision and rounded once. The symmetric factorizations (``potrf``,
-``syevd``) read the lower triangle of their argument and return the symmetric gradient: the derivative with respect to a
-symmetric change of the matrix.
+``syevd``) read the lower triangle of their argument and return the symmetric gradient: the derivative with respect to
+a symmetric change of the matrix.
 
-A matrix that has no factorization raises when it is computed; the message says which one of the stack it was.
+A matrix without a factorization raises an error when the result is computed; the message gives its index in the stack.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ def _cubic(node: Node) -> float:
     return float(source.size * source.shape[-2])
 
 
-def _transposed(array: Array) -> Array:
+def _transpose(array: Array) -> Array:
     return np.swapaxes(array, -1, -2)
 
 
 def _culprit(stack: Array, works: Callable[[Array], Any]) -> tuple[int, ...]:
-    """Return the index of the first matrix of a stack on which ``works`` raises ``LinAlgError``."""
+    """Return the index of the first matrix of a stack for which ``works`` raises ``LinAlgError``."""
     for index in np.ndindex(*stack.shape[:-2]):
         try:
             works(stack[index])
         except np.linalg.LinAlgError:
             return index
-    raise AssertionError("every matrix can be factorized alone, but not the stack")
+    raise AssertionError("each matrix has a factorization, but the stack does not")
 
 
 def _regular(stack: Array) -> tuple[Array, Array]:
-    """Return the square matrices in double precision, and which of them are finite; others become the identity.
+    """Return the square matrices in double precision, and a mask of the finite ones; others become the identity.
 
-    What a LAPACK routine does with NaN is its own affair; here a matrix with NaN or infinity gives NaN.
+    LAPACK routines handle NaN in different ways; here a matrix with NaN or infinity gives NaN.
     """
     finite = np.asarray(np.isfinite(stack).all(axis=(-2, -1), keepdims=True))
     wide = stack.astype(np.float64)
     return (wide if finite.all() else np.where(finite, wide, np.eye(stack.shape[-1]))), finite
 
 
-def _named(index: tuple[int, ...]) -> str:
+def _matrix_name(index: tuple[int, ...]) -> str:
     return f"matrix {format_shape(index)} of the stack" if index else "the matrix"
 
 
@@ -92,14 +92,14 @@ def potrf(A: Array) -> Array:
         index = _culprit(wide, np.linalg.cholesky)
         raise MXNetError(
             f"potrf failed. This may happen when the input matrix is either not symmetric or not positive definite: "
-            f"the leading minor of order {_first_bad_minor(wide[index])} of {_named(index)} is not positive definite. "
-            f"Adding a small multiple of the identity to A often helps."
+            f"the leading minor of order {_first_bad_minor(wide[index])} of {_matrix_name(index)} is not positive "
+            f"definite. Adding a small multiple of the identity to A often helps."
         ) from None
     return np.where(finite, factor, np.tril(np.full_like(factor, np.nan))).astype(A.dtype)
 
 
 def _first_bad_minor(matrix: Array) -> int:
-    """Return the order of the smallest leading minor that has no Cholesky factor."""
+    """Return the order of the smallest leading minor without a Cholesky factor."""
     good, bad = 0, len(matrix)
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -125,7 +125,7 @@ def potrf_grad(out_grad: Node, out: Node, A: Node) -> Node:
 
 
 def _half_diagonal(node: Node) -> Node:
-    """Return the lower triangle with half the diagonal."""
+    """Return the lower triangle with half of the diagonal."""
     return (triangle(node) + triangle(node, offset=-1)) * 0.5
 
 
@@ -137,17 +137,17 @@ def _between_inverses(factor: Node, node: Node) -> Node:
 
 @operator(name="_linalg_potri", aliases=("linalg_potri",), cost=_cubic)
 def potri(A: Array) -> Array:
-    """Return the inverse of L * L^T for lower triangular L: the inverse of a matrix from its Cholesky factor."""
+    """Return the inverse of a matrix from its Cholesky factor: the inverse of L * L^T for lower triangular L."""
     wide = A.astype(np.float64)
     zeros = np.diagonal(wide, 0, -2, -1) == 0
     if zeros.any():
         *index, row = (int(position) for position in np.argwhere(zeros)[0])
         raise MXNetError(
             f"potri failed. This may happen when the input matrix is not a Cholesky factorization obtained by a prior "
-            f"call of the potrf-operator: element {row} of the diagonal of {_named(tuple(index))} is zero."
+            f"call of the potrf-operator: element {row} of the diagonal of {_matrix_name(tuple(index))} is zero."
         )
     inverted = solve_triangular(wide, np.broadcast_to(np.eye(A.shape[-1]), wide.shape))
-    out: Array = np.matmul(_transposed(inverted), inverted)
+    out: Array = np.matmul(_transpose(inverted), inverted)
     return out.astype(A.dtype)
 
 
@@ -169,11 +169,14 @@ def potri_grad(out_grad: Node, out: Node, A: Node) -> Node:
 
 @operator(name="_linalg_gelqf", aliases=("linalg_gelqf",), cost=lambda node: 2 * _cubic(node))
 def gelqf(A: Array) -> tuple[Array, Array]:
-    """Return Q and L with A = L * Q: Q has orthonormal rows, L is lower triangular. A has no more rows than columns."""
-    orthonormal, upper = np.linalg.qr(_transposed(A).astype(np.float64))
+    """Return Q and L with A = L * Q: Q has orthonormal rows, and L is lower triangular.
+
+    A must not have more rows than columns.
+    """
+    orthonormal, upper = np.linalg.qr(_transpose(A).astype(np.float64))
     return (
-        np.ascontiguousarray(_transposed(orthonormal).astype(A.dtype)),
-        np.ascontiguousarray(_transposed(upper).astype(A.dtype)),
+        np.ascontiguousarray(_transpose(orthonormal).astype(A.dtype)),
+        np.ascontiguousarray(_transpose(upper).astype(A.dtype)),
     )
 
 
@@ -212,14 +215,14 @@ def gelqf_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Nod
 
 @operator(name="_linalg_syevd", aliases=("linalg_syevd",), cost=lambda node: 9 * _cubic(node))
 def syevd(A: Array) -> tuple[Array, Array]:
-    """Return U and L of symmetric matrices: the eigenvectors as rows, and the eigenvalues in ascending order.
+    """Return the eigenvectors U (as rows) and ascending eigenvalues L of symmetric matrices.
 
-    ``A = U^T * diag(L) * U``. Each eigenvector has the sign that makes its largest component positive. The eigenvectors
-    have gradients where all eigenvalues are distinct; where some coincide, only the eigenvalues have.
+    ``A = U^T * diag(L) * U``. The largest component of each eigenvector is positive. The eigenvectors have gradients
+    if all eigenvalues are distinct; otherwise only the eigenvalues have gradients.
     """
     wide, finite = _regular(A)
     values, vectors = np.linalg.eigh(wide)
-    rows = _transposed(vectors)
+    rows = _transpose(vectors)
     if rows.size:
         largest = np.take_along_axis(rows, np.argmax(np.abs(rows), axis=-1)[..., None], axis=-1)
         rows = np.where(largest < 0, -rows, rows)
@@ -245,7 +248,7 @@ def syevd_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, Nod
         rows = reshape_to(values, (*values.shape[:-1], size, 1))
         columns = reshape_to(values, (*values.shape[:-1], 1, size))
         turned = matmul(vectors, swap_last(vectors_grad))
-        # the diagonal must not even be divided by its gap of zero, or higher orders would give 0 * infinity
+        # the diagonal must not be divided by its gap of zero: higher orders would give 0 * infinity
         turned = (turned - single(makediag(extractdiag(turned)))) / (columns - rows + _identity(A))
         inner = turned if inner is None else inner + turned
     assert inner is not None
@@ -264,7 +267,8 @@ def inverse(A: Array) -> Array:
     except np.linalg.LinAlgError:
         index = _culprit(wide, np.linalg.inv)
     raise MXNetError(
-        f"the input matrix is non-convertible: {_named(index)} is singular (its determinant is 0) and has no inverse."
+        f"the input matrix is non-convertible: {_matrix_name(index)} is singular (its determinant is 0) and has no "
+        "inverse."
     )
 
 
@@ -281,8 +285,8 @@ def inverse_grad(out_grad: Node, out: Node, A: Node) -> Node:
     return -matmul(matmul(turned, out_grad), turned)
 
 
-def _each_matrix(node: Node, A: Node) -> Node:
-    """Return numbers per matrix in a shape that broadcasts against the matrices."""
+def _broadcast_over_matrices(node: Node, A: Node) -> Node:
+    """Return one number per matrix in a shape that broadcasts against the matrices."""
     return reshape_to(node, (*A.shape[:-2], 1, 1))
 
 
@@ -290,7 +294,7 @@ def _each_matrix(node: Node, A: Node) -> Node:
 def det(A: Array) -> Array:
     """Return the determinant of square matrices, of shape (1,) for one matrix.
 
-    Singular matrices have their exact first derivative (the cofactors); their second derivative is NaN.
+    Singular matrices have an exact first derivative (the cofactors); their second derivative is NaN.
     """
     return np.asarray(np.linalg.det(A.astype(np.float64))).astype(A.dtype).reshape(per_matrix(A.shape))
 
@@ -304,12 +308,12 @@ def det_shape(A: Node) -> Spec:
 
 @det.gradient
 def det_grad(out_grad: Node, out: Node, A: Node) -> Node:
-    return _each_matrix(out_grad, A) * single(_cofactors(A))
+    return _broadcast_over_matrices(out_grad, A) * single(_cofactors(A))
 
 
 @operator(cost=lambda node: 20 * _cubic(node))
 def _cofactors(A: Array) -> Array:
-    """Return the matrices of cofactors, which is determinant times transposed inverse where that exists."""
+    """Return the cofactor matrices: determinant times transposed inverse, where the inverse exists."""
     wide, finite = _regular(A)
     left, values, right = np.linalg.svd(wide)
     ones = np.ones((*values.shape[:-1], 1))
@@ -324,14 +328,14 @@ def _cofactors(A: Array) -> Array:
 @_cofactors.gradient
 def cofactors_grad(out_grad: Node, out: Node, A: Node) -> Node:
     inner = sum_to(out * out_grad, (*A.shape[:-2], 1, 1))
-    return (inner * out - matmul(matmul(out, swap_last(out_grad)), out)) / _each_matrix(single(det(A)), A)
+    return (inner * out - matmul(matmul(out, swap_last(out_grad)), out)) / _broadcast_over_matrices(single(det(A)), A)
 
 
 @operator(name="_linalg_slogdet", aliases=("linalg_slogdet",), cost=lambda node: 2 / 3 * _cubic(node))
 def slogdet(A: Array) -> tuple[Array, Array]:
     """Return the sign of the determinant of square matrices, and the logarithm of its absolute value.
 
-    No gradient passes through the sign, nor to a singular matrix.
+    The sign has no gradient, and neither has a singular matrix.
     """
     sign, logarithm = np.linalg.slogdet(A.astype(np.float64))
     shape = per_matrix(A.shape)
@@ -350,12 +354,12 @@ def slogdet_grad(out_grads: tuple[Node | None, Node | None], outs: tuple[Node, N
     out_grad = out_grads[1]
     if out_grad is None:
         return None
-    singular = equal(_each_matrix(outs[0], A), constant(0, A.dtype))
+    singular = equal(_broadcast_over_matrices(outs[0], A), constant(0, A.dtype))
     slope = swap_last(single(inverse(select(singular, _identity(A), A))))
-    return select(singular, 0, _each_matrix(out_grad, A) * slope)
+    return select(singular, 0, _broadcast_over_matrices(out_grad, A) * slope)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 det.interface = Interface(outputs=3, shown=1)
 slogdet.interface = Interface(outputs=4, shown=2)

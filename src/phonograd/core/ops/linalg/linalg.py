@@ -1,10 +1,10 @@
-"""Linear algebra on stacks of matrices, first half: products, triangular systems, diagonals and triangles.
+"""Linear algebra on stacks of matrices: products, triangular systems, diagonals and triangles.
 
 Matrices are the last two axes; every operator works on all leading axes at once. Data are float32 or float64. The
 factorizations (Cholesky, LQ, eigenvalues, inverse, determinant) are in :mod:`.factorizations`.
 
-A triangular operand is read in its triangle only: what the other half of the array holds neither reaches the result
-nor receives a gradient.
+Operators read only the triangle of a triangular operand. The other half of the array does not affect the result and
+receives no gradient.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def require_matrices(name: str, *operands: Node) -> None:
-    """Raise unless the operands are stacks of matrices of one precision and equal rank."""
+    """Raise unless the operands are stacks of matrices of one dtype and equal rank."""
     shapes = ", ".join([format_shape(operand.shape) for operand in operands])
     if any([operand.ndim < 2 or operand.ndim != operands[0].ndim for operand in operands]):
         ranks = "2 axes or more" if len(operands) == 1 else "2 axes or more, equally many each"
@@ -64,7 +64,7 @@ def require_precision(name: str, operand: Node) -> None:
 
 
 def require_square(name: str, operand: Node, sentence: str) -> None:
-    """Raise MXNet's sentence unless the last two axes are equal."""
+    """Raise MXNet's error unless the last two axes are equal."""
     if operand.shape[-1] != operand.shape[-2]:
         raise MXNetError(f"{sentence} (operator {name}, shape {format_shape(operand.shape)})")
 
@@ -74,8 +74,8 @@ def per_matrix(shape: Shape) -> Shape:
     return shape[:-2] or (1,)
 
 
-def scaled(node: Node, factor: float) -> Node:
-    """Return the node times a factor; the node itself for 1."""
+def scale_node(node: Node, factor: float) -> Node:
+    """Return the node times a factor, or the node itself for the factor 1."""
     return node if factor == 1 else node * factor
 
 
@@ -83,7 +83,7 @@ def scaled(node: Node, factor: float) -> Node:
 
 
 def _diagonals(shape: Shape) -> Node:
-    """Return the number of the diagonal on which each element of matrices lies; those above the main one count up."""
+    """Return the diagonal number of each element of matrices: 0 for the main diagonal, positive above it."""
     rows, columns = [position_along(shape, len(shape) - distance, np.dtype(np.int32)) for distance in (2, 1)]
     return columns - rows
 
@@ -113,7 +113,7 @@ def triangle(node: Node, lower: bool = True, offset: int = 0) -> Node:
 
 
 def _to_rows(name: str, axis: int, operand: Node) -> Node:
-    """Return the operand with the axis of matrix rows moved beside the columns."""
+    """Move the axis of matrix rows next to the columns."""
     position = axis + operand.ndim if axis < 0 else axis
     if not 0 <= position < operand.ndim - 1:
         raise MXNetError(
@@ -130,7 +130,7 @@ def gemm2(
 ) -> Node:
     """Return ``alpha * op(A) * op(B)``, where ``op`` transposes on request.
 
-    The columns of the matrices are the last axis, the rows the axis ``axis``.
+    Matrix columns are along the last axis, matrix rows along ``axis``.
     """
     require_matrices("_linalg_gemm2", A, B)
     return _product("_linalg_gemm2", A, B, transpose_a, transpose_b, alpha, axis)
@@ -147,7 +147,7 @@ def _product(name: str, A: Node, B: Node, transpose_a: bool, transpose_b: bool, 
             f"Incompatible matrix dimensions for multiplication: {left.shape[-1]} columns against "
             f"{right.shape[-2]} rows {shapes}"
         )
-    return _to_rows(name, axis, scaled(matmul(left, right), alpha))
+    return _to_rows(name, axis, scale_node(matmul(left, right), alpha))
 
 
 @composite(name="_linalg_gemm", aliases=("linalg_gemm",), family="linear_algebra")
@@ -164,7 +164,7 @@ def gemm(
 ) -> Node:
     """Return ``alpha * op(A) * op(B) + beta * C``, where ``op`` transposes on request.
 
-    The columns of the matrices are the last axis, the rows the axis ``axis``. With ``beta=0`` C is not read.
+    Matrix columns are along the last axis, matrix rows along ``axis``. With ``beta=0`` C is not read.
     """
     require_matrices("_linalg_gemm", A, B, C)
     out = _product("_linalg_gemm", A, B, transpose_a, transpose_b, alpha, axis)
@@ -173,14 +173,14 @@ def gemm(
             f"Shape inconsistent, Provided = {format_shape(C.shape)}, inferred shape={format_shape(out.shape)}: "
             f"C of _linalg_gemm must have the shape of the product."
         )
-    return out if beta == 0 else out + scaled(C, beta)
+    return out if beta == 0 else out + scale_node(C, beta)
 
 
 @composite(name="_linalg_syrk", aliases=("linalg_syrk",))
 def syrk(A: Node, *, transpose: bool = False, alpha: float = 1.0) -> Node:
     """Return ``alpha * A * transpose(A)``, or ``alpha * transpose(A) * A`` with ``transpose``."""
     require_matrices("_linalg_syrk", A)
-    return scaled(matmul(swap_last(A), A) if transpose else matmul(A, swap_last(A)), alpha)
+    return scale_node(matmul(swap_last(A), A) if transpose else matmul(A, swap_last(A)), alpha)
 
 
 def _require_triangular(name: str, A: Node, B: Node, rightside: bool) -> None:
@@ -201,20 +201,20 @@ def trmm(
     _require_triangular("_linalg_trmm", A, B, rightside)
     factor = triangle(A, lower)
     factor = swap_last(factor) if transpose else factor
-    return scaled(matmul(B, factor) if rightside else matmul(factor, B), alpha)
+    return scale_node(matmul(B, factor) if rightside else matmul(factor, B), alpha)
 
 
 # -- triangular systems
 
-#: below this size rows are eliminated one by one; above, a block is eliminated with one matrix product
+#: below this size rows are eliminated one by one; above it, one matrix product eliminates a block
 _SMALLEST_BLOCK = 16
 
 
 def solve_triangular(matrix: Array, right: Array) -> Array:
-    """Return the solutions of lower triangular systems by substitution; a zero on the diagonal gives infinities.
+    """Solve lower triangular systems by substitution; a zero on the diagonal gives infinities.
 
-    Substitution reads the triangle only and is as exact as the data allow for every right-hand side, which an LU
-    factorization with row exchanges is not.
+    Substitution reads only the triangle, and its solutions are as exact as the data allow. An LU factorization with
+    row exchanges does not have this property.
     """
     size = matrix.shape[-1]
     if size <= _SMALLEST_BLOCK:
@@ -240,7 +240,7 @@ def trsm(
         matrix, lower = np.swapaxes(matrix, -1, -2), not lower
     if rightside:
         right = np.swapaxes(right, -1, -2)
-    # an upper triangle is a lower one with rows and columns in reverse
+    # an upper triangle is a lower triangle with rows and columns reversed
     if lower:
         out = solve_triangular(matrix, right)
     else:
@@ -263,7 +263,7 @@ def trsm_grad(
     first, second = (swap_last(out), solved) if rightside else (solved, swap_last(out))
     if transpose:
         first, second = swap_last(second), swap_last(first)
-    return -triangle(matmul(first, second), lower), scaled(solved, alpha)
+    return -triangle(matmul(first, second), lower), scale_node(solved, alpha)
 
 
 # -- diagonals
@@ -271,15 +271,15 @@ def trsm_grad(
 
 @composite(name="_linalg_sumlogdiag", aliases=("linalg_sumlogdiag",))
 def sumlogdiag(A: Node) -> Node:
-    """Return the sum of the logarithms of the diagonal, of shape (1,) for one matrix."""
+    """Return the sum of the logarithms of the diagonal of square matrices, of shape (1,) for one matrix."""
     require_matrices("_linalg_sumlogdiag", A)
     require_square("_linalg_sumlogdiag", A, "sumlogdiag operator requires square matrices as input.")
     logarithms = log(extractdiag(A))
     return reshape_to(sum_to(logarithms, (*A.shape[:-2], 1)), per_matrix(A.shape))
 
 
-def _extracted(name: str, A: Node, offset: int) -> int:
-    """Return the length of a diagonal of square matrices, having checked that it exists."""
+def _diagonal_length(name: str, A: Node, offset: int) -> int:
+    """Return the length of a diagonal of square matrices, or raise if there is no such diagonal."""
     require_matrices(name, A)
     require_square(name, A, "Input operand must be a tensor of square matrices")
     length = A.shape[-1] - abs(offset)
@@ -297,13 +297,13 @@ def _extracted(name: str, A: Node, offset: int) -> int:
     lowering=Location(lambda pattern, *, offset: pattern.diagonal(offset)),
 )
 def extractdiag(A: Array, *, offset: int = 0) -> Array:
-    """Return a diagonal of square matrices; a positive offset lies above the main diagonal."""
+    """Return a diagonal of square matrices; a positive offset is above the main diagonal."""
     return np.diagonal(A, offset, -2, -1).copy()
 
 
 @extractdiag.infer
 def extractdiag_shape(A: Node, *, offset: int) -> Spec:
-    return (*A.shape[:-2], _extracted("_linalg_extractdiag", A, offset)), A.dtype
+    return (*A.shape[:-2], _diagonal_length("_linalg_extractdiag", A, offset)), A.dtype
 
 
 @extractdiag.gradient
@@ -323,7 +323,7 @@ def _expand_makediag(A: Node, *, offset: int) -> Node:
 
 @operator(name="_linalg_makediag", aliases=("linalg_makediag",), lowering=Expansion(_expand_makediag), moves=True)
 def makediag(A: Array, *, offset: int = 0) -> Array:
-    """Return square matrices with the elements on a diagonal, and zeros elsewhere."""
+    """Return square matrices with the elements on a diagonal and zeros elsewhere."""
     length = A.shape[-1]
     size = length + abs(offset)
     out = np.zeros((*A.shape[:-1], size, size), A.dtype)
@@ -351,7 +351,7 @@ def _require_vectors(name: str, A: Node) -> None:
 
 
 def _triangle_places(size: int, offset: int, lower: bool) -> tuple[Array, Array]:
-    # an offset says by its sign which triangle is meant; the upper one is the transpose of a lower one
+    # the sign of an offset selects the triangle; the upper triangle is the transpose of a lower one
     if offset < 0 or (offset == 0 and lower):
         return np.tril_indices(size, offset)
     columns, rows = np.tril_indices(size, -offset)
@@ -360,9 +360,9 @@ def _triangle_places(size: int, offset: int, lower: bool) -> tuple[Array, Array]
 
 @operator(name="_linalg_extracttrian", aliases=("linalg_extracttrian",), moves=True)
 def extracttrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
-    """Return a triangle of square matrices: a lower one row after row, an upper one column after column.
+    """Return a triangle of square matrices as a vector: the lower one by rows, the upper one by columns.
 
-    A positive offset means the upper triangle from that diagonal on, a negative one the lower triangle.
+    A positive offset selects the upper triangle from that diagonal on, a negative one the lower triangle.
     """
     rows, columns = _triangle_places(A.shape[-1], offset, lower)
     return np.ascontiguousarray(A[..., rows, columns])
@@ -370,7 +370,7 @@ def extracttrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
 
 @extracttrian.infer
 def extracttrian_shape(A: Node, *, offset: int) -> Spec:
-    length = _extracted("_linalg_extracttrian", A, offset)
+    length = _diagonal_length("_linalg_extracttrian", A, offset)
     return (*A.shape[:-2], length * (length + 1) // 2), A.dtype
 
 
@@ -380,13 +380,13 @@ def extracttrian_grad(out_grad: Node, out: Node, A: Node, *, offset: int, lower:
 
 
 def _triangle_extent(count: int) -> int:
-    """Return the rows of a triangle with a number of elements, or the rows it is nearest to."""
+    """Return the number of rows of a triangle with ``count`` elements, or the nearest number."""
     return (math.isqrt(8 * count + 1) - 1) // 2
 
 
 @operator(name="_linalg_maketrian", aliases=("linalg_maketrian",), moves=True)
 def maketrian(A: Array, *, offset: int = 0, lower: bool = True) -> Array:
-    """Return square matrices with the elements in a triangle, and zeros elsewhere: the inverse of ``extracttrian``."""
+    """Return square matrices with the elements in a triangle and zeros elsewhere: the inverse of ``extracttrian``."""
     size = _triangle_extent(A.shape[-1]) + abs(offset)
     out = np.zeros((*A.shape[:-1], size, size), A.dtype)
     rows, columns = _triangle_places(size, offset, lower)

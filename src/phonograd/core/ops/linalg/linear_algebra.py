@@ -1,8 +1,8 @@
-"""Products of matrices: ``dot``, ``batch_dot``, ``FullyConnected``, the Khatri-Rao product and attention scores.
+"""Matrix products: ``dot``, ``batch_dot``, ``FullyConnected``, the Khatri-Rao product and attention scores.
 
-All are composites over one primitive, the matrix product of :mod:`..math.primitives`: an operator says which axes are
-contracted, reshapes and transposes its operands (which moves no data in a kernel) and multiplies. Their gradients are
-therefore matrix products again, at every order.
+All are composites over one primitive, the matrix product of :mod:`..math.primitives`: an operator selects the
+contracted axes, reshapes and transposes its operands (which moves no data in a kernel) and multiplies. Gradients of
+every order are therefore matrix products too.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def dot(
     transpose_b: bool = False,
     forward_stype: Literal["csr", "default", "row_sparse"] | None = None,
 ) -> Node:
-    """Return the product of two arrays: the sum over the last axis of ``lhs`` and the first axis of ``rhs``.
+    """Return the dot product of two arrays: the sum over the last axis of ``lhs`` and the first axis of ``rhs``.
 
-    For vectors it is the inner product (of shape ``(1,)``), for matrices the matrix product; for more axes the result
+    For vectors it is the inner product (of shape ``(1,)``), for matrices the matrix product. For more axes, the result
     has the remaining axes of ``lhs``, then those of ``rhs``. ``transpose_a`` contracts the first axis of ``lhs``
     instead, ``transpose_b`` the last axis of ``rhs``. ``forward_stype`` is accepted; results are dense.
     """
@@ -75,7 +75,7 @@ def dot(
 
 
 def _contract(operand: Node, first: bool) -> tuple[int | None, Shape]:
-    """Return the extent of the first or last axis, and the other axes."""
+    """Return the size of the first or last axis, and the other axes."""
     if operand.ndim == 0:
         return None, ()
     return (operand.shape[0], operand.shape[1:]) if first else (operand.shape[-1], operand.shape[:-1])
@@ -90,7 +90,10 @@ def batch_dot(
     transpose_b: bool = False,
     forward_stype: Literal["csr", "default", "row_sparse"] | None = None,
 ) -> Node:
-    """Return the matrix products of two stacks of matrices: over the last two axes, for all leading axes."""
+    """Return the matrix products of two stacks of matrices, over the last two axes.
+
+    The leading axes must be equal. ``transpose_a`` and ``transpose_b`` transpose the matrices of an operand.
+    """
     _floating("batch_dot", lhs, rhs)
     shapes = f"{format_shape(lhs.shape)} X {format_shape(rhs.shape)} trans_a={transpose_a:d} trans_b={transpose_b:d}"
     if lhs.ndim != rhs.ndim or lhs.ndim < 3:
@@ -120,15 +123,15 @@ def FullyConnected(
     no_bias: bool = False,
     flatten: bool = True,
 ) -> Node:
-    """Return ``data * transpose(weight) + bias``.
+    """Return a linear transform of the data: ``data * transpose(weight) + bias``.
 
-    With ``flatten`` all axes of ``data`` but the first are features; otherwise only the last axis is.
+    With ``flatten``, all axes of ``data`` but the first are features; otherwise only the last axis is.
     """
     given, expected = (2 if bias is None else 3), (2 if no_bias else 3)
     if given != expected:
         raise MXNetError(
             f"Operator FullyConnected expects {expected} inputs, but got {given} instead. "
-            + ("Leave out the bias or the no_bias=True." if no_bias else "Pass a bias, or no_bias=True.")
+            + ("Remove the bias, or no_bias=True." if no_bias else "Pass a bias, or no_bias=True.")
         )
     if num_hidden < 1:
         raise MXNetError(
@@ -157,7 +160,7 @@ def FullyConnected(
 
 @composite()
 def khatri_rao(*args: Node) -> Node:
-    """Return the Khatri-Rao product of matrices: column by column, the Kronecker product of their columns."""
+    """Return the Khatri-Rao product of matrices: the Kronecker product of corresponding columns."""
     if not args:
         raise MXNetError("Operator khatri_rao expects at least 1 input, but got 0 instead.")
     out = args[0]
@@ -177,7 +180,7 @@ def khatri_rao(*args: Node) -> Node:
 
 @composite(name="_contrib_div_sqrt_dim")
 def div_sqrt_dim(data: Node) -> Node:
-    """Return the array divided by the square root of the extent of its last axis."""
+    """Return the array divided by the square root of the size of its last axis."""
     if data.ndim == 0:
         raise MXNetError("_contrib_div_sqrt_dim needs data with at least one axis, but its shape is [].")
     return data / math.sqrt(data.shape[-1])
@@ -196,7 +199,7 @@ def _three_axes(operator_name: str, name: str, layout: str, data: Node) -> None:
 
 
 def _split_heads(operator_name: str, name: str, data: Node, heads: int, parts: int) -> list[Node]:
-    """Return the parts of a projection, each of shape (batch * heads, sequence, width)."""
+    """Split a projection into its parts, each of shape (batch * heads, sequence, width)."""
     _three_axes(operator_name, name, "seq_length-batch-proj_dim", data)
     length, batch, channels = data.shape
     if heads < 1 or channels % (heads * parts):
@@ -217,8 +220,8 @@ def _scores(queries: Node, keys: Node) -> Node:
     return matmul(single(div_sqrt_dim(queries)), swap_last(keys))
 
 
-def _attended(attention: Node, values: Node, heads: int) -> Node:
-    """Return the values weighted by attention, with the heads side by side: (sequence, batch, heads * width)."""
+def _apply_attention(attention: Node, values: Node, heads: int) -> Node:
+    """Return the values weighted by attention, with the heads concatenated: (sequence, batch, heads * width)."""
     out = matmul(attention, values)
     batch, (length, width) = out.shape[0] // heads, out.shape[1:]
     return reshape_to(
@@ -228,7 +231,7 @@ def _attended(attention: Node, values: Node, heads: int) -> Node:
 
 @composite(name="_contrib_interleaved_matmul_selfatt_qk")
 def interleaved_matmul_selfatt_qk(queries_keys_values: Node, *, heads: int) -> Node:
-    """Return the scaled products of queries and keys in self attention, of shape (batch * heads, length, length)."""
+    """Return the scaled query-key products of self attention, of shape (batch * heads, length, length)."""
     name = "_contrib_interleaved_matmul_selfatt_qk"
     _floating(name, queries_keys_values)
     queries, keys, _ = _split_heads(name, "queries_keys_values", queries_keys_values, heads, 3)
@@ -237,17 +240,17 @@ def interleaved_matmul_selfatt_qk(queries_keys_values: Node, *, heads: int) -> N
 
 @composite(name="_contrib_interleaved_matmul_selfatt_valatt")
 def interleaved_matmul_selfatt_valatt(queries_keys_values: Node, attention: Node, *, heads: int) -> Node:
-    """Return the values weighted by attention in self attention, of shape (length, batch, heads * width)."""
+    """Return the attention-weighted values of self attention, of shape (length, batch, heads * width)."""
     name = "_contrib_interleaved_matmul_selfatt_valatt"
     _floating(name, queries_keys_values, attention)
     values = _split_heads(name, "queries_keys_values", queries_keys_values, heads, 3)[2]
     _check_attention(name, "queries_keys_values", queries_keys_values, attention, heads)
-    return _attended(attention, values, heads)
+    return _apply_attention(attention, values, heads)
 
 
 @composite(name="_contrib_interleaved_matmul_encdec_qk")
 def interleaved_matmul_encdec_qk(queries: Node, keys_values: Node, *, heads: int) -> Node:
-    """Return the scaled products of a decoder's queries and an encoder's keys, of shape (batch * heads, to, from)."""
+    """Return the scaled products of decoder queries and encoder keys: (batch * heads, query_length, key_length)."""
     name = "_contrib_interleaved_matmul_encdec_qk"
     _floating(name, queries, keys_values)
     _three_axes(name, "queries", "seq_length-batch-proj_dim", queries)
@@ -269,12 +272,12 @@ def interleaved_matmul_encdec_qk(queries: Node, keys_values: Node, *, heads: int
 
 @composite(name="_contrib_interleaved_matmul_encdec_valatt")
 def interleaved_matmul_encdec_valatt(keys_values: Node, attention: Node, *, heads: int) -> Node:
-    """Return an encoder's values weighted by a decoder's attention, of shape (length, batch, heads * width)."""
+    """Return encoder values weighted by decoder attention, of shape (length, batch, heads * width)."""
     name = "_contrib_interleaved_matmul_encdec_valatt"
     _floating(name, keys_values, attention)
     _, values = _split_heads(name, "keys_values", keys_values, heads, 2)
     _check_attention(name, "keys_values", keys_values, attention, heads)
-    return _attended(attention, values, heads)
+    return _apply_attention(attention, values, heads)
 
 
 def _check_attention(operator_name: str, name: str, projections: Node, attention: Node, heads: int) -> None:
@@ -291,7 +294,7 @@ def _check_attention(operator_name: str, name: str, projections: Node, attention
         )
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _dense_shapes(inputs: list[Partial], outputs: list[Partial], *, num_hidden: int, flatten: bool) -> list[Partial]:

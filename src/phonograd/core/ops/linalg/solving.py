@@ -1,4 +1,4 @@
-"""Linear algebra on stacks of matrices, for ``mx.np.linalg``: systems of equations and singular values.
+"""Linear systems and singular values of stacks of matrices, for ``mx.np.linalg``.
 
 Float32 matrices are solved and factorized in double precision and rounded once.
 """
@@ -25,13 +25,13 @@ def _products(node: Node) -> float:
 
 @operator(name="_npi_solve", cost=_products)
 def solve(A: Array, B: Array) -> Array:
-    """Return X with A * X = B for square matrices A; the columns of B are right-hand sides."""
+    """Solve A * X = B for square matrices A, and return X; the columns of B are right-hand sides."""
     try:
         return np.linalg.solve(A.astype(np.float64), B.astype(np.float64)).astype(B.dtype)
     except np.linalg.LinAlgError:
         raise MXNetError(
-            f"solve: a matrix of A {format_shape(A.shape)} is singular (its determinant is 0), so that there is no "
-            "unique solution; lstsq gives the smallest of the best ones"
+            f"solve: a matrix of A {format_shape(A.shape)} is singular (its determinant is 0), so there is no unique "
+            "solution; lstsq gives the least-squares solution of minimum norm"
         ) from None
 
 
@@ -55,10 +55,10 @@ def solve_grad(out_grad: Node, out: Node, A: Node, B: Node) -> tuple[Node, Node]
 
 @operator(name="_npi_svd", cost=lambda node: 20 * _products(node))
 def svd(A: Array) -> tuple[Array, Array, Array]:
-    """Return U, S and V with A = U * diag(S) * V: singular values in descending order, and their vectors.
+    """Return the singular value decomposition U, S, V of matrices: A = U * diag(S) * V, S descending.
 
-    The columns of U and the rows of V are orthonormal; the largest component of each row of V is positive. The vectors
-    have gradients where all singular values are distinct and none is 0; the singular values always have.
+    The columns of U and the rows of V are orthonormal; the largest component of each row of V is positive. The
+    singular values always have gradients. U and V have gradients if all singular values are distinct and nonzero.
     """
     left, values, right = np.linalg.svd(A.astype(np.float64), full_matrices=False)
     if right.size:
@@ -86,13 +86,13 @@ def svd_grad(out_grads: tuple[Node | None, ...], outs: tuple[Node, Node, Node], 
     inner = None if values_grad is None else single(makediag(values_grad))
     outer = None
     if left_grad is not None:
-        turned = _apart(matmul(swap_last(left), left_grad), one, column, row) * row
+        turned = _divide_by_gaps(matmul(swap_last(left), left_grad), one, column, row) * row
         inner = turned if inner is None else inner + turned
         beside = left_grad - matmul(left, matmul(swap_last(left), left_grad))
         outer = matmul(beside / row, right)
     if right_grad is not None:
         given = swap_last(right_grad)
-        turned = _apart(matmul(right, given), one, column, row) * column
+        turned = _divide_by_gaps(matmul(right, given), one, column, row) * column
         inner = turned if inner is None else inner + turned
         beside = right_grad - matmul(matmul(right_grad, swap_last(right)), right)
         outside = matmul(left, beside / column)
@@ -102,10 +102,10 @@ def svd_grad(out_grads: tuple[Node | None, ...], outs: tuple[Node, Node, Node], 
     return total if outer is None else total + outer
 
 
-def _apart(node: Node, one: Node, column: Node, row: Node) -> Node:
+def _divide_by_gaps(node: Node, one: Node, column: Node, row: Node) -> Node:
     """Return the skew part of a matrix divided by the gaps between squared singular values."""
     skew = node - swap_last(node)
-    # the diagonal must not even be divided by its gap of zero, or higher orders would give 0 * infinity
+    # the diagonal must not be divided by its gap of zero: higher orders would give 0 * infinity
     return (skew - single(makediag(extractdiag(skew)))) / (row * row - column * column + one)
 
 

@@ -1,4 +1,4 @@
-"""Fourier transforms along the last axis, and count sketches: what compact bilinear pooling is made of.
+"""Fourier transforms along the last axis and count sketches: the parts of compact bilinear pooling.
 
 Complex numbers are pairs: the real part at 2k and the imaginary part at 2k + 1.
 """
@@ -22,14 +22,15 @@ __all__ = ["count_sketch", "fft", "ifft"]
 def _check(name: str, data: Node) -> None:
     check_floating(name, data.dtype)
     if not data.ndim:
-        raise MXNetError(f"operator {name} transforms the last axis of an array, and this one has none")
+        raise MXNetError(f"operator {name} transforms the last axis of an array, but this array has no axes")
 
 
 @operator(name="_contrib_fft", cost=20.0)
 def fft(data: Array, *, compute_size: int = 128) -> Array:
-    """Return the Fourier transform along the last axis, which becomes twice as long: real parts and imaginary parts.
+    """Return the Fourier transform along the last axis, as interleaved real and imaginary parts.
 
-    `compute_size` is how many rows MXNet transforms at once, and means nothing here.
+    The last axis becomes twice as long. `compute_size` is MXNet's number of rows per batch; it is accepted and
+    ignored.
     """
     found = np.fft.fft(data.astype(np.float64), axis=-1)
     pairs = np.stack([found.real, found.imag], -1)
@@ -44,15 +45,16 @@ def fft_shape(data: Node) -> Spec:
 
 @fft.gradient
 def fft_grad(out_grad: Node, out: Node, data: Node) -> Node:
-    # the transform is a matrix, and its transpose is the inverse transform that is not divided by the length
+    # the transpose of the transform matrix is the inverse transform without division by the length
     return single(ifft(out_grad))
 
 
 @operator(name="_contrib_ifft", cost=20.0)
 def ifft(data: Array, *, compute_size: int = 128) -> Array:
-    """Return the real part of the inverse Fourier transform along the last axis, half as long, times its length.
+    """Return the real part of the inverse Fourier transform along the last axis, times its length.
 
-    As in MXNet nothing is divided by the length: ``ifft(fft(x)) == d * x``.
+    The last axis holds interleaved real and imaginary parts and becomes half as long. As in MXNet, the result is not
+    divided by the length d: ``ifft(fft(x)) == d * x``.
     """
     length = data.shape[-1] // 2
     pairs = data.astype(np.float64).reshape(*data.shape[:-1], length, 2)
@@ -75,14 +77,15 @@ def ifft_grad(out_grad: Node, out: Node, data: Node) -> Node:
 
 @composite(name="_contrib_count_sketch")
 def count_sketch(data: Node, h: Node, s: Node, *, out_dim: int, processing_batch_size: int = 32) -> Node:
-    """Return sums of the elements of rows, each added with the sign `s` at the place `h`, which are at most `out_dim`.
+    """Return the count sketch of rows: element i of a row is added, times ``s[i]``, to element ``h[i]`` of the result.
 
-    `processing_batch_size` is how many rows MXNet works on at once, and means nothing here.
+    The result has rows of `out_dim` elements. `processing_batch_size` is MXNet's number of rows per batch; it is
+    accepted and ignored.
     """
     count = data.shape[-1] if data.ndim else 0
     if data.ndim < 2 or h.size != count or s.size != count:
         raise MXNetError(
-            "operator _contrib_count_sketch takes rows of elements, and as many places and signs as there are in one: "
+            "operator _contrib_count_sketch takes rows of elements, and one position and one sign per column: "
             f"got {', '.join([format_shape(node.shape) for node in (data, h, s)])}"
         )
     signs = single(BlockGrad(reshape_to(s, (1,) * (data.ndim - 1) + (count,))))

@@ -1,7 +1,7 @@
-"""Arithmetic between two arrays, with broadcasting; the ``elemwise_*`` forms demand equal shapes.
+"""Arithmetic of two arrays, with broadcasting; the ``elemwise_*`` forms require equal shapes.
 
-Both operands have one dtype (mixed dtypes raise). Integers divide towards zero, ``%`` has Python's signs, and a
-remainder by zero is zero, as in MXNet.
+Both operands have one dtype (mixed dtypes raise). As in MXNet, integers divide towards zero, ``%`` has the sign of the
+divisor, and a remainder by zero is zero.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, alike
+from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, composite, declare, operator, single
 from ...lower import vector_math
@@ -55,9 +55,9 @@ def _binary(
 ) -> Operator:
     """Declare an elementwise operator of two arrays.
 
-    The rules take (out_grad, out, lhs, rhs) and give the gradients before they are summed down to the operand's shape;
-    a rule runs only if its operand depends on a variable. ``emit(emitter, lhs, rhs)`` gives the instructions of
-    kernels, for some dtypes.
+    The rules map (out_grad, out, lhs, rhs) to the gradients before they are summed to the operand's shape; a rule runs
+    only if its operand depends on a variable. ``emit(emitter, lhs, rhs)`` emits the instructions of kernels for the
+    given dtypes.
     """
     ufunc = getattr(np, answers)
     direct = ufunc if ufunc in (np.add, np.subtract, np.multiply, np.maximum, np.minimum) else None
@@ -116,7 +116,7 @@ def _divide(lhs: Array, rhs: Array) -> Array:
 
 
 def _mod(lhs: Array, rhs: Array) -> Array:
-    """Return the remainder of a division, with the sign of the divisor; zero where the divisor is zero."""
+    """Return the remainder of a division, with the sign of the divisor; zero if the divisor is zero."""
     return np.where(rhs == 0, np.zeros((), lhs.dtype), np.remainder(lhs, rhs)).astype(lhs.dtype)
 
 
@@ -128,17 +128,17 @@ def _power(lhs: Array, rhs: Array) -> Array:
 
 
 def _maximum(lhs: Array, rhs: Array) -> Array:
-    """Return the larger of two elements, with broadcasting; NaN wins."""
+    """Return the elementwise maximum of two arrays, with broadcasting; NaN propagates."""
     return np.maximum(lhs, rhs)
 
 
 def _minimum(lhs: Array, rhs: Array) -> Array:
-    """Return the smaller of two elements, with broadcasting; NaN wins."""
+    """Return the elementwise minimum of two arrays, with broadcasting; NaN propagates."""
     return np.minimum(lhs, rhs)
 
 
 def _hypot(lhs: Array, rhs: Array) -> Array:
-    """Return the hypotenuse of a right triangle with the given legs, with broadcasting."""
+    """Return ``sqrt(lhs**2 + rhs**2)``, with broadcasting: the hypotenuse of a right triangle."""
     return np.hypot(lhs, rhs).astype(lhs.dtype, copy=False)
 
 
@@ -270,7 +270,7 @@ hypot = _binary(
 
 @operator(lowering=Elementwise(lambda e, x, *, exponent: vector_math.integer_power(e, x, exponent)))
 def _integer_power(data: Array, *, exponent: int) -> Array:
-    """Return the array raised to a whole number that is part of the expression."""
+    """Return the array raised to a constant integer power."""
     if exponent == 2:
         return np.multiply(data, data)
     if data.dtype.kind == "f":
@@ -288,7 +288,7 @@ def integer_power_grad(out_grad: Node, out: Node, data: Node, *, exponent: int) 
 
 
 def integer_power(data: Node, exponent: int) -> Node:
-    """Return the node raised to a whole number."""
+    """Return the node raised to a constant integer power."""
     return data if exponent == 1 else single(_integer_power(data, exponent=exponent))
 
 
@@ -302,7 +302,7 @@ def _equal_shapes(name: str, whole: Operator, aliases: tuple[str, ...], sentence
         return single(whole(lhs, rhs))
 
     body.__doc__ = sentence
-    declared = composite(name=name, aliases=aliases, interface=Interface(shapes=alike))(body)
+    declared = composite(name=name, aliases=aliases, interface=Interface(shapes=same_shapes))(body)
     declared.become_form(whole, "equal_shapes")
     return declared
 
@@ -326,7 +326,7 @@ for _whole in (equal, not_equal, greater, greater_equal, lesser, lesser_equal, l
     _equal_shapes(_word, _whole, (_word.title(),), f"Return {_whole.name} of two arrays of equal shape.")
 
 
-@composite(aliases=("ElementWiseSum", "_sum"), interface=Interface(shapes=alike), onnx=Onnx("Sum", reads=False))
+@composite(aliases=("ElementWiseSum", "_sum"), interface=Interface(shapes=same_shapes), onnx=Onnx("Sum", reads=False))
 def add_n(*args: Node) -> Node:
     """Return the sum of any number of arrays of equal shape."""
     if not args:

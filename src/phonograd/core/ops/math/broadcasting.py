@@ -1,6 +1,6 @@
-"""Broadcasting: the shape rules shared by all elementwise operators, and the two operators that undo each other.
+"""Broadcasting: the shape rules of all elementwise operators, and the two operators that undo each other.
 
-``_broadcast`` repeats an array along new or size-one axes (never copied by a kernel); ``_sum_to`` is its gradient.
+``_broadcast`` repeats an array along new or size-one axes (kernels never copy it); ``_sum_to`` is its gradient.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def same_dtype(first: Node, second: Node, position: int = 1) -> DType:
 
 @operator(lowering=Location(lambda pattern, *, shape: pattern.broadcast(shape)))
 def _broadcast(data: Array, *, shape: Shape) -> Array:
-    """Return the array repeated along size-one and new leading axes to a shape."""
+    """Return the array broadcast to a shape, along size-one and new leading axes."""
     return np.broadcast_to(data, shape)
 
 
@@ -66,19 +66,19 @@ def broadcast_grad(out_grad: Node, out: Node, data: Node) -> Node:
 
 
 def _axes_summed_to(data: Shape, *, shape: Shape) -> Shape:
-    """Return the axes along which ``shape`` would be repeated to give the shape of the data."""
+    """Return the axes along which an array of ``shape`` broadcasts to the shape of the data."""
     added = len(data) - len(shape)
     return (*range(added), *[axis + added for axis, extent in enumerate(shape) if extent != data[axis + added]])
 
 
 def _any_of(data: Node, *, shape: Shape) -> Node:
-    from .primitives import cast  # which is made of what stands here
+    from .primitives import cast  # that module imports this one
 
     return cast(sum_to(cast(data, INT64), shape), BOOL)
 
 
 def _sum_of_halves(data: Node, *, shape: Shape) -> Node:
-    from .primitives import cast  # which is made of what stands here
+    from .primitives import cast  # that module imports this one
 
     return cast(sum_to(cast(data, FLOAT32), shape), FLOAT16)
 
@@ -90,9 +90,9 @@ def _sum_of_halves(data: Node, *, shape: Shape) -> Node:
     )
 )
 def _sum_to(data: Array, *, shape: Shape) -> Array:
-    """Return the array summed over the axes along which ``shape`` would be repeated to give its shape."""
+    """Return the array summed over the axes along which an array of ``shape`` would broadcast to it."""
     axes = _axes_summed_to(data.shape, shape=shape)
-    # halves are summed in single precision: a long sum of them would lose everything below its first digits
+    # sum float16 in float32: a long float16 sum would lose all but its first digits
     wide = np.float32 if data.dtype == np.float16 else data.dtype
     return np.sum(data, axis=axes, keepdims=True, dtype=wide).astype(data.dtype, copy=False).reshape(shape)
 
@@ -108,10 +108,10 @@ def sum_to_grad(out_grad: Node, out: Node, data: Node) -> Node:
 
 
 def broadcast(node: Node, shape: Shape) -> Node:
-    """Return the node repeated to a shape; the node itself where that changes nothing."""
+    """Return the node broadcast to a shape, or the node itself if it has that shape."""
     return node if node.shape == shape else single(_broadcast.apply((node,), (shape,)))
 
 
 def sum_to(node: Node, shape: Shape) -> Node:
-    """Return the node summed down to a shape; the node itself where that changes nothing."""
+    """Return the node summed to a shape, or the node itself if it has that shape."""
     return node if node.shape == shape else single(_sum_to.apply((node,), (shape,)))

@@ -23,7 +23,7 @@ def _infer(lhs: Any, rhs: Any) -> Any:
 def _declare(
     word: str, ufunc: Any, sentence: str, holds: Callable[[Emitter, Value, Value], Value], **facts: Any
 ) -> Operator:
-    """Declare an operator whose results are 0 and 1; ``holds(emitter, lhs, rhs)`` emits where they are 1."""
+    """Declare an operator with results 0 and 1; ``holds(emitter, lhs, rhs)`` emits the condition for 1."""
 
     def reference(lhs: Array, rhs: Array) -> Array:
         return np.asarray(ufunc(lhs, rhs)).astype(lhs.dtype)
@@ -45,13 +45,13 @@ def _declare(
 
 
 def _comparison(word: str, python: str, ufunc: Any, sentence: str, onnx: str = "") -> Operator:
-    """Declare one of Python's comparisons, which are called the same in kernels."""
+    """Declare one of Python's comparisons; kernels use the same names."""
     node = Onnx(onnx, form="comparison") if onnx else None
     return _declare(word, ufunc, sentence, lambda e, a, b: e.relation(python, a, b), python=python, onnx=node)
 
 
 def _logic(word: str, ufunc: Any, sentence: str, bits: str, onnx: str) -> Operator:
-    """Declare an operator of truth values: of elements that are not zero."""
+    """Declare a logical operator; nonzero elements are true."""
     node = Onnx(onnx, form="logic")
     return _declare(word, ufunc, sentence, lambda e, a, b: e.bits(bits, e.truth(a), e.truth(b)), onnx=node)
 

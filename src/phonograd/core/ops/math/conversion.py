@@ -1,4 +1,4 @@
-"""Operators that convert or limit values element by element: casts, the casts of mixed precision, clip."""
+"""Elementwise conversions: casts, the casts of mixed precision, and clip."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ...base.dtypes import DType, convert_scalar
 from ...base.errors import MXNetError
-from ...graph.interface import Interface, alike, merge
+from ...graph.interface import Interface, merge, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Spec, composite, operator
 from ...lower.ir.emitter import Emitter, Value
@@ -25,19 +25,19 @@ FLOAT64 = np.dtype("float64")
 
 @composite(name="Cast", aliases=("cast",), npx="cast", family="shape")
 def cast_(data: Node, *, dtype: DType) -> Node:
-    """Return the array in another dtype; floats become integers by truncation and wrap around as in C."""
+    """Return the array cast to another dtype; floats are truncated to integers and wrap around as in C."""
     return cast(data, dtype)
 
 
 @composite()
 def amp_cast(data: Node, *, dtype: DType) -> Node:
-    """Return a floating point array in another dtype, and any other array as it is."""
+    """Return the array cast to another dtype if it has floating point numbers, else unchanged."""
     return cast(data, dtype) if data.dtype.kind == "f" else data
 
 
 @composite()
 def amp_multicast(*data: Node, num_outputs: int, cast_narrow: bool = False) -> Any:
-    """Return arrays with all floating point ones in the widest (with cast_narrow: narrowest) of their dtypes."""
+    """Return the arrays with all floating point ones cast to their widest dtype (``cast_narrow``: narrowest)."""
     if len(data) != num_outputs:
         raise MXNetError(f"Operator amp_multicast expects {num_outputs} inputs, but got {len(data)} instead.")
     floating = [node.dtype for node in data if node.dtype.kind == "f"]
@@ -49,7 +49,7 @@ def amp_multicast(*data: Node, num_outputs: int, cast_narrow: bool = False) -> A
 
 
 def _limit(value: float, dtype: DType) -> float | int:
-    """Return a bound as a number that the dtype can hold; bounds beyond an integer's range stop at its ends."""
+    """Return a bound in the range of a dtype; bounds outside an integer's range become its end."""
     if dtype.kind == "f" or math.isnan(value):
         return value
     information = np.iinfo(dtype)
@@ -67,7 +67,10 @@ def _limits(dtype: DType, *, a_min: float, a_max: float) -> tuple[float | int, f
 
 @operator(method=True, answers="clip", lowering=Elementwise(_emit_clip, NUMBERS, _limits))
 def clip(data: Array, *, a_min: float, a_max: float) -> Array:
-    """Return the elements limited to the range from a_min to a_max; NaN stays NaN. The gradient is 1 at the bounds."""
+    """Clip the elements to the range from a_min to a_max; NaN stays NaN.
+
+    The gradient is 1 inside the range and at the bounds, else 0.
+    """
     low, high = [convert_scalar(_limit(bound, data.dtype), data.dtype) for bound in (a_min, a_max)]
     return np.where(data > high, high, np.where(data < low, low, data))
 
@@ -87,12 +90,12 @@ def clip_grad(out_grad: Node, out: Node, data: Node, *, a_min: float, a_max: flo
 
 @composite(name="_contrib_quadratic")
 def quadratic(data: Node, *, a: float = 0.0, b: float = 0.0, c: float = 0.0) -> Node:
-    """Return a*x*x + b*x + c, element by element; integers are computed in floating point and truncated."""
+    """Return ``a*x*x + b*x + c``, element by element; integers are computed in floating point and truncated."""
     x = data if data.dtype.kind == "f" else cast(data, FLOAT64)
     return cast(a * (x * x) + b * x + c, data.dtype)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _cast_types(
@@ -112,8 +115,8 @@ def _common_types(
     return inputs, [chosen] * len(outputs)
 
 
-cast_.interface = clip.interface = Interface(shapes=alike)
-amp_cast.interface = Interface(shapes=alike, types=_cast_types)
+cast_.interface = clip.interface = Interface(shapes=same_shapes)
+amp_cast.interface = Interface(shapes=same_shapes, types=_cast_types)
 amp_multicast.interface = Interface(
     count="num_outputs",
     each="data_{}",

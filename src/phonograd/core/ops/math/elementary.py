@@ -1,6 +1,6 @@
-"""Elementary functions of one array, element by element: the declaration of each is one line of a table.
+"""Elementary functions of one array, element by element; each declaration is one line of a table.
 
-On integer arrays the function is computed in double precision and truncated, as MXNet does.
+On integer arrays a function is computed in double precision and truncated, as in MXNet.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def unary(
 ) -> Operator:
     """Declare an elementwise function of one array.
 
-    ``rule(out_grad, out, data)`` gives the gradient, ``emit(emitter, data)`` the instructions of kernels. ``exact``
-    says that the function keeps integers integers; otherwise it is computed in floating point and converted back.
-    The function answers the one of NumPy whose name it has in mx.np, unless ``answers`` says otherwise.
+    ``rule(out_grad, out, data)`` returns the gradient, ``emit(emitter, data)`` emits the instructions of kernels.
+    ``exact`` functions keep integers as integers; other functions convert them to floating point and back. ``answers``
+    names the NumPy function that the operator implements; default: its name in mx.np.
     """
 
     def reference(data: Array) -> Array:
         if exact or (data.dtype.kind == "f" and data.dtype.itemsize > 2):
             return np.asarray(function(data)).astype(data.dtype, copy=False)
-        # halves are computed in single precision, integers in double
+        # float16 is computed in float32, integers in float64
         wide = np.float32 if data.dtype.kind == "f" else np.float64
         return np.asarray(function(data.astype(wide))).astype(data.dtype)
 
@@ -64,7 +64,7 @@ def unary(
 
 
 def _whole(function: str) -> Callable[[Emitter, Value], Value]:
-    """Return the emitter of a function of LLVM's that rounds; integers are whole already."""
+    """Return the emitter of one of LLVM's rounding functions; integers pass unchanged."""
     return lambda e, x: e.call(function, x) if x.dtype.kind == "f" else x
 
 
@@ -73,7 +73,7 @@ def _inverse(e: Emitter, x: Value) -> Value:
 
 
 def _round_half_away(x: Array) -> Array:
-    # 0.5 is not added to the element itself: the largest number below 0.5 would round up
+    # do not add 0.5 to the element itself: the largest number below 0.5 would round up
     whole = np.trunc(x)
     return np.copysign(np.where(np.abs(x - whole) >= 0.5, np.abs(whole) + 1, np.abs(whole)), x)
 
@@ -86,7 +86,7 @@ def _emit_round(e: Emitter, x: Value) -> Value:
 
 
 def _round_half_down(x: Array) -> Array:
-    # unlike that to the floor, the distance to the whole number towards zero is exact
+    # unlike the distance to the floor, the distance to the truncated number is exact
     rest = x - np.trunc(x)
     return np.where((rest > 0.5) | ((rest > -0.5) & (rest < 0)), np.ceil(x), np.floor(x))
 
@@ -99,7 +99,7 @@ def _emit_rint(e: Emitter, x: Value) -> Value:
 
 
 def _sign(x: Array) -> Array:
-    # unlike NumPy's, zero for what is not a number
+    # unlike NumPy's, zero for NaN
     return np.subtract(x > 0, x < 0, dtype=np.int8)
 
 
@@ -110,14 +110,14 @@ def _emit_sign(e: Emitter, x: Value) -> Value:
 
 
 def _sigmoid(x: Array) -> Array:
-    # exp only ever sees non-positive arguments, so nothing overflows
+    # exp only receives arguments of at most 0, so it cannot overflow
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
 
 
 def _emit_relu(e: Emitter, x: Value) -> Value:
     zero = e.like(x, 0)
-    # true for NaN, which stays
+    # true for NaN, which passes through
     positive = e.compare("ugt", x, zero) if x.dtype.kind == "f" else e.relation("gt", x, zero)
     return e.select(positive, x, zero)
 
@@ -126,11 +126,11 @@ def _emit_softsign(e: Emitter, x: Value) -> Value:
     return e.divide(x, e.add(e.like(x, 1), e.absolute(x)))
 
 
-def _scaled(factor: float) -> Callable[[Emitter, Value], Value]:
+def _emit_scale(factor: float) -> Callable[[Emitter, Value], Value]:
     return lambda e, x: e.multiply(x, e.like(x, factor))
 
 
-# a table: first what is computed, then what else is known of it
+# the table: the function first, then its other facts
 # fmt: off
 identity = unary(
     "identity", lambda x: x, lambda g, y, x: g, "the array", lambda e, x: x,
@@ -138,7 +138,7 @@ identity = unary(
     onnx="Identity", keeps_zero=True,
 )
 negative = unary(
-    "negative", np.negative, lambda g, y, x: -g, "the negative", lambda e, x: e.negative(x),
+    "negative", np.negative, lambda g, y, x: -g, "-x", lambda e, x: e.negative(x),
     exact=True, numpy="negative", onnx="Neg", keeps_zero=True,
 )
 abs_: Operator = unary(
@@ -150,27 +150,27 @@ sign: Operator = unary(
     exact=True, numpy="sign", onnx="Sign", keeps_zero=True,
 )
 ceil = unary(
-    "ceil", np.ceil, nothing, "the smallest whole number not below", _whole("ceil"),
+    "ceil", np.ceil, nothing, "the smallest integer not less than x", _whole("ceil"),
     exact=True, numpy="ceil", onnx="Ceil", keeps_zero=True,
 )
 floor = unary(
-    "floor", np.floor, nothing, "the largest whole number not above", _whole("floor"),
+    "floor", np.floor, nothing, "the largest integer not greater than x", _whole("floor"),
     exact=True, numpy="floor", onnx="Floor", keeps_zero=True,
 )
 trunc = unary(
-    "trunc", np.trunc, nothing, "the whole number towards zero", _whole("trunc"),
+    "trunc", np.trunc, nothing, "x truncated towards zero", _whole("trunc"),
     exact=True, numpy="trunc", keeps_zero=True,
 )
 fix = unary(
-    "fix", np.trunc, nothing, "the whole number towards zero", _whole("trunc"),
+    "fix", np.trunc, nothing, "x truncated towards zero", _whole("trunc"),
     exact=True, numpy="fix", answers="", keeps_zero=True,
 )
 round_ = unary(
-    "round", _round_half_away, nothing, "the nearest whole number, halves away from zero", _emit_round,
+    "round", _round_half_away, nothing, "the nearest integer, halves away from zero", _emit_round,
     keeps_zero=True,
 )
 rint = unary(
-    "rint", _round_half_down, nothing, "the nearest whole number, halves downwards", _emit_rint,
+    "rint", _round_half_down, nothing, "the nearest integer, halves rounded down", _emit_rint,
     onnx=Onnx("Round", writes=False), keeps_zero=True,
 )
 
@@ -183,7 +183,7 @@ sqrt = unary(
     numpy="sqrt", onnx="Sqrt", keeps_zero=True,
 )
 rsqrt = unary(
-    "rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: g * (y / x * -0.5), "one over the square root",
+    "rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: g * (y / x * -0.5), "1 / sqrt(x)",
     lambda e, x: _inverse(e, e.call("sqrt", x)),
 )
 cbrt = unary(
@@ -191,17 +191,17 @@ cbrt = unary(
     cost=10, numpy="cbrt", keeps_zero=True,
 )
 rcbrt = unary(
-    "rcbrt", lambda x: 1 / np.cbrt(x), lambda g, y, x: g * (y / x * (-1 / 3)), "one over the cube root",
+    "rcbrt", lambda x: 1 / np.cbrt(x), lambda g, y, x: g * (y / x * (-1 / 3)), "1 / cbrt(x)",
     lambda e, x: _inverse(e, vector_math.cbrt(e, x)),
     cost=10,
 )
 reciprocal = unary(
-    "reciprocal", lambda x: 1 / x, lambda g, y, x: -(g * (y * y)), "one over the element", _inverse,
+    "reciprocal", lambda x: 1 / x, lambda g, y, x: -(g * (y * y)), "1 / x", _inverse,
     numpy="reciprocal", onnx="Reciprocal",
 )
 
 exp = unary(
-    "exp", np.exp, lambda g, y, x: g * y, "the exponential", vector_math.exp,
+    "exp", np.exp, lambda g, y, x: g * y, "the exponential exp(x)", vector_math.exp,
     cost=10, numpy="exp", onnx="Exp",
 )
 expm1 = unary(
@@ -213,11 +213,11 @@ log = unary(
     cost=10, numpy="log", onnx="Log",
 )
 log10 = unary(
-    "log10", np.log10, lambda g, y, x: g / (x * math.log(10)), "the decimal logarithm", vector_math.log10,
+    "log10", np.log10, lambda g, y, x: g / (x * math.log(10)), "the base-10 logarithm", vector_math.log10,
     cost=10, numpy="log10",
 )
 log2 = unary(
-    "log2", np.log2, lambda g, y, x: g / (x * math.log(2)), "the binary logarithm", vector_math.log2,
+    "log2", np.log2, lambda g, y, x: g / (x * math.log(2)), "the base-2 logarithm", vector_math.log2,
     cost=10, numpy="log2",
 )
 log1p = unary(
@@ -274,11 +274,11 @@ arctanh = unary(
     cost=20, numpy="arctanh", onnx="Atanh", keeps_zero=True,
 )
 degrees = unary(
-    "degrees", np.degrees, lambda g, y, x: g * (180 / math.pi), "radians as degrees", _scaled(180 / math.pi),
+    "degrees", np.degrees, lambda g, y, x: g * (180 / math.pi), "radians as degrees", _emit_scale(180 / math.pi),
     numpy="degrees rad2deg", keeps_zero=True,
 )
 radians = unary(
-    "radians", np.radians, lambda g, y, x: g * (math.pi / 180), "degrees as radians", _scaled(math.pi / 180),
+    "radians", np.radians, lambda g, y, x: g * (math.pi / 180), "degrees as radians", _emit_scale(math.pi / 180),
     numpy="radians deg2rad", keeps_zero=True,
 )
 
@@ -287,11 +287,11 @@ relu = unary(
     exact=True, npx="relu", onnx="Relu", family="activation", keeps_zero=True,
 )
 sigmoid = unary(
-    "sigmoid", _sigmoid, lambda g, y, x: g * (y * (1 - y)), "1 / (1 + exp(-x))", vector_math.sigmoid,
+    "sigmoid", _sigmoid, lambda g, y, x: g * (y * (1 - y)), "the sigmoid 1 / (1 + exp(-x))", vector_math.sigmoid,
     cost=12, npx="sigmoid", onnx="Sigmoid", family="activation",
 )
 softsign = unary(
-    "softsign", lambda x: x / (1 + np.abs(x)), lambda g, y, x: g / ((abs_(x) + 1) ** 2), "x / (1 + |x|)",
+    "softsign", lambda x: x / (1 + np.abs(x)), lambda g, y, x: g / ((abs_(x) + 1) ** 2), "the softsign x / (1 + |x|)",
     _emit_softsign, onnx="Softsign", family="activation",
 )
 # fmt: on

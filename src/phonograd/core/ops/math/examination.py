@@ -1,4 +1,4 @@
-"""Examining values: which are finite, which differ from zero, and whether two arrays are close. Gradients are zero."""
+"""Tests of values: finite, nonzero, and closeness of two arrays. Gradients are zero."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["all_finite", "allclose", "isfinite", "isinf", "isnan"]
 
 @composite(name="_contrib_isnan", onnx=Onnx("IsNaN", writes=False))
 def isnan(data: Node) -> Node:
-    """Return 1 where an element is not a number, else 0, in the dtype of the array."""
+    """Return 1 where an element is NaN, else 0, in the dtype of the array."""
     return single(not_equal(data, data))
 
 
@@ -38,14 +38,14 @@ def isinf(data: Node) -> Node:
 
 @composite(name="_contrib_isfinite")
 def isfinite(data: Node) -> Node:
-    """Return 1 where an element is neither infinite nor not a number, else 0, in the dtype of the array."""
+    """Return 1 where an element is neither infinite nor NaN, else 0, in the dtype of the array."""
     if not is_floating(data.dtype):
         return single(equal(data, data))
     return single(lesser(abs_(data), constant(math.inf, data.dtype)))
 
 
 def _all(held: Node) -> Node:
-    """Return whether something that is 0 or 1 holds everywhere, as a single number."""
+    """Return 1 if a condition (an array of 0 and 1) holds for all elements, else 0."""
     return min_axes(held, tuple(range(held.ndim)))
 
 
@@ -61,7 +61,7 @@ def _expand_allclose(a: Node, b: Node, *, rtol: float, atol: float, equal_nan: b
 
 @operator(name="_contrib_allclose", gradient=nothing, lowering=Expansion(_expand_allclose, FLOATS | {UINT8}))
 def allclose(a: Array, b: Array, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = True) -> Array:
-    """Return whether all elements of two arrays are close, \\|a - b\\| <= atol + rtol * \\|b\\|, as one uint8."""
+    r"""Return one uint8: whether all elements of two arrays are close, \|a - b\| <= atol + rtol * \|b\|."""
     return np.asarray(np.allclose(a, b, rtol, atol, equal_nan), np.uint8)
 
 
@@ -70,7 +70,7 @@ def allclose_shape(a: Node, b: Node) -> Spec:
     same_dtype(a, b)
     if a.shape != b.shape:
         raise MXNetError(
-            "Operator _contrib_allclose inferring shapes failed: the arrays must have one shape, not "
+            "Operator _contrib_allclose inferring shapes failed: the arrays must have equal shapes, not "
             f"{format_shape(a.shape)} and {format_shape(b.shape)}"
         )
     return (), UINT8
@@ -84,7 +84,7 @@ def _expand_getnnz(data: Node, *, axis: int | None) -> Node:
 
 @operator(name="_contrib_getnnz", gradient=nothing, lowering=Expansion(_expand_getnnz))
 def getnnz(data: Array, *, axis: int | None = None) -> Array:
-    """Return the number of elements of a matrix that are not zero: of all, or along an axis."""
+    """Return the number of nonzero elements of a matrix, in total or along an axis."""
     count = np.asarray(np.count_nonzero(data, axis), np.int64)
     return count.reshape(1) if axis is None else count
 
@@ -112,7 +112,7 @@ def _expand_all_finite(*data: Node) -> Node | None:
 
 @operator(gradient=nothing, lowering=Expansion(_expand_all_finite))
 def all_finite(data: Array, *, init_output: bool = True) -> Array:
-    """Return 1 if all elements are finite, else 0, as one float32; ``init_output`` means nothing here."""
+    """Return 1 if all elements are finite, else 0, as one float32; ``init_output`` is accepted and ignored."""
     return np.asarray([np.isfinite(data).all()], np.float32)
 
 
@@ -132,7 +132,7 @@ def multi_all_finite_shape(*data: Node) -> Spec:
     return (1,), FLOAT32
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 allclose.interface = Interface(types=outputs_of_type(np.dtype("uint8")))
 multi_all_finite.interface = Interface(count="num_arrays", each="array_{}", types=outputs_of_type(np.dtype("float32")))

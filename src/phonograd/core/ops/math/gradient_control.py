@@ -1,9 +1,9 @@
-"""Operators that hand a value on unchanged and decide what the gradient pass sees of it. None of them costs anything.
+"""Operators that return their value unchanged and change its gradient, at no cost.
 
 =================================  ================================================================================
 ``without_gradient(x)``            x, with a gradient of zero
-``depending_on(x, others)``        x, recorded as depending on the others too (their gradient is zero)
-``with_gradient(x, data, grad)``   x, whose gradient with respect to ``data`` is ``grad``, whatever comes from above
+``depending_on(x, others)``        x, recorded with the others as inputs too (their gradient is zero)
+``with_gradient(x, data, grad)``   x, with the gradient ``grad`` for ``data``; the incoming gradient is ignored
 =================================  ================================================================================
 """
 
@@ -19,13 +19,13 @@ __all__ = ["depending_on", "with_gradient", "without_gradient"]
 
 
 def without_gradient(node: Node) -> Node:
-    """Return the node with a gradient of zero: still part of the record, unlike a detached one."""
+    """Return the node with a gradient of zero; unlike a detached node it stays on the tape."""
     return single(BlockGrad(node)) if node.marked else node
 
 
 @operator(is_view=True)
 def _depending_on(data: Array, *others: Array) -> Array:
-    """Return the first array; the others count as inputs whose gradient is zero."""
+    """Return the first array; the others are inputs with a gradient of zero."""
     return data
 
 
@@ -35,14 +35,14 @@ def depending_on_grad(out_grad: Node, out: Node, data: Node, *others: Node) -> t
 
 
 def depending_on(node: Node, others: Sequence[Node]) -> Node:
-    """Return the node, recorded as depending on others as well."""
+    """Return the node, recorded with other nodes as inputs too."""
     marked = [other for other in others if other.marked]
     return single(_depending_on(node, *marked)) if marked else node
 
 
 @operator(is_view=True)
 def _with_gradient(value: Array, data: Array, grad: Array, *, multiply: bool) -> Array:
-    """Return the first array; its gradient with respect to the second is the third."""
+    """Return the first array; its gradient with respect to the second array is the third."""
     return value
 
 
@@ -54,8 +54,8 @@ def with_gradient_grad(
 
 
 def with_gradient(value: Node, data: Node, grad: Node, multiply: bool = False) -> Node:
-    """Return ``value`` with the gradient ``grad`` for ``data``: alone, or multiplied by the gradient that arrives.
+    """Return ``value`` with the gradient ``grad`` for ``data``; ``multiply`` multiplies it by the incoming gradient.
 
-    ``grad`` is an expression in ``data`` like any other, so its own derivatives are those of mathematics.
+    ``grad`` is an ordinary expression in ``data``, so its own derivatives are exact.
     """
     return single(_with_gradient(value, data, grad, multiply=multiply))

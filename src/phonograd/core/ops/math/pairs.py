@@ -1,4 +1,4 @@
-"""Functions of two arrays that mx.np has beside arithmetic: angles, signs, bits, common multiples."""
+"""Functions of two arrays in mx.np besides arithmetic: angles, signs, bits, common multiples."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def arctan2_grad(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node,
 
 @operator(name="_npi_copysign", infer=_floating)
 def copysign(lhs: Array, rhs: Array) -> Array:
-    """Return the absolute value of lhs with the sign of rhs, also that of zero."""
+    """Return the absolute value of lhs with the sign of rhs; the sign of zero counts."""
     return np.copysign(lhs, rhs)
 
 
 @copysign.gradient
 def copysign_grad(out_grad: Node, out: Node, lhs: Node, rhs: Node) -> tuple[Node, None]:
-    # the sign has changed where value and result are of opposite signs
+    # the sign changed if value and result have opposite signs
     return sum_to(select(greater_equal(out * lhs, 0), out_grad, -out_grad), lhs.shape), None
 
 
@@ -69,9 +69,9 @@ def _bits(word: str) -> Elementwise:
     return Elementwise(lambda e, lhs, rhs: e.bits(word, lhs, rhs), INTEGERS)
 
 
-bitwise_and = _pair("bitwise_and", np.bitwise_and, "the bits that both integers have", _bits("and"))
-bitwise_or = _pair("bitwise_or", np.bitwise_or, "the bits that either integer has", _bits("or"))
-bitwise_xor = _pair("bitwise_xor", np.bitwise_xor, "the bits that one of two integers has", _bits("xor"))
+bitwise_and = _pair("bitwise_and", np.bitwise_and, "the bitwise AND of two integers", _bits("and"))
+bitwise_or = _pair("bitwise_or", np.bitwise_or, "the bitwise OR of two integers", _bits("or"))
+bitwise_xor = _pair("bitwise_xor", np.bitwise_xor, "the bitwise XOR of two integers", _bits("xor"))
 lcm = _pair("lcm", np.lcm, "the least common multiple of two integers")
 gcd = _pair("gcd", np.gcd, "the greatest common divisor of two integers")
 
@@ -82,7 +82,7 @@ gcd = _pair("gcd", np.gcd, "the greatest common divisor of two integers")
     lowering=Elementwise(lambda e, data: e.bits("xor", data, e.like(data, -1)), INTEGERS),
 )
 def bitwise_not(data: Array) -> Array:
-    """Return integers with every bit the other way round; truth values become their opposites."""
+    """Return the bitwise complement of integers; booleans are negated."""
     return np.asarray(np.invert(data))
 
 

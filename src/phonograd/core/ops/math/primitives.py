@@ -1,6 +1,6 @@
-"""The building blocks that gradients are written with: plain NumPy semantics, none of MXNet's special cases.
+"""Primitives of gradient rules: plain NumPy semantics, without MXNet's special cases.
 
-Each has a gradient made of the others, so they are closed under differentiation:
+The gradient of each primitive is written with the others, so they are closed under differentiation:
 
 ===========================  ====================================================================
 ``reshape_to(x, shape)``     the same elements in another shape (no codes)
@@ -94,10 +94,10 @@ def permute_shape(data: Node, *, axes: Shape) -> Spec:
 
 @_permute.gradient
 def permute_grad(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
-    if out_grad.operator is _matmul and axes == _last_swapped(len(axes)):
-        # the product of weights that lie transposed: computed as they lie, nothing has to be turned
+    if out_grad.operator is _matmul and axes == _axes_with_last_swapped(len(axes)):
+        # the gradient of transposed weights: exchange the operands of the product instead of transposing it
         lhs, rhs = out_grad.inputs
-        return matmul(_swapped_back(rhs), _swapped_back(lhs))
+        return matmul(_undo_swap(rhs), _undo_swap(lhs))
     return permute(out_grad, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
 
 
@@ -106,19 +106,19 @@ def permute(node: Node, axes: Shape) -> Node:
     return node if axes == tuple(range(node.ndim)) else single(_permute.apply((node,), (axes,)))
 
 
-def _last_swapped(ndim: int) -> Shape:
-    """Return the axes in their order, the last two exchanged."""
+def _axes_with_last_swapped(ndim: int) -> Shape:
+    """Return all axes in order, with the last two exchanged."""
     return (*range(ndim - 2), ndim - 1, ndim - 2)
 
 
 def swap_last(node: Node) -> Node:
     """Return the node with its last two axes exchanged."""
-    return permute(node, _last_swapped(node.ndim))
+    return permute(node, _axes_with_last_swapped(node.ndim))
 
 
-def _swapped_back(node: Node) -> Node:
-    """Return the node with its last two axes exchanged, or what it is if they have been exchanged before."""
-    is_swapped = node.operator is _permute and node.attributes == (_last_swapped(node.ndim),)
+def _undo_swap(node: Node) -> Node:
+    """Return the node with its last two axes exchanged; undo an earlier exchange instead of adding a second."""
+    is_swapped = node.operator is _permute and node.attributes == (_axes_with_last_swapped(node.ndim),)
     return node.inputs[0] if is_swapped else swap_last(node)
 
 
@@ -207,10 +207,10 @@ def gather_grad(out_grad: Node, out: Node, data: Node, index: Node) -> tuple[Nod
 
 @operator(lowering=Scatter(lambda data, index, *, shape: (1, 1, math.prod(shape))))
 def _scatter_add(data: Array, index: Array, *, shape: Shape) -> Array:
-    """Return zeros with the elements of data added at flat positions, in order."""
+    """Add the elements of data to zeros at flat positions, in order, and return the sum."""
     size = int(np.prod(shape, dtype=np.int64))
     if data.dtype == np.float64 or data.dtype == np.float32:
-        # bincount adds in order, in double precision: far faster than add.at and at least as exact
+        # bincount adds in order, in double precision: far faster than add.at, and at least as exact
         return np.bincount(index.reshape(-1), data.reshape(-1), size).astype(data.dtype).reshape(shape)
     out = np.zeros(size, data.dtype)
     np.add.at(out, index.reshape(-1), data.reshape(-1))
@@ -240,7 +240,7 @@ def scatter_add(data: Node, index: Node, shape: Shape) -> Node:
 
 
 def _slices(begin: Shape, end: Shape, step: Shape) -> tuple[slice, ...]:
-    # a negative step that runs down to element 0 has end -1, which NumPy would read as the last element
+    # a negative step down to element 0 has end -1, which NumPy would read as the last element
     return tuple([slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)])
 
 
@@ -250,7 +250,10 @@ def _slice_shape(begin: Shape, end: Shape, step: Shape) -> Shape:
 
 @operator(lowering=Location(lambda pattern, *, begin, end, step: pattern.slice(begin, end, step)), family="shape")
 def _slice_step(data: Array, *, begin: Shape, end: Shape, step: Shape) -> Array:
-    """Return data[begin:end:step] over all axes; bounds are explicit, end is -1 to include 0 with a negative step."""
+    """Return data[begin:end:step] over all axes.
+
+    Bounds are explicit. With a negative step, an end of -1 includes element 0.
+    """
     return data[_slices(begin, end, step)]
 
 
@@ -265,7 +268,7 @@ def slice_step_grad(out_grad: Node, out: Node, data: Node, *, begin: Shape, end:
 
 
 def _expand_embed(data: Node, *, shape: Shape, begin: Shape, end: Shape, step: Shape) -> Node | None:
-    """Return the same without steps, or None if there are none."""
+    """Return the expansion of ``_embed`` into operators without steps, or None if all steps are 1."""
     if data.size == 0:
         return full(shape, 0, data.dtype, data.context)
     if all([s == 1 for s in step]):
@@ -275,7 +278,7 @@ def _expand_embed(data: Node, *, shape: Shape, begin: Shape, end: Shape, step: S
         if distance < 0:
             data = _along(data, axis, counts[axis] - 1, -1, -1)
         if abs(distance) > 1:
-            # every element is followed by zeros, as many as are left out, which the last one does not need
+            # insert the skipped elements as zeros after each element; the last element needs none
             before, after = data.shape[:axis], data.shape[axis + 1 :]
             apart = reshape_to(data, (*before, counts[axis], 1, *after))
             wide = embed(apart, (*before, counts[axis], abs(distance), *after), (0,) * apart.ndim, apart.shape)
@@ -334,7 +337,7 @@ def embed(data: Node, shape: Shape, begin: Shape, end: Shape, step: Shape | None
     moves=True,
 )
 def _cast(data: Array, *, dtype: DType) -> Array:
-    """Return the array in another dtype; floats become integers by truncation and wrap as in C."""
+    """Return the array cast to another dtype; floats are truncated to integers and wrap around as in C."""
     if data.dtype.kind == "f" and dtype == np.uint8:
         return data.astype(np.int64).astype(dtype)
     return data.astype(dtype)

@@ -1,14 +1,14 @@
-"""Arithmetic of an array and a number as operators of one array: ``_plus_scalar(x, scalar=2)``.
+"""Operators of one array and a constant: ``_plus_scalar(x, scalar=2)``.
 
-Arrays themselves use the operators of two operands, where a number is data. These forms, in which it is part of the
-expression, are what MXNet calls from ``nd._internal`` and writes into symbol files. All follow from one table.
+Arrays use the operators of two operands, where a number is data. MXNet exposes these forms, where the number is an
+attribute, in ``nd._internal`` and writes them into symbol files. One table declares all of them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...graph.interface import Interface, alike
+from ...graph.interface import Interface, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Operator, composite, single
 from . import arithmetic, comparison
@@ -48,13 +48,13 @@ def _declare(name: str, older_name: str, whole: Operator, number_first: bool) ->
         if data.dtype.kind == "b":
             data = cast(data, np.int64)
         if whole is arithmetic.power and not number_first and scalar.is_integer() and abs(scalar) <= 64:
-            # exact products, as ``x**2`` of arrays
+            # exact products, as for ``x**2`` of arrays
             return arithmetic.integer_power(data, int(scalar))
         return single(whole(scalar, data) if number_first else whole(data, scalar))
 
     operands = "a number and an array" if number_first else "an array and a number"
     body.__doc__ = f"Return {whole.name} of {operands}."
-    declared = composite(name=name, aliases=(older_name,), interface=Interface(shapes=alike))(body)
+    declared = composite(name=name, aliases=(older_name,), interface=Interface(shapes=same_shapes))(body)
     declared.become_form(whole, "number_first" if number_first else "number_last")
 
 
@@ -69,6 +69,6 @@ for _whole, _mirrored in (
     (comparison.lesser_equal, comparison.greater_equal),
 ):
     _whole.forms["number_first"] = _mirrored.forms["number_last"]
-# the order does not matter to the others
+# the other operators are symmetric
 for _form in FORMS:
     _form[2].forms.setdefault("number_first", _form[2].forms["number_last"])

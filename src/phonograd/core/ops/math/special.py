@@ -1,10 +1,10 @@
-"""Special functions, and operators whose gradient is not that of their value.
+"""Special functions, and operators with a replaced gradient.
 
-The first group is the error function and the gamma function with their relatives; the numerical work is in
-:mod:`.special_functions`. The internal operator ``_polygamma`` closes it under differentiation.
+The first group is the error function, the gamma function and their relatives; :mod:`.special_functions` has the
+numerics. The internal operator ``_polygamma`` closes the group under differentiation.
 
-The second group steers gradients: ``BlockGrad`` stops them, ``make_loss`` replaces them by ones, the straight-through
-estimators let them pass where the true gradient is zero, ``_contrib_gradientmultiplier`` scales them.
+The second group controls gradients: ``BlockGrad`` stops them, ``make_loss`` replaces them by ones, the
+straight-through estimators pass them on where the true gradient is zero, ``_contrib_gradientmultiplier`` scales them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError
-from ...graph.interface import Interface, Onnx, alike
+from ...graph.interface import Interface, Onnx, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, Operator, Spec, declare, nothing, operator, single
 from ...lower import vector_math
@@ -115,7 +115,7 @@ def digamma(data: Node) -> Node:
 
 
 def _smooth_numbers(dtype: DType, *, scalar: float) -> tuple[float, ...]:
-    """Return the factor of the parabola, where it ends, how far the lines are shifted, and whether all is zero."""
+    """Return the factor of the parabola, its bound, the offset of the lines, and whether the result is zero."""
     square = scalar * scalar
     return (0.5 * square, 1 / square, 0.5 / square, 0.0) if square else (0.0, 0.0, 0.0, 1.0)
 
@@ -129,7 +129,7 @@ def _emit_smooth(e: Emitter, x: Value, factor: Value, bound: Value, shift: Value
 
 @operator(lowering=Elementwise(_emit_smooth, numbers=_smooth_numbers), npx="smooth_l1")
 def smooth_l1(data: Array, *, scalar: float = 1.0) -> Array:
-    """Return a parabola around zero that continues as the absolute value.
+    """Return the smooth L1 function of each element: a parabola near zero, the absolute value elsewhere.
 
     With s for ``scalar`` it is ``(s x)^2 / 2`` where ``|x| < 1 / s^2``, and ``|x| - 0.5 / s^2`` elsewhere.
     """
@@ -163,7 +163,7 @@ def _emit_hard_sigmoid(e: Emitter, x: Value, alpha: Value, beta: Value) -> Value
     family="activation",
 )
 def hard_sigmoid(data: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
-    """Return ``alpha * x + beta``, cut off below 0 and above 1."""
+    """Return ``max(0, min(1, alpha * x + beta))``, element by element."""
     factor, shift = data.dtype.type(alpha), data.dtype.type(beta)
     return np.asarray(np.clip(data * factor + shift, data.dtype.type(0), data.dtype.type(1)))
 
@@ -184,7 +184,7 @@ def hard_sigmoid_grad(out_grad: Node, out: Node, data: Node, *, alpha: float) ->
     return out_grad * (between * alpha)
 
 
-# -- operators that steer gradients
+# -- operators that control gradients
 
 
 @operator(
@@ -197,13 +197,13 @@ def hard_sigmoid_grad(out_grad: Node, out: Node, data: Node, *, alpha: float) ->
     keeps_zero=True,
 )
 def BlockGrad(data: Array) -> Array:
-    """Return the array; its gradient is zero."""
+    """Return the array with a gradient of zero: stop gradients."""
     return data
 
 
 @operator(is_view=True, onnx=Onnx("Identity", reads=False), family="loss", keeps_zero=True)
 def make_loss(data: Array) -> Array:
-    """Return the array as a loss: its gradient is one, whatever is computed from it."""
+    """Return the array as a loss: its gradient is one, and the incoming gradient is ignored."""
     return data
 
 
@@ -226,17 +226,17 @@ def _emit_round(e: Emitter, data: Value) -> Value:
 
 @operator(name="_contrib_round_ste", gradient=_straight_through, lowering=Elementwise(_emit_round, NUMBERS))
 def round_ste(data: Array) -> Array:
-    """Return the nearest whole number, halves away from zero; the gradient passes as if through the identity."""
+    """Round to the nearest integer, halves away from zero; the gradient is that of the identity."""
     if data.dtype.kind != "f":
         return data.copy()
-    # 0.5 is not added to the element itself: the largest number below 0.5 would round up
+    # do not add 0.5 to the element itself: the largest number below 0.5 would round up
     whole = np.trunc(data)
     return np.asarray(whole + np.where(np.abs(data - whole) >= 0.5, np.sign(data), 0)).astype(data.dtype)
 
 
 def _emit_sign(e: Emitter, data: Value) -> Value:
     zero, one = e.like(data, 0), e.like(data, 1)
-    # NaN is neither, and stays
+    # comparisons with NaN are false, so NaN passes through
     negative = e.select(
         e.relation("lt", data, zero), e.negative(one), e.select(e.relation("eq", data, zero), zero, data)
     )
@@ -245,7 +245,7 @@ def _emit_sign(e: Emitter, data: Value) -> Value:
 
 @operator(name="_contrib_sign_ste", gradient=_straight_through, lowering=Elementwise(_emit_sign, NUMBERS))
 def sign_ste(data: Array) -> Array:
-    """Return the sign: -1, 0 or 1; the gradient passes as if through the identity."""
+    """Return the sign of each element: -1, 0 or 1; the gradient is that of the identity."""
     return np.sign(data)
 
 
@@ -260,7 +260,7 @@ def gradientmultiplier_grad(out_grad: Node, out: Node, data: Node, *, scalar: fl
     return out_grad * scalar
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 make_loss.interface = Interface(outputs=("loss",))
-smooth_l1.interface = hard_sigmoid.interface = Interface(shapes=alike)
+smooth_l1.interface = hard_sigmoid.interface = Interface(shapes=same_shapes)

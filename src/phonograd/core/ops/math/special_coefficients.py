@@ -1,6 +1,6 @@
 """Coefficients of the polynomials in :mod:`.special_functions`, constant term first.
 
-Written by scripts/make_special_functions.py, which says what each of them approximates and where.
+Written by scripts/make_special_functions.py, which has the function and interval of each.
 """
 
 from __future__ import annotations

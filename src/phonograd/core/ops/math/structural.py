@@ -1,8 +1,9 @@
-"""Operators that make graphs hold together: leaves, constants, and the marks that recording leaves.
+"""Operators that hold graphs together: leaves, constants, and the marks of recording.
 
 ``_leaf`` is where data enters; a trace binds leaf *k* to memory. ``_detach``, ``_variable``, ``_graph``,
-``_overwritten`` and ``_repeat_call`` pass their value through and only differ in what the gradient pass sees: nothing,
-a target, "recorded although constant", the record of the value that was there before, and the same call once more.
+``_overwritten`` and ``_repeat_call`` return their value and differ only for the gradient pass. They are, in this order:
+no gradient; a gradient target; recorded although constant; the record of the overwritten value; a second record of the
+same call.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from ...graph.operator import REGISTRY, Array, Operator, nothing, operator, sing
 from ...lower.lowering import SUPPORTED, Constant, Elementwise
 
 __all__ = [
-    "again",
     "constant",
     "constant_value",
+    "copy_to_context",
     "detach",
     "full",
     "leaf",
     "leaf_like",
-    "moved",
-    "overwritten",
-    "recorded",
+    "mark_recorded",
+    "overwrite",
+    "repeat_call",
     "variable",
 ]
 
@@ -38,7 +39,7 @@ def _no_rule(*arguments: Any, **parameters: Any) -> Any:
 
 @operator(infer=_no_rule, gradient=nothing)
 def _leaf(*, index: Any, shape: Any, dtype: Any, context: Any) -> Array:
-    """Return the data that the trace bound under this number."""
+    """Return the data that the trace bound to this index."""
     raise AssertionError("leaves are bound by a trace")
 
 
@@ -48,56 +49,56 @@ def _bytes(*, data: Any) -> bytes:
 
 @operator(infer=_no_rule, gradient=nothing, lowering=Constant(_bytes))
 def _constant(*, data: Any, dtype: Any) -> Array:
-    """Return a number that is part of the expression."""
+    """Return a constant number."""
     return np.frombuffer(data, dtype).reshape(())
 
 
 @operator(infer=_no_rule, gradient=nothing, lowering=Constant(_bytes))
 def _full(*, shape: Any, data: Any, dtype: Any, context: Any) -> Array:
-    """Return an array filled with a number that is part of the expression."""
+    """Return an array filled with a constant number."""
     return np.full(shape, np.frombuffer(data, dtype)[0], dtype)
 
 
 @operator(gradient=nothing, marks=False, is_view=True)
 def _detach(data: Array) -> Array:
-    """Return the value, cut off from the record."""
+    """Return the value without its record."""
     return data
 
 
 @operator(gradient=nothing, marks=True, is_view=True)
 def _variable(data: Array, *, slot: Any) -> Array:
-    """Return the value of a variable (or of an array recorded in an earlier trace); a target of gradients."""
+    """Return the value of a variable, or of an array recorded in an earlier trace: a gradient target."""
     return data
 
 
 @operator(gradient=lambda out_grad, out, data: out_grad, marks=True, is_view=True)
 def _graph(data: Array) -> Array:
-    """Return the value as part of the record although it depends on no variable."""
+    """Return the value as part of the record, although it depends on no variable."""
     return data
 
 
 @operator(gradient=lambda out_grad, out, data, record: (None, out_grad), is_view=True)
 def _overwritten(data: Array, record: Array) -> Array:
-    """Return a value written over a recorded one while nothing was recorded: gradients still go to the record."""
+    """Return a value written over a recorded one outside recording; gradients still go to the old record."""
     return data
 
 
 @operator(gradient=lambda out_grad, out, data: out_grad, marks=True, is_view=True)
 def _repeat_call(data: Array, *, count: Any) -> Array:
-    """Return the value of a recorded call that was made once more: a record of its own with the same expression."""
+    """Return the value of a repeated recorded call: a separate record with the same expression."""
     return data
 
 
 @operator(
-    gradient=lambda out_grad, out, data: moved(out_grad, data.context),
+    gradient=lambda out_grad, out, data: copy_to_context(out_grad, data.context),
     lowering=Elementwise(lambda e, data: data, SUPPORTED),
 )
 def _copyto(data: Array, *, context: Any) -> Array:
-    """Return a copy that lives on another context."""
+    """Return a copy on another context."""
     return data
 
 
-def _interned(op: Operator, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
+def _intern(op: Operator, attributes: tuple[Any, ...], shape: Shape, dtype: DType, context: Context) -> Node:
     key = ((), attributes)
     found = op.table.get(key)
     if found is None:
@@ -108,15 +109,15 @@ def _interned(op: Operator, attributes: tuple[Any, ...], shape: Shape, dtype: DT
 
 def leaf(index: int, shape: Shape, dtype: DType, context: Context = CPU) -> Node:
     """Return the node of leaf number ``index``."""
-    return _interned(_leaf, (index, shape, dtype, context), shape, dtype, context)
+    return _intern(_leaf, (index, shape, dtype, context), shape, dtype, context)
 
 
-#: the leaf that was made last under each of the first numbers: most often the next one is the same
+#: the latest leaf of each of the first indices: the next one is usually the same
 LATEST: list[Node | None] = [None] * 256
 
 
 def leaf_like(number: int, data: Array, context: Context) -> Node:
-    """Return the leaf of a number for some memory."""
+    """Return the leaf with an index for an array in memory."""
     if number >= len(LATEST):
         return leaf(number, data.shape, data.dtype, context)
     found = LATEST[number]
@@ -134,16 +135,16 @@ FORGOTTEN.connect(_forget_leaves)
 
 def constant(value: Any, dtype: DType) -> Node:
     """Return the node of a number: a 0-d constant that broadcasts. Its bits are the key, so 0.0 and -0.0 differ."""
-    return _interned(_constant, (convert_scalar(value, dtype).tobytes(), dtype), (), dtype, CPU)
+    return _intern(_constant, (convert_scalar(value, dtype).tobytes(), dtype), (), dtype, CPU)
 
 
 def full(shape: Shape, value: Any, dtype: DType, context: Context = CPU) -> Node:
     """Return the node of an array filled with a number."""
-    return _interned(_full, (shape, convert_scalar(value, dtype).tobytes(), dtype, context), shape, dtype, context)
+    return _intern(_full, (shape, convert_scalar(value, dtype).tobytes(), dtype, context), shape, dtype, context)
 
 
 def constant_value(node: Node) -> Any:
-    """Return the number that a constant or filled node holds, or None for any other node."""
+    """Return the number in a constant or filled node, or None for any other node."""
     while node.operator.is_view:
         node = node.inputs[0]
     if node.operator is _constant:
@@ -153,8 +154,8 @@ def constant_value(node: Node) -> Any:
     return None
 
 
-def moved(node: Node, context: Context) -> Node:
-    """Return the node as an array of another context; the node itself if it lives there."""
+def copy_to_context(node: Node, context: Context) -> Node:
+    """Return the node copied to a context, or the node itself if it is there already."""
     if node.context == context:
         return node
     key = ((node,), (context,))
@@ -167,7 +168,7 @@ def moved(node: Node, context: Context) -> Node:
 
 
 def detach(node: Node) -> Node:
-    """Return the node with the same value that gradients do not enter."""
+    """Return a node with the same value and no gradient."""
     if not node.marked:
         return node
     found = node.detached
@@ -177,31 +178,31 @@ def detach(node: Node) -> Node:
 
 
 def variable(node: Node, slot: int) -> Node:
-    """Return the node of a gradient target: the trace knows what slot ``slot`` stands for."""
+    """Return the node of a gradient target; the trace maps ``slot`` to its variable."""
     key = (detach(node) if node.marked else node,), (slot,)
     found = _variable.table.get(key)
     return found if type(found) is Node else single(_variable.apply(*key))
 
 
-def recorded(node: Node) -> Node:
-    """Return the node itself if marked, else a marked node of the same value."""
+def mark_recorded(node: Node) -> Node:
+    """Return a marked node of the same value: the node itself if it is marked."""
     return node if node.marked else single(_graph(node))
 
 
-def overwritten(node: Node, record: Node) -> Node:
-    """Return the node of an unrecorded value that takes the place of a recorded one, in the record as before."""
+def overwrite(node: Node, record: Node) -> Node:
+    """Return a node for an unrecorded value that replaces a recorded one and keeps its record."""
     if record.operator is _overwritten:
         record = record.inputs[1]
     return single(_overwritten.apply((detach(node), record), ()))
 
 
-def again(node: Node, count: int) -> Node:
-    """Return the node for the call that made a node, made ``count`` times before; for 0 the node itself."""
+def repeat_call(node: Node, count: int) -> Node:
+    """Return the node of the ``count``-th repetition of a call; for 0 the node itself."""
     return single(_repeat_call.apply((node,), (count,))) if count else node
 
 
 LEAF, VARIABLE, DETACH, OVERWRITTEN, REPEAT_CALL = _leaf, _variable, _detach, _overwritten, _repeat_call
-#: operators whose nodes only stand for other ones
+#: operators whose nodes stand for their input
 STAND_INS = frozenset((REGISTRY["_composite"], _detach, _graph, _overwritten, _variable))
 
 Node.arithmetic["constant"] = constant

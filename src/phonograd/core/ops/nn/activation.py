@@ -1,7 +1,7 @@
 """Activation functions: ``Activation`` and ``LeakyReLU`` with all their kinds.
 
-Where a function has two branches, the branch that is not taken sees a harmless argument, so that its gradient is a
-clean zero instead of zero times infinity.
+Where a function has two branches, the branch not taken receives a harmless argument. Its gradient is then a clean
+zero instead of zero times infinity.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, Partial, alike, merge
+from ...graph.interface import Interface, Onnx, Partial, merge, same_shapes
 from ...graph.node import Node
 from ...graph.operator import Array, composite, operator, single
 from ...lower import vector_math
@@ -28,14 +28,14 @@ from .softmax import demand_floating
 
 __all__ = ["ACTIVATIONS", "Activation", "LeakyReLU"]
 
-#: scale and steepness of the self-normalising unit
+#: scale and slope of the self-normalizing unit (SELU)
 _SELU_SCALE = 1.0507009873554804934193349852946
 _SELU_ALPHA = 1.6732632423543772848170429916717
 
 
 @operator(cost=20, lowering=Elementwise(vector_math.softplus), onnx=Onnx("Softplus", reads=False))
 def _softrelu(data: Array) -> Array:
-    """Return log(1 + exp(x)), computed so that nothing overflows."""
+    """Return log(1 + exp(x)), computed without overflow."""
     return np.asarray(np.maximum(data, data.dtype.type(0)) + np.log1p(np.exp(-np.abs(data))))
 
 
@@ -50,9 +50,10 @@ ACTIVATIONS = {"relu": relu, "sigmoid": sigmoid, "softrelu": _softrelu, "softsig
 
 @composite(npx="activation")
 def Activation(data: Node, *, act_type: Literal["relu", "sigmoid", "softrelu", "softsign", "tanh"]) -> Node:
-    """Return an activation function of the array, element by element.
+    """Apply an activation function to each element.
 
-    ``relu`` is max(x, 0), ``softrelu`` is log(1 + exp(x)), ``softsign`` is x / (1 + abs(x)).
+    ``relu`` is max(x, 0), ``sigmoid`` is 1 / (1 + exp(-x)), ``softrelu`` is log(1 + exp(x)) and ``softsign`` is
+    x / (1 + abs(x)); ``tanh`` is the hyperbolic tangent.
     """
     demand_floating(data.dtype, "Activation")
     return single(ACTIVATIONS[act_type](data))
@@ -70,12 +71,12 @@ def LeakyReLU(
     upper_bound: float = 0.334,
     training: bool = False,
 ) -> Any:
-    """Return an activation function that is not flat for negative elements.
+    """Apply an activation function with a nonzero slope for negative elements.
 
-    ``leaky`` multiplies them by ``slope``, ``prelu`` by the array ``gamma`` (one number, or one for each channel of
-    axis 1); ``elu`` and ``selu`` bend them exponentially; ``gelu`` is x times the normal distribution function of x.
-    ``rrelu`` draws a slope between the bounds for each element when training, takes their mean otherwise, and returns
-    the result together with the slopes.
+    ``leaky`` multiplies negative elements by ``slope``, ``prelu`` by the array ``gamma`` (one number, or one per
+    channel of axis 1). ``elu`` is slope * (exp(x) - 1) for them, and ``selu`` is a scaled ``elu`` with fixed
+    constants. ``gelu`` is x times the normal distribution function of x. ``rrelu`` draws the slope of each element
+    between the bounds in training mode and uses their mean otherwise; it returns the result and the slopes.
     """
     demand_floating(data.dtype, "LeakyReLU")
     expected = 2 if act_type == "prelu" else 1
@@ -102,7 +103,7 @@ def LeakyReLU(
 
 
 def _per_channel(gamma: Node, data: Node) -> Node:
-    """Return gamma in a shape that broadcasts against data: one number, or one for each channel."""
+    """Return gamma in a shape that broadcasts against data: one number, or one per channel."""
     same_dtype(data, gamma)
     channels = data.shape[min(1, data.ndim - 1)] if data.ndim else 1
     if gamma.size == 1:
@@ -122,18 +123,18 @@ def _random_slopes(data: Node, counter: Node | None, lower: float, upper: float,
     return uniform_between(counter, lower, upper, data.shape, data.dtype)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _slopes(inputs: list[Partial], outputs: list[Partial], *, act_type: str) -> list[Partial]:
     data = merge(inputs[0], outputs[0])
     if act_type != "prelu" or data is None or not data:
         return [data, *inputs[1:]]
-    # a vector with one slope for each channel, unless the user says it is one for all
+    # one slope per channel, unless the user gives a single slope
     return [data, inputs[1] or (data[1] if len(data) > 1 else data[0],)]
 
 
-Activation.interface = Interface(shapes=alike)
+Activation.interface = Interface(shapes=same_shapes)
 LeakyReLU.interface = Interface(
     arguments=lambda names, *, act_type: names if act_type == "prelu" else names[:1],
     initial={"gamma": '["Constant", {"value": 0.25}]'},

@@ -4,12 +4,12 @@ Three bilinear primitives are closed under differentiation, so every order of de
 
 =============================================  ===============================================================
 ``_convolution(x, w)``                         the cross-correlation of images with filters
-``_convolution_data_grad(g, w)``               its adjoint in x; this is what ``Deconvolution`` computes
+``_convolution_data_grad(g, w)``               its adjoint in x, which ``Deconvolution`` computes
 ``_convolution_weight_grad(x, g)``             its adjoint in w
 =============================================  ===============================================================
 
-The references write windows as columns of a matrix and multiply: one matrix product for as many images as keep the
-columns near the processor.
+The references use im2col: windows become columns of a matrix. One matrix product covers as many images as keep the
+columns in the cache.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .windows import (
     complete,
     from_channels_first,
     kernels_of,
-    padded,
+    pad_spatial,
     require_uniform_dtype,
     to_channels_first,
     window_counts,
@@ -43,7 +43,7 @@ from .windows import (
 
 __all__ = ["convolution", "convolution_weight_shape", "deconvolution", "deconvolution_weight_shape"]
 
-#: elements of the column matrix of one product; between 2**19 and 2**22 the time hardly changes, below it doubles
+#: elements of the column matrix of one product; the time hardly changes from 2**19 to 2**22 and doubles below
 _COLUMN_BUDGET = 1 << 20
 
 
@@ -55,7 +55,7 @@ def _batches(batch: int, columns_of_one: int) -> Iterator[slice]:
 
 
 def _by_group(maps: Array, groups: int) -> Array:
-    """Return feature maps as (groups, channels of a group, batch × elements)."""
+    """Return feature maps in the shape (groups, channels of a group, batch × elements)."""
     batch, channels = maps.shape[:2]
     return maps.swapaxes(0, 1).reshape(groups, channels // groups, batch * math.prod(maps.shape[2:]))
 
@@ -69,7 +69,7 @@ def _convolution(data: Array, weight: Array, *, stride: Shape, dilate: Shape, pa
     kernel = weight.shape[2:]
     counts = window_counts("_convolution", data.shape[2:], kernel, stride, dilate, pad)
     dtype = working_dtype(data.dtype)
-    image = padded(data.astype(dtype, copy=False), pad)
+    image = pad_spatial(data.astype(dtype, copy=False), pad)
     batch, filters, rows = data.shape[0], weight.shape[0], math.prod(weight.shape[1:])
     matrices = weight.astype(dtype, copy=False).reshape(groups, filters // groups, rows)
     out = np.empty((batch, filters, *counts), data.dtype)
@@ -105,14 +105,14 @@ def convolution_grad(
 def _convolution_data_grad(
     out_grad: Array, weight: Array, *, extent: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int
 ) -> Array:
-    """Return the adjoint of a convolution in its images, which have the spatial shape ``extent``."""
+    """Return the adjoint of a convolution with respect to its images; ``extent`` is their spatial shape."""
     batch, filters, *_ = out_grad.shape
     counts, kernel, rows = out_grad.shape[2:], weight.shape[2:], math.prod(weight.shape[1:])
     dtype = working_dtype(out_grad.dtype)
     matrices = weight.astype(dtype, copy=False).reshape(groups, filters // groups, rows).swapaxes(1, 2)
     grad = out_grad.astype(dtype, copy=False)
     image = np.zeros((batch, weight.shape[1] * groups, *(s + 2 * p for s, p in zip(extent, pad))), dtype)
-    # an outer product per group is what matrix multiplication is worst at
+    # one filter per group makes outer products, where matrix multiplication is slowest
     multiply = np.multiply if filters == groups else np.matmul
     for part in _batches(batch, groups * rows * math.prod(counts)):
         columns = multiply(matrices, _by_group(grad[part], groups))
@@ -148,12 +148,12 @@ def convolution_data_grad_grad(
 def _convolution_weight_grad(
     data: Array, out_grad: Array, *, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape, groups: int
 ) -> Array:
-    """Return the adjoint of a convolution in its filters, which have the spatial shape ``kernel``."""
+    """Return the adjoint of a convolution with respect to its filters; ``kernel`` is their spatial shape."""
     batch, channels = data.shape[:2]
     filters, counts = out_grad.shape[1], out_grad.shape[2:]
     rows = channels // groups * math.prod(kernel)
     dtype = working_dtype(data.dtype)
-    image, grad = padded(data.astype(dtype, copy=False), pad), out_grad.astype(dtype, copy=False)
+    image, grad = pad_spatial(data.astype(dtype, copy=False), pad), out_grad.astype(dtype, copy=False)
     out = np.zeros((groups, filters // groups, rows), dtype)
     for part in _batches(batch, groups * rows * math.prod(counts)):
         columns = column_matrix(image[part], kernel, stride, dilate, counts, groups)
@@ -181,7 +181,7 @@ def convolution_weight_grad_grad(
     )
 
 
-# -- checks common to both public operators
+# -- checks shared by both public operators
 
 
 def _check_bias(name: str, bias: Node | None, no_bias: bool) -> None:
@@ -215,7 +215,7 @@ def _check_filters(name: str, channels: int, num_filter: int, num_group: int) ->
 
 
 def _arrange(shape: Shape, layout: str | None) -> Shape:
-    """Return a shape with channels in the second place in the order of a layout."""
+    """Return a channels-first shape in the axis order of a layout."""
     if layout is None or layout[1] == "C":
         return shape
     return (shape[0], *shape[2:], shape[1])
@@ -228,7 +228,7 @@ def _channels(data: Shape, layout: str | None) -> int:
 def convolution_weight_shape(
     data: Shape, *, kernel: Shape, num_filter: int, num_group: int = 1, layout: str | None = None
 ) -> Shape:
-    """Return the shape that the weight of a Convolution must have for data of a shape.
+    """Return the shape of the weight of a Convolution for a shape of data.
 
     >>> convolution_weight_shape((8, 3, 32, 32), kernel=(5, 5), num_filter=16)
     (16, 3, 5, 5)
@@ -239,7 +239,7 @@ def convolution_weight_shape(
 def deconvolution_weight_shape(
     data: Shape, *, kernel: Shape, num_filter: int, num_group: int = 1, layout: str | None = None
 ) -> Shape:
-    """Return the shape that the weight of a Deconvolution must have for data of a shape.
+    """Return the shape of the weight of a Deconvolution for a shape of data.
 
     >>> deconvolution_weight_shape((8, 3, 32, 32), kernel=(5, 5), num_filter=16)
     (3, 16, 5, 5)
@@ -281,7 +281,7 @@ def convolution(
     ``(n + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1`` elements. The filters are not flipped.
 
     With ``layout`` NHWC or NDHWC, channels are the last axis of data, weight and output. ``workspace`` and the
-    ``cudnn_*`` options are accepted and have no effect.
+    ``cudnn_*`` options are accepted and ignored.
     """
     _check_bias("Convolution", bias, no_bias)
     stride = complete("Convolution", "stride", kernel, stride, 1)
@@ -324,11 +324,11 @@ def deconvolution(
     cudnn_off: bool = False,
     layout: Literal["NCDHW", "NCHW", "NCW", "NDHWC", "NHWC"] | None = None,
 ) -> Node:
-    """Return the transposed convolution of images: the adjoint of a Convolution that has the same parameters.
+    """Return the transposed convolution of images: the adjoint of a Convolution with the same parameters.
 
     The weight is (channel, num_filter // num_group, *kernel). Along each axis of size n the output has
-    ``stride * (n - 1) + dilate * (kernel - 1) + 1 - 2 * pad + adj`` elements. ``target_shape`` states the output size
-    instead; ``pad`` and ``adj`` then follow from it. Layouts are those of Convolution.
+    ``stride * (n - 1) + dilate * (kernel - 1) + 1 - 2 * pad + adj`` elements. ``target_shape`` sets the output size
+    instead; ``pad`` and ``adj`` then follow from it. Convolution has the same layouts.
     """
     _check_bias("Deconvolution", bias, no_bias)
     stride = complete("Deconvolution", "stride", kernel, stride, 1)
@@ -357,7 +357,7 @@ def deconvolution(
 
 
 def _border_for(reach: Shape, target: Shape) -> tuple[Shape, Shape]:
-    """Return the padding and adjustment that cut what a transposed convolution reaches down to a target shape."""
+    """Return the padding and adjustment that reduce the full output of a transposed convolution to a target shape."""
     if any([size < wanted for size, wanted in zip(reach, target)]):
         raise MXNetError(
             f"too big target shape: operator Deconvolution reaches at most {format_shape(reach)}, "
@@ -372,18 +372,18 @@ def _deconvolution_extent(reach: Shape, stride: Shape, pad: Shape, adj: Shape) -
         if not 0 <= extra < step:
             raise MXNetError(
                 f"adj must be smaller than stride in operator Deconvolution: along spatial axis {axis} adj is {extra} "
-                f"and stride {step} (with target_shape, adj is what symmetric padding leaves over)"
+                f"and stride {step} (with target_shape, adj is the remainder of symmetric padding)"
             )
     extent = tuple([size - 2 * border + extra for size, border, extra in zip(reach, pad, adj)])
     if min(extent) < 1:
         raise MXNetError(
             f"Deconvolution would have an output of shape {format_shape(extent)}: the padding {format_shape(pad)} is "
-            f"too large for what the kernel reaches, {format_shape(reach)}"
+            f"too large for the full output of the kernel, {format_shape(reach)}"
         )
     return extent
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _convolution_shapes(name: str, weight_shape: Any) -> Any:
@@ -401,7 +401,7 @@ def _convolution_shapes(name: str, weight_shape: Any) -> Any:
             return inputs
         check_dimensions(name, data, kernel)
         if out is not None and len(out) == len(data):
-            # states of convolutional cells learn the size of their batch from here
+            # the state shapes of convolutional cells get their batch size from this rule
             data = (data[0] or out[0], *data[1:])
         weight: Shape = weight_shape(data, kernel=kernel, num_filter=num_filter, num_group=num_group, layout=layout)
         shapes: list[Partial] = [data, weight, (num_filter,)]

@@ -1,4 +1,4 @@
-"""Correlation of two feature maps: how well each patch of the first agrees with displaced patches of the second."""
+"""Correlation of two feature maps: the agreement of each patch of the first with displaced patches of the second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .windows import require_uniform_dtype
 __all__ = ["correlation"]
 
 
-def _bordered(data: Node, border: int) -> Node:
+def _pad(data: Node, border: int) -> Node:
     if border == 0:
         return data
     batch, channels, height, width = data.shape
@@ -55,11 +55,11 @@ def correlation(
     pad_size: int = 0,
     is_multiply: bool = True,
 ) -> Node:
-    """Return the mean product (or mean distance) of patches of the first array with displaced patches of the second.
+    """Return the mean product (or mean distance) of patches of one array and displaced patches of another.
 
     There is one output channel per displacement: multiples of ``stride2`` up to ``max_displacement`` either way, rows
-    first. Patches have ``kernel_size`` × ``kernel_size`` elements and stand ``stride1`` apart; both arrays are
-    first padded with zeros. Without ``is_multiply`` the absolute differences are averaged instead of the products.
+    first. Patches have ``kernel_size`` × ``kernel_size`` elements and are ``stride1`` apart. Both arrays are first
+    padded with ``pad_size`` zeros on each side. Without ``is_multiply`` the result is the mean absolute difference.
     """
     _check(
         data1,
@@ -72,7 +72,7 @@ def correlation(
             "pad_size": pad_size,
         },
     )
-    first, second = _bordered(data1, pad_size), _bordered(data2, pad_size)
+    first, second = _pad(data1, pad_size), _pad(data2, pad_size)
     batch, channels, *extent = first.shape
     margin = max_displacement + kernel_size // 2
     counts = tuple([-(-(size - 2 * margin) // stride1) for size in extent])
@@ -101,6 +101,6 @@ def correlation(
     return window_sum(joined, window, (stride1, stride1), (0, 0), counts) / float(kernel_size**2 * channels)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 correlation.interface = Interface(outputs=("output", "first", "second"), shown=1)

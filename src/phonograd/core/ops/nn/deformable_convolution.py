@@ -1,7 +1,7 @@
-"""Convolutions whose filters read images at shifted places, each tap and each output element at its own.
+"""Deformable convolutions: each filter tap reads the image at its own offset, for each output element.
 
-The images are read with bilinear interpolation into the columns of a matrix, which filters are then multiplied with:
-images, shifts, masks and filters all have gradients, of every order.
+Bilinear interpolation reads the images into a column matrix, which is multiplied by the filters. Images, offsets,
+masks and filters have gradients of every order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..math.primitives import cast, matmul, permute, reshape_to, select
 from ..math.structural import constant
 from ..shape.arrangement import slice_along
 from ..shape.creation import position_along
-from ..vision.spatial_sampling import sampled
+from ..vision.spatial_sampling import sample_bilinear
 from .convolution import convolution_weight_shape
 from .windows import check_dimensions, check_window, complete, require_uniform_dtype, window_counts
 
@@ -36,7 +36,7 @@ def _check(
     num_deformable_group: int,
     no_bias: bool,
 ) -> Shape:
-    """Return how many windows fit along both axes, after checking every input."""
+    """Return the number of windows along both axes, after checking every input."""
     data, bias = nodes["data"], nodes["bias"]
     assert data is not None
     kernel, stride, dilate, pad = window
@@ -72,7 +72,7 @@ def _check(
 
 
 def _places(offset: Node, window: Window, counts: Shape, groups: int) -> tuple[Node, Node]:
-    """Return x and y of what is read, (batch * groups, 1, taps, elements): where the taps are, and the shifts."""
+    """Return the x and y coordinates to read: (batch * groups, 1, taps, elements), tap positions plus offsets."""
     kernel, stride, dilate, pad = window
     taps, elements = kernel[0] * kernel[1], counts[0] * counts[1]
     shifts = reshape_to(offset, (offset.shape[0] * groups, taps, 2, elements))
@@ -86,8 +86,8 @@ def _places(offset: Node, window: Window, counts: Shape, groups: int) -> tuple[N
     return found[1], found[0]
 
 
-def _filtered(columns: Node, weight: Node, bias: Node | None, batch: int, counts: Shape, groups: int) -> Node:
-    """Return what filters make of columns (batch, channels, taps, elements), as images."""
+def _apply_filters(columns: Node, weight: Node, bias: Node | None, batch: int, counts: Shape, groups: int) -> Node:
+    """Return the product of filters and columns (batch, channels, taps, elements), in the shape of images."""
     rows, elements = weight.size // weight.shape[0], counts[0] * counts[1]
     matrix = permute(reshape_to(columns, (batch, groups, rows, elements)), (1, 2, 0, 3))
     filters = reshape_to(weight, (groups, weight.shape[0] // groups, rows))
@@ -96,7 +96,7 @@ def _filtered(columns: Node, weight: Node, bias: Node | None, batch: int, counts
     return out if bias is None else out + reshape_to(bias, (1, bias.shape[0], 1, 1))
 
 
-def _inside(place: Node, size: int) -> Node:
+def _is_inside(place: Node, size: int) -> Node:
     first, end = constant(0, place.dtype), constant(size, place.dtype)
     return single(logical_and(greater_equal(place, first), lesser(place, end)))
 
@@ -119,11 +119,11 @@ def deformable_convolution(
     no_bias: bool = False,
     layout: Literal["NCDHW", "NCHW", "NCW"] | None = None,
 ) -> Node:
-    """Return the convolution of images with filters whose taps are shifted, plus a bias per filter.
+    """Return the deformable convolution of images: each filter tap reads at an offset. Adds a bias per filter.
 
-    The offset is (batch, num_deformable_group * kernel[0] * kernel[1] * 2, height, width) with the vertical shift of
-    each tap before the horizontal one; height and width are those of the result. Channels are divided into as many
-    groups, with shifts of their own. What lies outside of the image is zero.
+    The offset is (batch, num_deformable_group * kernel[0] * kernel[1] * 2, height, width) with the vertical offset of
+    each tap before the horizontal one; height and width are those of the result. The channels form
+    ``num_deformable_group`` groups, each with its own offsets. Elements outside the image are zero.
     """
     name = "_contrib_DeformableConvolution"
     window = (
@@ -137,11 +137,11 @@ def deformable_convolution(
     batch, channels, height, width = data.shape
     images = reshape_to(data, (batch * num_deformable_group, channels // num_deformable_group, height, width))
     x, y = _places(offset, window, counts, num_deformable_group)
-    inside = single(logical_and(_inside(x, width), _inside(y, height)))
-    # between the last element and the edge the last element counts
+    inside = single(logical_and(_is_inside(x, width), _is_inside(y, height)))
+    # between the last element and the edge, the last element is repeated
     last_x, last_y = single(minimum(x, width - 1)), single(minimum(y, height - 1))
-    columns = select(inside, sampled(images, last_x, last_y), 0)
-    return _filtered(columns, weight, bias, batch, counts, num_group)
+    columns = select(inside, sample_bilinear(images, last_x, last_y), 0)
+    return _apply_filters(columns, weight, bias, batch, counts, num_group)
 
 
 @composite(name="_contrib_ModulatedDeformableConvolution", npx="modulated_deformable_convolution")
@@ -164,10 +164,10 @@ def modulated_deformable_convolution(
     im2col_step: int = 64,
     layout: Literal["NCDHW", "NCHW", "NCW"] | None = None,
 ) -> Node:
-    """Return the convolution of images with filters whose taps are shifted and weighted, plus a bias per filter.
+    """Return the deformable convolution of images with a weight per tap (version 2), plus a bias per filter.
 
-    Shapes are those of DeformableConvolution; the mask (batch, num_deformable_group * kernel[0] * kernel[1], height,
-    width) has the weight of each tap. Values fall off to zero within one element outside of the image.
+    Shapes are those of DeformableConvolution. The mask (batch, num_deformable_group * kernel[0] * kernel[1], height,
+    width) holds the weight of each tap. Values fall to zero within one element outside the image.
     """
     name = "_contrib_ModulatedDeformableConvolution"
     window = (
@@ -182,10 +182,10 @@ def modulated_deformable_convolution(
     images = reshape_to(data, (batch * num_deformable_group, channels // num_deformable_group, height, width))
     x, y = _places(offset, window, counts, num_deformable_group)
     weights = reshape_to(mask, (batch * num_deformable_group, 1, kernel[0] * kernel[1], counts[0] * counts[1]))
-    return _filtered(sampled(images, x, y) * weights, weight, bias, batch, counts, num_group)
+    return _apply_filters(sample_bilinear(images, x, y) * weights, weight, bias, batch, counts, num_group)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _symbol_shapes(masked: bool) -> Any:

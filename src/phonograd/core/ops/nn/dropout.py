@@ -1,4 +1,4 @@
-"""Dropout: elements set to zero at random while training, the rest scaled up so that the mean stays."""
+"""Dropout: set random elements to zero during training, and scale up the rest to keep the mean."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError
-from ...graph.interface import Interface, alike
+from ...graph.interface import Interface, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import composite, single
 from ...graph.shapes import real_axes, with_ones
@@ -25,10 +25,10 @@ FLOAT32 = np.dtype("float32")
 
 
 def dropout_mask(counter: Node, p: float, shape: Shape, dtype: DType) -> Node:
-    """Return the node of numbers that are 0 with probability p, else 1 / (1 - p)."""
+    """Return an array that is 0 with probability p, else 1 / (1 - p)."""
     if p >= 1:
         return full(shape, 0, dtype, counter.context)
-    # float32 fractions whatever the dtype: those of float16 are too coarse for a small p
+    # draw float32 fractions for every dtype: those of float16 are too coarse for a small p
     kept = greater_equal(uniform_between(counter, 0, 1, shape, FLOAT32), constant(p, FLOAT32))
     return cast(kept, dtype) * (1 / (1 - p))
 
@@ -44,10 +44,10 @@ def Dropout(
     cudnn_off: bool | None = False,
     training: bool = False,
 ) -> Node:
-    """Return the array with elements set to zero at random, each with probability p; the others grow by 1 / (1 - p).
+    """Set elements to zero at random with probability p, and multiply the others by 1 / (1 - p).
 
-    Outside of training the array is returned as it is, unless ``mode`` is ``"always"``. Along ``axes`` all elements
-    share one decision. The gradient sees the same decisions as the result, however often it is asked for.
+    Outside training mode the array stays the same, unless ``mode`` is ``"always"``. Elements along ``axes`` share one
+    random decision. The gradient uses the same mask as the result.
     """
     demand_floating(data.dtype, "Dropout")
     if not 0 <= p <= 1:
@@ -58,6 +58,6 @@ def Dropout(
     return data * dropout_mask(counter, p, with_ones(data.shape, shared), data.dtype)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
-Dropout.interface = Interface(outputs=("output", "mask"), shown=1, shapes=alike)
+Dropout.interface = Interface(outputs=("output", "mask"), shown=1, shapes=same_shapes)

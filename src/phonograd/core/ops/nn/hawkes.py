@@ -1,9 +1,9 @@
-"""The likelihood of events that excite each other (a marked Hawkes process)."""
+"""Log-likelihood of a marked Hawkes process: a point process whose events excite each other."""
 
 from __future__ import annotations
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, types_apart
+from ...graph.interface import Interface, separate_types
 from ...graph.node import Node
 from ...graph.operator import composite, single
 from ..math.comparison import equal, lesser, logical_and
@@ -52,29 +52,29 @@ def hawkes_log_likelihood(
     valid_length: Node,
     max_time: Node,
 ) -> tuple[Node, Node]:
-    """Return the logarithm of the likelihood of sequences of events, and the state each process is left in.
+    """Return the log-likelihood of event sequences under a marked Hawkes process, and the final states.
 
-    Kind k of event happens at the rate ``lda[k] + alpha[k] * beta[k] * sum(exp(-beta[k] * age))`` over the events of
-    kind k before.
+    Events of kind k happen at the rate ``lda[k] + alpha[k] * beta[k] * sum(exp(-beta[k] * age))``; the sum is over
+    earlier events of kind k.
 
     Parameters
     ----------
     lda
-        Rates without any event (batch, kinds).
+        Background rates (batch, kinds).
     alpha, beta
-        How many events an event causes, and how fast its influence ends (kinds,).
+        Branching ratios and decay rates (kinds,).
     state
-        The influence of what was before (batch, kinds).
+        Excitation from events before the sequence (batch, kinds).
     lags
-        Times between events (batch, time), of which the first ``valid_length`` (batch,) count.
+        Times between events (batch, time); the first ``valid_length`` (batch,) of them count.
     marks
-        The kinds of events (batch, time), integers.
+        Kinds of the events (batch, time), integers.
     max_time
-        How long each sequence was observed (batch,).
+        Length of the observation of each sequence (batch,).
 
     Notes
     -----
-    The expression has some fifteen operators for each event of the longest sequence.
+    The expression has about fifteen operators for each event of the longest sequence.
     """
     names = ("lda", "alpha", "beta", "state", "lags", "marks", "valid_length", "max_time")
     given = (lda, alpha, beta, state, lags, marks, valid_length, max_time)
@@ -89,7 +89,7 @@ def hawkes_log_likelihood(
     total = full((batch, kinds), 0, dtype, lda.context)
 
     def until(moment: Node) -> tuple[Node, Node]:
-        """Return how much of its influence each kind has kept since its last event, and what was to be expected."""
+        """Return the decay of each kind since its last event, and the integral of its rate over that time."""
         age = moment - last
         kept = single(exp(-(beta * age)))
         return kept, lda * age + alpha * state * (1.0 - kept)
@@ -107,4 +107,4 @@ def hawkes_log_likelihood(
     return sum_axes(total - expected, (1,)), kept * state
 
 
-hawkes_log_likelihood.interface = Interface(outputs=("output", "out_state"), types=types_apart(5))
+hawkes_log_likelihood.interface = Interface(outputs=("output", "out_state"), types=separate_types(5))

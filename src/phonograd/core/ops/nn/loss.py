@@ -1,7 +1,7 @@
-"""Losses as operators: output layers with a gradient of their own, and cross entropy.
+"""Losses as operators: output layers with their own gradient, and cross entropy.
 
-The output layers (``SoftmaxOutput``, ``LinearRegressionOutput``, ...) return a prediction; the gradient of their data
-is that of a loss against the label, and the gradient that arrives from above is ignored. That gradient is an ordinary
+The output layers (``SoftmaxOutput``, ``LinearRegressionOutput``, ...) return a prediction. The gradient of their data
+is the gradient of a loss against the label; they ignore the incoming gradient. That gradient is an ordinary
 expression, so it can be differentiated further.
 """
 
@@ -11,7 +11,7 @@ import math
 from typing import Literal
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, Partial, alike, merge
+from ...graph.interface import Interface, Onnx, Partial, merge, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import composite, single
 from ...graph.shapes import without
@@ -29,7 +29,7 @@ from .softmax import demand_floating, log_softmax_along, softmax_along
 __all__: list[str] = []
 
 
-def _inconsistent(name: str, given: Shape, expected: Shape, hint: str = "") -> MXNetError:
+def _label_shape_error(name: str, given: Shape, expected: Shape, hint: str = "") -> MXNetError:
     return MXNetError(
         f"Shape inconsistent, Provided = {format_shape(given)}, inferred shape={format_shape(expected)} for label in "
         f"operator {name}{hint}"
@@ -41,11 +41,11 @@ def _output_layer(out: Node, data: Node, label: Node, grad: Node, multiply: bool
     return depending_on(with_gradient(out, data, grad, multiply), [label])
 
 
-# -- classes
+# -- classification
 
 
 def _class_layout(data: Node, multi_output: bool, preserve_shape: bool) -> tuple[Shape, Shape]:
-    """Return a shape of data with the classes along axis 1, and the shape of the labels that belongs to it."""
+    """Return a data shape with the classes along axis 1, and the matching shape of the labels."""
     if multi_output and data.ndim > 1:
         batch, classes = data.shape[:2]
         positions = data.size // (batch * classes) if batch * classes else 0
@@ -76,21 +76,21 @@ def SoftmaxOutput(
     Parameters
     ----------
     data
-        Scores. Classes lie along the last axis, with ``multi_output`` along axis 1; more than two axes without
-        ``preserve_shape`` or ``multi_output`` are flattened to rows.
+        Scores. Classes are along the last axis, with ``multi_output`` along axis 1. Without ``preserve_shape`` and
+        ``multi_output``, all axes but the first are flattened.
     label
-        The number of the right class of each row or position, or an array of probabilities of the shape of data.
+        The index of the correct class of each row or position, or an array of probabilities in the shape of data.
     grad_scale
         Factor of the gradient.
     ignore_label, use_ignore
-        Rows with this label have a gradient of zero, if ``use_ignore``.
+        With ``use_ignore``, rows with the label ``ignore_label`` have a zero gradient.
     normalization
-        What the gradient is divided by: ``batch``: the number of labels; ``valid``: the number of labels that are not
-        ``ignore_label``; ``null``: with ``multi_output`` the number of positions, else nothing.
+        Divisor of the gradient. ``batch``: the number of labels; ``valid``: the number of labels other than
+        ``ignore_label``; ``null``: with ``multi_output`` the number of positions, else 1.
     out_grad
-        Multiply the gradient by the one that arrives from above, element by element.
+        Multiply the gradient by the incoming gradient, element by element.
     smooth_alpha
-        Probability that is taken from the right class and spread over all others.
+        Probability moved from the correct class to all other classes (label smoothing).
     """
     demand_floating(data.dtype, "SoftmaxOutput")
     work, label_shape = _class_layout(data, multi_output, preserve_shape)
@@ -103,7 +103,7 @@ def SoftmaxOutput(
     flat = multi_output and label.shape[:1] == work[:1] and label.size == math.prod(rows)
     if label.shape != label_shape and not flat:
         hint = "" if multi_output or data.ndim <= 2 else ". Use preserve_shape=True for a label at every position"
-        raise _inconsistent("SoftmaxOutput", label.shape, label_shape, hint)
+        raise _label_shape_error("SoftmaxOutput", label.shape, label_shape, hint)
     labels = reshape_to(label, rows)
     classes = work[1]
     others = smooth_alpha / (classes - 1) if classes > 1 else 0.0
@@ -132,14 +132,14 @@ def SVMOutput(
     regularization_coefficient: float = 1.0,
     use_linear: bool = False,
 ) -> Node:
-    """Return the data; its gradient is that of the hinge loss of each class against all others.
+    """Return the data; its gradient is that of the one-versus-all hinge loss.
 
-    The score of the right class should be above ``margin``, all others below ``-margin``. The loss is the square of
-    what is missing, or with ``use_linear`` what is missing, times ``regularization_coefficient``.
+    The loss of the correct class is ``max(0, margin - score)``, that of every other class ``max(0, margin + score)``;
+    both are squared unless ``use_linear``. ``regularization_coefficient`` scales the gradient.
     """
     demand_floating(data.dtype, "SVMOutput")
     if data.ndim == 0 or label.shape != data.shape[:-1]:
-        raise _inconsistent("SVMOutput", label.shape, data.shape[:-1])
+        raise _label_shape_error("SVMOutput", label.shape, data.shape[:-1])
     signs = single(one_hot(label, depth=data.shape[-1], on_value=1, off_value=-1, dtype=data.dtype))
     missing = margin - signs * data
     if use_linear:
@@ -151,7 +151,7 @@ def SVMOutput(
 
 @composite()
 def softmax_cross_entropy(data: Node, label: Node) -> Node:
-    """Return the sum of the cross entropies of the rows of a matrix of scores with the numbers of the right classes.
+    """Return the sum over rows of the cross entropy of scores (a matrix) and class indices.
 
     Notes
     -----
@@ -170,7 +170,7 @@ def softmax_cross_entropy(data: Node, label: Node) -> Node:
     return depending_on(-reshape_to(sum_axes(terms, (0, 1)), (1,)), [label])
 
 
-# -- numbers
+# -- regression
 
 
 def _regression(out: Node, data: Node, label: Node, error: Node, grad_scale: float) -> Node:
@@ -181,20 +181,20 @@ def _regression(out: Node, data: Node, label: Node, error: Node, grad_scale: flo
 def _regression_label(name: str, data: Node, label: Node) -> Node:
     demand_floating(data.dtype, name)
     if data.size != label.size:
-        raise _inconsistent(name, label.shape, data.shape)
+        raise _label_shape_error(name, label.shape, data.shape)
     return cast(reshape_to(label, data.shape), data.dtype)
 
 
 @composite(aliases=("_sparse_LinearRegressionOutput",))
 def LinearRegressionOutput(data: Node, label: Node, *, grad_scale: float = 1.0) -> Node:
-    """Return the data; its gradient is that of half the squared error, divided by the number of outputs per sample."""
+    """Return the data; its gradient is that of half the squared error, divided by the outputs per sample."""
     error = data - _regression_label("LinearRegressionOutput", data, label)
     return _regression(single(identity(data)), data, label, error, grad_scale)
 
 
 @composite(aliases=("_sparse_MAERegressionOutput",))
 def MAERegressionOutput(data: Node, label: Node, *, grad_scale: float = 1.0) -> Node:
-    """Return the data; its gradient is that of the absolute error, divided by the number of outputs per sample."""
+    """Return the data; its gradient is that of the absolute error, divided by the outputs per sample."""
     error = single(sign(data - _regression_label("MAERegressionOutput", data, label)))
     return _regression(single(identity(data)), data, label, error, grad_scale)
 
@@ -215,10 +215,10 @@ def MakeLoss(
     valid_thresh: float = 0.0,
     normalization: Literal["batch", "null", "valid"] = "null",
 ) -> Node:
-    """Return the data, which is a loss: its gradient is ``grad_scale``, whatever comes from above.
+    """Return the data as a loss: its gradient is ``grad_scale``, and the incoming gradient is ignored.
 
-    ``normalization`` divides it by the number of rows (``batch``: all axes but the last), or by the number of elements
-    above ``valid_thresh`` (``valid``).
+    ``normalization`` divides the gradient by the number of rows (``batch``: all axes but the last) or by the number of
+    elements above ``valid_thresh`` (``valid``).
     """
     demand_floating(data.dtype, "MakeLoss")
     if normalization == "valid":
@@ -230,7 +230,7 @@ def MakeLoss(
     return with_gradient(single(identity(data)), data, full(data.shape, scale, data.dtype, data.context))
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _class_labels(
@@ -260,4 +260,4 @@ SoftmaxOutput.interface = Interface(shapes=_class_labels)
 SVMOutput.interface = Interface(shapes=_row_labels)
 LinearRegressionOutput.interface = Interface(shapes=_regression_labels)
 MAERegressionOutput.interface = LogisticRegressionOutput.interface = LinearRegressionOutput.interface
-MakeLoss.interface = Interface(shapes=alike)
+MakeLoss.interface = Interface(shapes=same_shapes)

@@ -1,7 +1,7 @@
-"""Normalization: batch, layer, instance and group statistics, vectors of length one, and local responses.
+"""Normalization layers: batch, layer, instance, group, L2 and local response normalization.
 
-All of them are written with other operators. float16 is normalized in float32. Means and variances take two passes, so
-a large mean does not spoil a small variance; variances are biased (divided by the number of elements).
+All are composites of other operators. float16 is normalized in float32. Means and variances take two passes, so a
+large mean does not spoil a small variance. Variances are biased (divided by the number of elements).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.dtypes import DType
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, alike, like_data, vectors
+from ...graph.interface import Interface, Onnx, like_data, same_shapes, vectors
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Operator, Spec, composite, operator, single
 from ...graph.shapes import real_axis, with_ones
@@ -42,7 +42,7 @@ def _expand_variance(data: Node, mean: Node) -> Node:
 
 @operator(cost=lambda node: 3.0 * node.inputs[0].size, lowering=Expansion(_expand_variance, WIDE_FLOATS))
 def _variance(data: Array, mean: Array) -> Array:
-    """Return the mean square distance to the mean, along the axes where the mean has size one."""
+    """Return the mean squared deviation along the axes where the mean has size one."""
     axes = tuple([axis for axis, extent in enumerate(mean.shape) if extent == 1])
     return np.mean(np.square(data - mean), axis=axes, keepdims=True, dtype=data.dtype)
 
@@ -54,12 +54,12 @@ def variance_shape(data: Node, mean: Node) -> Spec:
 
 @_variance.gradient
 def variance_grad(out_grad: Node, out: Node, data: Node, mean: Node) -> tuple[Node, None]:
-    # distances to the mean sum to zero, so nothing flows through the mean: not here, and in no higher derivative
+    # deviations from the mean sum to zero, so no gradient passes through the mean, at any order
     return out_grad * ((data - mean) * (2 * mean.size / max(data.size, 1))), None
 
 
 def moments(data: Node, axes: Shape) -> tuple[Node, Node]:
-    """Return mean and biased variance along axes, which are kept with size one."""
+    """Return mean and biased variance along axes, and keep the axes with size one."""
     mean = mean_axes(data, axes, keepdims=True)
     return mean, single(_variance(data, mean))
 
@@ -85,14 +85,14 @@ def _outputs(*arguments: Any, output_mean_var: bool, **parameters: Any) -> int:
     return 3 if output_mean_var else 1
 
 
-def _hidden(statistics: tuple[Node, Node], output_mean_var: bool) -> tuple[Node, Node]:
-    """Return statistics as outputs: those that users see have no gradient, as in MXNet."""
+def _statistics_outputs(statistics: tuple[Node, Node], output_mean_var: bool) -> tuple[Node, Node]:
+    """Return the statistics as outputs: visible ones have no gradient, as in MXNet."""
     if not output_mean_var:
         return statistics
     return without_gradient(statistics[0]), without_gradient(statistics[1])
 
 
-# -- over a batch
+# -- batch normalization
 
 
 def _channel_axis(data: Node, axis: int, name: str) -> int:
@@ -123,7 +123,7 @@ def _batch_norm(
         mean, variance = _batch_moments(data, channel)
         unused += [moving_mean, moving_var]
     else:
-        # the moving statistics are constants to the gradient, whoever marked them
+        # the gradient treats the moving statistics as constants, even if they are marked
         mean = reshape_to(without_gradient(moving_mean), beside)
         variance = reshape_to(without_gradient(moving_var), beside)
     factor = single(rsqrt(variance + eps))
@@ -136,7 +136,7 @@ def _batch_norm(
 def _new_statistics(
     inputs: tuple[Node, ...], momentum: float, fix_gamma: bool, use_batch: bool, axis: int
 ) -> dict[int, Node]:
-    """Return what a call leaves in its arguments: by position the new gamma, moving mean and moving variance."""
+    """Return the new values of arguments by position: gamma, moving mean and moving variance."""
     data, gamma, _, moving_mean, moving_var = inputs
     changed = {1: full(gamma.shape, 1, gamma.dtype, gamma.context)} if fix_gamma else {}
     if use_batch:
@@ -179,7 +179,9 @@ def BatchNorm(
     max_calib_range: float | None = None,
     training: bool = False,
 ) -> tuple[Node, ...]:
-    """Return the array with mean 0 and variance 1 in every channel, times gamma, plus beta.
+    """Normalize each channel over the batch to mean 0 and variance 1, then apply gamma and beta.
+
+    ``gamma * (x - mean) / sqrt(var + eps) + beta``.
 
     Parameters
     ----------
@@ -188,23 +190,23 @@ def BatchNorm(
     gamma, beta
         Scale and offset of each channel; float32 for data in float16.
     moving_mean, moving_var
-        Statistics used outside of training. A call in training mode moves them towards those of the batch:
+        Statistics used outside training mode. A call in training mode updates them:
         ``moving = momentum * moving + (1 - momentum) * batch``.
     fix_gamma
-        Take gamma as 1, and set it to 1. Its gradient is zero.
+        Use 1 for gamma, and set gamma to 1. Its gradient is zero.
     use_global_stats
-        Use the moving statistics in training too, and leave them alone.
+        Use the moving statistics in training mode too, and do not update them.
     output_mean_var
         Also return the mean and the inverse standard deviation of each channel; no gradient passes through them.
 
     Notes
     -----
-    Compatibility: MXNet moves the statistics while it computes gradients, here the forward call does it.
+    Compatibility: MXNet updates the statistics in the backward pass; here the forward call does.
     """
     inputs = (data, gamma, beta, moving_mean, moving_var)
     use_batch = training and not use_global_stats
     out, mean, variance = _batch_norm("BatchNorm", inputs, eps, fix_gamma, use_batch, axis)
-    return out, *_hidden((mean, single(rsqrt(variance + eps))), output_mean_var)
+    return out, *_statistics_outputs((mean, single(rsqrt(variance + eps))), output_mean_var)
 
 
 def _declare_relative(
@@ -216,7 +218,7 @@ def _declare_relative(
     rectify: bool = False,
     inverse: bool = False,
 ) -> Operator:
-    """Declare an operator with the arguments of ``BatchNorm``, without some and with some more.
+    """Declare a variant of ``BatchNorm``, with some of its arguments removed and others added.
 
     `rectify` replaces negative results by 0. The third output is the variance; `inverse` makes it the inverse standard
     deviation.
@@ -235,7 +237,7 @@ def _declare_relative(
         use_batch = training and not use_global_stats
         out, mean, variance = _batch_norm(name, inputs, eps, fix_gamma, use_batch, axis)
         spread = single(rsqrt(variance + eps)) if inverse else variance
-        return single(relu(out)) if rectify else out, *_hidden((mean, spread), output_mean_var)
+        return single(relu(out)) if rectify else out, *_statistics_outputs((mean, spread), output_mean_var)
 
     *arguments, training = inspect.signature(BatchNorm.function).parameters.values()
     kept = [argument for argument in arguments if argument.name not in without]
@@ -250,20 +252,20 @@ _BEHIND_STATISTICS = ("axis", "cudnn_off", "min_calib_range", "max_calib_range")
 
 batch_norm_with_relu = _declare_relative(
     "_contrib_BatchNormWithReLU",
-    "Return max(x, 0) of the result of ``BatchNorm``, which has the same arguments.",
+    "Return ``max(BatchNorm(x), 0)``, with the arguments of ``BatchNorm``.",
     rectify=True,
     inverse=True,
 )
 BatchNorm_v1 = _declare_relative(
     "BatchNorm_v1",
-    "Return the array normalized over the batch, the deprecated form of ``BatchNorm``: channels are along axis 1.",
+    "Return the batch-normalized array, with channels along axis 1; deprecated, use ``BatchNorm``.",
     without=_BEHIND_STATISTICS,
 )
 sync_batch_norm = _declare_relative(
     "_contrib_SyncBatchNorm",
-    """Return the array normalized over the batch of this process; channels are along axis 1.
+    """Return the array normalized over the batch of this process, with channels along axis 1.
 
-    ``ndev`` and ``key`` name the devices that MXNet gathers statistics from; there is one here.
+    ``ndev`` and ``key`` are accepted and ignored: MXNet gathers statistics from several devices, phonograd from one.
     """,
     without=_BEHIND_STATISTICS,
     extra=(
@@ -273,7 +275,7 @@ sync_batch_norm = _declare_relative(
 )
 
 
-# -- within each element of a batch
+# -- normalization within each sample
 
 
 def _standardize(data: Node, axes: Shape, eps: float) -> tuple[Node, Node, Node]:
@@ -291,9 +293,10 @@ def _scale_and_shift(normal: Node, gamma: Node, beta: Node, shape: Shape) -> Nod
 def LayerNorm(
     data: Node, gamma: Node, beta: Node, *, axis: int = -1, eps: float = 1e-5, output_mean_var: bool = False
 ) -> tuple[Node, ...]:
-    """Return the array with mean 0 and variance 1 along an axis, times gamma, plus beta.
+    """Normalize an array along an axis to mean 0 and variance 1, then apply gamma and beta.
 
-    With ``output_mean_var`` also the mean and the standard deviation; no gradient passes through them.
+    ``gamma * (x - mean) / sqrt(var + eps) + beta``. With ``output_mean_var``, also return the mean and the standard
+    deviation; no gradient passes through them.
     """
     demand_floating(data.dtype, "LayerNorm")
     if not -data.ndim <= axis < data.ndim:
@@ -305,12 +308,12 @@ def LayerNorm(
     shape = with_ones(data.shape, tuple([other for other in range(data.ndim) if other != along]))
     out = cast(_scale_and_shift(normal, gamma, beta, shape), data.dtype)
     statistics = (cast(mean, data.dtype), cast(deviation, data.dtype))
-    return out, *_hidden(statistics, output_mean_var)
+    return out, *_statistics_outputs(statistics, output_mean_var)
 
 
 @composite(npx="instance_norm", onnx=Onnx("InstanceNormalization", {"epsilon": "eps"}))
 def InstanceNorm(data: Node, gamma: Node, beta: Node, *, eps: float = 1e-3) -> Node:
-    """Return the array with mean 0 and variance 1 in each channel (axis 1) of each instance, times gamma, plus beta."""
+    """Normalize each channel (axis 1) of each sample to mean 0 and variance 1, then apply gamma and beta."""
     demand_floating(data.dtype, "InstanceNorm")
     if data.ndim < 3:
         raise MXNetError(
@@ -328,10 +331,10 @@ def InstanceNorm(data: Node, gamma: Node, beta: Node, *, eps: float = 1e-3) -> N
 def GroupNorm(
     data: Node, gamma: Node, beta: Node, *, num_groups: int = 1, eps: float = 1e-5, output_mean_var: bool = False
 ) -> tuple[Node, ...]:
-    """Return the array with mean 0 and variance 1 in each group of channels (axis 1), times gamma, plus beta.
+    """Normalize each group of channels (axis 1) to mean 0 and variance 1, then apply gamma and beta.
 
-    gamma and beta have one number for each group. With ``output_mean_var`` also the mean and the standard deviation of
-    each group; no gradient passes through them.
+    gamma and beta have one number per group. With ``output_mean_var``, also return the mean and the standard deviation
+    of each group; no gradient passes through them.
     """
     demand_floating(data.dtype, "GroupNorm")
     if data.ndim < 3:
@@ -353,20 +356,20 @@ def GroupNorm(
         cast(reshape_to(mean, groups[:2]), data.dtype),
         cast(reshape_to(deviation, groups[:2]), data.dtype),
     )
-    return out, *_hidden(statistics, output_mean_var)
+    return out, *_statistics_outputs(statistics, output_mean_var)
 
 
-# -- by length, and by neighbours
+# -- normalization by L2 norm and by adjacent channels
 
 
 @composite(npx="l2_normalization")
 def L2Normalization(
     data: Node, *, eps: float = 1e-10, mode: Literal["channel", "instance", "spatial"] = "instance"
 ) -> Node:
-    """Return the array divided by the Euclidean length of each instance, or across channels, or in each channel.
+    """Divide an array by its L2 norm: ``x / sqrt(sum(x**2) + eps)``.
 
-    ``instance`` takes the length over all axes but the first, ``channel`` over axis 1, ``spatial`` over all axes behind
-    it. eps is added to the square of the length.
+    The sum is over all axes but the first (``instance``), over axis 1 (``channel``), or over all axes after axis 1
+    (``spatial``).
     """
     demand_floating(data.dtype, "L2Normalization")
     if mode != "instance" and data.ndim < 3:
@@ -381,9 +384,9 @@ def L2Normalization(
 
 @composite(onnx=Onnx("LRN", {"alpha": "alpha", "beta": "beta", "bias": "knorm", "size": "nsize"}))
 def LRN(data: Node, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0, nsize: int) -> Node:
-    """Return the array divided by a power of the squares of neighbouring channels (axis 1).
+    """Return the local response normalization of an array across adjacent channels (axis 1).
 
-    The divisor is (knorm + alpha / nsize * s) ** beta, where s is the sum of the squares of the nsize channels around.
+    ``x / (knorm + alpha / nsize * s) ** beta``, where s is the sum of the squares of the nsize nearest channels.
     """
     demand_floating(data.dtype, "LRN")
     if data.ndim < 2:
@@ -399,7 +402,7 @@ def LRN(data: Node, *, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2
 
 
 def _shift(data: Node, distance: int) -> Node:
-    """Return the channels moved up by a distance, with zeros where none moved to."""
+    """Shift the channels by a distance, and fill with zeros."""
     channels = data.shape[1]
     source = slice_along(data, 1, max(-distance, 0), channels - max(distance, 0))
     begin = (0, max(distance, 0)) + (0,) * (data.ndim - 2)
@@ -407,7 +410,7 @@ def _shift(data: Node, distance: int) -> Node:
     return embed(source, data.shape, begin, end)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _wide_statistics(
@@ -436,4 +439,4 @@ GroupNorm.interface = Interface(
     outputs=("output", "mean", "std"),
     shapes=lambda inputs, outputs, *, num_groups: [*like_data(inputs[:1], outputs), (num_groups,), (num_groups,)],
 )
-L2Normalization.interface = LRN.interface = Interface(outputs=("output", "norm"), shown=1, shapes=alike)
+L2Normalization.interface = LRN.interface = Interface(outputs=("output", "norm"), shown=1, shapes=same_shapes)

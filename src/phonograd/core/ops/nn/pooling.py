@@ -1,8 +1,8 @@
-"""Pooling over one to three spatial axes: the largest element, the sum, the mean or a norm of each window.
+"""Pooling over one to three spatial axes: the maximum, sum, mean or norm of each window.
 
-The sum over windows and its adjoint (which spreads a number over its window) are linear and each other's gradient;
-means and norms are written with them. The largest element has primitives for its value, for its position and for the
-scatter to positions that its gradient is. Sums and maxima over a box are taken along one axis after the other.
+The sum over windows and its adjoint, which adds each number to all elements of its window, are linear and each
+other's gradient. Means and norms are written with them. The maximum has primitives for its value, its position and the
+scatter that is its gradient. Sums and maxima over a box are computed one axis at a time.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .windows import check_floating, from_channels_first, kernels_of, to_channel
 __all__ = ["pooling", "window_sum"]
 
 
-# -- where windows meet the data, along one axis
+# -- overlap of windows and data along one axis
 
 
 def _overlap(offset: int, size: int, step: int, border: int, count: int) -> tuple[slice, slice] | None:
-    """Return the windows that have data at an offset into them, and those data; None if there are no such windows."""
+    """Return the windows that have data at an offset, and those data; None if there are no such windows."""
     first = max(0, -((offset - border) // step))
     last = min(count, (size - 1 + border - offset) // step + 1)
     if first >= last:
@@ -46,7 +46,7 @@ def _overlap(offset: int, size: int, step: int, border: int, count: int) -> tupl
 
 
 def _overlaps(size: int, width: int, step: int, border: int, count: int) -> Iterator[tuple[slice, slice]]:
-    """Yield for each offset into a window that has data anywhere: the windows that have, and those data."""
+    """Yield, for each offset within a window that meets data, the windows and the data."""
     for offset in range(width):
         found = _overlap(offset, size, step, border, count)
         if found is not None:
@@ -54,7 +54,7 @@ def _overlaps(size: int, width: int, step: int, border: int, count: int) -> Iter
 
 
 def _counts(size: int, width: int, step: int, border: int, count: int, include_pad: bool) -> Array:
-    """Return how many elements the mean of each window divides by; 1 for windows without any."""
+    """Return the divisor of the mean of each window: its number of elements, or 1 if it has none."""
     start = np.arange(count) * step - border
     end = np.minimum(start + width, size + border)
     if not include_pad:
@@ -104,7 +104,7 @@ def window_sum_grad(out_grad: Node, out: Node, data: Node, *, kernel: Shape, str
 
 @operator(cost=lambda node: float(node.size * sum(node.parameters["kernel"])), lowering=kernels_of("_window_spread"))
 def _window_spread(data: Array, *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape) -> Array:
-    """Return zeros with each element added to all elements of its window: the adjoint of a sum over windows."""
+    """Add each element to all elements of its window in an array of zeros: the adjoint of a sum over windows."""
     out = data.astype(working_dtype(data.dtype), copy=False)
     for axis, (size, width, step, border) in enumerate(zip(extent, kernel, stride, pad), 2):
         spread = np.zeros((*out.shape[:axis], size, *out.shape[axis + 1 :]), out.dtype)
@@ -125,14 +125,14 @@ def window_spread_grad(out_grad: Node, out: Node, data: Node, *, kernel: Shape, 
 
 
 def window_sum(data: Node, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Node:
-    """Return the sum of each of ``counts`` windows along the spatial axes; outside the data there are zeros."""
+    """Return the sum of each of ``counts`` windows along the spatial axes; the data is padded with zeros."""
     return single(_window_sum.apply((data,), (kernel, stride, pad, counts)))
 
 
 def _expand_elements(
     *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, counts: Shape, include_pad: bool, dtype: DType
 ) -> Node:
-    """Return the same, computed from the positions of windows."""
+    """Return the result of ``_window_elements``, computed from the positions of windows."""
     shape = (1, 1, *counts)
     out = constant(1, INT64)
     for axis, (size, width, step, border, _) in enumerate(zip(extent, kernel, stride, pad, counts), 2):
@@ -147,7 +147,7 @@ def _expand_elements(
 def _window_elements(
     *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, counts: Shape, include_pad: bool, dtype: DType
 ) -> Array:
-    """Return how many elements the mean of each window divides by, as an array of shape (1, 1, *counts)."""
+    """Return the divisor of the mean of each window, as an array of shape (1, 1, *counts)."""
     out = np.ones((), np.int64)
     for window in zip(extent, kernel, stride, pad, counts):
         out = np.multiply.outer(out, _counts(*window, include_pad))
@@ -159,12 +159,12 @@ def window_elements_shape(*, counts: Shape, dtype: DType) -> Spec:
     return (1, 1, *counts), dtype
 
 
-# -- the largest element of windows
+# -- maxima over windows
 
 
 @operator(cost=lambda node: float(node.size * sum(node.parameters["kernel"])), lowering=Windowed("window_max"))
 def _window_max(data: Array, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Array:
-    """Return the largest element of each window; NaN counts as the lowest number, and so does an empty window."""
+    """Return the maximum of each window; NaN counts as the lowest number, and so does an empty window."""
     lowest = np.finfo(data.dtype).min
     out = data
     for axis, window in enumerate(zip(kernel, stride, pad, counts), 2):
@@ -194,9 +194,9 @@ def window_max_grad(
 def _window_max_grad(
     out_grad: Array, data: Array, largest: Array, *, kernel: Shape, stride: Shape, pad: Shape
 ) -> Array:
-    """Return zeros with each element of ``out_grad`` added where its window has its largest element.
+    """Add each element of ``out_grad`` to the position of its window's maximum, in an array of zeros.
 
-    The elements of empty windows go nowhere.
+    The elements of empty windows are dropped.
     """
     position = _window_argmax.function(data, largest, kernel=kernel, stride=stride, pad=pad)
     if _has_empty_windows(data.shape[2:], kernel, stride, pad, largest.shape[2:]):
@@ -228,12 +228,12 @@ def window_max_grad_grad(
     lowering=Windowed("window_argmax", WIDE_FLOATS | {INT64}),
 )
 def _window_argmax(data: Array, largest: Array, *, kernel: Shape, stride: Shape, pad: Shape) -> Array:
-    """Return the flat position of the first element of each window that equals the largest, or -1 for an empty window.
+    """Return the flat position of the first maximum of each window, or -1 for an empty window.
 
-    Where none is equal (all are NaN or minus infinity) it is the position of the first element.
+    If no element equals the maximum (all are NaN or minus infinity), the result is the position of the first element.
     """
     extent, counts, volume = data.shape[2:], largest.shape[2:], math.prod(kernel)
-    # the code of a match is the volume less its rank, so the largest code is the first match: no branch, one byte each
+    # the code of a match is the volume minus its rank, so the largest code is the first match: no branch, one byte
     code: Array = np.zeros(largest.shape, np.int8 if volume < 128 else np.int32)
     for rank, offsets in enumerate(product(*map(range, kernel))):
         found = [_overlap(*axis) for axis in zip(offsets, extent, stride, pad, counts)]
@@ -256,7 +256,7 @@ def _window_argmax(data: Array, largest: Array, *, kernel: Shape, stride: Shape,
 
 
 def _flat(indices: list[Array], extent: Shape) -> Array:
-    """Return the flat positions in an array of a shape of every combination of indices along its axes."""
+    """Return the flat positions of all combinations of indices along the axes of a shape."""
     out = np.zeros((), np.int64)
     for index, size in zip(indices, extent):
         out = np.add.outer(out * size, index)
@@ -271,7 +271,7 @@ def window_argmax_shape(data: Node, largest: Node) -> Spec:
 # -- the public operators
 
 
-def _pooled_counts(name: str, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, convention: str) -> Shape:
+def _output_counts(name: str, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, convention: str) -> Shape:
     counts = []
     for size, width, step, border in zip(extent, kernel, stride, pad):
         if convention == "same":
@@ -288,7 +288,7 @@ def _pooled_counts(name: str, extent: Shape, kernel: Shape, stride: Shape, pad: 
 
 
 def _complete(name: str, word: str, spatial: int, value: Shape, default: int) -> Shape:
-    """Return a parameter with one entry per spatial axis; the default is also the least value."""
+    """Return a parameter with one entry per spatial axis; the default is also the minimum."""
     if not value:
         return (default,) * spatial
     if len(value) != spatial:
@@ -319,7 +319,7 @@ def _check_data(name: str, data: Node, layout: str | None, least: int = 3) -> No
 
 
 class _Window:
-    """The checked window of one call of Pooling on data with channels second."""
+    """Hold the checked window of one Pooling call on channels-first data."""
 
     def __init__(
         self, name: str, data: Node, kernel: Shape, stride: Shape, pad: Shape, convention: str, global_pool: bool
@@ -343,7 +343,7 @@ class _Window:
                 f"Same pooling convention disables the use of pad parameter: operator {name} got pad "
                 f"{format_shape(pad)}"
             )
-        self.counts = _pooled_counts(name, self.extent, self.kernel, self.stride, self.pad, convention)
+        self.counts = _output_counts(name, self.extent, self.kernel, self.stride, self.pad, convention)
 
     def sum(self, data: Node) -> Node:
         return window_sum(data, self.kernel, self.stride, self.pad, self.counts)
@@ -363,7 +363,7 @@ class _Window:
             return self.sum(data)
         total = self.sum(integer_power(data, power))
         nonzero = not_equal(total, constant(0, total.dtype))
-        # roots have no derivative at zero: there the gradient is zero
+        # roots have no derivative at zero; the gradient is zero there
         root = (sqrt if power == 2 else cbrt)(select(nonzero, total, 1))
         return select(nonzero, root, 0)
 
@@ -383,12 +383,13 @@ def pooling(
     count_include_pad: bool | None = None,
     layout: Literal["NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC"] | None = None,
 ) -> Node:
-    """Return the largest element, mean, sum or norm of each window of images with one to three spatial axes.
+    """Return the maximum, mean, sum or norm of each window of images with one to three spatial axes.
 
-    Along an axis of size n there are ``(n + 2 * pad - kernel) // stride + 1`` windows; the convention ``full`` rounds
-    up instead of down, and ``same`` makes ``ceil(n / stride)`` windows that begin inside the data. ``global_pool`` has
-    one window over everything. Means count padding unless ``count_include_pad`` is False. ``lp`` is the root of the sum
-    of powers, with ``p_value`` 1, 2 or 3. Among equal elements the first is the largest: its gradient is the window's.
+    Along an axis of size n there are ``(n + 2 * pad - kernel) // stride + 1`` windows. The convention ``full`` rounds
+    up instead of down, and ``same`` makes ``ceil(n / stride)`` windows that begin inside the data. ``global_pool``
+    uses one window over all elements. Means count padding unless ``count_include_pad`` is False. ``lp`` is the root of
+    the sum of powers, with ``p_value`` 1, 2 or 3. The gradient of a maximum goes to the first of several equal
+    elements.
     """
     _check_data("Pooling", data, layout)
     images = to_channels_first(data, layout)
@@ -419,9 +420,9 @@ def pooling_v1(
     stride: Shape = (),
     pad: Shape = (),
 ) -> Node:
-    """Return the largest element, mean or sum of each window, as early versions of MXNet did.
+    """Return the maximum, mean or sum of each window, as early versions of MXNet did.
 
-    Unlike in ``Pooling``, padding takes part in maxima as zeros, and means always divide by the size of the kernel.
+    Unlike in ``Pooling``, maxima include the padding zeros, and means always divide by the size of the kernel.
     """
     _check_data("Pooling_v1", data, None, 4)
     if not global_pool and any(pad) and pool_type == "max" and len(pad) == data.ndim - 2:
@@ -436,7 +437,7 @@ def pooling_v1(
     return total if pool_type == "sum" else total / float(math.prod(window.kernel))
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 pooling.interface = Interface(
     outputs=lambda *, pool_type, global_pool: ("output", "places")[: 1 + (pool_type == "max" and not global_pool)],

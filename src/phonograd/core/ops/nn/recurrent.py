@@ -1,8 +1,8 @@
-"""Recurrent layers: vanilla, LSTM and GRU, stacked and bidirectional, written out step by step with other operators.
+"""Recurrent layers: vanilla, LSTM and GRU, stacked and bidirectional, unrolled into other operators.
 
-``parameters`` is one vector. First come all weights, for each layer and direction: input to gates, state to gates, and
-the projection if there is one; then all biases in the same order: input to gates, state to gates. The gates of an LSTM
-stand in the order input, forget, candidate, output, those of a GRU in the order reset, update, candidate.
+``parameters`` is one vector. It starts with all weights, for each layer and direction: input to gates, state to gates,
+and the projection if there is one. All biases follow in the same order: input to gates, state to gates. The gates of
+an LSTM are in the order input, forget, candidate, output, those of a GRU in the order reset, update, candidate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Partial, types_apart
+from ...graph.interface import Interface, Partial, separate_types
 from ...graph.node import Node, Shape
 from ...graph.operator import Operator, composite, single
 from ..math.broadcasting import same_dtype
@@ -37,7 +37,7 @@ _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
 @dataclasses.dataclass(frozen=True)
 class _Layer:
-    """The weights of one direction of one layer, ready to be multiplied from the right."""
+    """Hold the weights of one direction of one layer, transposed for multiplication from the right."""
 
     input_weight: Node
     state_weight: Node
@@ -48,7 +48,7 @@ class _Layer:
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """What stays the same over all layers and steps."""
+    """Describe a recurrent network: the facts that all layers and steps share."""
 
     mode: str
     state_size: int
@@ -141,7 +141,7 @@ def _gru(form: _Form, layer: _Layer, inputs: Node, state: Node) -> Node:
 def _run(
     form: _Form, layer: _Layer, data: Node, state: Node, cell: Node | None, active: list[Node]
 ) -> tuple[Node, Node, Node | None]:
-    """Return all outputs, the last state and the last cell. Where a step is not active, the states stay."""
+    """Return all outputs, the last state and the last cell. Inactive steps leave the states unchanged."""
     steps, batch, features = data.shape
     bias = layer.input_bias if form.mode == "gru" else layer.input_bias + layer.state_bias
     projected = matmul(reshape_to(data, (steps * batch, features)), layer.input_weight) + bias
@@ -168,7 +168,7 @@ def _reverse(data: Node, lengths: Node | None) -> Node:
 
 
 def _rows(node: Node) -> list[Node]:
-    """Return the parts of a node along its first axis, without that axis."""
+    """Split a node along its first axis, and remove that axis."""
     parts = split_at(node, tuple(range(1, node.shape[0])), 0)
     return [reshape_to(part, node.shape[1:]) for part in parts]
 
@@ -201,7 +201,7 @@ def _run_layers(
 
 
 def _active(data: Node, lengths: Node) -> Node:
-    """Return ones of shape (steps, batch, 1) for steps within the length of their sequence, zeros behind it."""
+    """Return ones of shape (steps, batch, 1) for steps within the length of their sequence, zeros after it."""
     ones = full((*data.shape[:2], 1), 1, data.dtype, data.context)
     return single(sequence_mask(ones, lengths, use_sequence_length=True))
 
@@ -240,27 +240,27 @@ def RNN(
     use_sequence_length: bool = False,
     training: bool = False,
 ) -> Any:
-    """Return the outputs of recurrent layers for every step, with ``state_outputs`` also their last states.
+    """Return the outputs of recurrent layers for every step; with ``state_outputs`` also the last states.
 
     Parameters
     ----------
     data
         The sequences, of shape (steps, batch, features).
     parameters
-        All weights and biases as one vector, in the order that cuDNN and MXNet have.
+        All weights and biases as one vector, in the order of cuDNN and MXNet.
     state, state_cell
-        First states of shape (layers * directions, batch, size); the cells are for LSTM only.
+        Initial states of shape (layers * directions, batch, size); the cells are for LSTM only.
     sequence_length
-        Length of each sequence, given with ``use_sequence_length``. Outputs behind it are zero, and the last state is
-        that of the last step within it; the backward direction starts there.
+        Length of each sequence, given with ``use_sequence_length``. Outputs after it are zero, and the last state is
+        that of its last step; the backward direction starts there.
     state_size, num_layers, bidirectional, mode
         Size of a state, number of layers, whether each layer runs in both directions, and the kind of cell.
     p
-        Probability that an output of a layer, except the last, is dropped in training.
+        Dropout probability of the outputs of each layer except the last, in training mode.
     projection_size
-        Size that the states of an LSTM are projected to before they are handed on.
+        Size to which an LSTM projects its states for the next step and layer.
     lstm_state_clip_min, lstm_state_clip_max, lstm_state_clip_nan
-        Range that the cells of an LSTM are limited to, and whether NaN becomes the lower bound.
+        Range to which an LSTM clips its cells, and whether NaN becomes the lower bound.
     """
     if use_sequence_length and mode != "lstm" and sequence_length is None:
         state_cell, sequence_length = None, state_cell
@@ -330,7 +330,7 @@ def _range(low: float | None, high: float | None) -> tuple[float, float] | None:
     return None
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _recurrent_arguments(names: list[str], *, mode: str, use_sequence_length: bool) -> list[str]:
@@ -373,5 +373,5 @@ RNN.interface = Interface(
         : _outputs(mode=mode, state_outputs=state_outputs)
     ],
     shapes=_recurrent_shapes,
-    types=types_apart(4),
+    types=separate_types(4),
 )

@@ -1,7 +1,7 @@
-"""The softmax family: exponentials along an axis, divided by their sum.
+"""Softmax family: exponentials along an axis, divided by their sum.
 
-``_softmax`` and ``_log_softmax`` are the two primitives; everything users call is written with them. Both subtract the
-maximum first, so nothing overflows, and compute float16 in float32.
+``_softmax`` and ``_log_softmax`` are the two primitives; the public operators are written with them. Both subtract the
+maximum first to avoid overflow, and compute float16 in float32.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from ...base.dtypes import BOOL, FLOAT32, INT64, DType, is_floating
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Onnx, Partial, alike, merge, only_if
+from ...graph.interface import Interface, Onnx, Partial, merge, only_if, same_shapes
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, operator, single
 from ...graph.shapes import real_axis, with_ones, without
@@ -27,7 +27,7 @@ __all__ = ["demand_floating", "log_softmax_along", "log_sum_exp_along", "softmax
 
 
 def demand_floating(dtype: DType, name: str) -> None:
-    """Raise MXNet's error where an operator gets integers or truth values."""
+    """Raise MXNet's error if an operator gets integers or booleans."""
     if not is_floating(dtype):
         raise MXNetError(
             f"This operation only support floating point types, not {dtype} in operator {name}. "
@@ -36,7 +36,7 @@ def demand_floating(dtype: DType, name: str) -> None:
 
 
 def _wide(data: Array) -> Array:
-    """Return the array in the precision to compute with: float16 becomes float32."""
+    """Convert an array to the precision of the computation: float16 becomes float32."""
     return data.astype(np.float32) if data.dtype == np.float16 else data
 
 
@@ -45,13 +45,13 @@ def _wide_node(data: Node) -> Node:
 
 
 def _largest_along(data: Node, axis: int) -> Node:
-    from ..reduce.reduction import max_axes  # which needs what stands here
+    from ..reduce.reduction import max_axes  # that module imports this one
 
     return max_axes(data, (axis,), keepdims=True)
 
 
-def _shifted_powers(data: Node, axis: int) -> tuple[Node, Node, Node]:
-    """Return the array minus its maximum along an axis, the exponentials of that, and their sums."""
+def _shift_and_exponentiate(data: Node, axis: int) -> tuple[Node, Node, Node]:
+    """Return the array minus its maximum along an axis, the exponentials of the differences, and their sums."""
     wide = _wide_node(data)
     shifted = wide - _largest_along(wide, axis)
     powers = single(exp(shifted))
@@ -61,14 +61,14 @@ def _shifted_powers(data: Node, axis: int) -> tuple[Node, Node, Node]:
 def _expand_softmax(data: Node, *, axis: int) -> Node:
     if data.size == 0:
         return data
-    _, powers, total = _shifted_powers(data, axis)
+    _, powers, total = _shift_and_exponentiate(data, axis)
     return cast(powers / total, data.dtype)
 
 
 def _expand_log_softmax(data: Node, *, axis: int) -> Node:
     if data.size == 0:
         return data
-    shifted, _, total = _shifted_powers(data, axis)
+    shifted, _, total = _shift_and_exponentiate(data, axis)
     return cast(shifted - single(log(total)), data.dtype)
 
 
@@ -84,7 +84,7 @@ def _expand_log_sum_exp(data: Node, *, axis: int) -> Node | None:
 
 @operator(cost=14, lowering=Expansion(_expand_softmax, FLOATS))
 def _softmax(data: Array, *, axis: int) -> Array:
-    """Return exponentials divided by their sum along an axis."""
+    """Return the exponentials along an axis, divided by their sum."""
     if data.size == 0:
         return data
     shifted = _wide(data) - _wide(data.max(axis=axis, keepdims=True))
@@ -100,7 +100,7 @@ def softmax_grad(out_grad: Node, out: Node, data: Node, *, axis: int) -> Node:
 
 @operator(cost=14, lowering=Expansion(_expand_log_softmax, FLOATS))
 def _log_softmax(data: Array, *, axis: int) -> Array:
-    """Return the logarithm of the softmax along an axis, exact where the softmax itself would round to 0 or 1."""
+    """Return the logarithm of the softmax along an axis, exact where the softmax would round to 0 or 1."""
     if data.size == 0:
         return data
     shifted = _wide(data) - _wide(data.max(axis=axis, keepdims=True))
@@ -114,7 +114,7 @@ def log_softmax_grad(out_grad: Node, out: Node, data: Node, *, axis: int) -> Nod
 
 @operator(cost=lambda node: 14.0 * node.inputs[0].size, lowering=Expansion(_expand_log_sum_exp, FLOATS))
 def _log_sum_exp(data: Array, *, axis: int) -> Array:
-    """Return the logarithm of the sum of exponentials along an axis, which is kept with size one."""
+    """Return the logarithm of the sum of exponentials along an axis, which keeps size one."""
     largest = _wide(data.max(axis=axis, keepdims=True, initial=-np.inf))
     offset = np.where(np.isfinite(largest), largest, 0).astype(largest.dtype)
     total = np.exp(_wide(data) - offset).sum(axis=axis, keepdims=True)
@@ -132,7 +132,7 @@ def log_sum_exp_grad(out_grad: Node, out: Node, data: Node, *, axis: int) -> Nod
 
 
 def log_sum_exp_along(node: Node, axis: int) -> Node:
-    """Return the logarithm of the sum of exponentials along an axis (counted from the front), kept with size one."""
+    """Return the log-sum-exp of a node along an axis (counted from the front), which keeps size one."""
     return single(_log_sum_exp.apply((node,), (axis,)))
 
 
@@ -142,7 +142,7 @@ def softmax_along(node: Node, axis: int) -> Node:
 
 
 def log_softmax_along(node: Node, axis: int) -> Node:
-    """Return the logarithm of the softmax of a node along an axis (counted from the front)."""
+    """Return the log-softmax of a node along an axis (counted from the front)."""
     return single(_log_softmax.apply((node,), (axis,)))
 
 
@@ -158,7 +158,7 @@ def _expand_within_length(length: Node, *, shape: Shape, axis: int) -> Node:
     moves=True,
 )
 def _within_length(length: Array, *, shape: Shape, axis: int) -> Array:
-    """Return which positions along an axis lie before the length given for each of the other positions."""
+    """Return whether each position along an axis is before the length at its other indices."""
     extent = np.arange(shape[axis]).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
     return np.broadcast_to(extent < np.expand_dims(length, axis), shape)
 
@@ -166,7 +166,7 @@ def _within_length(length: Array, *, shape: Shape, axis: int) -> Array:
 def _prepare(
     data: Node, name: str, axis: int, temperature: float | None, dtype: DType | None, sign: float = 1.0
 ) -> tuple[Node, int, DType]:
-    """Return the scaled argument in the precision to compute with, the axis from the front, and the result's dtype."""
+    """Return the scaled argument in the computing precision, the axis from the front, and the result dtype."""
     demand_floating(data.dtype, name)
     result = data.dtype if dtype is None else dtype
     if not is_floating(result):
@@ -189,21 +189,21 @@ def softmax(
     dtype: DType | None = None,
     use_length: bool | None = False,
 ) -> Node:
-    """Return the softmax along an axis: positive numbers that sum to 1.
+    """Return the softmax of an array along an axis: ``exp(x) / sum(exp(x))``.
 
     Parameters
     ----------
     data
         The array.
     length
-        Number of leading positions along the axis that take part, for each of the other positions; the rest is 0.
-        An integer array, given together with ``use_length=True``.
+        Number of leading positions along the axis to include, for each index of the other axes. The rest is 0. An
+        integer array, given together with ``use_length=True``.
     axis
-        The axis that sums to 1.
+        The axis along which the result sums to 1.
     temperature
-        Divides the array first: above 1 the result is flatter, below 1 sharper.
+        Divisor of the array. Values above 1 flatten the result, values below 1 sharpen it.
     dtype
-        Type of the result; default: that of the array.
+        Dtype of the result; default: the dtype of the array.
     use_length
         Whether ``length`` is given.
     """
@@ -225,7 +225,7 @@ def softmax(
             f"{format_shape(expected_shape)} in operator softmax: length has the shape of data without axis {axis}"
         )
     valid = single(_within_length(length, shape=data.shape, axis=position))
-    # half of the largest number: its difference to any ordinary logit is finite and its exponential zero
+    # half of the lowest finite number: minus any ordinary logit it stays finite, and its exponential is zero
     lowest = -float(np.finfo(argument.dtype).max) / 2
     soft = softmax_along(select(valid, argument, lowest), position)
     return cast(select(valid, soft, 0), result)
@@ -240,7 +240,7 @@ def softmin(
     dtype: DType | None = None,
     use_length: bool | None = False,
 ) -> Node:
-    """Return the softmax of the negative array along an axis."""
+    """Return the softmax of the negated array along an axis: ``exp(-x) / sum(exp(-x))``."""
     _refuse_length("softmin", use_length)
     argument, position, result = _prepare(data, "softmin", axis, temperature, dtype, sign=-1.0)
     return cast(softmax_along(argument, position), result)
@@ -255,7 +255,7 @@ def log_softmax(
     dtype: DType | None = None,
     use_length: bool | None = False,
 ) -> Node:
-    """Return the logarithm of the softmax along an axis, without loss of precision."""
+    """Return the logarithm of the softmax along an axis: ``x - log(sum(exp(x)))``, without loss of precision."""
     _refuse_length("log_softmax", use_length)
     argument, position, result = _prepare(data, "log_softmax", axis, temperature, dtype)
     return cast(log_softmax_along(argument, position), result)
@@ -268,7 +268,7 @@ def _refuse_length(name: str, use_length: bool | None) -> None:
 
 @composite()
 def SoftmaxActivation(data: Node, *, mode: Literal["channel", "instance"] = "instance") -> Node:
-    """Return the softmax along the last axis, or in mode ``channel`` along axis 1."""
+    """Return the softmax along the last axis; in mode ``channel`` along axis 1."""
     demand_floating(data.dtype, "SoftmaxActivation")
     if mode == "channel" and data.ndim < 3:
         raise MXNetError(
@@ -279,7 +279,7 @@ def SoftmaxActivation(data: Node, *, mode: Literal["channel", "instance"] = "ins
     return softmax_along(data, real_axis(axis, data.ndim, "SoftmaxActivation"))
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _with_lengths(inputs: list[Partial], outputs: list[Partial], *, axis: int) -> list[Partial]:
@@ -290,11 +290,11 @@ def _with_lengths(inputs: list[Partial], outputs: list[Partial], *, axis: int) -
     return [data, (*data[:along], *data[along + 1 :])]
 
 
-def _converted(
+def _result_types(
     inputs: list[DType | None], outputs: list[DType | None], *, dtype: DType | None
 ) -> tuple[list[DType | None], list[DType | None]]:
     return [inputs[0] or (outputs[0] if dtype is None else None), *inputs[1:]], [dtype or inputs[0]]
 
 
-softmax.interface = Interface(arguments=only_if(length="use_length"), shapes=_with_lengths, types=_converted)
-log_softmax.interface = softmin.interface = SoftmaxActivation.interface = Interface(shapes=alike)
+softmax.interface = Interface(arguments=only_if(length="use_length"), shapes=_with_lengths, types=_result_types)
+log_softmax.interface = softmin.interface = SoftmaxActivation.interface = Interface(shapes=same_shapes)

@@ -1,9 +1,9 @@
-"""Connectionist temporal classification: the loss of a sequence of labels whose alignment to the frames is unknown.
+"""Connectionist temporal classification (CTC): a loss for label sequences with unknown alignment to the frames.
 
-The probability of a label sequence is the sum over all alignments, found frame by frame (Graves et al., 2006): the
-labels with blanks around them form a path, and ``alpha[s]`` is the logarithm of the probability of being at place *s*
-of the path. One frame moves on by 0, 1 or, from a label to a different one, 2 places. The frames are written out as
-expressions, so derivatives of every order exist.
+The probability of a label sequence is the sum over all alignments, computed frame by frame (Graves et al., 2006). The
+labels with blanks around them form a path; ``alpha[s]`` is the log-probability of position *s* of the path. One frame
+advances by 0, 1 or, from a label to a different one, 2 positions. The frames are unrolled into expressions, so
+derivatives of every order exist.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, only_if, types_apart
+from ...graph.interface import Interface, only_if, separate_types
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
 from ..math.elementary import exp
@@ -25,7 +25,7 @@ from .softmax import demand_floating, log_softmax_along, log_sum_exp_along
 
 __all__: list[str] = []
 
-#: the logarithm of zero: finite, so that differences between impossible places are numbers
+#: log-probability of impossible positions: finite, so that differences between them are numbers
 _IMPOSSIBLE = -1e30
 
 
@@ -39,11 +39,11 @@ def _ctc_paths(
     classes: int,
     blank_first: bool,
 ) -> tuple[Array, ...]:
-    """Return what a batch of labels means for the recursion.
+    """Return the arrays of the CTC recursion for a batch of labels.
 
-    The outputs are: flat positions of the path's classes in the scores of all frames; where a place can be reached from
-    two places before; the places where a path may begin; where it may end; which frames are part of each sequence;
-    which sequences are long enough.
+    The outputs are: flat positions of the path's classes in the scores of all frames; the positions with a move by 2;
+    the positions where a path may begin; those where it may end; the frames within each sequence; the sequences with
+    enough frames.
     """
     batch, longest = label.shape
     labels = label.astype(np.int64)
@@ -90,7 +90,7 @@ def ctc_paths_shape(label: Node, *lengths: Node | None, frames: int) -> list[Spe
 
 @operator(cost=40)
 def _ctc_step(alpha: Array, skip: Array) -> Array:
-    """Return the logarithms of the probabilities of the places after one move by 0, 1 or (where allowed) 2 places."""
+    """Return the log-probabilities of all positions after one move by 0, 1 or (where allowed) 2 positions."""
     one, two = np.full_like(alpha, _IMPOSSIBLE), np.full_like(alpha, _IMPOSSIBLE)
     one[:, 1:] = alpha[:, :-1]
     two[:, 2:] = np.where(skip[:, 2:], alpha[:, :-2], alpha.dtype.type(_IMPOSSIBLE))
@@ -105,7 +105,7 @@ def ctc_step_grad(out_grad: Node, out: Node, alpha: Node, skip: Node) -> tuple[N
     for distance in range(1, min(3, places)):
         share = _columns(alpha, 0, places - distance) - _columns(out, distance, places)
         if distance == 2:
-            # moves that are not allowed could be far more probable than the rest
+            # disallowed moves could have a far higher score than the rest
             share = select(_columns(skip, 2, places), share, _IMPOSSIBLE)
         moved = _columns(out_grad, distance, places) * single(exp(share))
         grad = grad + embed(moved, alpha.shape, (0, 0), moved.shape)
@@ -137,19 +137,19 @@ def CTCLoss(
     use_label_lengths: bool = False,
     blank_label: Literal["first", "last"] = "first",
 ) -> Node:
-    """Return for each sequence the negative logarithm of the probability of its labels, over all alignments.
+    """Return the CTC loss of each sequence: minus the log-probability of its labels over all alignments.
 
     Parameters
     ----------
     data
         Scores (before softmax) of shape (frames, batch, classes). One class is the blank: the first or the last.
     label
-        Numbers of classes of shape (batch, length). Shorter sequences end at the first 0 if the blank is first, at the
+        Class indices of shape (batch, length). Shorter sequences end at the first 0 if the blank is first, at the
         first -1 if it is last, unless ``label_lengths`` is given.
     data_lengths, label_lengths
         Lengths of each sequence of frames and of labels, given with ``use_data_lengths`` and ``use_label_lengths``.
     blank_label
-        Which class is the blank.
+        The class of the blank: ``first`` or ``last``.
 
     Notes
     -----
@@ -204,11 +204,11 @@ def _frames(node: Node, shape: Shape) -> list[Node]:
     return [reshape_to(part, shape) for part in parts]
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 CTCLoss.interface = Interface(
     arguments=only_if(data_lengths="use_data_lengths", label_lengths="use_label_lengths"),
     outputs=2,
     shown=1,
-    types=types_apart(1, 2, 3),
+    types=separate_types(1, 2, 3),
 )

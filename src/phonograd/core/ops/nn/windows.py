@@ -1,8 +1,8 @@
-"""Sliding windows over the spatial axes: geometry, error messages and layouts shared by convolution and pooling.
+"""Sliding windows over the spatial axes: geometry, error messages and layouts of convolution and pooling.
 
-Everything here works on arrays in MXNet's default order (batch, channel, then one to three spatial axes); other layouts
-are a permutation before and after. The two operators are adjoints: ``im2col`` lists the windows of an image as columns,
-``col2im`` adds columns back into an image.
+All functions work on arrays in MXNet's default order (batch, channel, then one to three spatial axes); other layouts
+are permuted before and after. The two operators are adjoints: ``im2col`` returns the windows of an image as columns,
+``col2im`` adds columns into an image.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "from_channels_first",
     "im2col",
     "kernels_of",
-    "padded",
+    "pad_spatial",
     "require_uniform_dtype",
     "to_channels_first",
     "window_counts",
@@ -48,7 +48,7 @@ _AXES = {1: "x", 2: "y-x", 3: "depth-y-x"}
 
 
 def complete(operator_name: str, word: str, kernel: Shape, value: Shape, default: int) -> Shape:
-    """Return a parameter with one entry per axis of the kernel: as given, or the default where it was left out."""
+    """Return a parameter with one entry per axis of the kernel: the given value, or the default."""
     if not value:
         return (default,) * len(kernel)
     if len(value) != len(kernel):
@@ -78,7 +78,7 @@ def check_window(operator_name: str, kernel: Shape, stride: Shape, dilate: Shape
 
 
 def check_dimensions(operator_name: str, data: Shape, kernel: Shape) -> None:
-    """Raise unless the data has a batch axis, a channel axis and the axes of the kernel."""
+    """Raise unless the data has a batch axis, a channel axis and one axis per axis of the kernel."""
     if len(data) != len(kernel) + 2:
         raise MXNetError(
             f"Input data should be {len(kernel) + 2}D in batch-num_filter-{_AXES[len(kernel)]}: operator "
@@ -107,7 +107,7 @@ def require_uniform_dtype(operator_name: str, data: Node, **others: Node | None)
 
 
 def window_counts(operator_name: str, extent: Shape, kernel: Shape, stride: Shape, dilate: Shape, pad: Shape) -> Shape:
-    """Return how many windows fit along each axis, or raise where not even one does."""
+    """Return the number of windows along each axis, or raise if an axis has none."""
     counts = []
     for axis, (size, width, step, gap, border) in enumerate(zip(extent, kernel, stride, dilate, pad)):
         reach = gap * (width - 1) + 1
@@ -134,7 +134,7 @@ def check_layout(operator_name: str, layout: str | None, spatial: int) -> None:
 
 
 def to_channels_first(node: Node, layout: str | None) -> Node:
-    """Return a node of a layout with its channel axis moved to the second place."""
+    """Move the channel axis of a node in some layout to the second position."""
     if layout is None or layout[1] == "C":
         return node
     last = node.ndim - 1
@@ -142,7 +142,7 @@ def to_channels_first(node: Node, layout: str | None) -> Node:
 
 
 def from_channels_first(node: Node, layout: str | None) -> Node:
-    """Return a node with channels in the second place in a layout's own order."""
+    """Move the channel axis of a node from the second position to its place in a layout."""
     if layout is None or layout[1] == "C":
         return node
     return permute(node, (0, *range(2, node.ndim), 1))
@@ -152,7 +152,7 @@ def from_channels_first(node: Node, layout: str | None) -> Node:
 
 
 def kernels_of(name: str) -> Either:
-    """Return the lowering of a sum over windows that bears the name of its operator.
+    """Return the lowering of a window sum to the kernel with the name of its operator.
 
     Half precision is converted to single precision and back, as the reference does.
     """
@@ -168,12 +168,12 @@ def kernels_of(name: str) -> Either:
 
 
 def working_dtype(dtype: DType) -> DType:
-    """Return the dtype sums are accumulated in: half precision is computed in single precision."""
+    """Return the dtype of accumulation: half precision accumulates in single precision."""
     return FLOAT32 if dtype == FLOAT16 else dtype
 
 
-def padded(data: Array, pad: Shape) -> Array:
-    """Return an array with zeros around its spatial axes."""
+def pad_spatial(data: Array, pad: Shape) -> Array:
+    """Pad the spatial axes of an array with zeros."""
     if not any(pad):
         return data
     out = np.zeros((*data.shape[:2], *(size + 2 * border for size, border in zip(data.shape[2:], pad))), data.dtype)
@@ -209,7 +209,7 @@ def column_matrix(image: Array, kernel: Shape, stride: Shape, dilate: Shape, cou
 def columns_into_image(
     columns: Array, image: Array, kernel: Shape, stride: Shape, dilate: Shape, counts: Shape
 ) -> None:
-    """Add the columns of a matrix (as :func:`column_matrix` makes it) to the windows of padded images, in place."""
+    """Add the columns of a matrix (see :func:`column_matrix`) to the windows of padded images, in place."""
     batch, channels = image.shape[:2]
     by_position = columns.reshape(channels, *kernel, batch, *counts)
     target = image.swapaxes(0, 1)
@@ -219,7 +219,7 @@ def columns_into_image(
 
 
 def _positions(kernel: Shape, stride: Shape, dilate: Shape, counts: Shape) -> Iterator[tuple[Shape, tuple[slice, ...]]]:
-    """Yield each position in the kernel with the elements of the image that meet it."""
+    """Yield each position in the kernel with the image elements under it."""
     for position in product(*map(range, kernel)):
         yield (
             position,
@@ -250,12 +250,12 @@ def _column_geometry(
 def im2col(data: Array, *, kernel: Shape, stride: Shape = (), dilate: Shape = (), pad: Shape = ()) -> Array:
     """Return the sliding blocks of images as columns: shape (batch, channels × kernel positions, blocks).
 
-    Images have one to three spatial axes. The parameters mean the same as in ``Convolution``, which is the product of a
-    weight matrix with these columns.
+    Images have one to three spatial axes. The parameters mean the same as in ``Convolution``, which is the product of
+    a weight matrix with these columns.
     """
     stride, dilate, pad, counts = _column_geometry("im2col", data.shape[2:], kernel, stride, dilate, pad)
     batch, channels = data.shape[:2]
-    columns = column_matrix(padded(data, pad), kernel, stride, dilate, counts)
+    columns = column_matrix(pad_spatial(data, pad), kernel, stride, dilate, counts)
     height, blocks = channels * math.prod(kernel), math.prod(counts)
     return np.ascontiguousarray(columns.reshape(height, batch, blocks).swapaxes(0, 1))
 
@@ -280,7 +280,7 @@ def im2col_grad(
 def col2im(
     data: Array, *, output_size: Shape, kernel: Shape, stride: Shape = (), dilate: Shape = (), pad: Shape = ()
 ) -> Array:
-    """Return images into which columns have been added block by block: the adjoint of ``im2col``."""
+    """Return images with columns added block by block: the adjoint of ``im2col``."""
     stride, dilate, pad, counts = _column_geometry("col2im", output_size, kernel, stride, dilate, pad)
     batch, channels = data.shape[0], data.shape[1] // math.prod(kernel)
     image = np.zeros((batch, channels, *(s + 2 * p for s, p in zip(output_size, pad))), working_dtype(data.dtype))

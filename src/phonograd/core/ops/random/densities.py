@@ -1,8 +1,8 @@
 """Densities of distributions at samples: ``random_pdf_normal(sample, mu, sigma)`` and so on.
 
-The first axes of the samples are those of the parameters: each element of a parameter belongs to all samples under it.
-All are computed as logarithms, which `is_log` returns as they are. Gradients pass to the samples of continuous
-distributions, and to all parameters.
+The first axes of the samples are the axes of the parameters: each element of a parameter applies to all samples at its
+index. Densities are computed as logarithms; `is_log` returns the logarithms. Samples of continuous distributions and
+all parameters have gradients.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def _over(sample: Node, *parameters: Node) -> tuple[Node, ...]:
-    """Return parameters with an axis for each further axis of the samples."""
+    """Return parameters with one more axis for each further axis of the samples."""
     for parameter in parameters:
         if sample.shape[: parameter.ndim] != parameter.shape:
             raise MXNetError(
@@ -45,17 +45,17 @@ def _density(logarithm: Node, is_log: bool) -> Node:
     return logarithm if is_log else single(exp(logarithm))
 
 
-def _fixed(sample: Node) -> Node:
-    """Return samples of a discrete distribution, which have no gradient."""
+def _detach_samples(sample: Node) -> Node:
+    """Return samples of a discrete distribution, without a gradient."""
     return single(BlockGrad(sample))
 
 
 @composite(name="_random_pdf_uniform", aliases=("random_pdf_uniform",))
 def pdf_uniform(sample: Node, low: Node, high: Node, *, is_log: bool = False) -> Node:
-    """Return the density of uniform distributions at samples, which are taken to lie between `low` and `high`."""
+    """Return the density of uniform distributions at samples, which must be between `low` and `high`."""
     low, high = _over(sample, low, high)
-    # the samples take part with a gradient of zero
-    return _density(_fixed(sample) * 0.0 - log(high - low), is_log)
+    # include the samples in the expression, with a gradient of zero
+    return _density(_detach_samples(sample) * 0.0 - log(high - low), is_log)
 
 
 @composite(name="_random_pdf_normal", aliases=("random_pdf_normal",))
@@ -85,34 +85,34 @@ def pdf_exponential(sample: Node, lam: Node, *, is_log: bool = False) -> Node:
 def pdf_poisson(sample: Node, lam: Node, *, is_log: bool = False) -> Node:
     """Return the probability of samples of Poisson distributions with rates `lam`."""
     (lam,) = _over(sample, lam)
-    sample = _fixed(sample)
+    sample = _detach_samples(sample)
     return _density(sample * log(lam) - gammaln(sample + 1.0) - lam, is_log)
 
 
 def _failures(sample: Node, limit: Node, success: Node, failure: Node) -> Node:
-    """Return the logarithm of the probability of so many failures, from those of success and failure."""
+    """Return the log-probability of a number of failures, given the logarithms for success and failure."""
     ways = gammaln(sample + limit) - gammaln(sample + 1.0) - gammaln(limit)
     return single(ways + limit * success + sample * failure)
 
 
 @composite(name="_random_pdf_negative_binomial", aliases=("random_pdf_negative_binomial",))
 def pdf_negative_binomial(sample: Node, k: Node, p: Node, *, is_log: bool = False) -> Node:
-    """Return the probability of samples: failures before `k` successes, each with probability `p`."""
+    """Return the probability of samples: the number of failures before `k` successes of probability `p`."""
     k, p = _over(sample, k, p)
-    return _density(_failures(_fixed(sample), k, log(p), log(1.0 - p)), is_log)
+    return _density(_failures(_detach_samples(sample), k, log(p), log(1.0 - p)), is_log)
 
 
 @composite(name="_random_pdf_generalized_negative_binomial", aliases=("random_pdf_generalized_negative_binomial",))
 def pdf_generalized_negative_binomial(sample: Node, mu: Node, alpha: Node, *, is_log: bool = False) -> Node:
-    """Return the probability of samples of negative binomial distributions with means `mu`, spread by `alpha`."""
+    """Return the probability of samples of negative binomial distributions with mean `mu` and dispersion `alpha`."""
     mu, alpha = _over(sample, mu, alpha)
     success = -log1p(mu * alpha)
-    return _density(_failures(_fixed(sample), 1.0 / alpha, success, success + log(mu * alpha)), is_log)
+    return _density(_failures(_detach_samples(sample), 1.0 / alpha, success, success + log(mu * alpha)), is_log)
 
 
 @composite(name="_random_pdf_dirichlet", aliases=("random_pdf_dirichlet",))
 def pdf_dirichlet(sample: Node, alpha: Node, *, is_log: bool = False) -> Node:
-    """Return the density of Dirichlet distributions at samples; both have the probabilities along their last axis."""
+    """Return the density of Dirichlet distributions at samples; the categories are along the last axis."""
     lead, count = alpha.shape[:-1], alpha.shape[-1:]
     if not count or sample.shape[: len(lead)] != lead or sample.shape[-1:] != count or sample.ndim < alpha.ndim:
         raise MXNetError(
@@ -126,7 +126,7 @@ def pdf_dirichlet(sample: Node, alpha: Node, *, is_log: bool = False) -> Node:
 
 
 def _leading(inputs: Partials, outputs: Partials) -> Partials:
-    """Return the shapes of samples and parameters, all of which have the axes of the first parameter first."""
+    """Return the shapes of samples and parameters; all begin with the axes of the first parameter."""
     sample: Partial = merge(inputs[0], outputs[0])
     common: Partial = None
     for shape in inputs[1:]:

@@ -1,9 +1,9 @@
-"""Random numbers: operators without array arguments, like-shaped ones, and those whose parameters are arrays.
+"""Random numbers: operators with number parameters, with the shape of an array, and with array parameters.
 
-Every operator here has the hidden input ``counter``: four words (seed low, seed high, call number low, call number
-high) from which its numbers follow; see :mod:`phonograd.core.lower.philox` and :mod:`phonograd.core.lower.variates` for
-the methods. Equal counters give equal numbers, so evaluating an expression twice does not change it. Numbers that are
-drawn have a gradient of zero with respect to the parameters of their distribution.
+Every operator has the hidden input ``counter``: four words (seed low, seed high, call number low, call number high)
+that determine its numbers; see :mod:`phonograd.core.lower.philox` and :mod:`phonograd.core.lower.variates` for
+the methods. Equal counters give equal numbers, so evaluating an expression twice does not change it. Random numbers
+have a gradient of zero with respect to the parameters of their distribution.
 
 ==========================  ==================================================================================
 ``_random_x``               parameters are numbers; the result has ``shape``
@@ -52,11 +52,11 @@ INT32 = np.dtype("int32")
 INT64 = np.dtype("int64")
 
 
-# -- the numbers themselves
+# -- standard distributions
 
 
 def _standard(name: str, function: Callable[..., Array], sentence: str, lowering: Lowering) -> Operator:
-    """Declare numbers of a distribution without parameters."""
+    """Declare random numbers of a distribution without parameters."""
 
     def reference(counter: Array, *, shape: Shape, dtype: DType) -> Array:
         return function(counter[:2], counter[2:], math.prod(shape), dtype).reshape(shape)
@@ -69,7 +69,7 @@ def _standard(name: str, function: Callable[..., Array], sentence: str, lowering
 
 
 def _halves(name: str, finish: Callable[[Node], Node] = lambda numbers: numbers) -> Expansion:
-    """Return how float16 numbers are made of those of the same distribution in float32."""
+    """Return the expansion that makes float16 numbers from float32 numbers of the same distribution."""
 
     def expand(counter: Node, *, shape: Shape) -> Node:
         return cast(finish(single(REGISTRY[name](counter, shape=shape, dtype=FLOAT32))), FLOAT16)
@@ -78,37 +78,37 @@ def _halves(name: str, finish: Callable[[Node], Node] = lambda numbers: numbers)
 
 
 def _first_digits(numbers: Node) -> Node:
-    # as many as a half has: rounded, the numbers could be 1
+    # truncate to the digits of a half: rounding could give 1
     return single(floor(numbers * 2.0**11)) * 2.0**-11
 
 
 _uniform01 = _standard(
     "_uniform01",
     uniform,
-    "numbers uniform in [0, 1)",
+    "uniform random numbers in [0, 1)",
     Either(Random(philox_ir.uniform), _halves("_uniform01", _first_digits)),
 )
 _normal01 = _standard(
     "_normal01",
     normal,
-    "normal numbers with mean 0 and variance 1",
+    "normal random numbers with mean 0 and variance 1",
     Either(Random(philox_ir.normal), _halves("_normal01")),
 )
 _exponential01 = _standard(
     "_exponential01",
     exponential,
-    "exponential numbers with mean 1",
+    "exponential random numbers with mean 1",
     Either(Random(philox_ir.exponential), _halves("_exponential01")),
 )
 
 
 def uniform_between(counter: Node, low: float, high: float, shape: Shape, dtype: DType) -> Node:
-    """Return the node of numbers uniform in [low, high)."""
+    """Return the node of uniform random numbers in [low, high)."""
     numbers = single(_uniform01(counter, shape=shape, dtype=dtype))
     return numbers if (low, high) == (0, 1) else numbers * (high - low) + low
 
 
-# -- parameters are arrays
+# -- array parameters
 
 
 def _result_type(dtype: DType | None, name: str) -> DType:
@@ -123,7 +123,7 @@ def _result_type(dtype: DType | None, name: str) -> DType:
 
 
 def _parameter(node: Node, shape: Shape, dtype: DType) -> Node:
-    """Return a parameter ready to broadcast against the numbers drawn for its elements."""
+    """Return a parameter in a shape that broadcasts against the numbers drawn for its elements."""
     return without_gradient(cast(reshape_to(node, node.shape + (1,) * len(shape)), dtype))
 
 
@@ -137,7 +137,7 @@ def _equal_shapes(name: str, first: Node, second: Node) -> None:
 
 @composite(name="_sample_uniform", aliases=("sample_uniform",))
 def sample_uniform(low: Node, high: Node, counter: Node, *, shape: Shape = (), dtype: DType | None = None) -> Node:
-    """Return numbers uniform in [low, high), ``shape`` of them for each element of the bounds."""
+    """Return uniform random numbers in [low, high), ``shape`` of them for each element of the bounds."""
     _equal_shapes("_sample_uniform", low, high)
     result = _result_type(dtype, "_sample_uniform")
     numbers = single(_uniform01(counter, shape=low.shape + shape, dtype=result))
@@ -147,7 +147,7 @@ def sample_uniform(low: Node, high: Node, counter: Node, *, shape: Shape = (), d
 
 @composite(name="_sample_normal", aliases=("sample_normal",))
 def sample_normal(mu: Node, sigma: Node, counter: Node, *, shape: Shape = (), dtype: DType | None = None) -> Node:
-    """Return normal numbers of mean mu and standard deviation sigma, ``shape`` of them for each element."""
+    """Return normal random numbers with mean mu and standard deviation sigma, ``shape`` of them per element."""
     _equal_shapes("_sample_normal", mu, sigma)
     result = _result_type(dtype, "_sample_normal")
     numbers = single(_normal01(counter, shape=mu.shape + shape, dtype=result))
@@ -156,13 +156,13 @@ def sample_normal(mu: Node, sigma: Node, counter: Node, *, shape: Shape = (), dt
 
 @composite(name="_sample_exponential", aliases=("sample_exponential",))
 def sample_exponential(lam: Node, counter: Node, *, shape: Shape = (), dtype: DType | None = None) -> Node:
-    """Return exponential numbers of rate lam (mean 1 / lam), ``shape`` of them for each element."""
+    """Return exponential random numbers with rate lam (mean 1 / lam), ``shape`` of them per element."""
     result = _result_type(dtype, "_sample_exponential")
     numbers = single(_exponential01(counter, shape=lam.shape + shape, dtype=result))
     return numbers / _parameter(lam, shape, result)
 
 
-def _spread(parameter: Array, shape: Shape) -> Array:
+def _parameter_vector(parameter: Array, shape: Shape) -> Array:
     """Return the parameter of each number to draw, as a vector."""
     return np.repeat(parameter.astype(np.float64).reshape(-1), math.prod(shape))
 
@@ -180,8 +180,8 @@ def _infer_samples(name: str) -> Callable[..., Spec]:
     name="_sample_gamma", aliases=("sample_gamma",), infer=_infer_samples("_sample_gamma"), gradient=nothing, cost=60
 )
 def sample_gamma(alpha: Array, beta: Array, counter: Array, *, shape: Shape = (), dtype: DType | None = None) -> Array:
-    """Return gamma numbers of shape parameter alpha and scale beta, ``shape`` of them for each element."""
-    drawn = gamma(counter, _spread(alpha, shape)) * _spread(beta, shape)
+    """Return gamma random numbers with shape parameter alpha and scale beta, ``shape`` of them per element."""
+    drawn = gamma(counter, _parameter_vector(alpha, shape)) * _parameter_vector(beta, shape)
     return drawn.reshape(alpha.shape + shape).astype(dtype or FLOAT32)
 
 
@@ -193,8 +193,8 @@ def sample_gamma(alpha: Array, beta: Array, counter: Array, *, shape: Shape = ()
     cost=60,
 )
 def sample_poisson(lam: Array, counter: Array, *, shape: Shape = (), dtype: DType | None = None) -> Array:
-    """Return Poisson numbers of mean lam, ``shape`` of them for each element."""
-    return poisson(counter, _spread(lam, shape)).reshape(lam.shape + shape).astype(dtype or FLOAT32)
+    """Return Poisson random numbers with mean lam, ``shape`` of them per element."""
+    return poisson(counter, _parameter_vector(lam, shape)).reshape(lam.shape + shape).astype(dtype or FLOAT32)
 
 
 @operator(
@@ -207,9 +207,12 @@ def sample_poisson(lam: Array, counter: Array, *, shape: Shape = (), dtype: DTyp
 def sample_negative_binomial(
     k: Array, p: Array, counter: Array, *, shape: Shape = (), dtype: DType | None = None
 ) -> Array:
-    """Return numbers of failures before the k-th success of probability p, ``shape`` of them for each element."""
-    success = _spread(p, shape)
-    means = gamma(counter, _spread(k, shape)) * ((1 - success) / success)
+    """Return negative binomial random numbers, ``shape`` of them per element.
+
+    They are the number of failures before the k-th success, with success probability p.
+    """
+    success = _parameter_vector(p, shape)
+    means = gamma(counter, _parameter_vector(k, shape)) * ((1 - success) / success)
     return poisson(counter, means, after_gamma=True).reshape(k.shape + shape).astype(dtype or FLOAT32)
 
 
@@ -223,17 +226,17 @@ def sample_negative_binomial(
 def sample_generalized_negative_binomial(
     mu: Array, alpha: Array, counter: Array, *, shape: Shape = (), dtype: DType | None = None
 ) -> Array:
-    """Return negative binomial numbers of mean mu and variance mu + alpha * mu**2, ``shape`` of them for each element.
+    """Return negative binomial random numbers, ``shape`` of them per element.
 
-    With alpha 0 they are Poisson numbers.
+    They have mean mu and variance mu + alpha * mu**2. With alpha 0 they are Poisson random numbers.
     """
-    mean, dispersion = _spread(mu, shape), _spread(alpha, shape)
+    mean, dispersion = _parameter_vector(mu, shape), _parameter_vector(alpha, shape)
     spread = np.where(dispersion == 0, 1.0, dispersion)
     means = np.where(dispersion == 0, mean, gamma(counter, 1 / spread) * spread * mean)
     return poisson(counter, means, after_gamma=True).reshape(mu.shape + shape).astype(dtype or FLOAT32)
 
 
-# -- parameters are numbers
+# -- number parameters
 
 
 def _number(value: float, counter: Node) -> Node:
@@ -305,7 +308,7 @@ def _target_like(data: Node, name: str) -> tuple[Shape, DType, str]:
 def random_uniform(
     counter: Node, *, low: float = 0.0, high: float = 1.0, shape: Shape | None = None, dtype: DType | None = None
 ) -> Node:
-    """Return numbers uniform in [low, high)."""
+    """Return uniform random numbers in [low, high)."""
     return _uniform(counter, *_target(shape, dtype, "_random_uniform"), low=low, high=high)
 
 
@@ -313,7 +316,7 @@ def random_uniform(
 def random_normal(
     counter: Node, *, loc: float = 0.0, scale: float = 1.0, shape: Shape | None = None, dtype: DType | None = None
 ) -> Node:
-    """Return normal numbers of mean loc and standard deviation scale."""
+    """Return normal random numbers with mean loc and standard deviation scale."""
     return _normal(counter, *_target(shape, dtype, "_random_normal"), loc=loc, scale=scale)
 
 
@@ -321,7 +324,7 @@ def random_normal(
 def random_gamma(
     counter: Node, *, alpha: float = 1.0, beta: float = 1.0, shape: Shape | None = None, dtype: DType | None = None
 ) -> Node:
-    """Return gamma numbers of shape parameter alpha and scale beta."""
+    """Return gamma random numbers with shape parameter alpha and scale beta."""
     return _gamma(counter, *_target(shape, dtype, "_random_gamma"), alpha=alpha, beta=beta)
 
 
@@ -329,13 +332,13 @@ def random_gamma(
 def random_exponential(
     counter: Node, *, lam: float = 1.0, shape: Shape | None = None, dtype: DType | None = None
 ) -> Node:
-    """Return exponential numbers of rate lam: their mean is 1 / lam."""
+    """Return exponential random numbers with rate lam (mean 1 / lam)."""
     return _exponential(counter, *_target(shape, dtype, "_random_exponential"), lam=lam)
 
 
 @composite(name="_random_poisson", aliases=("random_poisson",))
 def random_poisson(counter: Node, *, lam: float = 1.0, shape: Shape | None = None, dtype: DType | None = None) -> Node:
-    """Return Poisson numbers of mean lam."""
+    """Return Poisson random numbers with mean lam."""
     return _poisson(counter, *_target(shape, dtype, "_random_poisson"), lam=lam)
 
 
@@ -343,7 +346,7 @@ def random_poisson(counter: Node, *, lam: float = 1.0, shape: Shape | None = Non
 def random_negative_binomial(
     counter: Node, *, k: int = 1, p: float = 1.0, shape: Shape | None = None, dtype: DType | None = None
 ) -> Node:
-    """Return numbers of failures before the k-th success of probability p."""
+    """Return negative binomial random numbers: failures before the k-th success of probability p."""
     return _negative_binomial(counter, *_target(shape, dtype, "_random_negative_binomial"), k=k, p=p)
 
 
@@ -351,7 +354,7 @@ def random_negative_binomial(
 def random_generalized_negative_binomial(
     counter: Node, *, mu: float = 1.0, alpha: float = 1.0, shape: Shape | None = None, dtype: DType | None = None
 ) -> Node:
-    """Return negative binomial numbers of mean mu and variance mu + alpha * mu**2."""
+    """Return negative binomial random numbers with mean mu and variance mu + alpha * mu**2."""
     target = _target(shape, dtype, "_random_generalized_negative_binomial")
     return _generalized_negative_binomial(counter, *target, mu=mu, alpha=alpha)
 
@@ -360,7 +363,7 @@ def random_generalized_negative_binomial(
 def random_randint(
     counter: Array, *, low: int, high: int, shape: Shape | None = None, dtype: DType | None = None
 ) -> Array:
-    """Return whole numbers in [low, high), every one with the same probability."""
+    """Return uniform random integers in [low, high)."""
     size = (1,) if shape is None else shape
     return integers(counter[:2], counter[2:], math.prod(size), low, high).reshape(size).astype(dtype or INT32)
 
@@ -381,42 +384,45 @@ def random_randint_shape(counter: Node, *, low: int, high: int, shape: Shape | N
     return (1,) if shape is None else shape, result
 
 
-# -- shaped like an array
+# -- the shape of an array
 
 
 @composite(name="_random_uniform_like")
 def random_uniform_like(data: Node, counter: Node, *, low: float = 0.0, high: float = 1.0) -> Node:
-    """Return numbers uniform in [low, high), in the shape and dtype of an array."""
+    """Return uniform random numbers in [low, high), in the shape and dtype of an array."""
     return _uniform(counter, *_target_like(data, "_random_uniform_like"), low=low, high=high)
 
 
 @composite(name="_random_normal_like")
 def random_normal_like(data: Node, counter: Node, *, loc: float = 0.0, scale: float = 1.0) -> Node:
-    """Return normal numbers of mean loc and standard deviation scale, in the shape and dtype of an array."""
+    """Return normal random numbers with mean loc and standard deviation scale, shaped like an array."""
     return _normal(counter, *_target_like(data, "_random_normal_like"), loc=loc, scale=scale)
 
 
 @composite(name="_random_gamma_like")
 def random_gamma_like(data: Node, counter: Node, *, alpha: float = 1.0, beta: float = 1.0) -> Node:
-    """Return gamma numbers of shape parameter alpha and scale beta, in the shape and dtype of an array."""
+    """Return gamma random numbers with shape parameter alpha and scale beta, shaped like an array."""
     return _gamma(counter, *_target_like(data, "_random_gamma_like"), alpha=alpha, beta=beta)
 
 
 @composite(name="_random_exponential_like")
 def random_exponential_like(data: Node, counter: Node, *, lam: float = 1.0) -> Node:
-    """Return exponential numbers of rate lam, in the shape and dtype of an array."""
+    """Return exponential random numbers with rate lam (mean 1 / lam), shaped like an array."""
     return _exponential(counter, *_target_like(data, "_random_exponential_like"), lam=lam)
 
 
 @composite(name="_random_poisson_like")
 def random_poisson_like(data: Node, counter: Node, *, lam: float = 1.0) -> Node:
-    """Return Poisson numbers of mean lam, in the shape and dtype of an array."""
+    """Return Poisson random numbers with mean lam, shaped like an array."""
     return _poisson(counter, *_target_like(data, "_random_poisson_like"), lam=lam)
 
 
 @composite(name="_random_negative_binomial_like")
 def random_negative_binomial_like(data: Node, counter: Node, *, k: int = 1, p: float = 1.0) -> Node:
-    """Return numbers of failures before the k-th success of probability p, in the shape and dtype of an array."""
+    """Return negative binomial random numbers shaped like an array.
+
+    They are the number of failures before the k-th success, with success probability p.
+    """
     return _negative_binomial(counter, *_target_like(data, "_random_negative_binomial_like"), k=k, p=p)
 
 
@@ -424,17 +430,20 @@ def random_negative_binomial_like(data: Node, counter: Node, *, k: int = 1, p: f
 def random_generalized_negative_binomial_like(
     data: Node, counter: Node, *, mu: float = 1.0, alpha: float = 1.0
 ) -> Node:
-    """Return negative binomial numbers of mean mu and variance mu + alpha * mu**2, shaped like an array."""
+    """Return negative binomial random numbers shaped like an array.
+
+    They have mean mu and variance mu + alpha * mu**2.
+    """
     target = _target_like(data, "_random_generalized_negative_binomial_like")
     return _generalized_negative_binomial(counter, *target, mu=mu, alpha=alpha)
 
 
-# -- choices
+# -- categories and permutations
 
 
 @operator(gradient=nothing, cost=40)
 def _categories(data: Array, counter: Array, *, shape: Shape, dtype: DType) -> tuple[Array, Array]:
-    """Return drawn positions along the last axis, and the same as flat positions in the whole array."""
+    """Return random positions along the last axis, and the same as flat positions in the whole array."""
     weights = data.reshape(-1, data.shape[-1])
     drawn = categories(counter, weights, math.prod(shape))
     flat = drawn + np.arange(weights.shape[0])[:, None] * data.shape[-1]
@@ -456,9 +465,9 @@ def categories_shape(data: Node, *others: Node, shape: Shape, dtype: DType) -> l
 def sample_multinomial(
     data: Node, counter: Node, *, shape: Shape = (), get_prob: bool = False, dtype: DType = INT32
 ) -> Any:
-    """Return positions drawn in proportion to the probabilities along the last axis, ``shape`` of them for each row.
+    """Return random category indices, drawn with the probabilities along the last axis; ``shape`` of them per row.
 
-    With ``get_prob`` also the logarithm of the probability of what was drawn, which can be differentiated.
+    With ``get_prob``, also return the log-probability of each drawn category, which has a gradient.
     """
     demand_floating(data.dtype, "_sample_multinomial")
     if data.ndim == 0 or data.shape[-1] == 0:
@@ -477,13 +486,13 @@ def sample_multinomial(
 
 @operator(name="_shuffle", aliases=("shuffle",), cost=0)
 def shuffle(data: Array, counter: Array) -> Array:
-    """Return the array with its rows (the elements of axis 0) in random order."""
+    """Return the array with its rows (along axis 0) in random order."""
     return data[permutation(counter, data.shape[0])] if data.ndim else data
 
 
 @operator(name="_sample_unique_zipfian", gradient=nothing)
 def sample_unique_zipfian(counter: Array, *, range_max: int, shape: Shape | None = None) -> tuple[Array, Array]:
-    """Return rows of different classes below range_max, small ones more often, and how many draws each row took.
+    """Return rows of distinct classes below range_max from a Zipf-like distribution, and the draws per row.
 
     Class c has probability log((c + 2) / (c + 1)) / log(range_max + 1).
     """

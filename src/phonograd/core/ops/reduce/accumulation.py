@@ -1,10 +1,10 @@
-"""Sums of gradients: what arrives from many uses of a value is added up at a cost that does not grow with the value.
+"""Accumulation of gradients: the sum of the gradients from all uses of a value.
 
-The gradient of a part is zero elsewhere (``_embed``). A loop over the rows of an array sends back as many such arrays
-as it has turns; added up as they are, each costs what the whole array costs. So they are added to their parts alone.
+The gradient of a slice is zero elsewhere (``_embed``). A loop over the rows of an array returns one such array per
+iteration; adding them as whole arrays costs the full size each time. So each is added to its slice only.
 
-A weight that is used in every step of a loop gets a product from each, ``data^T grad``, of few terms and as large as
-the weight. The sum of all is one product of many terms: that of the data and the gradients of all steps side by side.
+A weight used in every step of a loop receives one product ``data^T grad`` per step: few terms, as large as the weight.
+Their sum is one product of many terms: the concatenated data times the concatenated gradients of all steps.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..vision.regions import add_part, assign_step, is_assigned
 
 __all__ = ["total"]
 
-#: parts that are added up as whole arrays, which takes one kernel
+#: up to this many slices are added as whole arrays, in one kernel
 FEW_PARTS = 8
-#: products that are added up as they are
+#: up to this many products are added without concatenation
 FEW_PRODUCTS = 3
-#: how many times smaller than their product operands must be: they are written to new memory, while a sum of products
-#: stays in a cache
+#: minimum ratio of product size to operand size: the concatenated operands are written to new memory, while a sum of
+#: products stays in a cache
 TIMES_SMALLER = 4
 
 _EMBED: Operator = REGISTRY["_embed"]
@@ -35,7 +35,7 @@ _PERMUTE: Operator = REGISTRY["_permute"]
 def total(grads: list[Node]) -> Node:
     """Return the sum of nodes of one shape, in order."""
     if len(grads) > FEW_PRODUCTS:
-        grads = _products_joined(grads)
+        grads = _join_products(grads)
     if len(grads) == 1:
         return grads[0]
     first, *rest = grads
@@ -54,21 +54,21 @@ def total(grads: list[Node]) -> Node:
     return first
 
 
-def _products_joined(grads: list[Node]) -> list[Node]:
-    """Return the same summands, with one in the place of all products of few terms."""
+def _join_products(grads: list[Node]) -> list[Node]:
+    """Return the summands with all products of few terms replaced by one product."""
     products = [grad for grad in grads if _is_product_of_few_terms(grad)]
     if len(products) <= FEW_PRODUCTS:
         return grads
-    # users come first in a reverse pass, and the others remember their gradients in the order of the steps
+    # the reverse pass visits users first; restore the order of the steps
     products.reverse()
     data, out_grads = [[of(product) for product in products] for of in (_data_of, _out_grad_of)]
-    joined = matmul(swap_last(_side_by_side(data)), _side_by_side(out_grads))
+    joined = matmul(swap_last(_concatenate_rows(data)), _concatenate_rows(out_grads))
     chosen = set(products)
     return [joined, *[grad for grad in grads if grad not in chosen]]
 
 
 def _is_product_of_few_terms(grad: Node) -> bool:
-    """Return whether a node is the product of the transpose of a matrix and another one, both of few rows."""
+    """Return whether a node is the product of a transposed matrix and another matrix, both with few rows."""
     if grad.operator is not _MATMUL or grad.ndim != 2 or grad.inputs[0].operator is not _PERMUTE:
         return False
     assert grad.inputs[0].attributes == ((1, 0),), grad
@@ -84,8 +84,8 @@ def _out_grad_of(product: Node) -> Node:
     return product.inputs[1]
 
 
-def _side_by_side(nodes: list[Node]) -> Node:
-    """Return the rows of all nodes as one matrix, written as the rows of a sequence are where they are as many."""
+def _concatenate_rows(nodes: list[Node]) -> Node:
+    """Concatenate the rows of all nodes; nodes of equal shape are stacked, like the steps of a sequence."""
     if len({node.shape for node in nodes}) > 1:
         return concatenate(nodes, 0)
     rows, columns = nodes[0].shape

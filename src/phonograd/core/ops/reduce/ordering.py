@@ -1,8 +1,8 @@
-"""Sorting: ``sort``, ``argsort`` and ``topk``, all made of one primitive.
+"""Sorting: ``sort``, ``argsort`` and ``topk``, all written with one primitive.
 
-``_order`` gives the flat positions of the elements in sorted order along an axis. Values are gathered at these
-positions, so that gradients go back to where the values came from. Of equal elements the one with the lowest index
-comes first, in either direction, and NaN counts as greater than every number.
+``_order`` returns the flat positions of the elements in sorted order along an axis. Values are gathered at these
+positions, so gradients return to the original positions. Equal elements keep their order in both directions, and NaN
+is greater than every number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INT64 = np.dtype("int64")
 def _sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
     if ascending:
         return np.argsort(data, axis=axis, kind="stable")
-    # the stable ascending order of the mirrored array, mirrored again, is descending and leaves equal elements in order
+    # sort the reversed array in stable ascending order and reverse it: descending, with equal elements in order
     mirrored = np.argsort(np.flip(data, axis), axis=axis, kind="stable")
     return np.asarray(data.shape[axis] - 1 - np.flip(mirrored, axis))
 
@@ -48,7 +48,7 @@ def order_shape(data: Node, *, axis: int, count: int) -> Spec:
 
 
 def _prepare(name: str, data: Node, axis: int | None) -> tuple[Node, int]:
-    """Return the array to sort and its axis counted from the front; without axis the array is flattened."""
+    """Return the array to sort and its axis from the front; axis None flattens the array."""
     if axis is None:
         return reshape_to(data, (data.size,)), 0
     found = axis + data.ndim if axis < 0 else axis
@@ -60,7 +60,7 @@ def _prepare(name: str, data: Node, axis: int | None) -> tuple[Node, int]:
 
 
 def _indices(name: str, source: Node, positions: Node, axis: int, dtype: DType) -> Node:
-    """Return flat positions as indices along the axis, in a dtype that can hold them."""
+    """Return flat positions as indices along the axis, in a dtype; raise if it is too small."""
     extent = source.shape[axis]
     largest = np.iinfo(dtype).max if dtype.kind in "iu" else 2 ** (np.finfo(dtype).nmant + 1)
     if extent - 1 > largest:
@@ -75,14 +75,14 @@ def _indices(name: str, source: Node, positions: Node, axis: int, dtype: DType) 
 
 @composite(method=True)
 def sort(data: Node, *, axis: int | None = -1, is_ascend: bool = True) -> Node:
-    """Return the elements in order along an axis, or those of the flattened array (axis None)."""
+    """Return the array sorted along an axis; axis None sorts the flattened array."""
     source, axis = _prepare("sort", data, axis)
     return gather(source, single(_order(source, axis=axis, count=source.shape[axis], ascending=is_ascend)))
 
 
 @composite(method=True)
 def argsort(data: Node, *, axis: int | None = -1, is_ascend: bool = True, dtype: DType = FLOAT32) -> Node:
-    """Return the indices that sort the array along an axis, or the flattened array (axis None)."""
+    """Return the indices that sort the array along an axis; axis None sorts the flattened array."""
     source, axis = _prepare("argsort", data, axis)
     positions = single(_order(source, axis=axis, count=source.shape[axis], ascending=is_ascend))
     return _indices("argsort", source, positions, axis, dtype)
@@ -98,10 +98,10 @@ def topk(
     is_ascend: bool = False,
     dtype: DType = FLOAT32,
 ) -> Any:
-    """Return the k largest (with is_ascend: smallest) elements along an axis, or of the flattened array (axis None).
+    """Return the k largest (with is_ascend: smallest) elements along an axis.
 
-    ``ret_typ`` says what is returned of them: their values, indices (in ``dtype``), values and indices, or a mask of
-    the input's shape that is 1 where they are. A k below one takes all elements.
+    axis None uses the flattened array. ``ret_typ`` selects the result: ``value``, ``indices`` (in ``dtype``),
+    ``both``, or a ``mask`` of the input's shape with 1 at the selected elements. A k below one selects all elements.
     """
     source, axis = _prepare("topk", data, axis)
     extent = source.shape[axis]
@@ -117,7 +117,7 @@ def topk(
     return scatter_add(full(positions.shape, 1, data.dtype, data.context), positions, data.shape)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _largest_types(

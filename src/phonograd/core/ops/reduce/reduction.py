@@ -1,9 +1,10 @@
-"""Reductions: sums, means, products, extrema, norms, positions of extrema, and running sums.
+"""Reductions: sums, means, products, extrema, norms, positions of extrema, and cumulative sums.
 
-Without ``axis`` an operator reduces over all axes and gives shape (1,), as in MXNet; the functions that end in
-``_axes`` work on nodes with NumPy's shapes and are what other operators use.
+Without ``axis`` an operator reduces over all axes and returns shape (1,), as in MXNet. The functions that end in
+``_axes`` work on nodes with NumPy's shapes, for use in other operators.
 
-Every sum is a ``_sum_to`` (see :mod:`..math.broadcasting`). The other primitives keep their reduced axes with size one.
+Every sum is a ``_sum_to`` (see :mod:`..math.broadcasting`). The other primitives keep their reduced axes with size
+one.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _axes(data: Shape, *, axes: Shape) -> Shape:
 
 
 def _extremum(name: str, function: Any, word: str, combine: Callable[..., Value], furthest: float) -> Operator:
-    """Declare the largest or smallest element along axes; every element that equals it gets the whole gradient."""
+    """Declare the maximum or minimum along axes; every element equal to it gets the whole gradient."""
 
     def reference(data: Array, *, axes: Shape) -> Array:
         return np.asarray(function(data, axis=axes, keepdims=True))
@@ -65,7 +66,7 @@ def _extremum(name: str, function: Any, word: str, combine: Callable[..., Value]
         limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
         return furthest if dtype.kind == "f" else int(limits.min if furthest < 0 else limits.max)
 
-    reference.__doc__ = f"Return the {word} along axes, which are kept with size one; NaN wins."
+    reference.__doc__ = f"Return the {word} along axes, which keep size one; NaN propagates."
 
     def of_truths(data: Node, *, axes: Shape) -> Node:
         return cast(single(found(cast(data, UINT8), axes=axes)), BOOL)
@@ -91,7 +92,7 @@ _smallest = _extremum("_smallest", np.min, "minimum", Emitter.minimum, np.inf)
     ),
 )
 def _product(data: Array, *, axes: Shape) -> Array:
-    """Return the product along axes, which are kept with size one."""
+    """Return the product along axes, which keep size one."""
     return np.asarray(np.prod(data, axis=axes, keepdims=True, dtype=data.dtype))
 
 
@@ -111,10 +112,11 @@ def product_grad(out_grad: Node, out: Node, data: Node, *, axes: Shape) -> Node:
 
 
 def _products_of_others(data: Node) -> Node:
-    """Return for every element the product of all others along the last axis, without division: zeros are exact.
+    """Return, for every element, the product of all others along the last axis, exact with zeros.
 
-    The halves are multiplied element by element; each element's product is that of its pair's others times its
-    partner. That takes as many steps as the size has binary digits.
+    The two halves are multiplied element by element, and the problem is solved for the products. The result of an
+    element is the result of its pair times its partner. The number of steps is the number of binary digits of the
+    size.
     """
     size = data.shape[-1]
     if size <= 1:
@@ -144,7 +146,7 @@ def _expand_euclidean(data: Node, *, axes: Shape) -> Node | None:
 
 @operator(cost=_elements, lowering=Expansion(_expand_euclidean, FLOATS))
 def _euclidean(data: Array, *, axes: Shape) -> Array:
-    """Return the square root of the sum of squares along axes, which are kept with size one; squares never overflow."""
+    """Return the square root of the sum of squares along axes, which keep size one; squares never overflow."""
     wide = data.astype(FLOAT32) if data.dtype.itemsize == 2 else data
     scale = np.max(np.abs(wide), axis=axes, keepdims=True, initial=0)
     usable = np.where((scale > 0) & np.isfinite(scale), scale, 1).astype(wide.dtype)
@@ -164,7 +166,7 @@ def euclidean_grad(out_grad: Node, out: Node, data: Node) -> Node:
 
 @operator(cost=4.0, lowering=Cumulative(lambda *, axis, reverse: (axis, reverse)))
 def _running_sum(data: Array, *, axis: int, reverse: bool) -> Array:
-    """Return sums of the elements up to each one along an axis, or with reverse from each one on."""
+    """Return the cumulative sums along an axis, with reverse from the end."""
     if reverse:
         return np.flip(np.cumsum(np.flip(data, axis), axis, data.dtype), axis)
     return np.cumsum(data, axis, data.dtype)
@@ -189,7 +191,7 @@ def sum_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
 
 
 def mean_axes(node: Node, axes: Shape, keepdims: bool = False) -> Node:
-    """Return the mean along axes. Integers are summed without overflow and truncated, float16 is summed in float32."""
+    """Return the mean along axes. Integers do not overflow and truncate; float16 is summed in float32."""
     axes = real_axes(axes, node.ndim, "mean")
     count = int(np.prod([node.shape[axis] for axis in axes], dtype=np.int64))
     if node.dtype.kind == "b":
@@ -240,8 +242,9 @@ def _reduction(
         return _never_zero_dimensional(reduce(data, axes, keepdims), keepdims)
 
     body.__doc__ = (
-        f"Return {sentence} along axes: all by default, with ``exclude`` all but those given.\n\n"
-        f"Reduced axes are left out, or kept with size one (``keepdims``)."
+        f"Return {sentence} along axes.\n\n"
+        "The default is all axes; ``exclude`` reduces all but the given axes. ``keepdims`` keeps reduced axes, with "
+        "size one."
     )
     node = None if onnx is None else Onnx(onnx, form="reduction")
     return composite(name=name, aliases=aliases, method=True, answers=answers, onnx=node)(body)
@@ -262,8 +265,8 @@ def _nanprod(node: Node, axes: Shape, keepdims: bool) -> Node:
 sum_ = _reduction("sum", sum_axes, "the sum", "sum_axis", answers="sum", onnx="ReduceSum")
 mean = _reduction("mean", mean_axes, "the mean", answers="mean", onnx="ReduceMean")
 prod = _reduction("prod", prod_axes, "the product", answers="prod", onnx="ReduceProd")
-nansum = _reduction("nansum", _nansum, "the sum of the elements that are numbers")
-nanprod = _reduction("nanprod", _nanprod, "the product of the elements that are numbers")
+nansum = _reduction("nansum", _nansum, "the sum, with NaN counted as 0,")
+nanprod = _reduction("nanprod", _nanprod, "the product, with NaN counted as 1,")
 max_ = _reduction("max", max_axes, "the maximum", "max_axis", answers="amax max", onnx="ReduceMax")
 min_ = _reduction("min", min_axes, "the minimum", "min_axis", answers="amin min", onnx="ReduceMin")
 
@@ -272,12 +275,12 @@ min_ = _reduction("min", min_axes, "the minimum", "min_axis", answers="amin min"
 def norm(
     data: Node, *, ord: int = 2, axis: Axis = None, out_dtype: DType | None = None, keepdims: bool = False
 ) -> Node:
-    """Return the norm along axes: the root of the sum of squares (ord 2) or the sum of absolute values (ord 1)."""
+    """Return the norm along axes: ``sqrt(sum(x**2))`` (ord 2) or ``sum(abs(x))`` (ord 1)."""
     if ord not in (1, 2):
         raise MXNetError(f"norm only supports ord=1 and ord=2, got ord={ord}")
     axes = reduction_axes(data.shape, axis)
     dtype = out_dtype or data.dtype
-    # a wider result is also computed with the wider type
+    # a wider result dtype is also the dtype of the computation
     wider = dtype.kind == "f" and (data.dtype.kind != "f" or dtype.itemsize > data.dtype.itemsize)
     source = cast(data, dtype) if wider else data
     found = _norm_axes(source, axes, keepdims) if ord == 2 else sum_axes(abs_(source), axes, keepdims)
@@ -286,7 +289,7 @@ def norm(
 
 @composite()
 def moments(data: Node, *, axes: Axis = None, keepdims: bool = False) -> tuple[Node, Node]:
-    """Return the mean and the variance along axes, which must be given."""
+    """Return the mean and the variance along the given axes."""
     if axes is None or axes == ():
         raise MXNetError(
             "Empty axes is not supported, if you would like to do global moments, please pass all axes to axes argument"
@@ -328,7 +331,10 @@ def square_sum(data: Node, *, axis: Axis = None, keepdims: bool = False, exclude
 
 @composite(name="_np_cumsum", aliases=("cumsum",))
 def cumsum(a: Node, *, axis: int | None = None, dtype: DType | None = None) -> Node:
-    """Return running sums along an axis, or of the flattened array; elements are converted before they are summed."""
+    """Return the cumulative sum along an axis; axis None sums the flattened array.
+
+    Elements are cast to ``dtype`` before the sum.
+    """
     converted = cast(a, dtype or (INT64 if a.dtype.kind == "b" else a.dtype))
     if axis is None:
         converted, axis = reshape_to(converted, (a.size,)), 0
@@ -360,7 +366,7 @@ def _position(name: str, function: Any, extremum: Operator, word: str, onnx: str
         return without(data.shape, axes) or (1,), data.dtype
 
     reference.__doc__ = (
-        f"Return the position of the {word} along an axis, or in the flattened array, in the dtype of the input.\n\n"
+        f"Return the index of the {word} along an axis, or in the flattened array, in the dtype of the input.\n\n"
         f"The first of equal elements counts, and NaN is taken for the {word}."
     )
     return operator(
@@ -376,11 +382,11 @@ def _position(name: str, function: Any, extremum: Operator, word: str, onnx: str
 
 
 def _position_of(extremum: Operator, data: Node, axis: int) -> Node:
-    """Return the first position of an extremum along an axis, which is kept, in the dtype of the data."""
+    """Return the first position of an extremum along an axis, which keeps size one, in the dtype of the data."""
     found = single(extremum(data, axes=(axis,)))
     here = equal(data, found)
     if data.dtype.kind == "f":
-        # NaN is the extremum, if there is one, and equals nothing
+        # NaN is the extremum, if there is one, but does not equal itself
         here = logical_or(here, not_equal(data, data))
     place = select(here, position_along(data.shape, axis), data.shape[axis])
     return cast(single(_smallest(place, axes=(axis,))), data.dtype)
@@ -403,7 +409,7 @@ argmin = _position("argmin", np.argmin, _smallest, "minimum", "ArgMin")
     ),
 )
 def argmax_channel(data: Array) -> Array:
-    """Return the position of the maximum along axis 1, in the dtype of the input. It has no gradient."""
+    """Return the index of the maximum along axis 1, in the dtype of the input. It has no gradient."""
     return np.asarray(np.argmax(data, axis=1)).astype(data.dtype)
 
 
@@ -414,7 +420,7 @@ def argmax_channel_shape(data: Node) -> Spec:
     return without(data.shape, (axis,)), data.dtype
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _norm_types(

@@ -1,7 +1,7 @@
-"""Operators that repeat, mirror, pad, crop and rearrange elements, and those that broadcast to a shape.
+"""Operators that repeat, reverse, pad, crop and rearrange elements, and those that broadcast to a shape.
 
-All are linear and made of the building blocks of :mod:`..math.primitives`: a repetition is a broadcast along new axes
-that are then merged, padding joins blocks, a diagonal is a slice of the flattened matrix.
+All are linear and written with :mod:`..math.primitives`: a repetition is a broadcast along new axes, which are then
+merged; padding concatenates blocks; a diagonal is a slice of the flattened matrix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["slice_along"]
 
 
 def slice_along(node: Node, axis: int, begin: int, end: int, step: int = 1) -> Node:
-    """Return the part of a node between two positions along one axis; with step -1 begin and end are exchanged."""
+    """Return the part of a node between two positions along one axis; with step -1 the part is reversed."""
     start = [0] * node.ndim
     stop = list(node.shape)
     steps = [1] * node.ndim
@@ -37,7 +37,7 @@ def slice_along(node: Node, axis: int, begin: int, end: int, step: int = 1) -> N
 
 @composite(method=True, answers="tile")
 def tile(data: Node, *, reps: Shape) -> Node:
-    """Return the array repeated as a whole ``reps`` times along each axis; missing leading axes count as one."""
+    """Return the array repeated ``reps`` times along each axis; missing leading axes have size one."""
     if min(reps, default=0) < 0:
         raise MXNetError(f"reps cannot be negative, got {reps}, in operator tile")
     ndim = max(data.ndim, len(reps))
@@ -50,7 +50,7 @@ def tile(data: Node, *, reps: Shape) -> Node:
 
 @composite(method=True, answers="repeat")
 def repeat(data: Node, *, repeats: int, axis: int | None = None) -> Node:
-    """Return the array with every element repeated along an axis; without axis the array is flattened first."""
+    """Return the array with each element repeated along an axis; axis None flattens the array."""
     if repeats < 0:
         raise MXNetError(f"repeats cannot be a negative number, got {repeats}, in operator repeat")
     if axis is None:
@@ -68,7 +68,7 @@ def repeat(data: Node, *, repeats: int, axis: int | None = None) -> Node:
 
 @composite()
 def broadcast_to(data: Node, *, shape: Shape = ()) -> Node:
-    """Return the array repeated along its axes of size one to a shape; 0 in the shape keeps an axis as it is."""
+    """Return the array broadcast along its axes of size one to a shape; 0 in the shape keeps an axis."""
     if len(shape) != data.ndim:
         raise MXNetError(
             f"Operand of shape {format_shape(data.shape)} cannot be broadcasted to {format_shape(shape)}, "
@@ -86,7 +86,7 @@ def _repeat_ones(data: Node, shape: Shape) -> Node:
 
 @composite(aliases=("broadcast_axes",), method=True)
 def broadcast_axis(data: Node, *, axis: Shape = (), size: Shape = ()) -> Node:
-    """Return the array repeated along axes of size one, each to its size."""
+    """Return the array broadcast along axes of size one, each to its size."""
     if len(axis) != len(size):
         raise MXNetError(f"axis {axis} and size {size} differ in length, in operator broadcast_axis")
     axes = real_axes(axis, data.ndim, "broadcast_axis")
@@ -102,7 +102,7 @@ def broadcast_axis(data: Node, *, axis: Shape = (), size: Shape = ()) -> Node:
 
 @composite(npx="broadcast_like")
 def broadcast_like(lhs: Node, rhs: Node, *, lhs_axes: Axis = None, rhs_axes: Axis = None) -> Node:
-    """Return lhs repeated to the shape of rhs, or only its lhs_axes to the sizes of rhs along rhs_axes."""
+    """Return lhs broadcast to the shape of rhs, or only its lhs_axes to the sizes of rhs along rhs_axes."""
     if lhs_axes is None or rhs_axes is None:
         if lhs.ndim != rhs.ndim:
             raise MXNetError(
@@ -133,7 +133,7 @@ def broadcast_like(lhs: Node, rhs: Node, *, lhs_axes: Axis = None, rhs_axes: Axi
     return _repeat_ones(lhs, tuple(shape))
 
 
-# -- mirroring, diagonals, blocks
+# -- reversal, diagonals, blocks
 
 
 @composite(aliases=("flip",), method=True)
@@ -146,9 +146,9 @@ def reverse(data: Node, *, axis: Shape) -> Node:
 
 @composite(method=True)
 def diag(data: Node, *, k: int = 0, axis1: int = 0, axis2: int = 1) -> Node:
-    """Return the k-th diagonal over two axes as the last axis, or of a vector the matrix that has it as k-th diagonal.
+    """Return the k-th diagonal over two axes as the last axis; for a vector, the matrix with that diagonal.
 
-    A positive k is above the main diagonal, a negative one below.
+    A positive k is above the main diagonal, a negative k below.
     """
     if data.ndim == 0:
         raise MXNetError("diag takes an array with at least one axis")
@@ -181,7 +181,7 @@ def _check_blocks(word: str, data: Node, block_size: int) -> None:
 
 @composite(method=True)
 def depth_to_space(data: Node, *, block_size: int) -> Node:
-    """Return channels rearranged into square blocks of pixels: (n, c*b*b, h, w) becomes (n, c, h*b, w*b)."""
+    """Rearrange channels into square blocks of pixels: (n, c*b*b, h, w) becomes (n, c, h*b, w*b)."""
     _check_blocks("Depth To Space", data, block_size)
     count, channels, height, width = data.shape
     block = block_size
@@ -197,7 +197,7 @@ def depth_to_space(data: Node, *, block_size: int) -> Node:
 
 @composite(method=True)
 def space_to_depth(data: Node, *, block_size: int) -> Node:
-    """Return square blocks of pixels rearranged into channels: (n, c, h*b, w*b) becomes (n, c*b*b, h, w)."""
+    """Rearrange square blocks of pixels into channels: (n, c, h*b, w*b) becomes (n, c*b*b, h, w)."""
     _check_blocks("Space To Depth", data, block_size)
     count, depth, height, width = data.shape
     block = block_size
@@ -219,9 +219,10 @@ def space_to_depth(data: Node, *, block_size: int) -> Node:
 def pad(
     data: Node, *, mode: Literal["constant", "edge", "reflect"], pad_width: Shape, constant_value: float = 0.0
 ) -> Node:
-    """Return an image or volume with a border: a constant, repeated edges, or a reflection without the edge itself.
+    """Pad an image or volume: with a constant, with its edge, or with its reflection.
 
-    ``pad_width`` holds the widths before and after each axis; those of the first two axes are zero.
+    ``pad_width`` has the widths before and after each axis; those of the first two axes are zero. The reflection does
+    not repeat the edge itself.
     """
     if data.ndim not in (4, 5):
         raise MXNetError(
@@ -267,7 +268,7 @@ def _pad_axis(data: Node, axis: int, before: int, after: int, mode: str, value: 
 
 @composite(name="Crop")
 def crop(*data: Node, offset: Shape = (0, 0), h_w: Shape = (0, 0), center_crop: bool = False) -> Node:
-    """Return a part of each image: of size h_w, or of a second array's size, at an offset or in the middle."""
+    """Crop images to the size h_w, or to the size of a second array, at an offset or in the center."""
     if len(data) not in (1, 2):
         raise MXNetError(f"Operator Crop expects 1 or 2 inputs, but got {len(data)} instead.")
     image = data[0]
@@ -294,6 +295,6 @@ def crop(*data: Node, offset: Shape = (0, 0), h_w: Shape = (0, 0), center_crop: 
     return slice_step(image, start, stop)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 broadcast_like.interface = Interface(types=type_of_first)

@@ -20,7 +20,7 @@ from .shape import concatenate
 __all__ = ["index_array", "ravel_multi_index", "unravel_index"]
 
 
-def _given(shape: Shape | None, word: str) -> Shape:
+def _require_shape(shape: Shape | None, word: str) -> Shape:
     if not shape:
         raise MXNetError(f"Empty shape parameter for {word} operator.")
     return shape
@@ -29,7 +29,7 @@ def _given(shape: Shape | None, word: str) -> Shape:
 def _expand_ravel(data: Node, *, shape: Shape | None) -> Node:
     flat: Node | None = None
     width = data.shape[1]
-    for number, extent in enumerate(_given(shape, "ravel")):
+    for number, extent in enumerate(_require_shape(shape, "ravel")):
         row = reshape_to(cast(slice_step(data, (number, 0), (number + 1, width)), INT64), (width,))
         flat = row if flat is None else flat * constant(extent, INT64) + row
     assert flat is not None
@@ -40,19 +40,19 @@ def _expand_ravel(data: Node, *, shape: Shape | None) -> Node:
     name="_ravel_multi_index", aliases=("ravel_multi_index",), gradient=nothing, lowering=Expansion(_expand_ravel)
 )
 def ravel_multi_index(data: Array, *, shape: Shape | None = None) -> Array:
-    """Return the flat positions of points in an array of a shape; the rows of data are their coordinates.
+    """Return flat positions in an array of a shape; the rows of data are coordinates, one row per axis.
 
-    Coordinates are not checked, so the first extent does not matter and may be -1.
+    Coordinates are not checked, so the first size does not matter and may be -1.
     """
     flat = np.zeros(data.shape[1:], np.int64)
-    for row, extent in zip(data.astype(np.int64), _given(shape, "ravel"), strict=True):
+    for row, extent in zip(data.astype(np.int64), _require_shape(shape, "ravel"), strict=True):
         flat = flat * extent + row
     return flat.astype(data.dtype)
 
 
 @ravel_multi_index.infer
 def ravel_multi_index_shape(data: Node, *, shape: Shape | None) -> Spec:
-    extents = _given(shape, "ravel")
+    extents = _require_shape(shape, "ravel")
     if data.ndim != 2:
         raise MXNetError(f"Input to ravel operator must be two-dimensional, not {format_shape(data.shape)}.")
     if data.shape[0] != len(extents):
@@ -67,7 +67,7 @@ def _expand_unravel(data: Node, *, shape: Shape | None) -> Node | None:
     if data.size == 0:
         return None
     rest, rows = cast(data, INT64), []
-    for extent in reversed(_given(shape, "unravel")[1:]):
+    for extent in reversed(_require_shape(shape, "unravel")[1:]):
         size, side = single(abs_(rest)), single(sign(rest))
         over = single(mod(size, constant(extent, INT64)))
         rows.append(side * over)
@@ -79,13 +79,13 @@ def _expand_unravel(data: Node, *, shape: Shape | None) -> Node | None:
 
 @operator(name="_unravel_index", aliases=("unravel_index",), gradient=nothing, lowering=Expansion(_expand_unravel))
 def unravel_index(data: Array, *, shape: Shape | None = None) -> Array:
-    """Return the coordinates of flat positions in an array of a shape, one row for each axis.
+    """Return the coordinates of flat positions in an array of a shape, one row per axis.
 
-    Positions past the end have a first coordinate past the end, so the first extent does not matter and may be -1.
+    Positions past the end have a first coordinate past the end, so the first size does not matter and may be -1.
     """
     rest = data.astype(np.int64)
     rows: list[Array] = []
-    for extent in reversed(_given(shape, "unravel")[1:]):
+    for extent in reversed(_require_shape(shape, "unravel")[1:]):
         quotient = np.sign(rest) * (np.abs(rest) // extent)
         rows.append(rest - quotient * extent)
         rest = quotient
@@ -95,7 +95,7 @@ def unravel_index(data: Array, *, shape: Shape | None = None) -> Array:
 
 @unravel_index.infer
 def unravel_index_shape(data: Node, *, shape: Shape | None) -> Spec:
-    return (len(_given(shape, "unravel")), *data.shape), data.dtype
+    return (len(_require_shape(shape, "unravel")), *data.shape), data.dtype
 
 
 def _expand_index_array(data: Node, *, axes: Shape | None) -> Node | None:
@@ -108,7 +108,7 @@ def _expand_index_array(data: Node, *, axes: Shape | None) -> Node | None:
 
 @operator(name="_contrib_index_array", gradient=nothing, lowering=Expansion(_expand_index_array))
 def index_array(data: Array, *, axes: Shape | None = None) -> Array:
-    """Return the coordinates of every element of an array, along a new last axis; those of some axes only, if given."""
+    """Return the coordinates of every element of an array, along a new last axis; ``axes`` selects some of them."""
     chosen = range(data.ndim) if axes is None else axes
     out = np.empty((*data.shape, len(chosen)), np.int64)
     grid = np.indices(data.shape, np.int64, sparse=True)
@@ -127,6 +127,6 @@ def index_array_shape(data: Node, *, axes: Shape | None) -> Spec:
     return (*data.shape, data.ndim if axes is None else len(axes)), INT64
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 index_array.interface = Interface(types=outputs_of_type(np.dtype("int64")))

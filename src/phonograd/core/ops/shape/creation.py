@@ -1,6 +1,6 @@
-"""Operators that make arrays from numbers or from the shape of another array. Their gradients are zero.
+"""Operators that create arrays from numbers or from the shape of another array. Their gradients are zero.
 
-Those without inputs make their array in the default context; the caller moves it.
+Operators without inputs create the array in the default context; the caller moves it.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ INT32 = np.dtype("int32")
 INT64 = np.dtype("int64")
 
 
-def _filled_like(value: float) -> Expansion:
+def _fill_like(value: float) -> Expansion:
     return Expansion(lambda data: full(data.shape, value, data.dtype, data.context))
 
 
-@operator(gradient=nothing, method=True, lowering=_filled_like(0), answers="zeros_like", keeps_zero=True, moves=True)
+@operator(gradient=nothing, method=True, lowering=_fill_like(0), answers="zeros_like", keeps_zero=True, moves=True)
 def zeros_like(data: Array) -> Array:
-    """Return zeros of the shape and dtype of an array."""
+    """Return an array of zeros with the shape and dtype of another array."""
     return np.zeros(data.shape, data.dtype)
 
 
-@operator(gradient=nothing, method=True, lowering=_filled_like(1), answers="ones_like", moves=True)
+@operator(gradient=nothing, method=True, lowering=_fill_like(1), answers="ones_like", moves=True)
 def ones_like(data: Array) -> Array:
-    """Return ones of the shape and dtype of an array."""
+    """Return an array of ones with the shape and dtype of another array."""
     return np.ones(data.shape, data.dtype)
 
 
@@ -60,7 +60,7 @@ def ones(*, shape: Shape, dtype: DType = FLOAT32) -> Node:
 
 @composite(name="_filled", in_files="_full")
 def filled(*, shape: Shape, value: float, dtype: DType = FLOAT32) -> Node:
-    """Return an array filled with a number; symbols know it as ``_full``."""
+    """Return an array filled with a number; its symbol name is ``_full``."""
     return full(shape, value, dtype)
 
 
@@ -76,12 +76,12 @@ def size_array(data: Array) -> Array:
     return np.array([data.size], INT64)
 
 
-# -- sequences
+# -- ranges
 
 
 @operator(gradient=nothing, lowering=Coordinate(lambda *, axis: axis))
 def _position_along(*, shape: Shape, axis: int, dtype: DType) -> Array:
-    """Return for every element its position along an axis."""
+    """Return the position of every element along an axis."""
     line = np.arange(shape[axis], dtype=dtype).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
     return np.broadcast_to(line, shape)
 
@@ -92,19 +92,19 @@ def position_along_shape(*, shape: Shape, axis: int, dtype: DType) -> Spec:
 
 
 def position_along(shape: Shape, axis: int, dtype: DType | None = None) -> Node:
-    """Return a node of a shape whose elements are their own positions along an axis (not negative).
+    """Return a node with the position of every element along an axis (not negative).
 
-    The dtype is one of integers: without one it is int32, which is enough for all but the largest arrays.
+    The dtype is an integer dtype; the default int32 is enough for all but the largest arrays.
     """
     if dtype is None:
         dtype = INT32 if shape[axis] <= np.iinfo(np.int32).max else INT64
-    # always one line, of which others are views: should it be written to memory, it is read there in the same way
+    # always one line with views of it: if a plan writes it to memory, it writes only the line
     line = single(_position_along.apply((), (shape[axis : axis + 1], 0, dtype)))
     return broadcast(reshape_to(line, (shape[axis], *[1] * (len(shape) - 1 - axis))), shape)
 
 
 def _progression(count: int, start: float, step: float, repeat: int, dtype: DType) -> Array:
-    """Return ``count`` elements of start, start + step, ..., each ``repeat`` times, computed in the dtype itself."""
+    """Return ``count`` elements of start, start + step, ..., each ``repeat`` times, computed in the result dtype."""
     index = np.arange(count, dtype=INT64) // repeat
     if dtype.kind == "f":
         wide = FLOAT32 if dtype.itemsize == 2 else dtype
@@ -146,7 +146,7 @@ def arange(
     infer_range: bool = False,
     dtype: DType = FLOAT32,
 ) -> Array:
-    """Return evenly spaced numbers from start up to but without stop, each repeated; arange(n) starts at 0."""
+    """Return evenly spaced numbers from start to stop (excluded), each repeated; arange(n) starts at 0."""
     first, last = _range_bounds(start, stop)
     return _progression(math.ceil((last - first) / step) * repeat, first, step, repeat, dtype)
 
@@ -180,7 +180,7 @@ def _expand_linspace(*, start: float, stop: float, num: int, endpoint: bool, dty
 
 @operator(name="_linspace", gradient=nothing, lowering=Expansion(_expand_linspace))
 def linspace(*, start: float, stop: float, num: int, endpoint: bool = True, dtype: DType = FLOAT32) -> Array:
-    """Return ``num`` evenly spaced numbers from start to stop, with or without stop itself."""
+    """Return ``num`` evenly spaced numbers from start to stop; ``endpoint`` includes stop."""
     return np.linspace(start, stop, num, endpoint).astype(dtype)
 
 
@@ -199,7 +199,7 @@ def _expand_eye(*, N: int, M: int, k: int, dtype: DType) -> Node:
 
 @operator(name="_eye", gradient=nothing, lowering=Expansion(_expand_eye), moves=True)
 def eye(*, N: int, M: int = 0, k: int = 0, dtype: DType = FLOAT32) -> Array:
-    """Return a matrix of N rows and M (default N) columns with ones on its k-th diagonal."""
+    """Return a matrix with N rows, M (default N) columns, and ones on the k-th diagonal."""
     return np.eye(N, M or N, k, dtype)
 
 
@@ -229,7 +229,7 @@ def _expand_arange_like(data: Node, *, start: float, step: float, repeat: int, a
 def arange_like(
     data: Array, *, start: float = 0.0, step: float = 1.0, repeat: int = 1, axis: int | None = None
 ) -> Array:
-    """Return evenly spaced numbers, as many as the array has elements (in its shape) or as one axis is long."""
+    """Return evenly spaced numbers in the shape of an array, or as many as one axis is long."""
     shape = _like_shape(data.shape, axis)
     return _progression(math.prod(shape), start, step, repeat, data.dtype).reshape(shape)
 
@@ -243,6 +243,6 @@ def arange_like_shape(data: Node, *, repeat: int, axis: int | None) -> Any:
     return _like_shape(data.shape, None if axis is None else real_axis(axis, data.ndim, "arange_like")), data.dtype
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 shape_array.interface = size_array.interface = Interface(types=outputs_of_type(INT64))

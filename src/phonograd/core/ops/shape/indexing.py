@@ -1,7 +1,7 @@
-"""Operators that take an index array: taking, picking, scattering, one-hot codes, embeddings, and ``where``.
+"""Operators with an index array: ``take``, ``pick``, ``gather_nd``, one-hot codes, embeddings, and ``where``.
 
-Index arrays may be of any number type; fractions are cut off. What NDArray indexing itself is made of stands in
-:mod:`..vision.regions` and :mod:`..vision.points` and can be had from here too.
+Index arrays may have any numeric dtype; fractions are truncated. The primitives of NDArray indexing are in
+:mod:`..vision.regions` and :mod:`..vision.points`; this module exports them too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.dtypes import FLOAT32, INT32, INT64, DType, convert_scalar
 from ...base.errors import MXNetError, format_shape
-from ...graph.interface import Interface, Partial, merge, types_apart
+from ...graph.interface import Interface, Partial, merge, separate_types
 from ...graph.node import Node, Shape
 from ...graph.operator import Array, Spec, composite, nothing, operator, single
 from ...lower.lowering import Expansion
@@ -56,9 +56,10 @@ __all__ = [
 
 @composite(method=True, family="shape")
 def take(a: Node, indices: Node, *, axis: int = 0, mode: Literal["clip", "raise", "wrap"] = "clip") -> Node:
-    """Return the slices of an array at positions of one axis; the axes of the index stand in place of it.
+    """Return the slices of an array at indices along one axis; the axes of ``indices`` replace that axis.
 
-    Numbers out of range are moved to the nearest end (``clip``), counted around (``wrap``) or refused (``raise``).
+    ``mode`` handles indices out of range: ``clip`` uses the nearest end, ``wrap`` counts modulo the size, ``raise``
+    raises an error.
     """
     if not -a.ndim <= axis < a.ndim:
         raise MXNetError(
@@ -79,7 +80,7 @@ def _expand_batch_take(a: Node, indices: Node) -> Node | None:
 
 @operator(lowering=Expansion(_expand_batch_take), moves=True)
 def batch_take(a: Array, indices: Array) -> Array:
-    """Return one element of each row; ``pick`` does the same and has a gradient."""
+    """Return one element of each row. ``pick`` does the same and has a gradient."""
     rows = a.reshape(-1, a.shape[-1])
     column = np.clip(indices.reshape(-1), 0, a.shape[-1] - 1)
     chosen: Array = rows[np.arange(len(rows)), column]
@@ -107,7 +108,7 @@ def pick(
     keepdims: bool = False,
     mode: Literal["clip", "wrap"] = "clip",
 ) -> Node:
-    """Return one element of each line along an axis, at the position that the index holds for that line."""
+    """Return one element of each line along an axis; ``index`` has its position for each line."""
     if axis is None:
         raise MXNetError("axis=None is not supported by pick yet. Must specify an axis.")
     if not -data.ndim <= axis < data.ndim:
@@ -126,7 +127,7 @@ def pick(
 
 @composite()
 def fill_element_0index(lhs: Node, mhs: Node, rhs: Node) -> Node:
-    """Return the matrix lhs with element rhs[i] of row i replaced by mhs[i]; numbers out of range replace nothing."""
+    """Return the matrix lhs with element rhs[i] of row i replaced by mhs[i]; indices out of range are ignored."""
     if lhs.ndim != 2 or mhs.shape != lhs.shape[:1] or rhs.shape != lhs.shape[:1]:
         raise MXNetError(
             "fill_element_0index takes a matrix and two vectors with an element for each row, not shapes "
@@ -137,7 +138,7 @@ def fill_element_0index(lhs: Node, mhs: Node, rhs: Node) -> Node:
     return select(chosen, reshape_to(mhs, (lhs.shape[0], 1)), lhs)
 
 
-# -- index arrays for several axes, one below the other
+# -- index arrays for several axes, one row per axis
 
 
 def _rows(indices: Node) -> tuple[Node, ...]:
@@ -153,8 +154,8 @@ def _layout(count: int, ndim: int) -> Shape:
     return (*range(count), *(-1,) * (ndim - count))
 
 
-def _scattered(name: str, data: Node, indices: Node, shape: Shape) -> Shape:
-    """Return the layout of index arrays for a shape, after checking that data is what they pick from it."""
+def _scatter_layout(name: str, data: Node, indices: Node, shape: Shape) -> Shape:
+    """Return the layout of index arrays for a shape, after checking the shape of data against them."""
     if indices.ndim < 2:
         raise MXNetError(f"{name} requires index tensor to have at least 2 dimensions, not {indices.ndim}")
     count = indices.shape[0]
@@ -172,7 +173,7 @@ def _scattered(name: str, data: Node, indices: Node, shape: Shape) -> Shape:
 
 @composite(npx="gather_nd", family="shape")
 def gather_nd(data: Node, indices: Node) -> Node:
-    """Return the elements (or slices) of an array at the points whose coordinates are the rows of the index."""
+    """Return the elements (or slices) of an array at points; the rows of ``indices`` are their coordinates."""
     if indices.ndim < 2:
         raise MXNetError("gather_nd requires index tensor to have at least 2 dimensions")
     if indices.shape[0] > data.ndim:
@@ -185,27 +186,27 @@ def gather_nd(data: Node, indices: Node) -> Node:
 
 @composite(npx="scatter_nd")
 def scatter_nd(data: Node, indices: Node, *, shape: Shape) -> Node:
-    """Return zeros with the data written at the points whose coordinates are the rows of the index.
+    """Return zeros with the data written at points; the rows of ``indices`` are their coordinates.
 
-    Where a point occurs several times, the last one wins.
+    If a point occurs several times, the last value wins.
     """
-    layout = _scattered("scatter_nd", data, indices, shape)
+    layout = _scatter_layout("scatter_nd", data, indices, shape)
     return assign_points(full(shape, 0, data.dtype, data.context), data, layout, _rows(indices))
 
 
 @composite()
 def _scatter_set_nd(lhs: Node, rhs: Node, indices: Node, *, shape: Shape) -> Node:
-    """Return lhs with the elements at the points whose coordinates are the rows of the index replaced by rhs."""
+    """Return lhs with the elements at points replaced by rhs; the rows of ``indices`` are their coordinates."""
     if lhs.shape != shape:
         raise MXNetError(f"_scatter_set_nd: shape={shape} is not that of lhs, {format_shape(lhs.shape)}")
     same_dtype(lhs, rhs)
-    return assign_points(lhs, rhs, _scattered("_scatter_set_nd", rhs, indices, shape), _rows(indices))
+    return assign_points(lhs, rhs, _scatter_layout("_scatter_set_nd", rhs, indices, shape), _rows(indices))
 
 
 @composite()
 def _backward_gather_nd(data: Node, indices: Node, *, shape: Shape) -> Node:
-    """Return zeros with the data added at the points whose coordinates are the rows of the index."""
-    layout = _scattered("_backward_gather_nd", data, indices, shape)
+    """Return zeros with the data added at points; the rows of ``indices`` are their coordinates."""
+    layout = _scatter_layout("_backward_gather_nd", data, indices, shape)
     count = indices.shape[0]
     _, _, flat = merge_points(shape, layout, _rows(indices))
     return reshape_to(add_axis(data, flat, 0, math.prod(shape[:count])), shape)
@@ -213,7 +214,7 @@ def _backward_gather_nd(data: Node, indices: Node, *, shape: Shape) -> Node:
 
 @composite()
 def _contrib_index_copy(old_tensor: Node, index_vector: Node, new_tensor: Node) -> Node:
-    """Return old_tensor with its rows at the positions of index_vector replaced by those of new_tensor."""
+    """Return old_tensor with the rows at index_vector replaced by the rows of new_tensor."""
     fits = index_vector.ndim == 1 and new_tensor.shape == (*index_vector.shape, *old_tensor.shape[1:])
     if old_tensor.ndim == 0 or not fits:
         raise MXNetError(
@@ -224,14 +225,14 @@ def _contrib_index_copy(old_tensor: Node, index_vector: Node, new_tensor: Node) 
     return put_axis(old_tensor, new_tensor, positions(index_vector, old_tensor.shape[0]), 0)
 
 
-# -- codes
+# -- one-hot codes and embeddings
 
 
 def _is_code(indices: Node, depth: int) -> Node:
-    """Return a node that is not 0 where the position along a new last axis is the index."""
+    """Return a node that is nonzero where the position along a new last axis equals the index."""
     shape = (*indices.shape, depth)
     place = position_along(shape, indices.ndim)
-    # numbers out of range stay out of range when they become shorter
+    # indices out of range stay out of range in the smaller dtype
     near = single(minimum(maximum(cast(indices, INT64), -1), depth))
     return single(equal(place, cast(reshape_to(near, (*indices.shape, 1)), place.dtype)))
 
@@ -244,9 +245,9 @@ def _expand_one_hot(indices: Node, *, depth: int, on_value: float, off_value: fl
 def one_hot(
     indices: Array, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, dtype: DType = FLOAT32
 ) -> Array:
-    """Return for each index a vector that is on_value at that position and off_value elsewhere.
+    """Return a one-hot vector per index: on_value at that position and off_value elsewhere.
 
-    Numbers out of range give a vector that is off_value everywhere.
+    An index out of range gives a vector of off_value.
     """
     on, off = convert_scalar(on_value, dtype), convert_scalar(off_value, dtype)
     return np.where(indices.astype(np.int64)[..., None] == np.arange(depth), on, off)
@@ -263,7 +264,7 @@ def one_hot_shape(indices: Node, *, depth: int, dtype: DType) -> Spec:
     gradient=nothing, lowering=Expansion(lambda lhs, rhs: cast(_is_code(lhs, rhs.shape[1]), rhs.dtype)), moves=True
 )
 def _onehot_encode(lhs: Array, rhs: Array) -> Array:
-    """Return the one-hot codes of the vector lhs as a matrix of the shape and dtype of rhs."""
+    """Return the one-hot codes of the vector lhs as a matrix with the shape and dtype of rhs."""
     chosen: Array = lhs.astype(np.int64)[:, None] == np.arange(rhs.shape[1])
     return chosen.astype(rhs.dtype)
 
@@ -296,9 +297,9 @@ def embedding(
     dtype: DType = FLOAT32,
     sparse_grad: bool = False,
 ) -> Node:
-    """Return the rows of a table at the positions that data holds; numbers out of range are moved to the nearest.
+    """Return the rows of the weight at the indices in data; indices out of range use the nearest row.
 
-    ``dtype`` is that of the weight. The gradient of the table is dense, whatever ``sparse_grad`` says.
+    ``dtype`` is the dtype of the weight. The gradient of the weight is dense; ``sparse_grad`` is ignored.
     """
     _embedding_table("Embedding", weight, input_dim, output_dim)
     return take_axis(weight, positions(data, input_dim, "clip"), 0)
@@ -314,7 +315,7 @@ def sparse_embedding(
     dtype: DType = FLOAT32,
     sparse_grad: bool = False,
 ) -> Node:
-    """Return the rows of a table at the positions that data holds; those out of range are refused."""
+    """Return the rows of the weight at the indices in data; indices out of range raise an error."""
     _embedding_table("_contrib_SparseEmbedding", weight, input_dim, output_dim)
     return take_axis(weight, positions(data, input_dim, "index"), 0)
 
@@ -324,13 +325,13 @@ def sparse_embedding(
 
 @composite()
 def where(condition: Node, x: Node, y: Node) -> Node:
-    """Return elements of x where the condition is not zero, and of y where it is.
+    """Return elements of x where the condition is nonzero, else elements of y.
 
-    A condition of one axis selects whole rows.
+    A vector as condition selects whole rows.
     """
     if x.shape != y.shape:
         raise MXNetError(
-            "Operator where inferring shapes failed: x and y must have one shape, not "
+            "Operator where inferring shapes failed: x and y must have equal shapes, not "
             f"{format_shape(x.shape)} and {format_shape(y.shape)}"
         )
     same_dtype(x, y, 2)
@@ -346,7 +347,7 @@ def where(condition: Node, x: Node, y: Node) -> Node:
 
 @operator(gradient=nothing, moves=True)
 def _mask_positions(index: Array, *, count: int) -> Array:
-    """Return the positions of the elements of a vector that are not zero, of which there are ``count``."""
+    """Return the positions of the nonzero elements of a vector; ``count`` is their number."""
     found = np.flatnonzero(index)
     if found.size != count:
         raise MXNetError(f"a mask with {count} nonzero elements was announced, but this one has {found.size}")
@@ -359,10 +360,10 @@ def mask_positions_shape(index: Node, *, count: int) -> Spec:
 
 
 def boolean_mask(data: Node, index: Node, axis: int, concrete_index: Array) -> Node:
-    """Return the slices of ``data`` along an axis where the mask ``index`` is not zero.
+    """Return the slices of ``data`` along an axis where the mask ``index`` is nonzero.
 
-    The shape of the result depends on the values of the mask, so they have to be known: ``concrete_index`` holds them.
-    Only their number becomes part of the expression.
+    The shape of the result depends on the values of the mask, so the caller passes them as ``concrete_index``. Only
+    their number becomes part of the expression.
     """
     if not -data.ndim <= axis < data.ndim:
         raise MXNetError(f"boolean_mask: axis {axis} of an array of shape {format_shape(data.shape)} does not exist")
@@ -376,7 +377,7 @@ def boolean_mask(data: Node, index: Node, axis: int, concrete_index: Array) -> N
     return take_axis(data, single(_mask_positions(index, count=count)), axis)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _table_shapes(inputs: list[Partial], outputs: list[Partial], *, input_dim: int, output_dim: int) -> list[Partial]:
@@ -396,8 +397,8 @@ def _row_types(
     return [inputs[0], inputs[1] or np.dtype("int32")], [inputs[0]]
 
 
-take.interface = pick.interface = gather_nd.interface = Interface(types=types_apart(1))
-scatter_nd.interface = Interface(types=types_apart(1))
+take.interface = pick.interface = gather_nd.interface = Interface(types=separate_types(1))
+scatter_nd.interface = Interface(types=separate_types(1))
 batch_take.interface = Interface(types=_row_types)
-where.interface = Interface(types=types_apart(0))
+where.interface = Interface(types=separate_types(0))
 embedding.interface = sparse_embedding.interface = Interface(shapes=_table_shapes, types=_table_types)

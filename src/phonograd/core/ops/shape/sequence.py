@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one array: mask what is behind each end, take the last step, reverse each.
+"""Sequences of different lengths in one array: mask the padding, take the last step, reverse the steps.
 
 Time runs along ``axis``, 0 or 1; the other of these two axes numbers the sequences. Without ``use_sequence_length``
 every sequence has the full length.
@@ -27,7 +27,7 @@ __all__ = ["sequence_last", "sequence_mask", "sequence_reverse"]
 
 
 def _check(name: str, data: Node, length: Node | None, use_sequence_length: bool, axis: int, axes: Shape) -> None:
-    """Raise MXNetError unless data holds sequences along the axis and there is a length for each, if wanted."""
+    """Raise MXNetError unless data holds sequences along the axis and, if required, a length for each."""
     if axis not in axes:
         allowed = " or ".join(map(str, axes))
         raise MXNetError(f"Current implementation expects axis to be {allowed}, not {axis}, in operator {name}.")
@@ -47,8 +47,8 @@ def _check(name: str, data: Node, length: Node | None, use_sequence_length: bool
         )
 
 
-def _beside(length: Array, axis: int, ndim: int) -> Array:
-    """Return lengths as whole numbers along the axis that numbers the sequences, ready to broadcast."""
+def _align_lengths(length: Array, axis: int, ndim: int) -> Array:
+    """Return lengths as integers along the axis of the sequences, in a shape that broadcasts."""
     shape = [1] * ndim
     shape[1 - axis] = -1
     return length.astype(np.int64).reshape(shape)
@@ -61,7 +61,7 @@ def _steps(extent: int, axis: int, ndim: int) -> Array:
 
 
 def _lengths(data: Node, sequence_length: Node, axis: int) -> Node:
-    """Return the node of lengths as whole numbers along the axis that numbers the sequences, ready to broadcast."""
+    """Return the node of integer lengths along the axis of the sequences, in a shape that broadcasts."""
     shape = [1] * data.ndim
     shape[1 - axis] = data.shape[1 - axis]
     return reshape_to(cast(sequence_length, np.int64), tuple(shape))
@@ -92,10 +92,10 @@ def sequence_mask(
     value: float = 0.0,
     axis: int = 0,
 ) -> Array:
-    """Return the array with every step behind the end of its sequence replaced by a value."""
+    """Replace all steps after the end of each sequence by a value."""
     if sequence_length is None:
         return data
-    inside = _steps(data.shape[axis], axis, data.ndim) < _beside(sequence_length, axis, data.ndim)
+    inside = _steps(data.shape[axis], axis, data.ndim) < _align_lengths(sequence_length, axis, data.ndim)
     return np.where(inside, data, convert_scalar(value, data.dtype))
 
 
@@ -118,7 +118,7 @@ def sequence_mask_grad(
 def sequence_last(
     data: Node, sequence_length: Node | None = None, *, use_sequence_length: bool = False, axis: int = 0
 ) -> Node:
-    """Return the last step of every sequence. Lengths below one count as one, too large ones as the full length."""
+    """Return the last step of each sequence. Lengths below one count as one, too large ones as the full length."""
     _check("SequenceLast", data, sequence_length, use_sequence_length, axis, (0, 1))
     extent = data.shape[axis]
     shape = (*data.shape[:axis], *data.shape[axis + 1 :])
@@ -138,11 +138,11 @@ def sequence_last(
 def sequence_reverse(
     data: Array, sequence_length: Array | None = None, *, use_sequence_length: bool = False, axis: int = 0
 ) -> Array:
-    """Return the array with the steps of every sequence in reverse order; what is behind its end stays in place."""
+    """Return the array with the steps of each sequence reversed; steps after its end stay in place."""
     if sequence_length is None:
         return data[::-1]
     steps = _steps(data.shape[0], 0, data.ndim)
-    length = np.clip(_beside(sequence_length, 0, data.ndim), 0, data.shape[0])
+    length = np.clip(_align_lengths(sequence_length, 0, data.ndim), 0, data.shape[0])
     return np.take_along_axis(data, np.where(steps < length, length - 1 - steps, steps), 0)
 
 
@@ -159,7 +159,7 @@ def sequence_reverse_grad(
     return sequence_reverse(out_grad, sequence_length, use_sequence_length=use_sequence_length), None
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _length_shapes(inputs: list[Partial], outputs: list[Partial], *, axis: int) -> list[Partial]:

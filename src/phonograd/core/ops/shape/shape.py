@@ -1,7 +1,7 @@
-"""Operators that change the shape of an array, reorder its axes, join arrays or take them apart.
+"""Operators that change the shape of an array, permute its axes, and concatenate or split arrays.
 
-All are linear and move elements only. They are written with the building blocks of :mod:`..math.primitives` and with
-the pair defined here: ``_concatenate`` and ``_split``, each of which is the other's gradient.
+All are linear and only move elements. They are written with :mod:`..math.primitives` and with the pair defined here:
+``_concatenate`` and ``_split``, each of which is the other's gradient.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ __all__ = [
 ]
 
 
-# -- joining and splitting: the primitives
+# -- concatenation and splitting: the primitives
 
 
 def _begins(shapes: Sequence[Shape], *, axis: int) -> list[Shape]:
-    """Return where each of the joined arrays begins."""
+    """Return the start of each of the concatenated arrays along the axis."""
     starts = itertools.accumulate([shape[axis] for shape in shapes], initial=0)
     return [(*(0,) * axis, start, *(0,) * (len(shape) - axis - 1)) for start, shape in zip(starts, shapes)]
 
 
 def _move_piece(pattern: Pattern, output: int, *, boundaries: Shape, axis: int) -> Pattern:
-    """Return where the elements between two boundaries lie."""
+    """Return the access pattern of the elements between two boundaries."""
     begin, end = [0] * len(pattern.shape), list(pattern.shape)
     begin[axis], end[axis] = (0, *boundaries, pattern.shape[axis])[output : output + 2]
     return pattern.slice(tuple(begin), tuple(end), (1,) * len(begin))
@@ -61,7 +61,7 @@ def _move_piece(pattern: Pattern, output: int, *, boundaries: Shape, axis: int) 
 
 @operator(lowering=Mosaic(_begins))
 def _concatenate(*data: Array, axis: int) -> Array:
-    """Return arrays joined along an existing axis."""
+    """Return arrays concatenated along an existing axis."""
     return np.concatenate(data, axis=axis)
 
 
@@ -100,7 +100,7 @@ def split_grad(out_grad: tuple[Node | None, ...], out: tuple[Node, ...], data: N
 
 
 def concatenate(nodes: Sequence[Node], axis: int) -> Node:
-    """Return nodes of one dtype joined along an existing axis; a single node is returned as it is."""
+    """Return nodes of one dtype concatenated along an existing axis; a single node is returned unchanged."""
     if len(nodes) == 1:
         return nodes[0]
     axis = real_axis(axis, nodes[0].ndim, "concatenate")
@@ -108,9 +108,9 @@ def concatenate(nodes: Sequence[Node], axis: int) -> Node:
 
 
 def split_at(node: Node, boundaries: Shape, axis: int) -> tuple[Node, ...]:
-    """Return the pieces of a node between ascending boundaries along an axis, one more than there are boundaries.
+    """Split a node at ascending boundaries along an axis; there is one more piece than boundaries.
 
-    What was joined from just these pieces need not be joined.
+    A concatenation of exactly these pieces is not computed.
     """
     if not boundaries:
         return (node,)
@@ -131,22 +131,22 @@ def insert_axis(node: Node, axis: int) -> Node:
 
 
 def stack_nodes(nodes: Sequence[Node], axis: int) -> Node:
-    """Return nodes of one shape joined along a new axis (not negative)."""
+    """Return nodes of one shape stacked along a new axis (not negative)."""
     return concatenate([insert_axis(node, axis) for node in nodes], axis)
 
 
-# -- the same elements in another shape
+# -- shape
 
 
 @composite(name="Reshape", aliases=("reshape",))
 def reshape(
     data: Node, *, shape: Shape = (), reverse: bool = False, target_shape: Shape = (), keep_highest: bool = False
 ) -> Node:
-    """Return the same elements in another shape.
+    """Return the array in another shape.
 
-    Codes stand for parts of the old shape: 0 copies an axis, -1 infers a size, -2 copies all remaining axes, -3 merges
-    two axes, -4 splits one into the two sizes that follow. With ``reverse`` they are read from the right.
-    ``target_shape`` and ``keep_highest`` are the deprecated form of ``shape``.
+    Codes refer to the old shape: 0 copies an axis, -1 infers a size, -2 copies all remaining axes, -3 merges two axes,
+    -4 splits one into the two sizes that follow. ``reverse`` reads them from the right. ``target_shape`` and
+    ``keep_highest`` are the deprecated form of ``shape``.
     """
     try:
         if target_shape and not shape:
@@ -166,9 +166,9 @@ def reshape_like(
     rhs_begin: int | None = None,
     rhs_end: int | None = None,
 ) -> Node:
-    """Return lhs with its axes from lhs_begin to lhs_end replaced by the axes of rhs from rhs_begin to rhs_end.
+    """Return lhs with its axes from lhs_begin to lhs_end replaced by axes rhs_begin to rhs_end of rhs.
 
-    Without limits lhs takes the shape of rhs.
+    Without bounds lhs takes the shape of rhs.
     """
     first, last = _axis_range("lhs", lhs.ndim, lhs_begin, lhs_end)
     start, stop = _axis_range("rhs", rhs.ndim, rhs_begin, rhs_end)
@@ -195,7 +195,7 @@ def _axis_range(side: str, ndim: int, begin: int | None, end: int | None) -> tup
 
 @composite(name="Flatten", aliases=("flatten",), method=True, npx="batch_flatten")
 def flatten(data: Node) -> Node:
-    """Return the array as a matrix: the first axis stays, all others become one."""
+    """Return the array as a matrix: the first axis stays, all others are merged."""
     rows = data.shape[0] if data.shape else 1
     return reshape_to(data, (rows, int(np.prod(data.shape[1:], dtype=np.int64))))
 
@@ -211,7 +211,7 @@ def expand_dims(data: Node, *, axis: int) -> Node:
 
 @composite(method=True, answers="squeeze")
 def squeeze(data: Node, *, axis: Axis = None) -> Node:
-    """Return the array without its axes of size one, or without those given. One axis always remains."""
+    """Return the array without its axes of size one, or without the given ones. One axis always remains."""
     if axis is None:
         axes = tuple([position for position, extent in enumerate(data.shape) if extent == 1])
     else:
@@ -229,12 +229,12 @@ def squeeze(data: Node, *, axis: Axis = None) -> Node:
     return reshape_to(data, without(data.shape, axes) or (1,))
 
 
-# -- another order of axes
+# -- order of axes
 
 
 @composite(method=True, answers="transpose")
 def transpose(data: Node, *, axes: Shape = ()) -> Node:
-    """Return the array with its axes in another order; reversed by default."""
+    """Return the array with its axes permuted; the default reverses them."""
     if not axes:
         return permute(data, tuple(range(data.ndim))[::-1])
     if len(axes) != data.ndim:
@@ -256,7 +256,7 @@ def swapaxes(data: Node, *, dim1: int = 0, dim2: int = 0) -> Node:
     return permute(data, tuple(order))
 
 
-# -- joining and splitting: the operators
+# -- concatenation and splitting: the operators
 
 
 def _uniform(name: str, data: tuple[Node, ...]) -> None:
@@ -272,27 +272,27 @@ def _uniform(name: str, data: tuple[Node, ...]) -> None:
 
 @composite(name="Concat", aliases=("concat",))
 def concat(*data: Node, dim: int = 1) -> Node:
-    """Return arrays joined along an existing axis; they have equal sizes along all others."""
+    """Return arrays concatenated along an existing axis; all other axes have equal sizes."""
     _uniform("Concat", data)
     return concatenate(data, real_axis(dim, data[0].ndim, "Concat"))
 
 
 @composite(name="_rnn_param_concat")
 def rnn_param_concat(*data: Node, dim: int = 1) -> Node:
-    """Return arrays joined along an existing axis: the packed parameters of a recurrent layer."""
+    """Return arrays concatenated along an existing axis: the packed parameters of a recurrent layer."""
     _uniform("_rnn_param_concat", data)
     return concatenate(data, real_axis(dim, data[0].ndim, "_rnn_param_concat"))
 
 
 @composite()
 def stack(*data: Node, axis: int = 0) -> Node:
-    """Return arrays of equal shape joined along a new axis."""
+    """Return arrays of equal shape stacked along a new axis."""
     _uniform("stack", data)
     for position, node in enumerate(data):
         if node.shape != data[0].shape:
             raise MXNetError(
                 f"Incompatible attr in node  at {position}-th input: expected {format_shape(data[0].shape)}, got "
-                f"{format_shape(node.shape)} in operator stack. Arrays that are stacked have equal shapes."
+                f"{format_shape(node.shape)} in operator stack. Stacked arrays must have equal shapes."
             )
     return stack_nodes(data, real_axis(axis, data[0].ndim + 1, "stack"))
 
@@ -306,7 +306,7 @@ def _pieces(data: Node, boundaries: Shape, axis: int, squeeze_axis: bool) -> Any
 
 @composite(name="SliceChannel", aliases=("split",), method=True)
 def slice_channel(data: Node, *, num_outputs: int, axis: int = 1, squeeze_axis: bool = False) -> Any:
-    """Return the array split into equal parts along an axis; with squeeze_axis parts of size one lose that axis."""
+    """Split an array into equal parts along an axis; squeeze_axis removes the axis of parts of size one."""
     if num_outputs < 1:
         raise MXNetError(
             f"value {num_outputs} for Parameter num_outputs should be greater equal to 1, "
@@ -331,10 +331,10 @@ def slice_channel(data: Node, *, num_outputs: int, axis: int = 1, squeeze_axis: 
 
 @composite(name="_split_v2")
 def split_v2(data: Node, *, indices: Shape, axis: int = 1, squeeze_axis: bool = False, sections: int = 0) -> Any:
-    """Return the array split along an axis: into ``sections`` parts, or where each part begins (``indices``).
+    """Split an array along an axis, into ``sections`` parts or at ``indices``.
 
-    ``indices`` holds the beginning of every part, so its first entry is 0. When the size is no multiple of
-    ``sections``, the first parts are one longer.
+    ``indices`` has the start of every part, so its first entry is 0. If the size is not a multiple of ``sections``,
+    the first parts have one more element.
     """
     axis = real_axis(axis, data.ndim, "_split_v2")
     extent = data.shape[axis]
@@ -355,11 +355,11 @@ def split_v2(data: Node, *, indices: Shape, axis: int = 1, squeeze_axis: bool = 
     return _pieces(data, starts[1:], axis, squeeze_axis)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
-def _joined_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials:
-    """Return the shapes of what is joined: alike but for one axis, along which at most one extent can be found."""
+def _concat_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials:
+    """Return the input shapes of a concatenation: equal but for one axis, where one unknown size can be inferred."""
     known = next((shape for shape in (*inputs, outputs[0]) if shape is not None), None)
     if known is None or not -len(known) <= dim < len(known):
         return inputs
@@ -375,7 +375,7 @@ def _joined_shapes(inputs: Partials, outputs: Partials, *, dim: int) -> Partials
     return [(*common[:place], extent, *common[place + 1 :]) for extent in extents]
 
 
-def _transposed_shapes(inputs: Partials, outputs: Partials, *, axes: Shape) -> Partials:
+def _transpose_shapes(inputs: Partials, outputs: Partials, *, axes: Shape) -> Partials:
     out = outputs[0]
     if out is None or len(axes) not in (0, len(out)):
         return inputs
@@ -383,15 +383,15 @@ def _transposed_shapes(inputs: Partials, outputs: Partials, *, axes: Shape) -> P
     return [merge(inputs[0], tuple([out[order.index(axis)] for axis in range(len(out))]))]
 
 
-def _expanded_shapes(inputs: Partials, outputs: Partials, *, axis: int) -> Partials:
+def _expand_dims_shapes(inputs: Partials, outputs: Partials, *, axis: int) -> Partials:
     out = outputs[0]
     if out is None or not -len(out) <= axis < len(out):
         return inputs
     return [merge(inputs[0], without(out, (axis % len(out),)))]
 
 
-def _reshaped_shapes(inputs: Partials, outputs: Partials) -> Partials:
-    """Return the shape of what is reshaped: a single unknown extent follows from the number of elements."""
+def _reshape_shapes(inputs: Partials, outputs: Partials) -> Partials:
+    """Return the input shape of a reshape: the number of elements determines a single unknown size."""
     data, out = inputs[0], outputs[0]
     if data is None or out is None or data.count(0) != 1 or 0 in out:
         return inputs
@@ -399,10 +399,10 @@ def _reshaped_shapes(inputs: Partials, outputs: Partials) -> Partials:
     return inputs if rest else [tuple([extent or missing for extent in data])]
 
 
-def _divided_shapes(
+def _slice_channel_shapes(
     inputs: Partials, outputs: Partials, *, num_outputs: int, axis: int, squeeze_axis: bool
 ) -> Partials:
-    """Return the shape of what is divided into parts that are all alike."""
+    """Return the input shape of a split into equal parts."""
     data = inputs[0]
     if data is None or not -len(data) <= axis < len(data):
         return inputs
@@ -415,9 +415,11 @@ def _divided_shapes(
     return [data]
 
 
-reshape.interface = Interface(shapes=_reshaped_shapes)
-expand_dims.interface = Interface(shapes=_expanded_shapes)
-transpose.interface = Interface(shapes=_transposed_shapes)
-concat.interface = Interface(shapes=_joined_shapes)
-slice_channel.interface = Interface(outputs=lambda *, num_outputs: num_outputs, numbered=True, shapes=_divided_shapes)
+reshape.interface = Interface(shapes=_reshape_shapes)
+expand_dims.interface = Interface(shapes=_expand_dims_shapes)
+transpose.interface = Interface(shapes=_transpose_shapes)
+concat.interface = Interface(shapes=_concat_shapes)
+slice_channel.interface = Interface(
+    outputs=lambda *, num_outputs: num_outputs, numbered=True, shapes=_slice_channel_shapes
+)
 split_v2.interface = Interface(outputs=lambda *, indices, sections: sections or len(indices), numbered=True)

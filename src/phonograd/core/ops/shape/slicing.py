@@ -1,4 +1,4 @@
-"""Slices of arrays by number: ``slice``, ``slice_axis``, ``slice_like``, and the assignment to a slice."""
+"""Slices with constant bounds: ``slice``, ``slice_axis``, ``slice_like``, and assignment to a slice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["slice_", "slice_axis", "slice_like"]
 def _region(
     name: str, shape: Shape, begin: OptionalInts, end: OptionalInts, step: OptionalInts
 ) -> tuple[Shape, Shape, Shape]:
-    """Return the explicit bounds of begin, end and step as users write them: None, negative, past the end."""
+    """Return explicit bounds for the user's begin, end and step: None, negative or past the end."""
     where = f"operator {name} on data of shape {format_shape(shape)}, begin={begin}, end={end}, step={step}"
     if len(begin) > len(shape):
         raise MXNetError(f"Slicing axis exceeds data dimensions: {where}")
@@ -40,15 +40,15 @@ def _region(
 def slice_(data: Node, *, begin: OptionalInts, end: OptionalInts, step: OptionalInts = ()) -> Node:
     """Return the region data[begin:end:step].
 
-    Bounds are those of Python's slices, one for each leading axis: None, negative ones and ones past the end may stand
-    in them. Axes without bounds are taken whole.
+    Bounds are those of Python's slices, one per leading axis; they may be None, negative or past the end. Axes without
+    bounds are kept whole.
     """
     return slice_step(data, *_region("slice", data.shape, begin, end, step))
 
 
 @composite(method=True, npx="slice_axis")
 def slice_axis(data: Node, *, axis: int, begin: int, end: int | None) -> Node:
-    """Return the part of an array from begin to end along one axis; negative bounds count from its end."""
+    """Return the slice of an array from begin to end along one axis; negative bounds count from the end."""
     number = axis + data.ndim if axis < 0 else axis
     if not 0 <= number < data.ndim:
         raise MXNetError(
@@ -97,7 +97,7 @@ def _expand_slice_like(data: Node, shape_like: Node, *, axes: Shape) -> Node:
 
 @operator(method=True, lowering=Expansion(_expand_slice_like), npx="slice_like", moves=True)
 def slice_like(data: Array, shape_like: Array, *, axes: Shape = ()) -> Array:
-    """Return the beginning of an array, as large as another one along the given axes (default: along all)."""
+    """Return the beginning of an array, with the size of another array along the given axes (default: all)."""
     shape = _shape_like(data.shape, shape_like.shape, axes)
     return data[tuple([builtins.slice(0, extent) for extent in shape])]
 
@@ -114,7 +114,7 @@ def slice_like_grad(out_grad: Node, out: Node, data: Node, shape_like: Node) -> 
 
 @composite(aliases=("_crop_assign",))
 def _slice_assign(lhs: Node, rhs: Node, *, begin: OptionalInts, end: OptionalInts, step: OptionalInts = ()) -> Node:
-    """Return lhs with lhs[begin:end:step] replaced by rhs, which has exactly that shape."""
+    """Return lhs with lhs[begin:end:step] replaced by rhs, which must have that shape."""
     region = _region("_slice_assign", lhs.shape, begin, end, step)
     same_dtype(lhs, rhs)
     if rhs.shape != region_shape(*region):
@@ -135,6 +135,6 @@ def _slice_assign_scalar(
     return assign_step(data, constant(scalar, dtype), *region)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 slice_like.interface = Interface(types=type_of_first)

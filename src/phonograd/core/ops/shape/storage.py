@@ -1,7 +1,7 @@
-"""Operators about storage: conversion between storage types, and rows kept of a sparse array.
+"""Operators on storage: conversion between storage types, and row selection of a sparse array.
 
-Expressions know no storage: every value is a whole array to them. What an array is stored as is a property of the
-array (:mod:`phonograd.ndarray.sparse`), so here both operators are what they mean for values.
+Expressions have no storage type: every value is a dense array. The storage type is a property of the array
+(:mod:`phonograd.ndarray.sparse`), so these operators only compute values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 @composite()
 def cast_storage(data: Node, *, stype: str) -> Node:
-    """Return the same values, stored another way: 'default', 'csr' (two axes) or 'row_sparse'."""
+    """Return the same values with another storage type: 'default', 'csr' (two axes) or 'row_sparse'."""
     if stype not in ("default", "csr", "row_sparse"):
         raise MXNetError(f"cast_storage: stype must be 'default', 'csr' or 'row_sparse', not {stype!r}")
     if stype == "csr" and len(data.shape) != 2:
@@ -29,7 +29,7 @@ def cast_storage(data: Node, *, stype: str) -> Node:
 
 @composite(aliases=("sparse_retain",))
 def _sparse_retain(data: Node, indices: Node) -> Node:
-    """Return the data with every row that the index does not name set to zero."""
+    """Return the data with all rows not in the index set to zero."""
     if not data.shape or len(indices.shape) != 1:
         raise MXNetError(
             f"sparse_retain: data needs rows and indices one axis, got {format_shape(data.shape)} and "

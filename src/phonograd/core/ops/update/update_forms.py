@@ -1,13 +1,13 @@
-"""Rules of weight updates, and the operators that follow from each rule.
+"""Update rules and the operators derived from each rule.
 
 A :class:`Rule` is one row of the table in :mod:`.updates`: the arrays of one weight, the parameters in MXNet's order,
-and a formula from :mod:`.update_rules`. The forms of a rule are
+and a formula from :mod:`.update_rules`. This module declares these operators for a rule:
 
 - plain: ``sgd_update(weight, grad, lr=...)``;
-- ``mp_``, mixed precision: a float32 copy of the weight follows its states. The formula updates the copy, and the
+- ``mp_``, mixed precision: a float32 copy of the weight follows the states. The formula updates the copy, and the
   operator returns the copy in the dtype of the weight;
 - ``multi_``: the arrays of several weights, one weight after another, with a tuple of learning rates;
-- ``preloaded_multi_``: learning rates and weight decays are two arrays behind all others.
+- ``preloaded_multi_``: learning rates and weight decays are two arrays after all others.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ...graph.operator import composite
 from ..math.primitives import cast, reshape_to
 from ..shape.slicing import slice_axis
 
-__all__ = ["Rule", "declare", "declare_several", "mixed", "update"]
+__all__ = ["Rule", "declare", "declare_several", "mixed_precision", "update"]
 
-#: parameters that are data: another value needs no other plan. The others have the type of their default
+#: parameters passed as data: a new value needs no new plan. The others have the type of their default
 _DATA = {
     "eta": "Number",
     "etas": "Numbers",
@@ -44,13 +44,16 @@ _DATA = {
     "wds": "Numbers",
 }
 
-#: parameters with one value per weight, and the parameter of the rule that each value is
+#: added to the documentation of operators in mixed precision
+_MIXED = "The update is computed on `weight32`, the float32 copy of the weight."
+
+#: parameters with one value per weight, and the rule parameter that each value sets
 _PER_WEIGHT = {"etas": "eta", "learning_rates": "lr", "lrs": "lr", "step_count": "t", "wds": "wd"}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The update of one weight."""
+    """Describe the update of one weight."""
 
     name: str
     inputs: tuple[str, ...]
@@ -58,7 +61,7 @@ class Rule:
     parameters: str
     """As in a signature, separated by spaces: ``lr wd=0.0``."""
     formula: Callable[..., Any]
-    """Takes the parameters as a namespace, then the inputs; returns the new weight, then the new states."""
+    """Maps the parameters (a namespace) and the inputs to the new weight and the new states."""
     states: tuple[str, ...]
     """The inputs that an update changes, in the order in which the formula returns them."""
     doc: str
@@ -116,7 +119,7 @@ def declare(rule: Rule) -> Rule:
 def update(
     parameters: str, *, name: str | None = None, states: tuple[str, ...] | None = None, shared: int = 0
 ) -> Callable[[Callable[..., Any]], Rule]:
-    """Declare the operator of a formula; the decorator returns the rule.
+    """Return a decorator that declares the operator of a formula and returns its rule.
 
     The formula takes the parameters as a namespace, then weight, gradient, states and shared inputs. By default it
     changes all inputs between the gradient and the shared ones.
@@ -131,8 +134,8 @@ def update(
     return decorate
 
 
-def mixed(name: str, rule: Rule, narrow: bool = True) -> Rule:
-    """Return a rule in mixed precision; `narrow` casts its result to the dtype of the weight."""
+def mixed_precision(name: str, rule: Rule, narrow: bool = True) -> Rule:
+    """Return the mixed-precision form of a rule; `narrow` casts its result to the dtype of the weight."""
     place = len(rule.inputs) - rule.shared
 
     def formula(p: Any, *inputs: Node) -> tuple[Node, ...]:
@@ -150,7 +153,7 @@ def mixed(name: str, rule: Rule, narrow: bool = True) -> Rule:
         inputs=(*rule.inputs[:place], "weight32", *rule.inputs[place:]),
         formula=formula,
         states=(*rule.states, "weight32") if narrow else rule.states,
-        doc=f"{first.rstrip('.')}, in mixed precision: `weight32` is the float32 copy of the weight.\n{rest}".rstrip(),
+        doc=f"{first.rstrip('.')}, in mixed precision.\n\n{_MIXED}\n{rest}".rstrip(),
     )
 
 
@@ -158,21 +161,21 @@ def mixed(name: str, rule: Rule, narrow: bool = True) -> Rule:
 
 
 def _groups(name: str, data: Sequence[Node], each: int, count: int) -> list[Sequence[Node]]:
-    """Return the arrays of each weight."""
+    """Split `data` into the arrays of each weight."""
     if len(data) != each * count:
         raise MXNetError(
-            f"operator {name} takes {each} arrays for each of {count} weights, which makes {each * count}, "
-            f"but got {len(data)}: is the number of weights right?"
+            f"operator {name} takes {each} arrays for each of {count} weights, {each * count} in total, "
+            f"but got {len(data)}. Check the number of weights."
         )
     return [data[each * index : each * (index + 1)] for index in range(count)]
 
 
 def _rates(name: str, parameters: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """Return the parameters of each weight, out of those that all weights have."""
+    """Return one parameter dictionary per weight: the common parameters and the weight's own."""
     common = {key: value for key, value in parameters.items() if key not in _PER_WEIGHT}
     for key, values in parameters.items():
         if key in _PER_WEIGHT and len(values) != count:
-            raise MXNetError(f"operator {name} takes {key} for each of {count} weights, but got {len(values)}")
+            raise MXNetError(f"operator {name} takes {count} {key}, one per weight, but got {len(values)}")
     several = {_PER_WEIGHT[key]: values for key, values in parameters.items() if key in _PER_WEIGHT}
     return [common | {key: values[index] for key, values in several.items()} for index in range(count)]
 
@@ -184,7 +187,8 @@ def _element(array: Node, index: int, dtype: DType) -> Node:
 def declare_several(name: str, rule: Rule, parameters: str, *, preloaded: bool = False) -> None:
     """Declare the update of several weights; the last parameter is their number.
 
-    Parameters in the plural have one value per weight. A preloaded update has the arrays `lrs` and `wds` instead.
+    Parameters with plural names have one value per weight. A preloaded update takes the arrays `lrs` and `wds`
+    instead.
     """
     *_, number = [argument.name for argument in _parameters(parameters)]
     each = len(rule.inputs) - rule.shared
@@ -195,7 +199,7 @@ def declare_several(name: str, rule: Rule, parameters: str, *, preloaded: bool =
         groups, behind = _groups(name, data[:end], each, count), data[end:]
         rates = _rates(name, given, count)
         if preloaded:
-            # the last array of a weight is its float32 copy if there is one, and rates have that dtype
+            # the float32 copy, if any, is the last array of a weight; learning rate and weight decay take its dtype
             for index, (group, own) in enumerate(zip(groups, rates, strict=True)):
                 own["lr"], own["wd"] = [_element(array, index, group[-1].dtype) for array in behind]
             behind = ()
@@ -212,8 +216,8 @@ def declare_several(name: str, rule: Rule, parameters: str, *, preloaded: bool =
 
     behind = ", then all learning rates, then all weight decays" if preloaded else ""
     behind += f", then `{rule.inputs[-1]}`" if rule.shared else ""
-    first = f"Return several weights after an update; `data` is the arrays of each in turn{behind}."
-    update.__doc__ = f"{first}\n\nPer weight: {rule.doc}"
+    order = f"`data` holds the arrays of each weight in turn{behind}."
+    update.__doc__ = f"Return several weights after one update each.\n\n{order}\n\nPer weight: {rule.doc}"
     facts = {
         "visible": visible,
         "interface": Interface(outputs=visible),

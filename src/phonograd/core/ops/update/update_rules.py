@@ -2,8 +2,8 @@
 
 Each formula is written once, for arrays and for nodes. ``F`` is the namespace of functions: :mod:`phonograd.ndarray`
 for the classes of :mod:`phonograd.optimizer`, the registry for the operators of :mod:`.updates`. Numbers that change
-from update to update (`lr`, `wd`, `scale`) may be Python numbers, nodes, or arrays without axes; None for `wd` or
-`scale` leaves it out.
+from update to update (`lr`, `wd`, `scale`) may be Python numbers, nodes, or 0-d arrays. A `wd` or `scale` of None
+has no effect.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any
 __all__ = [
     "adagrad",
     "adam",
-    "decayed",
+    "add_weight_decay",
+    "clip_to_limit",
     "ftml",
     "ftrl",
     "group_adagrad",
     "lamb_direction",
     "lamb_step",
     "lars_rate",
-    "limited",
     "momentum",
-    "moved_average",
+    "moving_average",
     "nesterov",
     "plain",
-    "prepared",
-    "rescaled",
+    "rescale",
+    "rescale_and_clip",
     "rmsprop",
     "rmsprop_centered",
     "sign_momentum",
@@ -38,52 +38,52 @@ __all__ = [
 # -- gradients
 
 
-def rescaled(grad: Any, scale: Any) -> Any:
-    """Return a gradient times `scale`."""
+def rescale(grad: Any, scale: Any) -> Any:
+    """Return ``scale * grad``."""
     return grad if scale is None else grad * scale
 
 
-def limited(F: Any, grad: Any, limit: float | None) -> Any:
-    """Return a gradient clipped to [-limit, limit]; None is no limit."""
+def clip_to_limit(F: Any, grad: Any, limit: float | None) -> Any:
+    """Clip a gradient to [-limit, limit]; None means no limit."""
     return grad if limit is None else F.clip(grad, a_min=-limit, a_max=limit)
 
 
-def decayed(grad: Any, wd: Any, weight: Any) -> Any:
-    """Return a gradient with weight decay."""
+def add_weight_decay(grad: Any, wd: Any, weight: Any) -> Any:
+    """Add weight decay to a gradient: ``grad + wd * weight``."""
     return grad if wd is None else grad + wd * weight
 
 
-def prepared(F: Any, grad: Any, scale: Any, limit: float | None) -> Any:
-    """Return a gradient rescaled, then clipped."""
-    return limited(F, rescaled(grad, scale), limit)
+def rescale_and_clip(F: Any, grad: Any, scale: Any, limit: float | None) -> Any:
+    """Rescale a gradient, then clip it."""
+    return clip_to_limit(F, rescale(grad, scale), limit)
 
 
-def moved_average(average: Any, factor: float, value: Any) -> Any:
-    """Return a running average after a value: ``factor * average + (1 - factor) * value``."""
+def moving_average(average: Any, factor: float, value: Any) -> Any:
+    """Return the new exponential moving average: ``factor * average + (1 - factor) * value``."""
     return factor * average + (1.0 - factor) * value
 
 
-# -- along the gradient
+# -- first-order steps and momentum
 
 
 def plain(weight: Any, direction: Any, lr: Any) -> Any:
-    """Return the weight after a step: ``weight - lr * direction``."""
+    """Return the weight after one step: ``weight - lr * direction``."""
     return weight - lr * direction
 
 
 def momentum(weight: Any, direction: Any, moment: Any, lr: Any, factor: float) -> tuple[Any, Any]:
-    """Return the weight after a step with momentum, and the momentum; `factor` decays the momentum."""
+    """Return the weight after one step with momentum, and the momentum; `factor` decays the momentum."""
     moment = factor * moment - lr * direction
     return weight + moment, moment
 
 
 def nesterov(weight: Any, grad: Any, moment: Any, lr: Any, wd: Any, factor: float) -> tuple[Any, Any]:
-    """Return the weight after a step with Nesterov's momentum, and the momentum."""
-    direction = decayed(grad, wd, weight)
+    """Return the weight after one step with Nesterov momentum, and the momentum."""
+    direction = add_weight_decay(grad, wd, weight)
     ahead = factor * moment - lr * direction
     moved = weight + factor * ahead - lr * direction
-    # as in MXNet, the stored momentum decays the weight after the step
-    return moved, factor * moment - lr * decayed(grad, wd, moved)
+    # as in MXNet, the stored momentum applies weight decay to the updated weight
+    return moved, factor * moment - lr * add_weight_decay(grad, wd, moved)
 
 
 def sign_step(F: Any, weight: Any, grad: Any, lr: Any, kept: Any) -> Any:
@@ -99,27 +99,27 @@ def sign_momentum(
     return kept * weight + lr * F.sign(moment), moment
 
 
-# -- by the size of earlier gradients
+# -- adaptive learning rates per element
 
 
 def adam(
     F: Any, weight: Any, grad: Any, mean: Any, square: Any, lr: Any, beta1: float, beta2: float, epsilon: float
 ) -> tuple[Any, Any, Any]:
-    """Return the weight after a step of Adam, and both means."""
-    mean = moved_average(mean, beta1, grad)
-    square = moved_average(square, beta2, F.square(grad))
+    """Return the weight after one Adam step, and the moving averages of the gradient and its square."""
+    mean = moving_average(mean, beta1, grad)
+    square = moving_average(square, beta2, F.square(grad))
     return weight - lr * mean / (F.sqrt(square) + epsilon), mean, square
 
 
 def adagrad(F: Any, weight: Any, grad: Any, squares: Any, lr: Any, wd: Any, epsilon: float) -> tuple[Any, Any]:
-    """Return the weight after a step of AdaGrad, and the sum of squares."""
+    """Return the weight after one AdaGrad step, and the sum of squared gradients."""
     squares = squares + F.square(grad)
     direction = grad / F.sqrt(squares + epsilon)
-    return weight - lr * decayed(direction, wd, weight), squares
+    return weight - lr * add_weight_decay(direction, wd, weight), squares
 
 
 def group_adagrad(F: Any, weight: Any, grad: Any, squares: Any, lr: Any, epsilon: float) -> tuple[Any, Any]:
-    """Return the weight after a step of AdaGrad with one sum of squares per row, and the sums."""
+    """Return the weight after one AdaGrad step with one sum of squares per row, and the sums."""
     axes = tuple(range(1, len(weight.shape)))
     squares = squares + F.mean(F.square(grad), axis=axes, keepdims=True)
     return weight - F.broadcast_div(lr * grad, F.sqrt(squares + epsilon)), squares
@@ -128,9 +128,9 @@ def group_adagrad(F: Any, weight: Any, grad: Any, squares: Any, lr: Any, epsilon
 def rmsprop(
     F: Any, weight: Any, grad: Any, square: Any, lr: Any, factor: float, epsilon: float, largest: float | None
 ) -> tuple[Any, Any]:
-    """Return the weight after a step of RMSProp, clipped to [-largest, largest], and the mean square."""
-    square = moved_average(square, factor, F.square(grad))
-    return limited(F, weight - lr * (grad / F.sqrt(square + epsilon)), largest), square
+    """Return the weight after one RMSProp step, clipped to [-largest, largest], and the mean square."""
+    square = moving_average(square, factor, F.square(grad))
+    return clip_to_limit(F, weight - lr * (grad / F.sqrt(square + epsilon)), largest), square
 
 
 def rmsprop_centered(
@@ -145,18 +145,18 @@ def rmsprop_centered(
     epsilon: float,
     largest: float | None,
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the weight after a step of centered RMSProp, and mean square, mean and momentum."""
-    square = moved_average(square, factors[0], F.square(grad))
-    mean = moved_average(mean, factors[0], grad)
+    """Return the weight after one step of centered RMSProp, and the mean square, mean and momentum."""
+    square = moving_average(square, factors[0], F.square(grad))
+    mean = moving_average(mean, factors[0], grad)
     spread = F.sqrt(square - F.square(mean) + epsilon)
     moment = factors[1] * moment - lr * (grad / spread)
-    return limited(F, weight + moment, largest), square, mean, moment
+    return clip_to_limit(F, weight + moment, largest), square, mean, moment
 
 
 def ftrl(
     F: Any, weight: Any, grad: Any, linear: Any, squares: Any, lr: Any, wd: Any, lamda1: float, beta: float
 ) -> tuple[Any, Any, Any]:
-    """Return the weight after a step of FTRL, and the sums of gradients and of squares."""
+    """Return the weight after one FTRL step, and the sums of gradients and of squared gradients."""
     more = squares + F.square(grad)
     linear = linear + grad - (F.sqrt(more) - F.sqrt(squares)) * weight / lr
     excess = F.relu(F.abs(linear) - lamda1)
@@ -177,23 +177,23 @@ def ftml(
     beta2: float,
     epsilon: float,
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the weight after a step of FTML, and d, v and z of the paper."""
-    square = moved_average(square, beta2, F.square(grad))
+    """Return the weight after one FTML step, and d, v and z of the paper (Zheng and Kwok, 2017)."""
+    square = moving_average(square, beta2, F.square(grad))
     now = factor * (F.sqrt(square / correction) + epsilon)
     linear = beta1 * linear + (1.0 - beta1) * grad - (now - beta1 * before) * weight
     return -linear / now, now, square, linear
 
 
-# -- by the size of weights
+# -- learning rates scaled by norms
 
 
 def _ratio(F: Any, above: Any, below: Any, both: tuple[Any, Any]) -> Any:
-    """Return a ratio, or 1 if one of both norms is 0."""
+    """Return ``above / below``, or 1 if either norm in `both` is 0."""
     return F.where(F.sign(both[0]) * F.sign(both[1]), above / below, F.ones_like(above))
 
 
 def lars_rate(F: Any, size: Any, slope: Any, wd: Any, scale: Any, eta: float, epsilon: float) -> Any:
-    """Return the factor of the learning rate (LARS) for a weight and a gradient of these norms."""
+    """Return the LARS factor of the learning rate; `size` and `slope` are the norms of weight and gradient."""
     return _ratio(F, eta * size, slope * scale + wd * size + epsilon, (size, slope))
 
 
@@ -209,17 +209,23 @@ def lamb_direction(
     beta2: float,
     epsilon: float,
 ) -> tuple[Any, Any, Any]:
-    """Return the direction of a step of LAMB, and both means; `corrections` divide the means (bias correction)."""
-    mean = moved_average(mean, beta1, grad)
-    square = moved_average(square, beta2, F.square(grad))
+    """Return the direction of a LAMB step, and both moving averages.
+
+    `corrections` are the divisors of the bias correction, None for no correction.
+    """
+    mean = moving_average(mean, beta1, grad)
+    square = moving_average(square, beta2, F.square(grad))
     first, second = (mean, square) if corrections is None else (mean / corrections[0], square / corrections[1])
-    return decayed(first / (F.sqrt(second) + epsilon), wd, weight), mean, square
+    return add_weight_decay(first / (F.sqrt(second) + epsilon), wd, weight), mean, square
 
 
 def lamb_step(
     F: Any, weight: Any, direction: Any, size: Any, slope: Any, lr: Any, lower: float | None, upper: float | None
 ) -> Any:
-    """Return the weight after a step of LAMB, scaled by the ratio of the norms of weight (clipped) and direction."""
+    """Return the weight after one LAMB step: ``weight - lr * norm(weight) / norm(direction) * direction``.
+
+    `size` is the norm of the weight, which is clipped to [lower, upper]; `slope` is the norm of the direction.
+    """
     if lower is not None or upper is not None:
         size = F.clip(size, a_min=-math.inf if lower is None else lower, a_max=math.inf if upper is None else upper)
     ratio = F.cast(_ratio(F, size, slope, (size, slope)) * lr, dtype=weight.dtype)

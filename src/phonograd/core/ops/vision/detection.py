@@ -1,6 +1,6 @@
 """Boxes for object detection: overlap, non-maximum suppression, matching, and offsets between boxes and anchors.
 
-A box is four numbers along the last axis: two opposite corners (``corner``) or the middle and the size (``center``).
+A box is four numbers along the last axis: two opposite corners (``corner``) or the center and the size (``center``).
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def _corners(boxes: Array, box_format: str) -> tuple[Array, Array]:
 
 
 def _middles(boxes: Array, box_format: str) -> tuple[Array, Array]:
-    """Return the middles and the sizes of boxes."""
+    """Return the centers and the sizes of boxes."""
     first, second = boxes[..., :2], boxes[..., 2:4]
     return ((first + second) / 2, second - first) if box_format == "corner" else (first, second)
 
 
 def box_overlaps(lhs: Array, rhs: Array, box_format: str) -> Array:
-    """Return intersection over union of every box of a list with every box of another."""
+    """Return the intersection over union of every box of one list with every box of another."""
     lower, upper = _corners(lhs, box_format)
     other_lower, other_upper = _corners(rhs, box_format)
     sides = np.minimum(upper[:, None], other_upper) - np.maximum(lower[:, None], other_lower)
@@ -77,7 +77,7 @@ def _expand_box_iou(lhs: Node, rhs: Node, *, format: str) -> Node:
     first, second = lhs.size // 4, rhs.size // 4
 
     def sides(boxes: Node, shape: Shape) -> list[tuple[Node, Node]]:
-        """Return the lower and the upper end of boxes along both axes."""
+        """Return the lower and the upper bounds of boxes along both axes."""
         rows = reshape_to(boxes, (boxes.size // 4, 4))
         columns = [reshape_to(slice_step(rows, (0, c), (rows.shape[0], c + 1)), shape) for c in range(4)]
         if format == "corner":
@@ -99,7 +99,7 @@ def _expand_box_iou(lhs: Node, rhs: Node, *, format: str) -> Node:
 
 @operator(name="_contrib_box_iou", gradient=nothing, lowering=Expansion(_expand_box_iou), npx="box_iou")
 def box_iou(lhs: Array, rhs: Array, *, format: Literal["center", "corner"] = "corner") -> Array:
-    """Return intersection over union of every box of lhs with every box of rhs. The gradient is zero."""
+    """Return the intersection over union of every box of lhs with every box of rhs. The gradient is zero."""
     found = box_overlaps(lhs.reshape(-1, 4), rhs.reshape(-1, 4), format)
     return found.reshape(*lhs.shape[:-1], *rhs.shape[:-1])
 
@@ -134,7 +134,7 @@ def _nms_order(
     force_suppress: bool,
     in_format: str,
 ) -> Array:
-    """Return for each list of boxes the numbers of those that stay, best first, followed by -1."""
+    """Return the indices of the kept boxes of each list, best first, padded with -1."""
     out = np.full(data.shape[:-1], -1, np.int64)
     for place in np.ndindex(data.shape[:-2]):
         boxes = data[place]
@@ -168,7 +168,7 @@ def nms_order_shape(data: Node) -> Spec:
     lowering=Expansion(lambda index: cast(greater_equal(index, constant(0, index.dtype)), UINT8)),
 )
 def _is_kept(index: Array) -> Array:
-    """Return 1 for every number of a box, and 0 for -1."""
+    """Return 1 for every box index, and 0 for -1."""
     kept: Array = index >= 0
     return kept.astype(np.uint8)
 
@@ -179,7 +179,7 @@ def is_kept_shape(index: Node) -> Spec:
 
 
 def _reformat(boxes: Node, start: int, in_format: str, out_format: str) -> Node:
-    """Return boxes with their four coordinates, which begin at a place of the last axis, in another format."""
+    """Return boxes with their four coordinates, which begin at ``start`` on the last axis, in another format."""
     if in_format == out_format:
         return boxes
     outer = boxes.shape[:-1]
@@ -211,11 +211,11 @@ def box_nms(
     in_format: Literal["center", "corner"] = "corner",
     out_format: Literal["center", "corner"] = "corner",
 ) -> Node:
-    """Return each list of boxes without those that a better one covers, best first, filled up with -1.
+    """Apply non-maximum suppression to each list of boxes: keep the best, sorted by score, padded with -1.
 
-    Only boxes with a score above ``valid_thresh`` (of the class ``background_id`` none) take part, at most ``topk`` of
-    them. A box is covered by a better one of its class (of any class, with ``force_suppress`` or without ``id_index``)
-    if their intersection over union is above ``overlap_thresh``. Gradients go to the boxes that stay.
+    Boxes with a score above ``valid_thresh`` and a class other than ``background_id`` take part, at most ``topk`` of
+    them. A box is dropped if its intersection over union with a better box of its class is above ``overlap_thresh``.
+    With ``force_suppress`` or without ``id_index``, classes do not matter. Gradients go to the kept boxes.
     """
     demand_floating_boxes("_contrib_box_nms", data)
     if data.ndim < 2:
@@ -258,10 +258,10 @@ def box_nms(
 def bipartite_matching(
     data: Array, *, is_ascend: bool = False, threshold: float, topk: int = -1
 ) -> tuple[Array, Array]:
-    """Return the column that each row of a score matrix is matched with, and the row of each column; -1 is none.
+    """Return a greedy matching of a score matrix: the column of each row and the row of each column.
 
-    Pairs are taken greedily, best score first, as long as it is above ``threshold`` (below it, if ``is_ascend``). A
-    positive ``topk`` stops after topk + 1 of them, as MXNet counts.
+    Unmatched rows and columns have -1. Pairs are matched in order of their scores, as long as a score is above
+    ``threshold`` (below it, if ``is_ascend``). A positive ``topk`` stops after topk + 1 pairs, as in MXNet.
     """
     width = data.shape[-1]
     limit = data.dtype.type(threshold)
@@ -296,10 +296,11 @@ def bipartite_matching_shape(data: Node) -> list[Spec]:
 def box_encode(
     samples: Array, matches: Array, anchors: Array, refs: Array, means: Array, stds: Array
 ) -> tuple[Array, Array]:
-    """Return the offsets of anchors from the boxes they are matched with, and masks of those that are samples.
+    """Return the offsets of matched boxes from anchors, and masks of the sampled anchors.
 
-    Offsets are those of the middle in units of the anchor's size, and the logarithm of the ratio of the sizes, less
-    ``means``, in units of ``stds``. Anchors whose sample is not above 0.5 have zeros in both results.
+    An offset is the distance of the centers in units of the anchor's size, and the logarithm of the ratio of the
+    sizes; ``means`` are subtracted and the result is divided by ``stds``. Anchors with a sample of at most 0.5 have
+    zeros in both results.
     """
     chosen = np.take_along_axis(refs, np.clip(matches.astype(np.int64), 0, refs.shape[1] - 1)[..., None], 1)
     middle, size = _middles(anchors, "corner")
@@ -343,9 +344,9 @@ def box_decode(
     clip: float = -1.0,
     format: Literal["center", "corner"] = "center",
 ) -> Array:
-    """Return the boxes, as corners, that have given offsets from anchors: what ``box_encode`` takes apart.
+    """Return the boxes, as corners, at given offsets from anchors: the inverse of ``box_encode``.
 
-    ``format`` is that of the anchors. Above zero, ``clip`` is the largest logarithm of a ratio of sizes. The gradient
+    ``format`` is that of the anchors. A ``clip`` above zero limits the logarithm of the ratio of sizes. The gradient
     is zero.
     """
     offsets = data * np.array([std0, std1, std2, std3], data.dtype)
@@ -369,7 +370,7 @@ def box_decode_shape(data: Node, anchors: Node) -> Spec:
     return data.shape, data.dtype
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 box_nms.interface = Interface(outputs=2, shown=1)
 bipartite_matching.interface = Interface(outputs=2)

@@ -1,7 +1,7 @@
-"""Colors of images (height, width, channel): brightness, contrast, saturation, hue and lighting, given or at random.
+"""Colors of images (height, width, channel): brightness, contrast, saturation, hue and lighting, fixed or random.
 
-Whole numbers are computed as floats, and what is left after the decimal point is cut off. Images of one channel have
-neither saturation nor hue: they stay as they are.
+Integers are computed as floats and truncated. Images with one channel have neither saturation nor hue and stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ..random.random import random_normal, uniform_between
 from ..reduce.reduction import mean_axes
 from ..shape.arrangement import slice_along
 from ..shape.shape import concatenate
-from .image_resampling import check_images, saturated
+from .image_resampling import check_images, saturate_cast
 
 __all__ = ["EIGENVALUES", "EIGENVECTORS", "LUMA", "adjust_lighting"]
 
-#: how much each color counts for the brightness of a pixel
+#: weight of each color in the brightness of a pixel
 LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 #: principal components of the colors of ImageNet
 EIGENVALUES = np.array([55.46, 4.794, 1.148])
@@ -53,24 +53,24 @@ def _gray(colors: Node) -> Node:
     return red * float(LUMA[0]) + green * float(LUMA[1]) + blue * float(LUMA[2])
 
 
-def _brightened(colors: Node, factor: Node) -> Node:
+def _adjust_brightness(colors: Node, factor: Node) -> Node:
     return colors * factor
 
 
-def _contrasted(colors: Node, factor: Node) -> Node:
+def _adjust_contrast(colors: Node, factor: Node) -> Node:
     gray = _gray(colors) if colors.shape[-1] == 3 else colors
     mean = mean_axes(gray, (gray.ndim - 3, gray.ndim - 2, gray.ndim - 1), keepdims=True)
     return colors * factor + mean * (1 - factor)
 
 
-def _saturated(colors: Node, factor: Node) -> Node:
+def _adjust_saturation(colors: Node, factor: Node) -> Node:
     if colors.shape[-1] != 3:
         return colors
     return colors * factor + _gray(colors) * (1 - factor)
 
 
-def _turned(colors: Node, turns: Node) -> Node:
-    """Return colors with their hue turned; a whole turn changes nothing."""
+def _rotate_hue(colors: Node, turns: Node) -> Node:
+    """Return colors with their hue rotated; 1 is a full turn."""
     if colors.shape[-1] != 3:
         return colors
     red, green, blue = _channels(colors)
@@ -89,7 +89,7 @@ def _turned(colors: Node, turns: Node) -> Node:
 
 
 def _factor(counter: Node, name: str, low: float, high: float, like: Node) -> Node:
-    """Return a random number between two limits, in the dtype of colors."""
+    """Return a random number between two bounds, in the dtype of colors."""
     for word, limit in (("min_factor", low), ("max_factor", high)):
         if limit < 0:
             raise MXNetError(f"value {limit:g} for Parameter {word} should be greater equal to 0, in operator {name}")
@@ -98,50 +98,55 @@ def _factor(counter: Node, name: str, low: float, high: float, like: Node) -> No
 
 @composite(name="_image_random_brightness")
 def random_brightness(data: Node, counter: Node, *, min_factor: float, max_factor: float) -> Node:
-    """Return an image with all colors multiplied by a random factor."""
+    """Return an image with its colors multiplied by a random factor."""
     colors = _floats("_image_random_brightness", data)
     factor = _factor(counter, "_image_random_brightness", min_factor, max_factor, colors)
-    return saturated(_brightened(colors, factor), data.dtype)
+    return saturate_cast(_adjust_brightness(colors, factor), data.dtype)
 
 
 @composite(name="_image_random_contrast")
 def random_contrast(data: Node, counter: Node, *, min_factor: float, max_factor: float) -> Node:
-    """Return an image with the distance of colors to the mean brightness multiplied by a random factor."""
+    """Return an image with a random contrast: a random factor scales the difference from the mean brightness."""
     colors = _floats("_image_random_contrast", data)
     factor = _factor(counter, "_image_random_contrast", min_factor, max_factor, colors)
-    return saturated(_contrasted(colors, factor), data.dtype)
+    return saturate_cast(_adjust_contrast(colors, factor), data.dtype)
 
 
 @composite(name="_image_random_saturation")
 def random_saturation(data: Node, counter: Node, *, min_factor: float, max_factor: float) -> Node:
-    """Return an image with the distance of colors to gray multiplied by a random factor."""
+    """Return an image with a random saturation: a random factor scales the difference from gray."""
     colors = _floats("_image_random_saturation", data)
     factor = _factor(counter, "_image_random_saturation", min_factor, max_factor, colors)
-    return saturated(_saturated(colors, factor), data.dtype)
+    return saturate_cast(_adjust_saturation(colors, factor), data.dtype)
 
 
 @composite(name="_image_random_hue")
 def random_hue(data: Node, counter: Node, *, min_factor: float, max_factor: float) -> Node:
-    """Return an image with its hues turned by a random part of a turn; 1 is a whole turn, which changes nothing."""
+    """Return an image with its hue rotated by a random fraction of a turn; 0 and 1 change nothing."""
     colors = _floats("_image_random_hue", data)
     factor = _factor(counter, "_image_random_hue", min_factor, max_factor, colors)
-    return saturated(_turned(colors, factor), data.dtype)
+    return saturate_cast(_rotate_hue(colors, factor), data.dtype)
 
 
 @composite(name="_image_random_color_jitter")
 def random_color_jitter(
     data: Node, counter: Node, *, brightness: float, contrast: float, saturation: float, hue: float
 ) -> Node:
-    """Return an image with brightness, contrast, saturation and hue changed in a random order.
+    """Return an image with random brightness, contrast, saturation and hue, changed in random order.
 
-    Each number is how far the factor may be from 1; where it is 0 nothing is changed.
+    Each argument is the largest distance of the factor from 1; 0 changes nothing.
     """
     colors = _floats("_image_random_color_jitter", data)
-    kinds = [(_brightened, brightness), (_contrasted, contrast), (_saturated, saturation), (_turned, hue)]
+    kinds = [
+        (_adjust_brightness, brightness),
+        (_adjust_contrast, contrast),
+        (_adjust_saturation, saturation),
+        (_rotate_hue, hue),
+    ]
     wanted: list[tuple[Change, float]] = [(change, amount) for change, amount in kinds if amount > 0]
     count = len(wanted)
     if not count:
-        return saturated(colors, data.dtype)
+        return saturate_cast(colors, data.dtype)
     drawn = uniform_between(counter, 0, 1, (2 * count,), FLOAT64)
     numbers = [reshape_to(slice_along(drawn, 0, place, place + 1), ()) for place in range(2 * count)]
     factors = []
@@ -149,7 +154,7 @@ def random_color_jitter(
         low = max(0.0, 1 - amount)
         factors.append(cast(number * (1 + amount - low) + low, colors.dtype))
     places = numbers[count:]
-    # the place of a change is the number of those drawn before it
+    # the position of a change is the number of changes drawn before it
     ranks = [sum([cast(lesser(other, place), FLOAT32) for other in places]) for place in places]
     for step in range(count):
         outcome = colors
@@ -157,30 +162,30 @@ def random_color_jitter(
             assert isinstance(rank, Node)
             outcome = select(single(equal(rank, constant(step, FLOAT32))), change(colors, factor), outcome)
         colors = outcome
-    return saturated(colors, data.dtype)
+    return saturate_cast(colors, data.dtype)
 
 
-def _lit(name: str, data: Node, alphas: list[Node | float]) -> Node:
-    """Return an image with a color added: the sum of the principal components, weighted."""
+def _add_lighting(name: str, data: Node, alphas: list[Node | float]) -> Node:
+    """Return an image with a color added: the weighted sum of the principal components."""
     colors = _floats(name, data)
     if colors.shape[-1] != 3:
-        return saturated(colors, data.dtype)
+        return saturate_cast(colors, data.dtype)
     parts = []
     for color, channel in zip(EIGENVECTORS * EIGENVALUES, _channels(colors), strict=True):
         terms = [alpha * float(weight) for alpha, weight in zip(alphas, color, strict=True)]
         parts.append(channel + (terms[0] + terms[1] + terms[2]))
-    return saturated(concatenate(parts, colors.ndim - 1), data.dtype)
+    return saturate_cast(concatenate(parts, colors.ndim - 1), data.dtype)
 
 
 @composite(name="_image_adjust_lighting")
 def adjust_lighting(data: Node, *, alpha: Floats) -> Node:
     """Return an image with a color added along the principal components of the colors of ImageNet.
 
-    ``alpha`` has three numbers: how much of each component.
+    ``alpha`` has the weights of the three components.
     """
     if len(alpha) != 3:
         raise MXNetError(f"alpha must have 3 numbers, not {len(alpha)}, in operator _image_adjust_lighting")
-    return _lit("_image_adjust_lighting", data, list(alpha))
+    return _add_lighting("_image_adjust_lighting", data, list(alpha))
 
 
 @composite(name="_image_random_lighting")
@@ -189,4 +194,4 @@ def random_lighting(data: Node, counter: Node, *, alpha_std: float = 0.05) -> No
     dtype = data.dtype if is_floating(data.dtype) else FLOAT32
     drawn = cast(single(random_normal(counter, shape=(3,), dtype=FLOAT64)) * alpha_std, dtype)
     alphas: list[Node | float] = [reshape_to(slice_along(drawn, 0, place, place + 1), ()) for place in range(3)]
-    return _lit("_image_random_lighting", data, alphas)
+    return _add_lighting("_image_random_lighting", data, alphas)

@@ -1,7 +1,7 @@
-"""Images as tensors: channels in front, normalized colors, parts of images and mirrored ones.
+"""Images as tensors: channels first, normalized colors, crops and flips.
 
-Images are (height, width, channel). What MXNet has under ``nd.image`` has a gradient here wherever there is one, of
-every order.
+Images are (height, width, channel). Operators of ``nd.image`` have gradients of every order, if they are
+differentiable.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def to_tensor(data: Node) -> Node:
 
 
 def _column(name: str, numbers: Floats, channels: int, data: Node) -> Node:
-    """Return numbers as a node (channel, 1, 1), or of one element for all channels."""
-    # MXNet's own defaults have four numbers: they fit any image
+    """Return numbers as a node (channel, 1, 1), or as one element for all channels."""
+    # MXNet's defaults have four numbers, which fit any image
     if len(numbers) == 4 and len(set(numbers)) == 1:
         numbers = numbers[:1]
     if len(numbers) not in (1, channels):
@@ -48,9 +48,9 @@ def _column(name: str, numbers: Floats, channels: int, data: Node) -> Node:
 
 @composite(name="_image_normalize")
 def normalize(data: Node, *, mean: Floats = (0.0, 0.0, 0.0, 0.0), std: Floats = (1.0, 1.0, 1.0, 1.0)) -> Node:
-    """Return images (channel, height, width), or a batch of them, less ``mean``, divided by ``std``.
+    """Return ``(data - mean) / std`` for images (channel, height, width) or a batch of them.
 
-    Both are one number, or one for each channel.
+    ``mean`` and ``std`` are one number, or one per channel.
     """
     if data.ndim not in (3, 4):
         raise MXNetError(
@@ -65,7 +65,7 @@ def normalize(data: Node, *, mean: Floats = (0.0, 0.0, 0.0, 0.0), std: Floats = 
 
 @composite(name="_image_crop")
 def crop(data: Node, *, x: int, y: int, width: int, height: int) -> Node:
-    """Return the window of images, or of a batch of them, whose left upper corner is at (x, y)."""
+    """Return the window of images, or of a batch of them, with its upper left corner at (x, y)."""
     check_images("_image_crop", data, True)
     if height < 1 or width < 1:
         raise MXNetError("Input height and width must be greater than 0, in operator _image_crop")
@@ -88,35 +88,35 @@ def crop(data: Node, *, x: int, y: int, width: int, height: int) -> Node:
 
 @composite(name="_image_flip_left_right")
 def flip_left_right(data: Node) -> Node:
-    """Return an image mirrored left to right; also a batch of them."""
+    """Return an image flipped left to right; also a batch of images."""
     check_images("_image_flip_left_right", data, True)
     return single(reverse(data, axis=(data.ndim - 2,)))
 
 
 @composite(name="_image_flip_top_bottom")
 def flip_top_bottom(data: Node) -> Node:
-    """Return an image mirrored top to bottom; also a batch of them."""
+    """Return an image flipped top to bottom; also a batch of images."""
     check_images("_image_flip_top_bottom", data, True)
     return single(reverse(data, axis=(data.ndim - 3,)))
 
 
-def _maybe(flipped: Node, data: Node, counter: Node) -> Node:
+def _choose_at_random(flipped: Node, data: Node, counter: Node) -> Node:
     chosen = single(lesser(uniform_between(counter, 0, 1, (), FLOAT32), constant(0.5, FLOAT32)))
     return select(chosen, flipped, data)
 
 
 @composite(name="_image_random_flip_left_right")
 def random_flip_left_right(data: Node, counter: Node) -> Node:
-    """Return an image mirrored left to right or as it is, either with probability 0.5; a batch as a whole."""
-    return _maybe(single(flip_left_right(data)), data, counter)
+    """Flip an image left to right with probability 0.5; a batch is flipped as a whole."""
+    return _choose_at_random(single(flip_left_right(data)), data, counter)
 
 
 @composite(name="_image_random_flip_top_bottom")
 def random_flip_top_bottom(data: Node, counter: Node) -> Node:
-    """Return an image mirrored top to bottom or as it is, either with probability 0.5; a batch as a whole."""
-    return _maybe(single(flip_top_bottom(data)), data, counter)
+    """Flip an image top to bottom with probability 0.5; a batch is flipped as a whole."""
+    return _choose_at_random(single(flip_top_bottom(data)), data, counter)
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 to_tensor.interface = Interface(types=outputs_of_type(FLOAT32))

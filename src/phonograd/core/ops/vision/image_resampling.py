@@ -1,7 +1,7 @@
-"""Images of another size, as OpenCV computes them: pixels are squares, and interpolation looks only at neighbours.
+"""Resizing of images as in OpenCV: pixels are squares, and interpolation uses only adjacent pixels.
 
-Both axes are treated one after the other. A pixel of the result is a weighted sum of a few pixels of the source, its
-taps; beyond the border the outermost pixels are repeated. Resampling is linear: its gradient is its adjoint.
+The axes are resampled one after the other. A pixel of the result is a weighted sum of a few pixels of the source, its
+taps; the outermost pixels are repeated beyond the border. Resampling is linear: its gradient is its adjoint.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = [
     "NEAREST",
     "check_images",
     "effective_method",
-    "resampled",
-    "resampled_bytes",
+    "resample",
+    "resample_bytes",
     "resampling_taps",
     "resize",
-    "saturated",
+    "saturate_cast",
 ]
 
 NEAREST, LINEAR, CUBIC, AREA, LANCZOS = range(5)
-#: what OpenCV does when areas are asked for but an axis grows
+#: OpenCV's method for areas if an axis grows
 GROWING_AREA = 5
-#: methods that OpenCV has for bytes with whole numbers only
+#: methods that OpenCV implements for bytes in integer arithmetic only
 FIXED_POINT = frozenset([LINEAR, CUBIC, LANCZOS, GROWING_AREA])
 
 
@@ -56,14 +56,14 @@ def _lanczos(distance: Array) -> Array:
 
 @lru_cache(256)
 def resampling_taps(old: int, new: int, method: int) -> tuple[Array, Array]:
-    """Return which pixels of an axis the new ones take, (new, taps), and their weights."""
-    # as OpenCV divides: where places are whole numbers, the last bit decides between two pixels
+    """Return the source pixels (new, taps) of each new pixel along an axis, and their weights."""
+    # divide like OpenCV: where positions are integers, the last bit decides between two pixels
     scale = 1.0 / (new / old)
     if method == NEAREST:
         places = np.minimum(np.floor(np.arange(new) * scale), old - 1).astype(np.intp)
         return places[:, None], np.ones((new, 1), np.float32)
     if method == AREA:
-        return _covered(old, new, scale)
+        return _area_taps(old, new, scale)
     if method == GROWING_AREA:
         first = np.floor(np.arange(new) * scale)
         part = np.arange(new) + 1 - (first + 1) / scale
@@ -82,8 +82,8 @@ def resampling_taps(old: int, new: int, method: int) -> tuple[Array, Array]:
     return np.clip(taps, 0, old - 1).astype(np.intp), weights.astype(np.float32)
 
 
-def _covered(old: int, new: int, scale: float) -> tuple[Array, Array]:
-    """Return taps and weights where a new pixel is the mean of what it covers."""
+def _area_taps(old: int, new: int, scale: float) -> tuple[Array, Array]:
+    """Return taps and weights if a new pixel is the mean of the pixels it covers."""
     begin, end = np.arange(new) * scale, (np.arange(new) + 1) * scale
     taps = np.floor(begin)[:, None] + np.arange(int(np.ceil(scale)) + 1)
     weights = np.clip(np.minimum(end[:, None], taps + 1) - np.maximum(begin[:, None], taps), 0, None)
@@ -93,17 +93,17 @@ def _covered(old: int, new: int, scale: float) -> tuple[Array, Array]:
 
 
 def effective_method(interp: int, dtype: DType, old: tuple[int, int], new: tuple[int, int]) -> int:
-    """Return what OpenCV does for a method, given (height, width) of the image and of the result."""
+    """Return OpenCV's actual method for ``interp``, given (height, width) of the image and of the result."""
     if interp != AREA:
         return interp
     if old[0] < new[0] or old[1] < new[1]:
         return GROWING_AREA
-    # the mean of four bytes is rounded up at a half, as linear interpolation in their middle is
+    # the mean of four bytes rounds halves up, as linear interpolation at their center does
     return LINEAR if dtype == UINT8 and old == (2 * new[0], 2 * new[1]) else AREA
 
 
-def resampled(image: Array, axis: int, new: int, method: int) -> Array:
-    """Return an image with another extent of one axis."""
+def resample(image: Array, axis: int, new: int, method: int) -> Array:
+    """Resample an image to another size of one axis."""
     taps, weights = resampling_taps(image.shape[axis], new, method)
     shape = [1] * image.ndim
     shape[axis] = new
@@ -113,11 +113,11 @@ def resampled(image: Array, axis: int, new: int, method: int) -> Array:
     return total
 
 
-def resampled_bytes(image: Array, width: int, height: int, method: int) -> Array:
-    """Return an image of bytes of another size, computed with whole numbers as OpenCV does: to the last bit, nearly.
+def resample_bytes(image: Array, width: int, height: int, method: int) -> Array:
+    """Resample an image of bytes in integer arithmetic, as OpenCV does: equal to nearly the last bit.
 
-    Weights have 11 bits after the point. A row of sums is rounded to 7 of these bits before the rows are combined, for
-    two taps; for more of them both sums are exact.
+    Weights have 11 fractional bits. With two taps, a row of sums is rounded to 7 of these bits before the rows are
+    combined; with more taps both sums are exact.
     """
     across, down = (resampling_taps(*sizes, method) for sizes in ((image.shape[-2], width), (image.shape[-3], height)))
     weights = [np.rint(weight * np.float32(2048)).astype(np.int32) for _, weight in (across, down)]
@@ -139,8 +139,8 @@ def resampled_bytes(image: Array, width: int, height: int, method: int) -> Array
 
 @operator(gradient=nothing, cost=4.0)
 def _image_resample_bytes(data: Array, *, width: int, height: int, method: int) -> Array:
-    """Return images of bytes of another size."""
-    return resampled_bytes(data, width, height, method)
+    """Return images of bytes in another size."""
+    return resample_bytes(data, width, height, method)
 
 
 @_image_resample_bytes.infer
@@ -151,7 +151,7 @@ def image_resample_bytes_shape(data: Node, *, width: int, height: int) -> Spec:
 @operator(cost=4.0)
 def _image_resample(data: Array, *, axis: int, extent: int, method: int) -> Array:
     """Return images of floats resampled to ``extent`` pixels along an axis."""
-    return resampled(data, axis, extent, method).astype(data.dtype, copy=False)
+    return resample(data, axis, extent, method).astype(data.dtype, copy=False)
 
 
 @_image_resample.infer
@@ -166,7 +166,7 @@ def image_resample_grad(out_grad: Node, out: Node, data: Node, *, axis: int, met
 
 @operator(cost=4.0)
 def _image_resample_adjoint(data: Array, *, axis: int, extent: int, method: int) -> Array:
-    """Return images with each pixel added, weighted, to those that resampling made it from."""
+    """Add each pixel, weighted, to the pixels it was resampled from: the adjoint of resampling."""
     taps, weights = resampling_taps(extent, data.shape[axis], method)
     lines = np.moveaxis(data, axis, 0)
     total = np.zeros((extent, *lines.shape[1:]), data.dtype)
@@ -187,7 +187,7 @@ def image_resample_adjoint_grad(out_grad: Node, out: Node, data: Node, *, axis: 
 
 
 def check_images(name: str, data: Node, batches: bool) -> None:
-    """Raise unless a node is an image (height, width, channel), or a batch of them where that is allowed."""
+    """Raise unless a node is an image (height, width, channel), or a batch of them if allowed."""
     if data.ndim != 3 and not (batches and data.ndim == 4):
         batch = ", or (N, height, width, channels)" if batches else ","
         raise MXNetError(
@@ -196,8 +196,8 @@ def check_images(name: str, data: Node, batches: bool) -> None:
         )
 
 
-def saturated(values: Node, dtype: Any) -> Node:
-    """Return numbers in a dtype: for one of eight bits those out of range are moved to the nearest end."""
+def saturate_cast(values: Node, dtype: Any) -> Node:
+    """Convert numbers to a dtype; for 8-bit dtypes, clip numbers out of range."""
     if dtype.itemsize == 1 and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         values = single(minimum(maximum(values, int(limits.min)), int(limits.max)))
@@ -206,7 +206,7 @@ def saturated(values: Node, dtype: Any) -> Node:
 
 @operator(gradient=nothing)
 def _image_pixels(data: Array, *, dtype: DType) -> Array:
-    """Return numbers rounded to whole ones, of two to the even one, and kept within the limits of a dtype."""
+    """Return numbers rounded to integers, halves to even, and clipped to the range of a dtype."""
     limits = np.iinfo(dtype)
     pixels: Array = np.clip(np.rint(data), limits.min, limits.max).astype(dtype)
     return pixels
@@ -233,11 +233,10 @@ def _target(data: Node, size: Shape, keep_ratio: bool) -> tuple[int, int]:
 
 @composite(name="_image_resize")
 def resize(data: Node, *, size: Shape = (), keep_ratio: bool = False, interp: int = 1) -> Node:
-    """Return images (height, width, channel), or a batch of them, of another size and the same dtype.
+    """Resize images (height, width, channel), or a batch of them; the dtype stays the same.
 
     ``size`` is (width, height), or one number for both; with ``keep_ratio`` one number is the length of the shorter
-    edge. ``interp`` is 0 for the nearest pixel, 1 for bilinear, 2 for bicubic interpolation, 3 for means of areas, 4
-    for Lanczos' method.
+    edge. ``interp`` is 0 for nearest, 1 for bilinear, 2 for bicubic, 3 for area and 4 for Lanczos interpolation.
     """
     check_images("_image_resize", data, True)
     if interp not in range(5):
@@ -250,14 +249,14 @@ def resize(data: Node, *, size: Shape = (), keep_ratio: bool = False, interp: in
     width, height = _target(data, size, keep_ratio)
     rows, columns = data.shape[-3:-1]
     if (rows, columns) == (height, width):
-        # the image as it is, but not the same array
+        # the same image, but not the same array
         return slice_step(data, (0,) * data.ndim, data.shape)
     method = effective_method(interp, data.dtype, (rows, columns), (height, width))
     if data.dtype == UINT8 and method in FIXED_POINT:
         return single(_image_resample_bytes(data, width=width, height=height, method=method))
     values = cast(data, data.dtype if data.dtype == FLOAT64 else FLOAT32)
     axes = [(data.ndim - 3, height), (data.ndim - 2, width)]
-    # the axis that shrinks more goes first: it leaves less for the other
+    # resample the axis that shrinks more first: it leaves fewer pixels for the other
     for axis, new in axes if height * columns <= rows * width else reversed(axes):
         if values.shape[axis] != new or method != NEAREST:
             values = single(_image_resample.apply((values,), (axis, new, method)))

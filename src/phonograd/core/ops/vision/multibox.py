@@ -1,7 +1,7 @@
-"""Detection with many anchor boxes of fixed places and sizes: the anchors, what to learn for them, and what they found.
+"""Single-shot detection (SSD): anchor boxes, their training targets, and the detections.
 
-An anchor is four numbers, two opposite corners, in units of the image's width and height. Everything here is piecewise
-constant or made for use behind a network: gradients are zero.
+An anchor is four numbers, two opposite corners, in units of the image's width and height. The gradients of these
+operators are zero: they are piecewise constant, or they follow a trained network.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .detection import box_overlaps, demand_floating_boxes
 
 __all__ = ["multibox_detection", "multibox_prior", "multibox_target"]
 
-#: an anchor overlaps a box if their intersection over union is above this
+#: an anchor matches a box if their intersection over union is above this
 _LEAST_OVERLAP = 1e-6
 
 
@@ -38,12 +38,12 @@ def multibox_prior(
 ) -> Array:
     """Return anchors (1, anchors, 4) for every element of feature maps (batch, channel, height, width).
 
-    Around each element there are one anchor of every size with the first ratio of width and height, and one of the
-    first size with every other ratio. Elements are ``steps`` (vertical, horizontal) apart, by default so that they
-    fill the image, and the first is ``offsets`` of a step away from the edge. ``clip`` cuts anchors at the edges.
+    Each element has one anchor per size, with the first ratio of width to height, and one per further ratio, with the
+    first size. ``steps`` (vertical, horizontal) is the distance of elements; the default fills the image. ``offsets``
+    is the distance of the first element from the edge, in steps. ``clip`` clips anchors at the edges.
     """
     rows, columns = data.shape[2:]
-    # float32, as in MXNet: where anchors overlap a box equally, the last bit decides which of them gets it
+    # float32, as in MXNet: if anchors overlap a box equally, the last bit decides between them
     one = np.float32(1)
     step_y = np.float32(steps[0]) if steps[0] > 0 else one / np.float32(max(rows, 1))
     step_x = np.float32(steps[1]) if steps[1] > 0 else one / np.float32(max(columns, 1))
@@ -76,14 +76,14 @@ def multibox_prior_shape(data: Node, *, sizes: Floats, ratios: Floats, steps: Fl
     return (1, data.shape[2] * data.shape[3] * (len(sizes) + len(ratios) - 1), 4), data.dtype
 
 
-# -- what to learn
+# -- training targets
 
 
 def _matches(overlaps: Array, threshold: float) -> tuple[Array, Array, Array]:
-    """Return which anchors are matched, the box of each anchor, and how much the two overlap.
+    """Return which anchors are matched, the box of each anchor, and their overlap.
 
-    Each box first gets the anchor that overlaps it most, in the order of overlaps; then each other anchor the box that
-    it overlaps most, if that is above the threshold.
+    Each box is first matched to the anchor of largest overlap, in the order of overlaps. Then each other anchor is
+    matched to its box of largest overlap, if that is above the threshold.
     """
     count = overlaps.shape[0]
     matched = np.zeros(count, bool)
@@ -102,7 +102,7 @@ def _matches(overlaps: Array, threshold: float) -> tuple[Array, Array, Array]:
 
 
 def _offsets(anchors: Array, boxes: Array, variances: Floats) -> Array:
-    """Return where boxes are, seen from anchors."""
+    """Return the offsets of boxes from anchors."""
     size, wanted = anchors[:, 2:] - anchors[:, :2], boxes[:, 2:] - boxes[:, :2]
     middle, wanted_middle = (anchors[:, :2] + anchors[:, 2:]) / 2, (boxes[:, :2] + boxes[:, 2:]) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -112,7 +112,7 @@ def _offsets(anchors: Array, boxes: Array, variances: Floats) -> Array:
 
 
 def _hard_negatives(scores: Array, candidates: Array, count: int) -> Array:
-    """Return the anchors among candidates which are least likely background, given scores (class, anchor)."""
+    """Return the candidates that are least likely background, given scores (class, anchor)."""
     shifted = np.exp(scores[:, candidates] - scores[:, candidates].max(0))
     background = shifted[0] / shifted.sum(0)
     hardest: Array = candidates[np.argsort(background, kind="stable")[:count]]
@@ -132,13 +132,15 @@ def multibox_target(
     minimum_negative_samples: int = 0,
     variances: Floats = (0.1, 0.1, 0.2, 0.2),
 ) -> tuple[Array, Array, Array]:
-    """Return what a detector is to learn: offsets (batch, anchors * 4), a mask of them, and classes (batch, anchors).
+    """Return training targets: offsets (batch, anchors * 4), their mask, and classes (batch, anchors).
 
-    Anchors are (1, anchors, 4); labels (batch, objects, 5) have the class and two corners of each object, filled up
-    with -1; class predictions are (batch, classes + 1, anchors). An anchor gets the class of its object plus 1, or 0
-    for none. With ``negative_mining_ratio`` above 0 only that many anchors without an object for each with one are 0,
-    those which the predictions get wrong most among those whose overlap is below ``negative_mining_thresh``; others
-    have ``ignore_label``. So have all where there is no object.
+    Anchors are (1, anchors, 4). Labels (batch, objects, 5) have the class and two corners of each object, padded with
+    -1. Class predictions are (batch, classes + 1, anchors). The target class of an anchor is the class of its object
+    plus 1, or 0 for background.
+
+    A ``negative_mining_ratio`` above 0 limits the background anchors to that many per matched anchor. It keeps those
+    with the worst predictions among anchors with an overlap below ``negative_mining_thresh``; all others get
+    ``ignore_label``. Images without objects get ``ignore_label`` for all anchors.
     """
     boxes = anchor.reshape(-1, 4)
     batch, count = label.shape[0], boxes.shape[0]
@@ -191,11 +193,11 @@ def _check_variances(name: str, variances: Floats) -> None:
         raise MXNetError(f"variances must be 4 numbers, not {len(variances)}, in operator {name}")
 
 
-# -- what was found
+# -- detections
 
 
-def _suppressed(found: Array, threshold: float, force: bool) -> None:
-    """Mark with class -1, in a list with the best first, what a better one of its class covers."""
+def _suppress(found: Array, threshold: float, force: bool) -> None:
+    """Set the class to -1, in a list sorted by score, where a better box of the same class overlaps."""
     for place in range(len(found)):
         if found[place, 0] < 0:
             continue
@@ -220,12 +222,12 @@ def multibox_detection(
     variances: Floats = (0.1, 0.1, 0.2, 0.2),
     nms_topk: int = -1,
 ) -> Array:
-    """Return what was found: (batch, anchors, 6) with class, score and two corners; the class is -1 where nothing is.
+    """Return detections (batch, anchors, 6): class, score and two corners; the class is -1 for no detection.
 
     Probabilities are (batch, classes + 1, anchors) with the background first, offsets (batch, anchors * 4) and anchors
-    (1, anchors, 4). Of boxes of one class (of all, with ``force_suppress``) whose intersection over union is at least
-    ``nms_threshold`` the best stays. Unless nms_threshold is in (0, 1], boxes are neither sorted nor left out. A
-    positive ``nms_topk`` takes as many of the best.
+    (1, anchors, 4). Among boxes of one class with an intersection over union of at least ``nms_threshold``, only the
+    best stays; with ``force_suppress``, classes do not matter. If nms_threshold is outside (0, 1], boxes are neither
+    sorted nor suppressed. A positive ``nms_topk`` keeps that many of the best boxes.
     """
     batch, count = cls_prob.shape[0], cls_prob.shape[2]
     boxes = anchor.reshape(-1, 4)
@@ -248,7 +250,7 @@ def multibox_detection(
         if len(found) and 0 < nms_threshold <= 1:
             kept = min(nms_topk, len(found)) if nms_topk > 0 else len(found)
             best = found[np.argsort(-found[:, 1], kind="stable")[:kept]]
-            _suppressed(best, nms_threshold, force_suppress)
+            _suppress(best, nms_threshold, force_suppress)
             found[kept:, 0] = -1
             found[:kept] = best
         out[number, : len(found)] = found
@@ -267,6 +269,6 @@ def multibox_detection_shape(cls_prob: Node, loc_pred: Node, anchor: Node, *, va
     return (cls_prob.shape[0], cls_prob.shape[2], 6), cls_prob.dtype
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 multibox_target.interface = Interface(outputs=("loc_target", "loc_mask", "cls_target"))

@@ -1,10 +1,10 @@
-"""Reading and writing by arrays of positions: what every operator that takes an index array is made of.
+"""Reading and writing at arrays of positions: the primitives of all operators with an index array.
 
-An index array becomes *positions* first: int64 numbers in range (:func:`positions`, which knows the ways in which
-operators treat numbers out of range). Five operators then do the work, along one axis:
+:func:`positions` first converts an index array to *positions*: int64 numbers in range. It implements the modes for
+indices out of range. Five operators then work along one axis:
 
 ======================================  =============================================================================
-``take_axis(x, index, axis)``           slices of x at positions of an axis; the index's axes take the place of it
+``take_axis(x, index, axis)``           slices of x at positions of an axis; the axes of the index replace it
 ``add_axis(v, index, axis, extent)``    zeros with slices v added at positions (its adjoint)
 ``put_axis(x, v, index, axis)``         x with its slices at positions replaced by v; the last of equal positions wins
 ``take_along(x, index, axis)``          single elements of x: the index has x's shape, but any size along the axis
@@ -51,7 +51,7 @@ Mode = Literal["clip", "wrap", "raise", "index"]
 
 
 def _expand_positions(index: Node, *, extent: int, mode: Mode) -> Node | None:
-    # what is refused is refused by NumPy
+    # NumPy raises for indices out of range
     if mode not in ("clip", "wrap") or extent == 0:
         return None
     found = cast(index, INT64)
@@ -62,10 +62,11 @@ def _expand_positions(index: Node, *, extent: int, mode: Mode) -> Node | None:
 
 @operator(gradient=nothing, lowering=Expansion(_expand_positions), moves=True)
 def _positions(index: Array, *, extent: int, mode: Literal["clip", "wrap", "raise", "index"], axis: int = 0) -> Array:
-    """Return an index array as int64 positions from 0 to extent - 1; fractions are cut off.
+    """Return an index array as int64 positions from 0 to extent - 1; fractions are truncated.
 
-    Out of range numbers are moved to the nearest end (``clip``), counted around (``wrap``), or refused (``raise``).
-    Python's rules are ``index``: negative numbers count from the end, anything else out of range raises IndexError.
+    ``mode`` handles numbers out of range: ``clip`` uses the nearest end, ``wrap`` counts modulo the extent, ``raise``
+    raises MXNetError. ``index`` follows Python: negative numbers count from the end, others out of range raise
+    IndexError.
     """
     with np.errstate(invalid="ignore"):
         found = index.astype(np.int64)
@@ -94,26 +95,26 @@ def positions_shape(index: Node) -> Spec:
 
 
 def positions(index: Node, extent: int, mode: Mode = "index", axis: int = 0) -> Node:
-    """Return an index node as positions in an axis of an extent; ``axis`` is its number in error messages."""
+    """Return an index node as positions along an axis of size ``extent``; ``axis`` is used in error messages."""
     return single(_positions.apply((index,), (extent, mode, axis)))
 
 
-def _taken_shape(shape: Shape, index: Shape, axis: int) -> Shape:
+def _take_shape(shape: Shape, index: Shape, axis: int) -> Shape:
     return (*shape[:axis], *index, *shape[axis + 1 :])
 
 
-def _added_sizes(data: Shape, index: Shape, *, axis: int, extent: int) -> tuple[int, int, int]:
+def _scatter_sizes(data: Shape, index: Shape, *, axis: int, extent: int) -> tuple[int, int, int]:
     return math.prod(data[:axis]), math.prod(data[axis + len(index) :]), extent
 
 
 def _walk_axis(pattern: Pattern, index: Shape, *, axis: int) -> IndexWalk:
-    """Return how slices are found: the axes of the index stand in the place of the axis."""
+    """Return the access pattern of slices: the axes of the index replace the axis."""
     strides = (*pattern.strides[:axis], *(0,) * len(index), *pattern.strides[axis + 1 :])
-    return IndexWalk(Pattern(_taken_shape(pattern.shape, index, axis), strides, pattern.offset), pattern.strides[axis])
+    return IndexWalk(Pattern(_take_shape(pattern.shape, index, axis), strides, pattern.offset), pattern.strides[axis])
 
 
 def _index_axis(pattern: Pattern, shape: Shape, *, axis: int) -> Pattern:
-    """Return how an index is read for every element that is taken by it."""
+    """Return the access pattern of the index, for every element of the result."""
     after = (1,) * (len(shape) - axis - len(pattern.shape))
     found = pattern.reshape((*pattern.shape, *after))
     assert found is not None, pattern
@@ -129,7 +130,7 @@ def _take_axis(data: Array, index: Array, *, axis: int) -> Array:
 @_take_axis.infer
 def take_axis_shape(data: Node, index: Node, *, axis: int) -> Spec:
     assert index.dtype == np.int64, index
-    return _taken_shape(data.shape, index.shape, axis), data.dtype
+    return _take_shape(data.shape, index.shape, axis), data.dtype
 
 
 @_take_axis.gradient
@@ -137,7 +138,7 @@ def take_axis_grad(out_grad: Node, out: Node, data: Node, index: Node, *, axis: 
     return add_axis(out_grad, index, axis, data.shape[axis]), None
 
 
-@operator(lowering=Scatter(_added_sizes))
+@operator(lowering=Scatter(_scatter_sizes))
 def _add_axis(data: Array, index: Array, *, axis: int, extent: int) -> Array:
     """Return zeros with slices added at positions of an axis, in order."""
     outer = data.shape[:axis]
@@ -150,7 +151,7 @@ def _add_axis(data: Array, index: Array, *, axis: int, extent: int) -> Array:
     order = np.argsort(place, kind="stable")
     ordered = place[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    # sums in double precision, slice after slice: add.at would round after every addition, and is far slower
+    # sum slice by slice in double precision: add.at would round after every addition and is far slower
     precise = np.float64 if data.dtype.kind == "f" else data.dtype
     sums = np.add.reduceat(np.take(slices, order, axis), starts, axis, dtype=precise)
     out[(slice(None),) * axis + (ordered[starts],)] = sums
@@ -184,9 +185,9 @@ def _expand_put_axis(data: Node, value: Node, index: Node, *, axis: int) -> Node
 def _put_axis(data: Array, value: Array, index: Array, *, axis: int) -> Array:
     """Return the array with its slices at positions of an axis replaced; the last of equal positions wins."""
     out = data.copy()
-    shape = _taken_shape(data.shape, index.shape, axis)
+    shape = _take_shape(data.shape, index.shape, axis)
     slices = np.broadcast_to(value, shape).reshape(*data.shape[:axis], index.size, *data.shape[axis + 1 :])
-    # a flat index: NumPy promises "last wins" for one axis only
+    # a flat index: NumPy guarantees "last wins" for one axis only
     out[(slice(None),) * axis + (index.reshape(-1),)] = slices
     return out
 
@@ -195,7 +196,7 @@ def _put_axis(data: Array, value: Array, index: Array, *, axis: int) -> Array:
 def put_axis_shape(data: Node, value: Node, index: Node, *, axis: int) -> Spec:
     assert index.dtype == np.int64, index
     assert data.dtype == value.dtype, (data, value)
-    shape = _taken_shape(data.shape, index.shape, axis)
+    shape = _take_shape(data.shape, index.shape, axis)
     assert broadcast_shapes(value.shape, shape) == shape, (value, shape)
     return data.shape, data.dtype
 
@@ -213,7 +214,7 @@ def put_axis_grad(
 
 @operator(gradient=nothing, lowering=Scatter(lambda index, *, extent: (1, 1, extent), last=True), moves=True)
 def _last_place(index: Array, *, extent: int) -> Array:
-    """Return for each position of an axis where the index names it for the last time, or -1 where it never does."""
+    """Return the last place of each position in the index, or -1 if the position does not occur."""
     last = np.full(extent, -1, np.int64)
     last[index.reshape(-1)] = np.arange(index.size)
     return last
@@ -233,7 +234,7 @@ def _expand_is_last(index: Node, *, extent: int) -> Node:
 
 @operator(gradient=nothing, lowering=Expansion(_expand_is_last), moves=True)
 def _is_last(index: Array, *, extent: int) -> Array:
-    """Return 1 for each position that does not occur again further on, else 0."""
+    """Return 1 for the last occurrence of each position, else 0."""
     place = index.reshape(-1)
     order = np.arange(place.size)
     writer = np.zeros(extent, np.int64)
@@ -248,12 +249,12 @@ def is_last_shape(index: Node) -> Spec:
 
 
 def take_axis(data: Node, index: Node, axis: int) -> Node:
-    """Return the slices of ``data`` at positions (int64, in range) of an axis, in the place of that axis."""
+    """Return the slices of ``data`` at positions (int64, in range) of an axis; they replace that axis."""
     return single(_take_axis.apply((data, index), (axis,)))
 
 
 def add_axis(data: Node, index: Node, axis: int, extent: int) -> Node:
-    """Return zeros whose axis has an extent, with the slices ``data`` added at positions of that axis."""
+    """Return zeros of size ``extent`` along an axis, with the slices ``data`` added at positions."""
     return single(_add_axis.apply((data, index), (axis, extent)))
 
 
@@ -272,14 +273,14 @@ def _walk_along(pattern: Pattern, index: Shape, *, axis: int) -> IndexWalk:
 
 @operator(lowering=Gather(_walk_along, lambda pattern, shape: pattern))
 def _take_along(data: Array, index: Array, *, axis: int) -> Array:
-    """Return the elements at positions of an axis, where every other axis of the index is one of the array."""
+    """Return the elements at positions along an axis; the other axes of index and array correspond."""
     return np.take_along_axis(data, index, axis)
 
 
 @_take_along.infer
 def take_along_shape(data: Node, index: Node, *, axis: int) -> Spec:
     assert index.dtype == np.int64, index
-    assert _taken_shape(data.shape, (index.shape[axis],), axis) == index.shape, (data, index)
+    assert _take_shape(data.shape, (index.shape[axis],), axis) == index.shape, (data, index)
     return index.shape, data.dtype
 
 
@@ -293,7 +294,7 @@ def _expand_add_along(data: Node, index: Node, *, axis: int, extent: int) -> Nod
     if 0 in shape:
         return full(shape, 0, data.dtype, data.context)
     if data.shape[axis] == 1:
-        # one element of each line: nothing is added up. Adding 0 makes 0 of -0, as a sum does
+        # one element per line needs no sum. Adding 0 turns -0 into 0, as a sum does
         place = position_along(shape, axis)
         one = select(equal(place, cast(index, place.dtype)), data, 0)
         return one + 0 if data.dtype.kind == "f" else one
@@ -336,12 +337,12 @@ def add_along_grad(out_grad: Node, out: Node, data: Node, index: Node, *, axis: 
 
 
 def take_along(data: Node, index: Node, axis: int) -> Node:
-    """Return the elements of ``data`` at positions (int64, in range) of an axis; the result has the index's shape."""
+    """Return the elements of ``data`` at positions (int64, in range) along an axis, in the shape of the index."""
     return single(_take_along.apply((data, index), (axis,)))
 
 
 def add_along(data: Node, index: Node, axis: int, extent: int) -> Node:
-    """Return zeros whose axis has an extent, with the elements of ``data`` added at positions of that axis."""
+    """Return zeros of size ``extent`` along an axis, with the elements of ``data`` added at positions."""
     return single(_add_along.apply((data, index), (axis, extent)))
 
 
@@ -349,9 +350,9 @@ def add_along(data: Node, index: Node, axis: int, extent: int) -> Node:
 
 
 def merge_points(extents: Shape, layout: Shape, indices: tuple[Node, ...]) -> tuple[tuple[int, ...], int, Node]:
-    """Return the order of axes that makes the indexed ones adjacent, where they start, and the merged positions.
+    """Return the axis order that makes the indexed axes adjacent, their start, and the merged positions.
 
-    Indexed axes that are adjacent stay in their place; otherwise they move to the front, as in NumPy.
+    Adjacent indexed axes keep their position; otherwise they move to the front, as in NumPy.
     """
     indexed = [axis for axis, number in enumerate(layout) if number >= 0]
     start = indexed[0] if indexed[-1] - indexed[0] == len(indexed) - 1 else 0
@@ -378,7 +379,7 @@ def _one_axis(data: Node, order: tuple[int, ...], start: int, count: int) -> Nod
 def _take_points(data: Node, *indices: Node, layout: Shape) -> Node:
     """Return the elements that index arrays select, with NumPy's layout of the result.
 
-    ``layout`` has one number per axis: that of the index array which selects along it, or -1 to take it whole.
+    ``layout`` has one number per axis: the number of the index array for that axis, or -1 for the whole axis.
     """
     order, start, flat = merge_points(data.shape, layout, indices)
     count = sum([number >= 0 for number in layout])
@@ -389,7 +390,7 @@ def _take_points(data: Node, *indices: Node, layout: Shape) -> Node:
 def _assign_points(data: Node, value: Node, *indices: Node, layout: Shape) -> Node:
     """Return the array with the elements that index arrays select replaced by a value that broadcasts to them.
 
-    Of several elements written to one place, the last wins. ``layout`` is that of ``_take_points``.
+    If several elements are written to one position, the last wins. ``layout`` is that of ``_take_points``.
     """
     order, start, flat = merge_points(data.shape, layout, indices)
     count = sum([number >= 0 for number in layout])
@@ -399,7 +400,7 @@ def _assign_points(data: Node, value: Node, *indices: Node, layout: Shape) -> No
 
 
 def take_points(data: Node, layout: Shape, indices: tuple[Node, ...]) -> Node:
-    """Return the elements that index arrays select; ``layout`` says which array selects along which axis (-1: none).
+    """Return the elements that index arrays select; ``layout`` has the index array of each axis (-1: none).
 
     Index arrays broadcast together. Negative numbers count from the end; numbers out of range raise IndexError when
     the value is computed.

@@ -1,7 +1,7 @@
-"""Pooling over regions whose cells read channels of their own, and over regions that are rotated.
+"""Position-sensitive pooling, where each cell of a region reads its own channels, and pooling of rotated regions.
 
-Regions are rows (image, x1, y1, x2, y2), or (image, x, y, width, height, degrees) where they are rotated, in the
-coordinates of the original picture; ``spatial_scale`` converts them to the feature map. They have no gradient.
+Regions are rows (image, x1, y1, x2, y2), or (image, x, y, width, height, degrees) if rotated, in the coordinates of
+the original image; ``spatial_scale`` converts them to the feature map. They have no gradient.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def _image_of(name: str, roi: Array, images: int) -> int:
 
 
 def _groups_of(pooled: int, group: int) -> Array:
-    """Return which group of channels each cell along an axis reads."""
+    """Return the channel group of each cell along an axis."""
     return np.clip(np.arange(pooled) * group // pooled, 0, group - 1)
 
 
-# -- averages of whole elements
+# -- averages of elements
 
 
 def _averages(ends: Array, count: int, limit: int, scale: float) -> Array:
@@ -87,7 +87,7 @@ def _averages(ends: Array, count: int, limit: int, scale: float) -> Array:
 def _cell_matrices(
     rois: Array, shape: Shape, pooled_size: int, spatial_scale: float
 ) -> Iterator[tuple[int, int, Array, Array]]:
-    """Yield for each region its index, its image, and its matrices for rows and columns."""
+    """Yield the index of each region, its image, and its matrices for rows and columns."""
     for index, roi in enumerate(rois):
         image = _image_of("_contrib_PSROIPooling", roi, shape[0])
         vertical = _averages(roi[2::2], pooled_size, shape[2], spatial_scale)
@@ -96,7 +96,7 @@ def _cell_matrices(
 
 @operator(cost=8.0)
 def _position_average(data: Array, rois: Array, *, pooled_size: int, group_size: int, spatial_scale: float) -> Array:
-    """Return the average of each cell of each region, in the channels that belong to the cell."""
+    """Return the average of each cell of each region, in the channels of the cell."""
     dtype = working_dtype(data.dtype)
     channels = data.shape[1] // group_size**2
     out = np.zeros((len(rois), channels, pooled_size, pooled_size), data.dtype)
@@ -125,7 +125,7 @@ def position_average_grad(
 def _position_average_adjoint(
     data: Array, rois: Array, *, shape: Shape, pooled_size: int, group_size: int, spatial_scale: float
 ) -> Array:
-    """Return images of a shape with each cell of each region added, in equal parts, to what it was averaged from."""
+    """Add each cell of each region, in equal parts, to the elements of its average, in images of a shape."""
     dtype = working_dtype(data.dtype)
     channels = shape[1] // group_size**2
     out = np.zeros((shape[0], channels, group_size, group_size, *shape[2:]), dtype)
@@ -154,10 +154,10 @@ def position_average_adjoint_grad(
 def psroi_pooling(
     data: Node, rois: Node, *, spatial_scale: float, output_dim: int, pooled_size: int, group_size: int = 0
 ) -> Node:
-    """Return the averages of the cells of regions, each cell in channels of its own (position-sensitive pooling).
+    """Return the averages of the cells of regions; each cell reads its own channels (position-sensitive pooling).
 
     A region has ``pooled_size`` by ``pooled_size`` cells and the data ``output_dim * group_size * group_size``
-    channels; ``group_size`` is ``pooled_size`` unless given. The result is (count, output_dim, *cells).
+    channels; ``group_size`` defaults to ``pooled_size``. The result is (count, output_dim, *cells).
     """
     group = group_size or pooled_size
     _check("_contrib_PSROIPooling", data, rois)
@@ -165,34 +165,34 @@ def psroi_pooling(
     return single(_position_average.apply((data, rois), (pooled_size, group, spatial_scale)))
 
 
-# -- averages of samples at shifted places
+# -- averages of samples at offsets
 
 
-def _rows_taken(trans: Node, axis: int, places: Array) -> Node:
-    """Return the slices of an array along an axis at some places."""
+def _take_rows(trans: Node, axis: int, places: Array) -> Node:
+    """Return the slices of an array along an axis at some positions."""
     if places.tolist() == list(range(trans.shape[axis])):
         return trans
     return concatenate([slice_along(trans, axis, int(place), int(place) + 1) for place in places], axis)
 
 
 def _shifts(trans: Node, pooled: int, part_size: int, trans_std: float) -> tuple[Node, Node]:
-    """Return how far cells are shifted, in units of their region: (count, classes, cells, 1) along x and y."""
+    """Return the offsets of cells along x and y in units of their region: (count, classes, cells, 1)."""
     places = np.floor(np.arange(pooled, dtype=np.float32) / np.float32(pooled) * np.float32(part_size)).astype(int)
-    taken = _rows_taken(_rows_taken(trans, 2, places), 3, places) * trans_std
+    taken = _take_rows(_take_rows(trans, 2, places), 3, places) * trans_std
     pairs = reshape_to(taken, (trans.shape[0], trans.shape[1] // 2, 2, pooled * pooled))
     shape = (trans.shape[0], trans.shape[1] // 2, pooled * pooled, 1)
     return reshape_to(slice_along(pairs, 2, 0, 1), shape), reshape_to(slice_along(pairs, 2, 1, 2), shape)
 
 
 def _lattice(pooled: int, samples: int, axis: int, dtype: DType) -> tuple[Node, Node]:
-    """Return the numbers of cells and of samples in a cell along an axis, for all cells and all samples."""
+    """Return the cell numbers and the sample numbers along an axis, for all cells and all samples."""
     cells = cast(position_along((pooled, pooled), axis), dtype)
     steps = cast(position_along((samples, samples), axis), dtype)
     return reshape_to(cells, (1, 1, pooled * pooled, 1)), reshape_to(steps, (1, 1, 1, samples * samples))
 
 
 def _places(ends: tuple[Node, Node], shift: Node | None, lattice: tuple[Node, Node], count: int, samples: int) -> Node:
-    """Return where samples are along an axis: (regions, classes, cells, samples)."""
+    """Return the positions of samples along an axis: (regions, classes, cells, samples)."""
     first, last = ends
     size = single(maximum(last - first, 0.1))
     cell = size / count
@@ -215,11 +215,12 @@ def deformable_psroi_pooling(
     trans_std: float = 0.0,
     no_trans: bool = False,
 ) -> Node:
-    """Return averages of bilinear samples in the cells of regions, each cell shifted, in channels of its own.
+    """Return averages of bilinear samples in the cells of regions; each cell has an offset and its own channels.
 
-    Shapes are those of PSROIPooling. ``trans`` is (count, 2 * classes, part_size, part_size): shifts to the right and
-    down of parts of a region, times ``trans_std`` of its size; channels of the result are divided into classes. Each
-    cell has ``sample_per_part`` samples along each axis, of which those outside of the image do not count.
+    Shapes are those of PSROIPooling. ``trans`` is (count, 2 * classes, part_size, part_size): offsets to the right and
+    down of the parts of a region, multiplied by ``trans_std`` and the size of the region. The channels of the result
+    are divided into classes. Each cell has ``sample_per_part`` samples along each axis; samples outside the image do
+    not count.
     """
     name = "_contrib_DeformablePSROIPooling"
     _check(name, data, rois)
@@ -250,32 +251,32 @@ def deformable_psroi_pooling(
 
     x, y = along(0, shifts[0]), along(1, shifts[1])
     groups = _groups_of(pooled_size, group_size)
-    return _sampled_average(data, columns[0], (x, y), groups, (output_dim, classes, pooled_size, height, width))
+    return _average_samples(data, columns[0], (x, y), groups, (output_dim, classes, pooled_size, height, width))
 
 
-def _inside(place: Node, size: int) -> Node:
+def _is_inside(place: Node, size: int) -> Node:
     low, high = constant(-0.5, place.dtype), constant(size - 0.5, place.dtype)
     return single(logical_and(greater_equal(place, low), lesser_equal(place, high)))
 
 
 def _channel_offsets(groups: Array, pooled: int, group_size: int) -> Node:
-    """Return the number of the group of channels that each cell reads: (1, 1, 1, cells, 1)."""
+    """Return the channel group of each cell: (1, 1, 1, cells, 1)."""
     rows = [constant(int(place), INT64) for place in groups]
     line = concatenate([reshape_to(node, (1,)) for node in rows], 0)
     whole = reshape_to(line, (pooled, 1)) * constant(group_size, INT64) + reshape_to(line, (1, pooled))
     return reshape_to(whole, (1, 1, 1, pooled * pooled, 1))
 
 
-def _sampled_average(
+def _average_samples(
     data: Node, image: Node, places: tuple[Node, Node], groups: Array, sizes: tuple[int, int, int, int, int]
 ) -> Node:
-    """Return averages of samples at places (regions, classes, cells, samples) of images, where these lie inside."""
+    """Return averages of samples at positions (regions, classes, cells, samples) inside the images."""
     output_dim, classes, pooled, height, width = sizes
     count = image.shape[0]
     each = output_dim // classes
     per_class = data.shape[1] // output_dim
     x, y = places
-    seen = single(logical_and(_inside(x, width), _inside(y, height)))
+    seen = single(logical_and(_is_inside(x, width), _is_inside(y, height)))
     x, y = single(clip(x, a_min=0.0, a_max=width - 1.0)), single(clip(y, a_min=0.0, a_max=height - 1.0))
     left, top = single(floor(x)), single(floor(y))
     right, bottom = single(minimum(left + 1.0, width - 1.0)), single(minimum(top + 1.0, height - 1.0))
@@ -305,7 +306,7 @@ def _sampled_average(
 def _rotated_samples(
     rois: Array, shape: Shape, pooled_size: Shape, spatial_scale: float, sampling_ratio: int
 ) -> Iterator[tuple[int, int, Array, Array]]:
-    """Yield for each region its index, its image, and positions and weights (cells, samples * 4) of what it reads."""
+    """Yield the index of each region, its image, and the positions and weights (cells, samples * 4) of its samples."""
     height, width = shape[2:]
     for index, roi in enumerate(rois.astype(np.float64)):
         image = _image_of("_contrib_RROIAlign", roi, shape[0])
@@ -338,7 +339,7 @@ def rotated_roi_align(
 ) -> Array:
     """Return averages of bilinear samples in the cells of rotated regions (image, x, y, width, height, degrees).
 
-    Each cell takes ``sampling_ratio`` samples along each axis, or as many as it has elements.
+    Each cell has ``sampling_ratio`` samples along each axis; by default as many as it has elements.
     """
     dtype = working_dtype(data.dtype)
     out = np.zeros((len(rois), data.shape[1], *pooled_size), data.dtype)
@@ -370,7 +371,7 @@ def rotated_roi_align_grad(
 def _rotated_adjoint(
     data: Array, rois: Array, *, shape: Shape, pooled_size: Shape, spatial_scale: float, sampling_ratio: int
 ) -> Array:
-    """Return images of a shape with each cell of each rotated region added, weighted, to what it was averaged from."""
+    """Add each cell of each rotated region, weighted, to the elements of its average, in images of a shape."""
     dtype = working_dtype(data.dtype)
     out = np.zeros((*shape[:2], shape[2] * shape[3]), dtype)
     samples = _rotated_samples(rois, shape, pooled_size, spatial_scale, sampling_ratio)

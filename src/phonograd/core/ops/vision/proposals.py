@@ -1,7 +1,7 @@
-"""Proposals of regions: the best of many anchor boxes, moved to where a network has found something.
+"""Region proposals: the best of many anchor boxes, adjusted by the predictions of a network.
 
-Anchors stand around every element of a feature map, ``feature_stride`` pixels of the picture apart. Boxes are corners
-(x1, y1, x2, y2) in whole pixels: a box that begins and ends at the same pixel is one pixel wide.
+Every element of a feature map has anchors; elements are ``feature_stride`` pixels of the image apart. Boxes are
+corners (x1, y1, x2, y2) in integer pixels: a box that begins and ends at the same pixel is one pixel wide.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Number = np.float32
 
 
 def _anchors(stride: int, ratios: Floats, scales: Floats) -> Array:
-    """Return the anchors around the first element: for every ratio of height and width, one of every scale."""
+    """Return the anchors of the first element: one per ratio of height to width and scale."""
     middle = Number(0.5) * Number(stride - 1)
     found = []
     for ratio in ratios:
@@ -35,8 +35,8 @@ def _anchors(stride: int, ratios: Floats, scales: Floats) -> Array:
     return np.array(found, np.float32)
 
 
-def _moved(boxes: Array, shifts: Array, iou_loss: bool) -> Array:
-    """Return boxes moved and stretched by what a network says; with `iou_loss` it says how to move corners."""
+def _apply_shifts(boxes: Array, shifts: Array, iou_loss: bool) -> Array:
+    """Return boxes moved and scaled by predictions; with `iou_loss` the predictions are offsets of corners."""
     if iou_loss:
         return boxes + shifts
     size = boxes[:, 2:] - boxes[:, :2] + Number(1)
@@ -45,8 +45,8 @@ def _moved(boxes: Array, shifts: Array, iou_loss: bool) -> Array:
     return np.concatenate([middle - half, middle + half], 1)
 
 
-def _kept(boxes: Array, threshold: float, most: int) -> list[int]:
-    """Return which boxes, best first, do not overlap a better one that is kept by more than a share of their union."""
+def _suppress_overlaps(boxes: Array, threshold: float, most: int) -> list[int]:
+    """Return the boxes that non-maximum suppression keeps, best first; ``threshold`` is the largest overlap."""
     area = np.prod(boxes[:, 2:] - boxes[:, :2] + Number(1), axis=1)
     is_open = np.ones(len(boxes), bool)
     found: list[int] = []
@@ -63,19 +63,19 @@ def _kept(boxes: Array, threshold: float, most: int) -> list[int]:
     return found
 
 
-def _proposed(scores: Array, shifts: Array, info: Array, p: dict[str, Any]) -> tuple[Array, Array]:
-    """Return the boxes proposed for one picture, and their scores."""
+def _propose(scores: Array, shifts: Array, info: Array, p: dict[str, Any]) -> tuple[Array, Array]:
+    """Return the proposed boxes of one image, and their scores."""
     base = _anchors(p["feature_stride"], p["ratios"], p["scales"])
     count, (rows, columns) = len(base), scores.shape[1:]
     y, x = np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij")
     offsets = np.stack([x, y, x, y], -1).astype(np.float32) * Number(p["feature_stride"])
     boxes = (offsets[:, :, None] + base).reshape(-1, 4)
     moves = shifts.reshape(count, 4, rows, columns).transpose(2, 3, 0, 1).reshape(-1, 4)
-    boxes = _moved(boxes, moves, p["iou_loss"])
+    boxes = _apply_shifts(boxes, moves, p["iou_loss"])
     height, width, scale = info
     boxes = np.clip(boxes, 0, np.array([width, height] * 2, np.float32) - Number(1))
     score = scores.transpose(1, 2, 0).astype(np.float32)
-    # elements that lie behind the edge of the picture are padding of the feature map
+    # elements past the edge of the image are padding of the feature map
     score[int(height / p["feature_stride"]) :] = -1
     score[:, int(width / p["feature_stride"]) :] = -1
     score = score.reshape(-1)
@@ -87,8 +87,8 @@ def _proposed(scores: Array, shifts: Array, info: Array, p: dict[str, Any]) -> t
     order = np.argsort(-score, kind="stable")[:first]
     boxes, score = boxes[order], score[order]
     most = p["rpn_post_nms_top_n"]
-    kept = _kept(boxes, p["threshold"], min(most, first))
-    # where there are too few, they are repeated
+    kept = _suppress_overlaps(boxes, p["threshold"], min(most, first))
+    # repeat the boxes if there are too few
     chosen = [kept[index % len(kept)] for index in range(most)]
     return boxes[chosen], score[chosen]
 
@@ -124,11 +124,11 @@ def _declare(name: str, is_multiple: bool, doc: str) -> Any:
         if not is_multiple and (reached > cls_prob.shape[2:]).any():
             raise MXNetError(
                 f"operator {name}: feature maps of {cls_prob.shape[2]} by {cls_prob.shape[3]} elements, "
-                f"{feature_stride} pixels apart, do not cover the picture of im_info"
+                f"{feature_stride} pixels apart, do not cover the image of im_info"
             )
         regions, scores = [], []
         for image in range(cls_prob.shape[0]):
-            boxes, score = _proposed(
+            boxes, score = _propose(
                 cls_prob[image, anchors:].astype(np.float32),
                 bbox_pred[image].astype(np.float32),
                 im_info[image].astype(np.float32),
@@ -177,15 +177,14 @@ def _declare(name: str, is_multiple: bool, doc: str) -> Any:
     return declared
 
 
-_DOC = """Return regions (count, 5) proposed for {pictures}: rows (image, x1, y1, x2, y2), best first.
+_DOC = """Return region proposals (count, 5) for {images}: rows (image, x1, y1, x2, y2), best first.
 
-    `cls_prob` is (batch, 2 * anchors, height, width) with the probabilities of objects behind those of background,
-    `bbox_pred` (batch, 4 * anchors, height, width) how to move and stretch each anchor, and `im_info` (batch, 3) height
-    and width of each picture and the scale that `rpn_min_size` is multiplied with. Of the `rpn_pre_nms_top_n` best
-    boxes those that overlap a better one by more than `threshold` are left out; `rpn_post_nms_top_n` are returned for
-    each picture, repeated where there are fewer. Scores are a second result if `output_score` is set. Gradients are
-    zero.
+    `cls_prob` is (batch, 2 * anchors, height, width), the probabilities of background, then those of objects.
+    `bbox_pred` (batch, 4 * anchors, height, width) moves and scales each anchor. `im_info` (batch, 3) is the height and
+    width of each image and a factor of `rpn_min_size`. Among the `rpn_pre_nms_top_n` best boxes, those that overlap a
+    better one by more than `threshold` are dropped. Each image gets `rpn_post_nms_top_n` boxes, repeated if there are
+    fewer. With `output_score` the scores are a second result. Gradients are zero.
     """
 
-proposal = _declare("_contrib_Proposal", False, _DOC.format(pictures="one picture"))
-multi_proposal = _declare("_contrib_MultiProposal", True, _DOC.format(pictures="each of several pictures"))
+proposal = _declare("_contrib_Proposal", False, _DOC.format(images="one image"))
+multi_proposal = _declare("_contrib_MultiProposal", True, _DOC.format(images="each of several images"))

@@ -1,8 +1,8 @@
-"""Pooling over regions of interest: rectangles of images brought to one size.
+"""Pooling over regions of interest: resize rectangles of images to one size.
 
-Regions are rows (image, x1, y1, x2, y2) in the coordinates of the original picture; ``spatial_scale`` converts them to
-the feature map. They choose what is read and have no gradient. ``ROIPooling`` takes the largest element of each cell;
-``_contrib_ROIAlign`` averages bilinear samples, which for each region is one matrix on the left and one on the right.
+Regions are rows (image, x1, y1, x2, y2) in the coordinates of the original image; ``spatial_scale`` converts them to
+the feature map. They have no gradient. ``ROIPooling`` takes the maximum of each cell. ``_contrib_ROIAlign`` averages
+bilinear samples: for each region, one matrix product from the left and one from the right.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ def _check(name: str, data: Node, rois: Node, pooled_size: Shape) -> None:
 
 
 def _image_of(name: str, roi: Array, images: int) -> int:
-    """Return the number of the image of a region, or raise."""
+    """Return the index of the image of a region, or raise."""
     image = int(roi[0])
     if image >= images:
         raise MXNetError(f"a region of operator {name} names image {image}, but the data has {images} images")
     return image
 
 
-# -- the largest element of each cell
+# -- the maximum of each cell
 
 
 def _cells(ends: Array, count: int, limit: int, scale: float) -> list[tuple[int, int]]:
-    """Return begin and end along one axis of the cells of a region; ends are whole elements, cells may overlap.
+    """Return begin and end of the cells of a region along one axis; bounds are integers, and cells may overlap.
 
-    The arithmetic is that of the regions' own dtype, with a scale in single precision: rounding decides on which side
-    of a whole number a border falls.
+    The computation uses the regions' dtype and a single-precision scale: rounding decides on which side of an integer
+    a bound falls.
     """
     number = ends.dtype.type
     scaled = ends * number(np.float32(scale))
@@ -76,7 +76,7 @@ def _cells(ends: Array, count: int, limit: int, scale: float) -> list[tuple[int,
 
 @operator(gradient=nothing)
 def _region_argmax(data: Array, rois: Array, *, pooled_size: Shape, spatial_scale: float) -> Array:
-    """Return the flat position of the first largest element of each cell, or -1 for a cell without elements."""
+    """Return the flat position of the first maximum of each cell, or -1 for a cell without elements."""
     images, channels, height, width = data.shape
     out = np.full((len(rois), channels, *pooled_size), -1, np.int64)
     for index, roi in enumerate(rois):
@@ -101,10 +101,10 @@ def region_argmax_shape(data: Node, rois: Node, *, pooled_size: Shape) -> Spec:
 
 @composite(name="ROIPooling", npx="roi_pooling")
 def roi_pooling(data: Node, rois: Node, *, pooled_size: Shape, spatial_scale: float) -> Node:
-    """Return the largest element of each cell of rectangular regions, each divided into ``pooled_size`` cells.
+    """Return the maximum of each cell of rectangular regions; each region has ``pooled_size`` cells.
 
-    The data is (batch, channel, height, width), the regions (count, 5) with rows (image, x1, y1, x2, y2); the result is
-    (count, channel, *pooled_size). Cells outside the image are zero.
+    The data is (batch, channel, height, width), the regions (count, 5) with rows (image, x1, y1, x2, y2); the result
+    is (count, channel, *pooled_size). Cells outside the image are zero.
     """
     _check("ROIPooling", data, rois, pooled_size)
     position = single(_region_argmax(data, rois, pooled_size=pooled_size, spatial_scale=spatial_scale))
@@ -137,7 +137,7 @@ def _interpolation(start: float, size: float, count: int, samples: int, limit: i
 def _region_matrices(
     rois: Array, shape: Shape, pooled_size: Shape, spatial_scale: float, sample_ratio: int, aligned: bool
 ) -> Iterator[tuple[int, int, tuple[Array, Array]]]:
-    """Yield for each region that names an image: its index, the image, and its matrices for rows and columns."""
+    """Yield, for each region with a valid image: its index, the image, and its matrices for rows and columns."""
     shift = 0.5 if aligned else 0.0
     for index, roi in enumerate(rois):
         image = _image_of("_contrib_ROIAlign", roi, shape[0])
@@ -215,7 +215,7 @@ def _region_average_adjoint(
     position_sensitive: bool,
     aligned: bool,
 ) -> Array:
-    """Return images of a shape with each cell of each region added, weighted, to the elements it was averaged from."""
+    """Add each cell of each region, weighted, to the elements of its average, in images of a shape."""
     dtype = working_dtype(data.dtype)
     out = np.zeros(shape, dtype)
     matrices = _region_matrices(rois, shape, pooled_size, spatial_scale, sample_ratio, aligned)
@@ -262,11 +262,12 @@ def roi_align(
     position_sensitive: bool = False,
     aligned: bool = False,
 ) -> Node:
-    """Return averages of bilinear samples in the cells of rectangular regions; no border is rounded.
+    """Return averages of bilinear samples in the cells of rectangular regions, without rounding of bounds.
 
-    Shapes are those of ROIPooling. Each cell takes ``sample_ratio`` samples along each axis, or as many as it has
-    elements. A region whose image is negative gives zeros. With ``position_sensitive`` each cell reads channels of its
-    own, so the result has fewer channels by the number of cells. ``aligned`` puts the centre of an element at 0.5.
+    Shapes are those of ROIPooling. Each cell has ``sample_ratio`` samples along each axis; by default as many as it
+    has elements. A region with a negative image gives zeros. With ``position_sensitive`` each cell reads its own
+    channels, so the number of channels is divided by the number of cells. ``aligned`` puts the center of an element at
+    0.5.
     """
     _check("_contrib_ROIAlign", data, rois, pooled_size)
     if position_sensitive and data.shape[1] % (pooled_size[0] * pooled_size[1]):
@@ -278,6 +279,6 @@ def roi_align(
     return single(_region_average.apply((data, rois), attributes))
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 roi_pooling.interface = Interface(outputs=("output", "maxidx"), shown=1)

@@ -1,17 +1,17 @@
-"""Reading and writing rectangular and contiguous parts of an array: what indexing by numbers and slices is made of.
+"""Reading and writing rectangular and contiguous regions of an array: the primitives of basic indexing.
 
 =================================  ==================================================================================
 ``assign_step(x, v, ...)``         x with x[begin:end:step] replaced by v (broadcast to that region)
 ``assign_flat(x, v, start)``       x with the flat range start : start + v.size replaced: a write through a view
-``view_flat(x, start, shape)``     the flat range as an array of a shape: what a view reads from its base
-``view_step(x, ...)``              x[begin:end:step]: what a copy of a part reads
-``part(x, ...)``                   x[begin:end:step], without waiting for what is written to other parts
+``view_flat(x, start, shape)``     the flat range as an array of a shape: a view reads it from its base
+``view_step(x, ...)``              x[begin:end:step]: the copy of a region
+``part(x, ...)``                   x[begin:end:step], independent of writes to other regions
 ``add_part(x, v, ...)``            x with v added to x[begin:end:step]
 =================================  ==================================================================================
 
-Bounds are explicit, as :func:`~phonograd.core.ops.math.primitives.slice_step` has them; :func:`bounds` makes them from
-what Python's slices may leave out. Nothing is ever overwritten: an assignment is a new value, so that what was read
-before stays what it was, and both the base and the value have gradients of every order.
+Bounds are explicit, as in :func:`~phonograd.core.ops.math.primitives.slice_step`; :func:`bounds` makes them from
+Python's slices. Nothing is overwritten: an assignment is a new value. Earlier reads keep their value, and both the base
+and the assigned value have gradients of every order.
 """
 
 from __future__ import annotations
@@ -43,17 +43,16 @@ __all__ = [
     "view_step",
 ]
 
-#: assignments that are looked behind for what is read
+#: maximum number of assignments to look through for the source of a region
 LOOK_BACK = 64
 
 _RESHAPE: Operator = REGISTRY["_reshape"]
 
 
 def bounds(slices: Iterable[slice], shape: Shape) -> tuple[Shape, Shape, Shape]:
-    """Return begin, end and step with every bound explicit, for one slice per leading axis of a shape.
+    """Return explicit begin, end and step, for one slice per leading axis of a shape.
 
-    Axes without a slice are taken whole. An end of -1 stands for "down to and including 0", and nothing selected is
-    0:0:1.
+    Axes without a slice are whole. An end of -1 means "down to and including 0"; an empty selection is 0:0:1.
 
     >>> bounds([slice(None, None, -1), slice(1, 99)], (3, 4, 5))
     ((2, 1, 0), (-1, 4, 5), (-1, 1, 1))
@@ -103,7 +102,7 @@ def _assign_step(data: Array, value: Array, *, begin: Shape, end: Shape, step: S
     """Return the array with the region [begin:end:step] replaced by a value that broadcasts to it."""
     out = np.array(data)
     region = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
-    # the Ellipsis makes an array of no axes assignable too
+    # the Ellipsis makes a 0-d array assignable too
     out[(*region, ...)] = value
     return out
 
@@ -139,10 +138,10 @@ def assign_step(data: Node, value: Node, begin: Shape, end: Shape, step: Shape |
 
 
 def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
-    """Return data[begin:end:step], taken from what was assigned to just this part, or before to others.
+    """Return data[begin:end:step], read from the last assignment that can have changed this region.
 
-    What has been written to another part cannot be seen here, so one need not wait for it. But what was there between
-    two assignments is gone when the second is done in place, so nothing is read from there.
+    Assignments to other regions do not change this one, so the read does not depend on them. The values between two
+    assignments are lost when the second is done in place, so the function never reads them.
     """
     if 0 in region_shape(begin, end, step):
         return slice_step(data, begin, end, step)
@@ -155,9 +154,9 @@ def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
         if changed.attributes == (begin, end, step):
             return broadcast(value, region_shape(begin, end, step))
         bottom, below = _written[changed] if changed in _written else (base, _span(*changed.attributes))
-        if _are_apart(own, below):
+        if _are_disjoint(own, below):
             source = bottom
-        elif _are_apart(own, _span(*changed.attributes)):
+        elif _are_disjoint(own, _span(*changed.attributes)):
             source = base
         else:
             break
@@ -165,16 +164,16 @@ def part(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
 
 
 def _last_change(data: Node) -> Node:
-    """Return the node that has the elements of a node, in the same order and perhaps in another shape."""
+    """Return the node below reshapes and calls: the same elements, perhaps in another shape."""
     while data.operator is _RESHAPE or data.call is not None:
         data = data.inputs[0]
     return data
 
 
-#: where a region begins and ends along each axis
+#: the first and last position of a region along each axis
 _Span = tuple[tuple[int, int], ...]
 
-#: by assignment what was there before it and those that it follows, and where all of them have written
+#: by assignment: the base of its chain of assignments, and the bounding region of all writes in the chain
 _written: dict[Node, tuple[Node, _Span]] = {}
 FORGOTTEN.connect(_written.clear)
 
@@ -192,8 +191,8 @@ def _span(begin: Shape, end: Shape, step: Shape) -> _Span:
     return tuple(found)
 
 
-def _are_apart(one: _Span, other: _Span) -> bool:
-    """Return whether two regions have no element in common.
+def _are_disjoint(one: _Span, other: _Span) -> bool:
+    """Return whether two regions have no common element.
 
     >>> _are_apart(((0, 0), (0, 8)), ((1, 1), (0, 8)))
     True
@@ -202,7 +201,7 @@ def _are_apart(one: _Span, other: _Span) -> bool:
 
 
 def _note_written(changed: Node) -> None:
-    """Take note of where an assignment writes, and those that it follows."""
+    """Store the base of an assignment's chain and the bounding region of its writes."""
     span, base = _span(*changed.attributes), changed.inputs[0]
     earlier = _last_change(base)
     if earlier in _written and earlier.shape == changed.shape:
@@ -219,7 +218,7 @@ def add_part(data: Node, value: Node, begin: Shape, end: Shape, step: Shape) -> 
 
 
 def is_assigned(data: Node) -> bool:
-    """Return whether a node is an array with a part replaced."""
+    """Return whether a node is an assignment to a region."""
     return data.operator is _assign_step
 
 
@@ -232,7 +231,7 @@ def _assign_flat(data: Node, value: Node, *, start: int) -> Node:
 
 
 def assign_flat(data: Node, value: Node, start: int) -> Node:
-    """Return ``data`` with the flat range of value.size elements from ``start`` on replaced by those of ``value``."""
+    """Return ``data`` with the flat range from ``start`` replaced by the elements of ``value``."""
     assert 0 <= start <= data.size - value.size, (data, value, start)
     if value.size == 0:
         return data
@@ -256,12 +255,12 @@ def _view_step(data: Node, *, begin: Shape, end: Shape, step: Shape) -> Node:
 
 
 def view_step(data: Node, begin: Shape, end: Shape, step: Shape) -> Node:
-    """Return data[begin:end:step], as :func:`part` does, found at once the second time."""
+    """Return data[begin:end:step] like :func:`part`; the node is cached, so a second read is immediate."""
     return single(_view_step.apply((data,), (begin, end, step)))
 
 
 def view_flat(data: Node, start: int, shape: Shape) -> Node:
-    """Return the flat range of ``data`` from ``start`` on as an array of a shape."""
+    """Return the flat range of ``data`` from ``start`` as an array of a shape."""
     size = math.prod(shape)
     assert 0 <= start <= data.size - size, (data, start, shape)
     if size == data.size:

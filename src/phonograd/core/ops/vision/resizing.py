@@ -1,8 +1,8 @@
-"""Images of another size: adaptive average pooling, bilinear resizing and upsampling.
+"""Resizing of images: adaptive average pooling, bilinear resizing and upsampling.
 
 Averages and linear interpolation along one axis are sparse matrices: each output element is a weighted sum of a few
-neighbouring elements. ``_resample`` applies such a matrix along an axis and ``_resample_adjoint`` its transpose; they
-are each other's gradient. Two-dimensional resizing is one of them along each axis.
+adjacent elements. ``_resample`` applies such a matrix along an axis and ``_resample_adjoint`` its transpose; they are
+each other's gradient. Two-dimensional resizing applies one of them along each axis.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["adaptive_average_pooling", "bilinear_resize", "upsampling"]
 
 @functools.lru_cache(maxsize=256)
 def _taps(rule: str, size: int, count: int) -> tuple[Array, Array]:
-    """Return positions and weights of the elements that make each of ``count`` outputs from ``size`` inputs.
+    """Return positions and weights of the source elements for each of ``count`` outputs from ``size`` inputs.
 
     Both have the shape (taps, count); positions never decrease along the outputs. The rules are ``average`` (over
-    adaptive windows), ``corners`` and ``centers`` (linear interpolation where the first and last elements, or the outer
-    edges of the first and last elements, coincide).
+    adaptive windows), ``corners`` (linear interpolation that maps the first and last elements to each other) and
+    ``centers`` (linear interpolation that maps their outer edges to each other).
     """
     at = np.arange(count)
     if rule == "average":
@@ -46,7 +46,7 @@ def _taps(rule: str, size: int, count: int) -> tuple[Array, Array]:
         tap = np.arange(int(np.max(end - start, initial=1)))[:, None]
         weights = (start + tap < end) / np.maximum(end - start, 1)
         return np.minimum(start + tap, size - 1), weights
-    # whole-number arithmetic: position = numerator / denominator, so that exact hits stay exact
+    # integer arithmetic: position = numerator / denominator, so exact positions stay exact
     if count == 1:
         numerator, denominator = np.zeros(1, np.int64), 1
     elif rule == "corners":
@@ -59,22 +59,22 @@ def _taps(rule: str, size: int, count: int) -> tuple[Array, Array]:
     return np.stack([low, high]), np.stack([1 - fraction, fraction])
 
 
-def _aligned(weights: Array, axis: int, ndim: int, dtype: np.dtype[np.generic]) -> Array:
+def _broadcast_weights(weights: Array, axis: int, ndim: int, dtype: np.dtype[np.generic]) -> Array:
     return weights.astype(dtype).reshape((-1, *(1,) * (ndim - axis - 1)))
 
 
-#: taps that kernels are written for: each reads the array once
+#: maximum number of taps for kernels: each tap reads the array once
 _MOST_TAPS = 8
 
 
 def _quotient(numerator: Node, denominator: int) -> tuple[Node, Node]:
-    """Return a number that is not negative, divided by a positive one, and what is left."""
+    """Return quotient and remainder of a nonnegative number and a positive one."""
     rest = single(mod(numerator, constant(denominator, INT64)))
     return (numerator - rest) / constant(denominator, INT64), rest
 
 
 def _tap_nodes(rule: str, size: int, count: int) -> list[tuple[Node, Node]] | None:
-    """Return positions and weights (in float64) of the elements that make each output, tap by tap, as nodes."""
+    """Return positions and weights (in float64) of the source elements of each output, tap by tap, as nodes."""
     at = position_along((count,), 0, INT64)
     if rule == "average":
         taps = -(-size // count) + (size % count != 0)
@@ -152,7 +152,7 @@ def _resample(data: Array, *, axis: int, extent: int, rule: str) -> Array:
     source = data.astype(working_dtype(data.dtype), copy=False)
     out = np.zeros((*data.shape[:axis], extent, *data.shape[axis + 1 :]), source.dtype)
     for positions, weights in zip(*_taps(rule, data.shape[axis], extent)):
-        out += source.take(positions, axis) * _aligned(weights, axis, data.ndim, source.dtype)
+        out += source.take(positions, axis) * _broadcast_weights(weights, axis, data.ndim, source.dtype)
     return out.astype(data.dtype, copy=False)
 
 
@@ -168,14 +168,14 @@ def resample_grad(out_grad: Node, out: Node, data: Node, *, axis: int, rule: str
 
 @operator(cost=4.0, lowering=Expansion(_expand_resample_adjoint, FLOATS))
 def _resample_adjoint(data: Array, *, axis: int, extent: int, rule: str) -> Array:
-    """Return the array with each element added, weighted, to the elements that resampling made it from."""
+    """Add each element, weighted, to the elements it was resampled from: the adjoint of ``_resample``."""
     source = data.astype(working_dtype(data.dtype), copy=False)
     out = np.zeros((*data.shape[:axis], extent, *data.shape[axis + 1 :]), source.dtype)
     count = data.shape[axis]
     for positions, weights in zip(*_taps(rule, extent, count)) if count else ():
-        # equal positions stand beside each other, so each run of them is one sum
+        # equal positions are adjacent, so each run of them is one sum
         starts = np.flatnonzero(np.diff(positions, prepend=-1))
-        sums = np.add.reduceat(source * _aligned(weights, axis, data.ndim, source.dtype), starts, axis)
+        sums = np.add.reduceat(source * _broadcast_weights(weights, axis, data.ndim, source.dtype), starts, axis)
         out[(*(slice(None),) * axis, positions[starts])] += sums
     return out.astype(data.dtype, copy=False)
 
@@ -209,7 +209,7 @@ def _check_images(name: str, data: Node) -> None:
 
 @composite(name="_contrib_AdaptiveAvgPooling2D", family="pooling")
 def adaptive_average_pooling(data: Node, *, output_size: Shape = ()) -> Node:
-    """Return images averaged over windows that are chosen so that the output has a given (height, width).
+    """Return images averaged over adaptive windows, with an output of a given (height, width).
 
     Output element i of n covers the input from ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``. One number
     means a square; without a size the output is 1 × 1.
@@ -225,7 +225,7 @@ def adaptive_average_pooling(data: Node, *, output_size: Shape = ()) -> Node:
 
 
 def _resized_extent(size: int, fixed: int, scale: float | None, mode: str, word: str) -> int:
-    """Return the size of an axis after resizing in one of the modes that need no second array."""
+    """Return the size of an axis after resizing, for the modes without a second array."""
     if mode == "size" and scale is None:
         if fixed < 1:
             raise MXNetError(
@@ -262,10 +262,10 @@ def bilinear_resize(
 ) -> Node:
     """Return images resized by bilinear interpolation.
 
-    The mode says how the new size is found: ``size`` takes height and width, or multiplies by the scales if they are
-    given; ``odd_scale`` multiplies, keeping odd sizes of the form ``(n - 1) * scale + 1``; ``like`` takes the size of a
-    second array; ``to_even_down``, ``to_even_up``, ``to_odd_down`` and ``to_odd_up`` change a size by at most one. With
-    ``align_corners`` the corner elements of input and output coincide, otherwise their outer edges do.
+    ``mode`` determines the new size. ``size`` takes height and width, or multiplies by the scales if they are given.
+    ``odd_scale`` multiplies and gives odd sizes of the form ``(n - 1) * scale + 1``. ``like`` takes the size of a
+    second array. ``to_even_down``, ``to_even_up``, ``to_odd_down`` and ``to_odd_up`` change a size by at most one.
+    With ``align_corners`` the corner elements of input and output coincide, otherwise their outer edges do.
     """
     _check_images("_contrib_BilinearResize2D", data)
     expected, given = 1 + (mode == "like"), 1 + (like is not None)
@@ -291,7 +291,7 @@ def bilinear_resize(
 
 
 def _repeat(data: Node, rows: int, columns: int) -> Node:
-    """Return images with every element repeated as a rectangle."""
+    """Repeat every element of images as a rectangle."""
     batch, channels, height, width = data.shape
     apart = reshape_to(data, (batch, channels, height, 1, width, 1))
     repeated = broadcast(apart, (batch, channels, height, rows, width, columns))
@@ -325,11 +325,11 @@ def upsampling(
     multi_input_mode: Literal["concat", "sum"] = "concat",
     workspace: int = 512,
 ) -> Node:
-    """Return images enlarged by a whole number.
+    """Return images enlarged by an integer factor.
 
-    ``nearest`` repeats elements; further arrays are enlarged to the same size and joined along the channels, or added.
-    ``bilinear`` is a Deconvolution of the first array with the second, a weight of shape (channels, 1, k, k) with
-    ``k = 2 * scale - scale % 2``; ``num_filter`` is the number of channels.
+    ``nearest`` repeats elements; further arrays are enlarged to the same size and concatenated along the channels, or
+    added. ``bilinear`` is a Deconvolution of the first array with the second, a weight of shape (channels, 1, k, k)
+    with ``k = 2 * scale - scale % 2``; ``num_filter`` is the number of channels.
     """
     if not data:
         raise MXNetError("Operator UpSampling expects at least 1 input, but got 0 instead.")
@@ -361,7 +361,7 @@ def upsampling(
     )
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 
 def _upsampling_shapes(

@@ -1,8 +1,8 @@
-"""Reading images at computed places: sampling grids, bilinear sampling and the spatial transformer.
+"""Sampling of images at computed positions: sampling grids, bilinear sampling and the spatial transformer.
 
-A grid holds the place (x, y) that each output element is read from, in coordinates where -1 and 1 are the centres of
-the first and last elements. Both the image and the grid have gradients, of every order: a value between elements is a
-weighted sum of the four around it, and only which four is not differentiable.
+A grid has the position (x, y) to read for each output element; -1 and 1 are the centers of the first and last
+elements. Image and grid have gradients of every order: a value between elements is a weighted sum of the four elements
+around it, and only the choice of these four is not differentiable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..nn.windows import check_floating
 from ..shape.creation import position_along
 from ..shape.shape import concatenate
 
-__all__ = ["bilinear_sampler", "grid_generator", "sampled", "spatial_transformer"]
+__all__ = ["bilinear_sampler", "grid_generator", "sample_bilinear", "spatial_transformer"]
 
 
 def _expand_coordinates(*, height: int, width: int, normalized: bool, dtype: DType) -> Node | None:
@@ -45,7 +45,7 @@ def _expand_coordinates(*, height: int, width: int, normalized: bool, dtype: DTy
 def _coordinates(*, height: int, width: int, normalized: bool, dtype: DType) -> Array:
     """Return the x and y coordinates of all elements of an image, shape (2, height, width).
 
-    They count elements, or run from -1 to 1 if normalized (0 where there is only one).
+    They count elements, or range from -1 to 1 if normalized (0 for a single element).
     """
     axes = []
     for size in (width, height):
@@ -70,7 +70,7 @@ def _expand_element_position(row: Node, column: Node, *, shape: Shape) -> Node:
 
     def inside(index: Node, size: int) -> Node:
         near = single(minimum(maximum(index, 0), size - 1))
-        # what is no number stands for the first
+        # NaN counts as the first element
         return cast(select(single(equal(near, near)), near, 0), INT64)
 
     plane = reshape_to(position_along((batch * channels,), 0, INT64), (batch, channels, 1, 1)) * (height * width)
@@ -79,9 +79,9 @@ def _expand_element_position(row: Node, column: Node, *, shape: Shape) -> Node:
 
 @operator(gradient=nothing, lowering=Expansion(_expand_element_position))
 def _element_position(row: Array, column: Array, *, shape: Shape) -> Array:
-    """Return flat positions in images of a shape for every channel; rows and columns outside are moved to the edge.
+    """Return flat positions in images of a shape for every channel; rows and columns outside are clipped.
 
-    Rows and columns have the shape (batch, 1, ...); the result has the channels in the place of the 1.
+    Rows and columns have the shape (batch, 1, ...); in the result the channels replace the 1.
     """
     batch, channels, height, width = shape
     with np.errstate(invalid="ignore"):
@@ -125,7 +125,7 @@ def _check_partner(name: str, word: str, data: Node, other: Node) -> None:
 
 @composite(name="BilinearSampler")
 def bilinear_sampler(data: Node, grid: Node, *, cudnn_off: bool | None = None) -> Node:
-    """Return images read at the places of a grid with bilinear interpolation; outside the image is zero.
+    """Return images sampled at the positions of a grid by bilinear interpolation; outside the image is zero.
 
     The data is (batch, channel, height, width) and the grid (batch, 2, rows, columns) with x before y; the result is
     (batch, channel, rows, columns).
@@ -143,13 +143,14 @@ def bilinear_sampler(data: Node, grid: Node, *, cudnn_off: bool | None = None) -
     height, width = data.shape[2:]
     x = (_plane(grid, 0) + 1) * ((width - 1) / 2)
     y = (_plane(grid, 1) + 1) * ((height - 1) / 2)
-    return sampled(data, x, y)
+    return sample_bilinear(data, x, y)
 
 
-def sampled(data: Node, x: Node, y: Node) -> Node:
-    """Return images (batch, channel, height, width) read at places (batch, 1, rows, columns), counted in elements.
+def sample_bilinear(data: Node, x: Node, y: Node) -> Node:
+    """Return images (batch, channel, height, width) sampled at positions (batch, 1, rows, columns).
 
-    A value is interpolated between the four elements around it; those outside of the image are zero.
+    Positions count elements. A value is interpolated between the four elements around it; elements outside the image
+    are zero.
     """
     height, width = data.shape[2:]
     left, top = floor(x), floor(y)
@@ -173,8 +174,8 @@ def _within(index: Node, size: int) -> Node:
 def grid_generator(data: Node, *, transform_type: Literal["affine", "warp"], target_shape: Shape = (0, 0)) -> Node:
     """Return a sampling grid of shape (batch, 2, height, width), x before y, for BilinearSampler.
 
-    ``affine`` applies matrices (batch, 6), rows first, to the coordinates of an image of the target shape; ``warp``
-    adds a flow (batch, 2, height, width), counted in elements, to the coordinates of its own elements.
+    ``affine`` applies matrices (batch, 6), in row-major order, to the coordinates of an image of the target shape.
+    ``warp`` adds a flow (batch, 2, height, width), in elements, to the coordinates of its elements.
     """
     check_floating("GridGenerator", data.dtype)
     if transform_type == "affine":
@@ -224,7 +225,7 @@ def spatial_transformer(
     sampler_type: Literal["bilinear"],
     cudnn_off: bool | None = None,
 ) -> Node:
-    """Return images transformed by affine maps: a grid made from ``loc`` (batch, 6), then bilinear sampling."""
+    """Return images transformed by affine maps: a grid from ``loc`` (batch, 6), then bilinear sampling."""
     _check_images("SpatialTransformer", data)
     if loc.ndim != 2:
         raise MXNetError(
@@ -236,7 +237,7 @@ def spatial_transformer(
     return single(bilinear_sampler(data, grid))
 
 
-# -- how they appear in symbols
+# -- symbol declarations
 
 bilinear_sampler.interface = Interface(outputs=("output", "places"), shown=1)
 grid_generator.interface = Interface(outputs=("output", "grid"), shown=1)
