@@ -1,7 +1,8 @@
-"""Callbacks of training loops: speed, progress, metrics and checkpoints (``mxnet.callback``).
+"""Provide callbacks of training loops: speed, progress, metrics and checkpoints (``mxnet.callback``).
 
-Those of batches get an object with ``epoch``, ``nbatch`` and ``eval_metric`` (:class:`phonograd.model.BatchEndParam`),
-those of epochs the number of the epoch, the symbol, and its parameters.
+Callbacks of batches take an object with ``epoch``, ``nbatch`` and ``eval_metric``
+(:class:`phonograd.model.BatchEndParam`). Callbacks of epochs take the number of the epoch, the symbol and its
+parameters.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def do_checkpoint(prefix: str, period: int = 1) -> Callable[..., None]:
 
 
 def log_train_metric(period: int, auto_reset: bool = False) -> Callable[[Any], None]:
-    """Return a callback that logs the metric after every `period` batches, and resets it if `auto_reset` is set."""
+    """Return a callback that logs the metric after every `period` batches; `auto_reset` resets it each time."""
 
     def _callback(param: Any) -> None:
         if param.nbatch % period == 0 and param.eval_metric is not None:
@@ -65,16 +66,16 @@ def log_train_metric(period: int, auto_reset: bool = False) -> Callable[[Any], N
 
 
 class Speedometer:
-    """Logs how many examples per second were trained on, and the metric.
+    """Log the training speed in examples per second, and the metric.
 
     Parameters
     ----------
     batch_size
-        How many examples a batch has.
+        The number of examples in a batch.
     frequent
-        After how many batches to do so.
+        The number of batches from line to line.
     auto_reset
-        Whether the metric shows only the batches since the last time.
+        Whether the metric covers only the batches since the last line.
     """
 
     def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
@@ -111,7 +112,7 @@ class Speedometer:
 
 
 class ProgressBar:
-    """Logs a bar that shows how many of `total` batches are done.
+    """Log a bar that shows the progress of `total` batches.
 
     >>> ProgressBar(total=10, length=20).text(5)
     '[==========----------] 50%'
@@ -132,7 +133,7 @@ class ProgressBar:
 
 
 class LogValidationMetricsCallback:
-    """Logs the metric at the end of a pass over the data for validation."""
+    """Log the metric after a validation pass."""
 
     def __call__(self, param: Any) -> None:
         if param.eval_metric:

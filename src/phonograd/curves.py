@@ -1,4 +1,4 @@
-"""Curves of a training: values collected step by step, shown as a line of text or written as a picture.
+"""Collect values during training, and show them as sparklines or write them as an image.
 
 >>> curves = Curves()
 >>> for step in range(8):
@@ -31,17 +31,17 @@ from .core.base.terminal import (
 __all__ = ["Curves", "shows_bars", "sparkline"]
 
 _BARS = "▁▂▃▄▅▆▇█"
-#: for streams that cannot have those
+#: for streams that cannot encode the bars
 _PLAIN_BARS = "_.-:=+*#"
 
 
 def shows_bars(output: TextIO) -> bool:
-    """Return whether a stream can have small bars, or only the letters of ASCII."""
+    """Return whether a stream can encode bars; otherwise it gets only ASCII characters."""
     return can_write(output, f"{_BARS}→")
 
 
 def sparkline(values: Sequence[float], width: int = 60, bars: str = _BARS) -> str:
-    """Return values as small bars, the means of neighbours where there are more than `width`.
+    """Return values as small bars; each bar is the mean of neighbors if there are more values than `width`.
 
     >>> sparkline([0, 1, 2, 3])
     '▁▃▆█'
@@ -50,7 +50,7 @@ def sparkline(values: Sequence[float], width: int = 60, bars: str = _BARS) -> st
     """
     count = min(width, len(values))
     bounds = [len(values) * place // count for place in range(count + 1)] if count else [0]
-    # a quarter of them, or the distance of large ones would be infinite
+    # a quarter of each value, because the range of the largest floats would overflow
     quarters = [float(value) * 0.25 for value in values]
     groups = [quarters[begin:end] for begin, end in itertools.pairwise(bounds)]
     means = [sum(group) / len(group) for group in groups]
@@ -61,7 +61,7 @@ def sparkline(values: Sequence[float], width: int = 60, bars: str = _BARS) -> st
 
 
 def _number(name: str, value: Any) -> float:
-    """Return a value as a number, or say whose value is none."""
+    """Return a value as a number. Raise an error with its name if it is none."""
     try:
         if hasattr(value, "asscalar"):
             value = value.asscalar()
@@ -71,17 +71,17 @@ def _number(name: str, value: Any) -> float:
 
 
 def _literal(text: str) -> str:
-    """Return a text that matplotlib shows as it is: no formulas."""
+    """Return a text that matplotlib does not interpret as a formula."""
     return text.replace("$", r"\$")
 
 
 class Curves:
-    """Named series of numbers.
+    """Collect named series of numbers.
 
     Parameters
     ----------
     file
-        Where :meth:`show` writes; the standard error stream if this is None.
+        The stream that :meth:`show` writes to. None means the standard error stream.
     """
 
     def __init__(self, file: TextIO | None = None) -> None:
@@ -91,11 +91,11 @@ class Curves:
         self.values: dict[str, tuple[list[float], list[float]]] = {}
 
     def add(self, step: float | None = None, **values: Any) -> None:
-        """Append a value to each of some series: numbers, or arrays with one element.
+        """Append a value to each of some series: a number, or an array with one element.
 
-        `step` is the place on the horizontal axis; one after the last if this is None.
+        `step` is the position on the horizontal axis. None means the last position plus 1.
         """
-        # all of them before any is kept: one that is no number leaves nothing behind
+        # convert all values before keeping any, so that an invalid one changes nothing
         numbers = {name: _number(name, value) for name, value in values.items()}
         if step is not None and not isinstance(step, int):
             step = _number("step", step)
@@ -105,9 +105,9 @@ class Curves:
             series.append(number)
 
     def text(self, width: int = 60, plain: bool = False) -> str:
-        """Return a line for each series: its name, its sparkline, its first and its last value.
+        """Return one line per series: its name, its sparkline, and its first and last value.
 
-        With `plain` there are only letters of ASCII in it.
+        `plain` restricts the text to ASCII.
         """
         bars, arrow = (_PLAIN_BARS, "->") if plain else (_BARS, "→")
         return "\n".join(
@@ -116,7 +116,7 @@ class Curves:
         )
 
     def _sides(self, arrow: str) -> list[tuple[str, str]]:
-        """Return what stands before and behind each line of bars."""
+        """Return the texts before and after each sparkline."""
         longest = max(map(len, self.values), default=0)
         return [
             (name.ljust(longest), f"{series[0]:.3g} {arrow} {series[-1]:.3g}")
@@ -130,9 +130,9 @@ class Curves:
         return self.text() or "<Curves without values>"
 
     def show(self, width: int = 60) -> None:
-        """Write the lines of :meth:`text`, as many bars of them as a terminal has room for.
+        """Write the lines of :meth:`text`, shortened to the width of the terminal.
 
-        In a terminal they replace those of the last call, unless a bar of ``mx.progress`` has ended in between.
+        In a terminal they replace the lines of the last call, unless a bar of ``mx.progress`` has ended in between.
         """
         output = sys.stderr if self._file is None else self._file
         if output is None:
@@ -140,7 +140,7 @@ class Curves:
         plain = not shows_bars(output)
         room, ending = 10**6, "\n"
         if is_terminal(output):
-            # lines that go on in the next one could not be replaced
+            # wrapped lines could not be replaced
             room = columns(output) - 1
             taken = max([len(name) + len(ends) + 4 for name, ends in self._sides("->")], default=0)
             width = max(min(width, room - taken), 1)
@@ -155,14 +155,14 @@ class Curves:
         self._shown, self._ended = len(lines), lines_ended()
 
     def save(self, path: str | os.PathLike[str], title: str = "", log: bool = False) -> None:
-        """Write a picture; the ending of the path, such as ``.png`` or ``.svg``, says of which kind.
+        """Write an image; the extension of the path, such as ``.png`` or ``.svg``, selects its format.
 
         Parameters
         ----------
         path
-            The file.
+            The path of the file.
         title
-            What stands above.
+            The title above the image.
         log
             Whether the vertical axis is logarithmic.
         """
@@ -170,7 +170,7 @@ class Curves:
         write_atomically(path, [self._picture(kind, title, log)], durable=False)
 
     def _repr_png_(self) -> bytes | None:
-        """Return what notebooks show; without matplotlib they show the text."""
+        """Return the image for notebooks, or None without matplotlib; they then show the text."""
         return self._picture("png", "", False) if importlib.util.find_spec("matplotlib") and self.values else None
 
     def _picture(self, kind: str, title: str, log: bool) -> bytes:
@@ -180,14 +180,14 @@ class Curves:
             from matplotlib.ticker import MaxNLocator
         except ModuleNotFoundError:
             raise ModuleNotFoundError(
-                "pictures of curves are drawn by matplotlib, which is not installed: pip install 'phonograd[plot]'",
+                "curves are drawn by matplotlib, which is not installed: pip install 'phonograd[plot]'",
                 name="matplotlib",
             ) from None
-        # not pyplot, which keeps figures and may open windows
+        # no pyplot, because it keeps figures and may open windows
         figure = Figure(figsize=(7, 4), layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
-        # a line through one point cannot be seen
+        # markers, because a line through a single point is invisible
         lines = [
             axes.plot(steps, series, marker="." if len(series) < 50 else None)[0]
             for steps, series in self.values.values()
@@ -199,7 +199,7 @@ class Curves:
         if log:
             axes.set_yscale("log")
         if lines:
-            # given with the lines: names that begin with an underscore would be left out
+            # explicit lines, because a legend omits names that begin with an underscore
             axes.legend(lines, [_literal(name) for name in self.values])
         picture = io.BytesIO()
         figure.savefig(picture, format=kind)

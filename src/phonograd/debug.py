@@ -1,18 +1,18 @@
-"""debug: what the library is about to do, what it did, and where wrong numbers come from.
+"""debug: inspect plans, and find the origin of wrong numbers.
 
 =============================  =====================================================================================
-:func:`explain`                what computing an array would do: kernels with their operators, NumPy calls, memory
-:func:`plans`                  the plans that a block of code makes, and why each of them is new
-:func:`detect_anomaly`         reports NaN and infinities with the operator, the line and the scope that made them
-:func:`set_detect_anomaly`     switches that on or off
-:func:`evaluate_at_once`       a scope in which every operator is evaluated as it is called (the naive engine)
+:func:`explain`                the plan for an array: kernels with their operators, NumPy calls, memory
+:func:`plans`                  the plans made by a block of code, and the reason why each one is new
+:func:`detect_anomaly`         reports NaN and infinities with the operator, line and scope that produced them
+:func:`set_detect_anomaly`     switches anomaly detection on or off
+:func:`evaluate_at_once`       a scope in which every operator is evaluated when called (the naive engine)
 =============================  =====================================================================================
 
 >>> import phonograd as mx
 >>> x = mx.nd.array([1.0, 4.0])
 >>> with mx.settings.override(executor="reference"):
 ...     print(mx.debug.explain(mx.nd.sqrt(x) + x))
-1 value from 1 array: 2 calls of NumPy
+1 value from 1 array: 2 NumPy calls
   NumPy: sqrt
   NumPy: broadcast_add
   memory: 8 bytes of results
@@ -32,7 +32,7 @@ __all__ = ["detect_anomaly", "evaluate_at_once", "explain", "plans", "set_detect
 
 
 def evaluate_at_once() -> AbstractContextManager[Any]:
-    """Return a scope in which operators are evaluated as they are called: errors and times are where they belong.
+    """Return a scope in which operators are evaluated when called, so that errors and times appear at the call.
 
     >>> import phonograd as mx
     >>> with mx.debug.evaluate_at_once():

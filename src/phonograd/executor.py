@@ -1,4 +1,4 @@
-"""Executor: a symbol bound to arrays, computed and differentiated on demand."""
+"""Executor: a symbol bound to arrays, with forward and backward passes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .ndarray.array import NDArray
 from .ndarray.creation import zeros
 from .symbol.graph import Symbol
 
-__all__ = ["Executor", "bound_to_new_arrays"]
+__all__ = ["Executor", "bind_new_arrays"]
 
 _FLOAT32 = np.dtype("float32")
 _REQUESTS = ("null", "write", "add")
@@ -36,7 +36,7 @@ _LARGER = (
 
 
 class Executor:
-    """A symbol with an array for each argument and, where gradients are wanted, a buffer for its gradient.
+    """A symbol with an array for each argument and, if requested, a buffer for its gradient.
 
     >>> import phonograd as mx
     >>> x = mx.sym.var("x")
@@ -62,7 +62,7 @@ class Executor:
         requests = _by_name(names, grad_req, "grad_req")
         for name, request in requests.items():
             if request not in _REQUESTS:
-                raise ValueError(f"grad_req must be in {_REQUESTS}, and that of {name} is {request!r}")
+                raise ValueError(f"grad_req must be one of {_REQUESTS}, but that of {name} is {request!r}")
         self._requests = {
             name: requests.get(name, "null") if self.grad_dict[name] is not None else "null" for name in names
         }
@@ -73,18 +73,18 @@ class Executor:
         self._monitor_all = False
 
     def check_shapes(self) -> None:
-        """Raise if the arrays do not fit each other, or gradients do not fit the arrays they are of."""
+        """Raise if shapes of the arrays conflict, or a gradient buffer differs in shape from its argument."""
         for name, grad in self.grad_dict.items():
             if grad is not None and grad.shape != self.arg_dict[name].shape:
                 raise MXNetError(
-                    f"bind: the array for the gradient of {name} has the shape {grad.shape}, and {name} has "
+                    f"bind: the array for the gradient of {name} has the shape {grad.shape}, but {name} has "
                     f"{self.arg_dict[name].shape}"
                 )
         self._output_specs()
 
     def _output_specs(self) -> list[Any]:
         arrays = {**self.arg_dict, **self.aux_dict}
-        inferred = self._symbol._inferred(
+        inferred = self._symbol._infer(
             {name: array.shape for name, array in arrays.items()},
             {name: array._dtype for name, array in arrays.items()},
         )
@@ -97,7 +97,7 @@ class Executor:
 
     @property
     def grad_arrays(self) -> list[NDArray | None]:
-        """The gradient buffers in order, None where no gradient is wanted."""
+        """The gradient buffers in order; None for arguments without gradient."""
         return [self.grad_dict[name] for name in self._symbol.list_arguments()]
 
     @property
@@ -118,9 +118,9 @@ class Executor:
         return dict(zip(self._symbol.list_outputs(), self.outputs, strict=True))
 
     def forward(self, is_train: bool = False, **kwargs: Any) -> list[NDArray]:
-        """Return the outputs; arrays given by name are written into the arguments first.
+        """Write arrays given by name into the arguments, and return the outputs.
 
-        The arrays are those of every call: each forward pass writes into them.
+        Every call returns the same arrays, and overwrites them.
         """
         for name, value in kwargs.items():
             self._feed(name, value)
@@ -130,15 +130,15 @@ class Executor:
         self._recorded = found if is_train else None
         self._keep([detach(node) for node in nodes])
         for name, array in seen:
-            # only now, because a callback may look at values
+            # only now, because a callback may read values
             assert self._monitor is not None
             self._monitor(name, array)
         return self.outputs
 
     def _compute(self, recorded: bool, training: bool, monitor: Callable[[str, Node], None] | None) -> list[NDArray]:
-        """Return the outputs, and write auxiliary states."""
-        # arrays of its own on the same memory: what operators change in them (the gamma of BatchNorm) is changed there,
-        # and the gradients that the arguments have themselves are left alone
+        """Return the outputs, and update auxiliary states."""
+        # separate arrays with shared memory: in-place changes by operators (the gamma of BatchNorm) reach arguments,
+        # but the arguments' own gradients stay untouched
         arguments = {name: array.detach() for name, array in self.arg_dict.items()}
         for name, request in self._requests.items():
             if recorded and request != "null":
@@ -157,7 +157,7 @@ class Executor:
         target[:] = value
 
     def _keep(self, nodes: list[Node]) -> None:
-        """Make the outputs hold new values; they stay the same arrays as long as their shapes do."""
+        """Store new values in the outputs; they stay the same arrays while their shapes do not change."""
         trace = LOCAL.trace
         kept = self._outputs
         if kept is None or [(a.shape, a._dtype) for a in kept] != [(node.shape, node.dtype) for node in nodes]:
@@ -170,12 +170,12 @@ class Executor:
         """Compute the gradients of the last forward pass.
 
         ``out_grads`` are the gradients of the outputs: one array, a list, or a dictionary by output name; ones by
-        default. A pass that was not for training is computed again with the arguments as they are now.
+        default. If the last pass was not for training, it is recomputed with the current arguments.
         """
         if set(self._requests.values()) <= {"null"}:
             return
         if self._outputs is None:
-            raise MXNetError("backward: there has been no forward pass yet; call forward(is_train=True) first")
+            raise MXNetError("backward: no forward pass has run; call forward(is_train=True) first")
         if self._recorded is None:
             self._recorded = self._compute(True, False, None)
         if isinstance(out_grads, Mapping):
@@ -197,12 +197,12 @@ class Executor:
             autograd.backward(heads, None if out_grads is None else wanted, retain_graph=True, train_mode=is_train)
 
     def set_monitor_callback(self, callback: Callable[[str, NDArray], Any], monitor_all: bool = False) -> None:
-        """Have ``callback(name, array)`` called for every output of every operator, and if asked for inputs too.
+        """Call ``callback(name, array)`` for every output of every operator, and with ``monitor_all`` for inputs too.
 
         Compatibility
         -------------
-        MXNet shows the operators of backward passes as well, under names such as ``fc_backward_output0``; here a
-        backward pass is fused with everything else, and its results are the arrays of ``grad_dict``.
+        MXNet also shows the operators of backward passes, under names such as ``fc_backward_output0``. Here a backward
+        pass is fused with other computations, and its results are the arrays of ``grad_dict``.
         """
         self._monitor = callback
         self._monitor_all = monitor_all
@@ -213,7 +213,7 @@ class Executor:
         aux_params: Mapping[str, NDArray] | None = None,
         allow_extra_params: bool = False,
     ) -> None:
-        """Write arrays into arguments and auxiliary states of the same names."""
+        """Copy arrays into the arguments and auxiliary states of the same names."""
         for given, own, what in (
             (arg_params, self.arg_dict, "arguments"),
             (aux_params or {}, self.aux_dict, "auxiliary states"),
@@ -222,7 +222,7 @@ class Executor:
                 if name in own:
                     if array.shape != own[name].shape:
                         raise MXNetError(
-                            f"copy_params_from: {name} has the shape {own[name].shape}, and the array given for it "
+                            f"copy_params_from: {name} has the shape {own[name].shape}, but the given array "
                             f"has {array.shape}"
                         )
                     own[name][:] = array.astype(own[name].dtype)
@@ -230,7 +230,7 @@ class Executor:
                     raise ValueError(f'Find name "{name}" that is not in the {what}{nearest(name, list(own))}')
 
     def reshape(self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Any) -> Executor:
-        """Return an executor for other shapes, given by name, which shares the arrays whose shapes stay the same."""
+        """Return an executor for other shapes, given by name; arrays of unchanged shape are shared."""
         arguments, _, states = self._symbol.infer_shape(**kwargs)
         if arguments is None:
             raise ValueError("Insufficient argument shapes provided.")
@@ -239,11 +239,11 @@ class Executor:
         for name, shape in zip(self._symbol.list_arguments(), arguments, strict=True):
             old, grad = self.arg_dict[name], self.grad_dict[name]
             named = partial_shaping or name in kwargs
-            new_args[name] = _reshaped(name, old, shape, named, allow_up_sizing)
+            new_args[name] = _reshape_array(name, old, shape, named, allow_up_sizing)
             if grad is not None:
-                new_grads[name] = _reshaped(name, grad, shape, named, allow_up_sizing)
+                new_grads[name] = _reshape_array(name, grad, shape, named, allow_up_sizing)
         new_states = {
-            name: _reshaped(name, self.aux_dict[name], shape, partial_shaping, allow_up_sizing)
+            name: _reshape_array(name, self.aux_dict[name], shape, partial_shaping, allow_up_sizing)
             for name, shape in zip(self._symbol.list_auxiliary_states(), states, strict=True)
         }
         return Executor(self._symbol, new_args, new_grads, dict(self._requests), new_states, self._ctx)
@@ -257,7 +257,7 @@ def _note(seen: list[tuple[str, NDArray]], name: str, node: Node) -> None:
     seen.append((name, make(detach(node), LOCAL.trace)))
 
 
-def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], named: bool, allow_up_sizing: bool) -> NDArray:
+def _reshape_array(name: str, old: NDArray, shape: tuple[int, ...], named: bool, allow_up_sizing: bool) -> NDArray:
     if old.shape == shape:
         return old
     if not named:
@@ -283,7 +283,7 @@ def _by_name(names: list[str], given: Any, what: str) -> dict[str, Any]:
 
 
 def _complete(names: list[str], given: Any, what: str) -> dict[str, Any]:
-    """Return arrays by name, in the order of the names; none may be missing."""
+    """Return arrays by name, in the order of the names; raise if one is missing."""
     found = _by_name(names, given, what)
     for name in names:
         if name not in found:
@@ -293,7 +293,7 @@ def _complete(names: list[str], given: Any, what: str) -> dict[str, Any]:
     return {name: found[name] for name in names}
 
 
-def bound_to_new_arrays(
+def bind_new_arrays(
     symbol: Symbol,
     ctx: Any,
     grad_req: Any,
@@ -303,11 +303,11 @@ def bound_to_new_arrays(
 ) -> Executor:
     """Return an executor with new arrays of zeros, whose shapes and dtypes follow from those given by name.
 
-    ``shared`` has arrays that are used instead of new ones: ``"args"``, ``"grads"`` and ``"states"`` by name.
+    ``shared`` holds arrays to use instead of new ones: ``"args"``, ``"grads"`` and ``"states"`` by name.
     """
     symbol._check_names({**shapes, **types}, "simple_bind")
-    inferred = symbol._inferred(shapes, types, _FLOAT32)
-    arguments, _, states = symbol._sorted(inferred)
+    inferred = symbol._infer(shapes, types, _FLOAT32)
+    arguments, _, states = symbol._specs_by_role(inferred)
     names, state_names = symbol.list_arguments(), symbol.list_auxiliary_states()
     unknown = [
         f"{name}: {shape}"
@@ -320,13 +320,13 @@ def bound_to_new_arrays(
             f"dimensions). Please consider providing them as inputs: {', '.join(unknown)}"
         )
 
-    def made(keys: list[str], specs: Any, part: str) -> dict[str, NDArray]:
+    def make_arrays(keys: list[str], specs: Any, part: str) -> dict[str, NDArray]:
         known = (shared or {}).get(part, {})
         arrays = {}
         for name, (shape, dtype) in zip(keys, specs, strict=True):
             arrays[name] = known[name] if name in known else zeros(shape, ctx, dtype)
             if arrays[name].shape != shape:
-                raise MXNetError(f"{name} has the shape {arrays[name].shape} where it is shared, and {shape} here")
+                raise MXNetError(f"{name} has the shape {arrays[name].shape} in the shared executor, but {shape} here")
         return arrays
 
     if isinstance(grad_req, str):
@@ -334,6 +334,6 @@ def bound_to_new_arrays(
     else:
         requests = _by_name(names, grad_req, "grad_req")
     wanted = [name for name in names if requests.get(name, "null") != "null"]
-    grads = made(wanted, [spec for name, spec in zip(names, arguments, strict=True) if name in wanted], "grads")
-    args = made(names, arguments, "args")
-    return Executor(symbol, args, grads, requests, made(state_names, states, "states"), ctx)
+    grads = make_arrays(wanted, [spec for name, spec in zip(names, arguments, strict=True) if name in wanted], "grads")
+    args = make_arrays(names, arguments, "args")
+    return Executor(symbol, args, grads, requests, make_arrays(state_names, states, "states"), ctx)

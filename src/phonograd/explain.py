@@ -1,10 +1,10 @@
-"""explain: what plans do and take, why they are made, and counts of everything that is expensive.
+"""explain: show the contents and cost of plans, reasons for new plans, and counts of expensive operations.
 
 ==========================  ========================================================================================
-:func:`plan`                what computing some arrays would do: kernels with their operators, NumPy calls, memory, and
-                            which values could not stay in registers, and why
-:func:`plans`               the plans that a block of code makes, each with what is new about it and what was compiled
-:func:`announce`            prints every plan when it is made; ``PHONOGRAD_EXPLAIN=1`` does it from the beginning
+:func:`plan`                the plan for some arrays: kernels with their operators, NumPy calls, memory, and the values
+                           that could not stay in registers, with the reason
+:func:`plans`               the plans made by a block of code, each with the reason why it is new and its compilations
+:func:`announce`            prints every new plan; ``PHONOGRAD_EXPLAIN=1`` does so from the beginning
 :func:`statistics`          counts of this process: nodes, plans, kernels, bytes
 ==========================  ========================================================================================
 
@@ -12,7 +12,7 @@
 >>> x = mx.nd.array([[1, 2, 3], [4, 5, 6]])
 >>> with mx.settings.override(executor="reference"):
 ...     print(mx.explain.plan(mx.nd.exp(x) * 2))
-1 value from 2 arrays: 2 calls of NumPy
+1 value from 2 arrays: 2 NumPy calls
   NumPy: exp
   NumPy: broadcast_mul
   memory: 24 bytes of results
@@ -40,10 +40,10 @@ from .ndarray.array import NDArray
 
 __all__ = ["KernelReport", "PlanLog", "PlanReport", "ValueReport", "announce", "plan", "plans", "statistics"]
 
-#: earlier plans, and nodes of each, that a new one is compared with
+#: number of earlier plans, and nodes of each, to compare a new plan with
 _MOST_PLANS = 50
 _MOST_NODES = 20_000
-#: operators and differences that are listed one by one
+#: maximum numbers of listed operators, differences and values
 _MOST_NAMES = 12
 _MOST_DIFFERENCES = 4
 _MOST_VALUES = 8
@@ -51,20 +51,20 @@ _MOST_VALUES = 8
 
 @dataclasses.dataclass(frozen=True)
 class KernelReport:
-    """A kernel, or a NumPy call, that a plan runs."""
+    """A kernel or NumPy call of a plan."""
 
     operators: tuple[str, ...]
-    """What it computes, in order."""
+    """The operators it computes, in order."""
     shape: tuple[int, ...]
     """The largest shape it computes."""
     times: int
-    """How often it is launched."""
+    """The number of launches."""
     touched_bytes: int
-    """Memory that it reads and writes, over all launches."""
+    """Bytes read and written, over all launches."""
     is_native: bool
-    """Whether it is a compiled kernel; otherwise NumPy does it."""
+    """True for a compiled kernel, False for a NumPy call."""
     is_quick: bool = False
-    """Whether it was compiled quickly and has not been improved yet."""
+    """True if it was compiled quickly and has not been optimized yet."""
 
     def __str__(self) -> str:
         names = [f"{name} x{count}" if count > 1 else name for name, count in Counter(self.operators).items()]
@@ -85,9 +85,9 @@ class ValueReport:
     operator: str
     shape: tuple[int, ...]
     reason: str
-    """Why it does not stay in a register."""
+    """The reason why it does not stay in a register."""
     times: int = 1
-    """How many such values there are."""
+    """The number of such values."""
 
     def __str__(self) -> str:
         times = f" ({self.times} times)" if self.times > 1 else ""
@@ -96,38 +96,38 @@ class ValueReport:
 
 @dataclasses.dataclass(frozen=True)
 class PlanReport:
-    """What a plan does."""
+    """The contents of a plan."""
 
     values: int
-    """How many values it computes."""
+    """The number of values it computes."""
     inputs: int
-    """How many arrays it reads."""
+    """The number of arrays it reads."""
     kernels: tuple[KernelReport, ...]
-    """Everything it runs; what is run several times is listed once."""
+    """Its kernels and NumPy calls; repeated ones are listed once."""
     result_bytes: int
     arena_bytes: int
     """Memory of values that only kernels see."""
     other_bytes: int
-    """Memory of arrays that NumPy reads or makes on the way."""
+    """Memory of arrays that NumPy reads or makes in between."""
     reason: str = ""
-    """What is new about it."""
+    """The difference from earlier plans."""
     compiled: int = 0
-    """Kernels that were compiled for it."""
+    """The number of kernels compiled for it."""
     loaded: int = 0
-    """Kernels that were found on disk."""
+    """The number of kernels loaded from disk."""
     seconds: float = 0.0
-    """How long it took to compile and load them."""
+    """The time to compile and load them."""
     stored: tuple[ValueReport, ...] = ()
-    """Values that kernels pass on through memory; results are not among them."""
+    """Values that kernels pass on through memory, without the results."""
 
     @property
     def launches(self) -> int:
-        """How many kernels are run, repetitions included."""
+        """The number of kernel launches, repetitions included."""
         return sum([kernel.times for kernel in self.kernels if kernel.is_native])
 
     @property
     def numpy_calls(self) -> int:
-        """How many operators NumPy evaluates."""
+        """The number of operators that NumPy evaluates."""
         return sum([kernel.times for kernel in self.kernels if not kernel.is_native])
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ class PlanReport:
         if distinct:
             parts.append(f"{_count(self.launches, 'launch', 'launches')} of {_count(distinct, 'kernel')}")
         if self.numpy_calls:
-            parts.append(f"{_count(self.numpy_calls, 'call')} of NumPy")
+            parts.append(f"{_count(self.numpy_calls, 'NumPy call')}")
         head = f"{_count(self.values, 'value')} from {_count(self.inputs, 'array')}: "
         lines = [head + (", ".join(parts) or "nothing to compute")]
         if self.reason:
@@ -160,7 +160,7 @@ def _count(number: int, word: str, plural: str | None = None) -> str:
 
 
 def _size(size: int) -> str:
-    """Return a number of bytes as one reads it.
+    """Return a number of bytes as readable text.
 
     >>> _size(100), _size(2048), _size(5 << 20)
     ('100 bytes', '2.0 KiB', '5.0 MiB')
@@ -179,9 +179,9 @@ def _size(size: int) -> str:
 
 
 def plan(*arrays: NDArray) -> PlanReport:
-    """Return what computing some arrays together would do now. Nothing is computed; kernels are compiled.
+    """Return the plan that would compute some arrays together now. It compiles kernels but computes nothing.
 
-    Values that are known, of these arrays or of others on the way, are not computed again.
+    Known values, of these arrays or of intermediate results, are not computed again.
     """
     nodes: list[Node] = []
     known: dict[Node, Any] = {}
@@ -205,7 +205,7 @@ def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0, 
         # operator by operator
         calls = [_call(part.nodes[0]) for part in program.parts]
         results = sum([_bytes(node) for node, _ in program.kept])
-        return PlanReport(values, inputs, _merged(calls), results, 0, 0, reason)
+        return PlanReport(values, inputs, _merge(calls), results, 0, 0, reason)
     reports = []
     for part in program.parts:
         if part.kernels:
@@ -214,7 +214,7 @@ def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0, 
         elif part.memory:
             reports.append(((part.nodes[0].operator,), _call(part.nodes[0])))
     memory = program.memory
-    merged = _merged_by([key for key, _ in reports], [report for _, report in reports])
+    merged = _merge_by([key for key, _ in reports], [report for _, report in reports])
     return PlanReport(
         values,
         inputs,
@@ -226,12 +226,12 @@ def _report(program: Any, reason: str = "", compiled: int = 0, loaded: int = 0, 
         compiled,
         loaded,
         seconds,
-        _stored(program),
+        _values_in_memory(program),
     )
 
 
-def _stored(program: Any) -> tuple[ValueReport, ...]:
-    """Return the values that go through memory, those of one kind as one, the largest first."""
+def _values_in_memory(program: Any) -> tuple[ValueReport, ...]:
+    """Return the values that go through memory, merged by kind, largest first."""
     from .core.plan.report import boundaries
 
     passed_on = boundaries(program.parts, [node for node, _ in program.kept])
@@ -254,12 +254,12 @@ def _bytes(node: Node) -> int:
     return node.size * node.dtype.itemsize
 
 
-def _merged(reports: list[KernelReport]) -> tuple[KernelReport, ...]:
-    return _merged_by([(report.operators, report.shape) for report in reports], reports)
+def _merge(reports: list[KernelReport]) -> tuple[KernelReport, ...]:
+    return _merge_by([(report.operators, report.shape) for report in reports], reports)
 
 
-def _merged_by(keys: list[Any], reports: list[KernelReport]) -> tuple[KernelReport, ...]:
-    """Return reports with those of one kind as one, in the order of their first appearance."""
+def _merge_by(keys: list[Any], reports: list[KernelReport]) -> tuple[KernelReport, ...]:
+    """Return the reports with equal ones merged, in the order of first appearance."""
     together: dict[Any, KernelReport] = {}
     for key, report in zip(keys, reports, strict=True):
         first = together.get((key, report.operators))
@@ -274,7 +274,7 @@ def _merged_by(keys: list[Any], reports: list[KernelReport]) -> tuple[KernelRepo
 
 
 class PlanLog:
-    """The plans that were made inside a ``with`` block. Printing it shows them all.
+    """The plans made inside a ``with`` block. Printing it shows them all.
 
     >>> import phonograd as mx
     >>> def double(size):
@@ -317,7 +317,7 @@ class PlanLog:
 
 
 class _Announcer(PlanLog):
-    """Prints plans instead of noting them."""
+    """Prints plans instead of storing them."""
 
     def _add(self, report: PlanReport) -> None:
         sys.stderr.write(f"phonograd: {report}\n")
@@ -325,7 +325,7 @@ class _Announcer(PlanLog):
 
 
 def plans() -> PlanLog:
-    """Return a scope that notes every plan that is made inside, with what distinguishes it from earlier ones."""
+    """Return a ``with`` block that logs every plan made inside, with its difference from earlier ones."""
     return PlanLog()
 
 
@@ -333,7 +333,7 @@ _announcer: _Announcer | None = None
 
 
 def announce(on: bool = True) -> None:
-    """Print every plan to standard error when it is made, or stop doing so. The setting ``explain`` does the same."""
+    """Start or stop printing every new plan to standard error. The setting ``explain`` does the same."""
     global _announcer
     if on and _announcer is None:
         _announcer = _Announcer()
@@ -351,7 +351,7 @@ def _kernel_counts() -> tuple[int, int, float]:
 
 
 def _reason(step: CachedPlan, stage: CacheNode, keep_all: bool) -> str:
-    """Return what is new about a plan, compared with the most similar one of those that are remembered."""
+    """Return the difference of a plan from the most similar remembered one."""
     nodes = _below(step.sources)
     best: tuple[int, str] | None = None
     earlier = sorted(PLANS.steps(), key=lambda entry: -entry[2].used)[:_MOST_PLANS]
@@ -363,7 +363,7 @@ def _reason(step: CachedPlan, stage: CacheNode, keep_all: bool) -> str:
             text = _circumstances(where is stage, keep_all, key)
         if best is None or distance < best[0]:
             best = distance, text
-    return best[1] if best is not None else "it is the first one"
+    return best[1] if best is not None else "it is the first plan"
 
 
 def _circumstances(same_stage: bool, keep_all: bool, key: Any) -> str:
@@ -372,8 +372,8 @@ def _circumstances(same_stage: bool, keep_all: bool, key: Any) -> str:
     if executor != settings.current().executor:
         return f"the executor is {settings.current().executor!r} instead of {executor!r}"
     if kept != keep_all:
-        return "values are kept because they are recorded" if keep_all else "values are not kept any more"
-    return "it asks for values in another order" if same_stage else "other values were known already"
+        return "values are kept because of recording" if keep_all else "values are no longer kept"
+    return "it requests values in another order" if same_stage else "other values were known already"
 
 
 def _below(sources: Iterable[Node]) -> list[Node]:
@@ -388,14 +388,14 @@ def _below(sources: Iterable[Node]) -> list[Node]:
 
 
 def _difference(sources: list[Node], nodes: list[Node], others: list[Node], below: list[Node]) -> tuple[int, str]:
-    """Return how many operators two plans do not have in common, and in words what distinguishes the first."""
+    """Return the number of operators that differ between two plans, and the difference in words."""
     names, other_names = Counter([n.operator.name for n in nodes]), Counter([n.operator.name for n in below])
     more, less = names - other_names, other_names - names
     distance = more.total() + less.total() if hasattr(more, "total") else sum(more.values()) + sum(less.values())
     if distance:
         parts = [f"{sign} {name} x{count}" for sign, c in (("+", more), ("-", less)) for name, count in c.items()]
         shown = ", ".join(parts[:_MOST_DIFFERENCES]) + (", ..." if len(parts) > _MOST_DIFFERENCES else "")
-        return distance, f"other operators than in the nearest plan ({shown})"
+        return distance, f"its operators differ from the nearest plan's ({shown})"
     changes: list[str] = []
     for node, other in zip(_in_order(nodes), _in_order(below)):
         changes += _changes(node, other)
@@ -406,14 +406,14 @@ def _difference(sources: list[Node], nodes: list[Node], others: list[Node], belo
     if len(sources) != len(others):
         return 0, f"{_count(len(sources), 'array')} alive instead of {len(others)}"
     if [node for node in nodes if node.operator is LEAF] != [node for node in below if node.operator is LEAF]:
-        return 0, "inputs come in another order, because other arrays were used before them"
-    return 0, "" if set(sources) == set(others) else "other values of the same expressions are asked for"
+        return 0, "inputs come in another order, because other arrays were used earlier"
+    return 0, "" if set(sources) == set(others) else "it requests other values of the same expressions"
 
 
 def _in_order(nodes: list[Node]) -> list[Node]:
-    """Return nodes so that those of equal expressions stand at equal places: by operator, then by age.
+    """Return nodes sorted by operator, then by age, so that equal expressions get equal positions.
 
-    Leaves are used again by other expressions, so their age says nothing, but they have numbers.
+    Leaves are shared by expressions, so they are sorted by number instead of age.
     """
     return sorted(nodes, key=lambda n: (n.operator.name, n.attributes[0] if n.operator is LEAF else n.serial))
 
@@ -444,14 +444,14 @@ def statistics() -> dict[str, float]:
 
     ====================  ==========================================================================================
     nodes, ...            expressions made, gradient rules run, gradients derived, plans made, evaluations
-    plans_loaded          plans found on disk, as an earlier process made them
-    kernels_compiled      kernels compiled while somebody waited; ``seconds`` is for how long, loading included
-    kernels_loaded        kernels found on disk
+    plans_loaded          plans loaded from disk, where an earlier process stored them
+    kernels_compiled      kernels compiled while the program waited; ``seconds`` is the waiting time, loading included
+    kernels_loaded        kernels loaded from disk
     kernels_found         kernels found in memory
-    kernels_improved      kernels compiled again in full by another thread
+    kernels_improved      kernels recompiled with full optimization by a background thread
     native_calls          rows of kernels that were run
-    used_bytes, ...       memory of larger arrays and arenas: in use, at most ever, waiting to be used again
-    blocks_made           times that such memory was asked from the system
+    used_bytes, ...       memory of larger arrays and arenas: in use, peak, cached for reuse
+    blocks_made           requests for such memory to the operating system
     ====================  ==========================================================================================
     """
     counts: dict[str, float] = dict(node_statistics.snapshot())

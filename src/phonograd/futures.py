@@ -1,4 +1,4 @@
-"""Future: a value that some thread will give later, with the methods of ``torch.futures``.
+"""Future: a value that another thread provides later, with the methods of ``torch.futures``.
 
 >>> from phonograd.futures import Future
 >>> future = Future()
@@ -7,8 +7,8 @@
 >>> doubled.wait()
 42
 
-A future is completed once, by any thread; its callbacks run in that thread, or at once in the caller's if it is
-completed already. It can be awaited by asyncio.
+A future is completed once, by any thread. Its callbacks run in that thread, or immediately in the caller's if it is
+already complete. asyncio can await it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Future(Generic[T]):
     Parameters
     ----------
     devices : None
-        Accepted for PyTorch's sake; there is nothing but main memory.
+        Accepted for compatibility with PyTorch; the CPU is the only device.
     """
 
     __slots__ = ("__weakref__", "_callbacks", "_condition", "_done", "_error", "_value")
 
     def __init__(self, *, devices: Any = None) -> None:
         if devices:
-            raise ValueError(f"this library has no devices to wait for: devices={devices!r}")
+            raise ValueError(f"devices are not supported: devices={devices!r}")
         self._condition = threading.Condition()
         self._callbacks: list[Callable[[Future[T]], object]] = []
         self._done = False
@@ -51,9 +51,9 @@ class Future(Generic[T]):
         return self._done
 
     def wait(self, timeout: float | None = None) -> T:
-        """Return the value once it is there, or raise the exception that came instead.
+        """Wait for the value and return it, or raise the exception of the future.
 
-        With a timeout, ``TimeoutError`` after that many seconds.
+        Raise ``TimeoutError`` after ``timeout`` seconds, if given.
         """
         if not self._done:
             with self._condition:
@@ -62,25 +62,25 @@ class Future(Generic[T]):
         return self.value()
 
     def value(self) -> T:
-        """Return the value of a completed future, or raise its exception. Does not wait."""
+        """Return the value of a completed future, or raise its exception, without waiting."""
         if not self._done:
-            raise RuntimeError("the future is not completed yet: call wait() to wait for its value")
+            raise RuntimeError("the future is not complete: call wait() for its value")
         if self._error is not None:
             raise self._error
         return self._value
 
     def exception(self) -> BaseException | None:
-        """Return the exception of a completed future, or None if it has a value. Does not wait."""
+        """Return the exception of a completed future, or None if it has a value, without waiting."""
         if not self._done:
-            raise RuntimeError("the future is not completed yet: call wait() to wait for it")
+            raise RuntimeError("the future is not complete: call wait() first")
         return self._error
 
     def set_result(self, result: T) -> None:
-        """Complete the future with a value; callbacks run before this returns."""
+        """Complete the future with a value; callbacks run before this method returns."""
         self._complete(result, None)
 
     def set_exception(self, result: BaseException) -> None:
-        """Complete the future with an exception, which ``wait`` and ``value`` will raise."""
+        """Complete the future with an exception, which ``wait`` and ``value`` raise."""
         if not isinstance(result, BaseException):
             raise TypeError(f"{result!r} is of type {type(result)}, not an Exception.")
         self._complete(None, result)
@@ -103,11 +103,11 @@ class Future(Generic[T]):
         try:
             callback(self)
         except Exception:
-            # the thread that completes a future is not the one that asked for the callback
+            # the thread that completes a future is not the one that added the callback
             _logger.exception("a callback of a Future raised")
 
     def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
-        """Have a function called with this future when it is completed. What it raises is logged."""
+        """Call a function with this future when it completes. Exceptions of the function are logged."""
         if not callable(callback):
             raise TypeError(f"a callback must be callable, not {callback!r}")
         with self._condition:
@@ -117,18 +117,18 @@ class Future(Generic[T]):
         self._run(callback)
 
     def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
-        """Return the future of what a function returns that is called with this one when it is completed.
+        """Return a future of ``callback(self)``, called when this future completes.
 
-        What the function raises becomes the exception of the new future.
+        An exception of the callback becomes the exception of the new future.
         """
         if not callable(callback):
-            raise TypeError(f"then() needs a callable, not {callback!r}")
+            raise TypeError(f"then() expects a callable, not {callback!r}")
         following: Future[S] = Future()
 
         def complete(done: Future[T]) -> None:
             try:
                 value = callback(done)
-            except BaseException as error:  # noqa: BLE001 - it is raised by whoever waits for the new future
+            except BaseException as error:  # noqa: BLE001 - the new future raises it
                 following.set_exception(error)
             else:
                 following.set_result(value)
@@ -147,11 +147,11 @@ class Future(Generic[T]):
                 if not waiter.done():
                     waiter.set_result(None)
 
-            def completed(_: Future[T]) -> None:
+            def on_done(_: Future[T]) -> None:
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(wake)
 
-            self.add_done_callback(completed)
+            self.add_done_callback(on_done)
             yield from waiter.__await__()
         return self.value()
 
@@ -164,22 +164,22 @@ class Future(Generic[T]):
 
 
 def collect_all(futures: Iterable[Future[Any]]) -> Future[list[Future[Any]]]:
-    """Return a future of the list of the given futures, completed when all of them are.
+    """Return a future of the list of the given futures that completes when all of them have.
 
-    If one of them fails, the new future raises its exception at once, without waiting for the others.
+    If one fails, the new future fails immediately with its exception, without waiting for the others.
     """
-    waited = _checked(futures)
+    waited = _check_futures(futures)
     together: Future[list[Future[Any]]] = Future()
     if not waited:
         together.set_result([])
     lock = threading.Lock()
     missing = len(waited)
 
-    def completed(done: Future[Any]) -> None:
+    def on_done(done: Future[Any]) -> None:
         nonlocal missing
         error = done.exception()
         with lock:
-            # a failure leaves nothing missing, so what completes after it finds a negative number
+            # a failure sets the count of missing futures to 0, so later completions make it negative
             missing = missing - 1 if error is None or missing <= 0 else 0
             last = missing == 0
         if last and error is None:
@@ -188,16 +188,16 @@ def collect_all(futures: Iterable[Future[Any]]) -> Future[list[Future[Any]]]:
             together.set_exception(error)
 
     for future in waited:
-        future.add_done_callback(completed)
+        future.add_done_callback(on_done)
     return together
 
 
 def wait_all(futures: Iterable[Future[Any]]) -> list[Any]:
-    """Return the values of all futures, waiting for them; raise the first exception without waiting further."""
+    """Wait for all futures and return their values; raise the first exception without waiting further."""
     return [future.value() for future in collect_all(futures).wait()]
 
 
-def _checked(futures: Iterable[Future[Any]]) -> list[Future[Any]]:
+def _check_futures(futures: Iterable[Future[Any]]) -> list[Future[Any]]:
     waited = list(futures)
     for future in waited:
         if not isinstance(future, Future):

@@ -1,8 +1,8 @@
-"""mx.init: what parameters are before training. An initialiser is called with a description and an array to fill.
+"""Provide mx.init: initializers, which fill parameters before training.
 
-The description (:class:`InitDesc`) is the parameter's name with attributes. A parameter that has an initialiser of its
-own (attribute ``__init__``) is filled by that; for all others the end of the name decides: weights are drawn by the
-initialiser, biases and betas are 0, gammas are 1.
+An initializer takes a description (:class:`InitDesc`: the name of a parameter with attributes) and an array to fill.
+The attribute ``__init__`` of a parameter selects its own initializer. For all others the end of the name decides:
+the initializer draws weights, biases and betas become 0, and gammas become 1.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _logger = logging.getLogger(__name__)
 
 
 class InitDesc(str):
-    """The name of a parameter, with attributes and the initialiser of the whole network."""
+    """Hold the name of a parameter, its attributes and the initializer of the whole network."""
 
     __slots__ = ("attrs", "global_init")
 
@@ -68,7 +68,7 @@ def _root_mean_square(array: NDArray) -> str:
 
 
 class Initializer:
-    """The base class of initialisers. A subclass overrides ``_init_weight(name, arr)``, which fills an array.
+    """Base class of initializers. A subclass overrides ``_init_weight(name, arr)``, which fills an array.
 
     >>> import phonograd as mx
     >>> weight = mx.nd.empty((2, 2))
@@ -83,7 +83,7 @@ class Initializer:
         self._print_func: Callable[[NDArray], str] | None = None
 
     def set_verbosity(self, verbose: bool = False, print_func: Callable[[NDArray], str] | None = None) -> Initializer:
-        """Return the initialiser; afterwards it logs what it does, with a statistic of the values."""
+        """Log each initialization with a statistic of the values from now on, and return the initializer."""
         self._verbose = verbose
         self._print_func = print_func or _root_mean_square
         return self
@@ -93,7 +93,7 @@ class Initializer:
             _logger.info("Initialized %s as %s: %s", desc, init, self._print_func(arr))
 
     def dumps(self) -> str:
-        """Return the initialiser as JSON: its name and arguments, which :func:`create` takes."""
+        """Return the name and arguments of the initializer as JSON, which :func:`create` accepts."""
         return json.dumps([type(self).__name__.lower(), self._kwargs])
 
     def __eq__(self, other: object) -> bool:
@@ -132,7 +132,7 @@ class Initializer:
         self._init_default(desc, arr)
 
     def _legacy_init(self, name: str, arr: NDArray) -> None:
-        """Fill an array described by a plain name, with the endings that symbolic networks use."""
+        """Fill an array by its plain name, with the endings of names in symbolic networks."""
         warnings.warn(
             "Calling initializer with init(str, NDArray) has been deprecated. "
             "Please use init(mx.init.InitDesc(...), NDArray) instead.",
@@ -146,12 +146,12 @@ class Initializer:
         if name.startswith("upsampling"):
             self._init_bilinear(name, arr)
             return
-        localisation = name.startswith("stn_loc")
+        localization = name.startswith("stn_loc")
         for ending, fill in (
-            ("bias", self._init_loc_bias if localisation else self._init_bias),
+            ("bias", self._init_loc_bias if localization else self._init_bias),
             ("gamma", self._init_gamma),
             ("beta", self._init_beta),
-            ("weight", self._init_zero if localisation else self._init_weight),
+            ("weight", self._init_zero if localization else self._init_weight),
             ("moving_mean", self._init_zero),
             ("moving_var", self._init_one),
             ("moving_inv_var", self._init_zero),
@@ -169,9 +169,9 @@ class Initializer:
             raise ValueError(f"Bilinear initializer needs four axes, but {name} has shape {arr.shape}")
         height, width = arr.shape[2:4]
         half = math.ceil(width / 2)
-        centre = (2 * half - 1 - half % 2) / (2 * half)
-        rows = 1 - np.abs(np.arange(height) / half - centre)
-        columns = 1 - np.abs(np.arange(width) / half - centre)
+        center = (2 * half - 1 - half % 2) / (2 * half)
+        rows = 1 - np.abs(np.arange(height) / half - center)
+        columns = 1 - np.abs(np.arange(width) / half - center)
         arr[:] = np.broadcast_to(np.outer(rows, columns), arr.shape).astype(arr.dtype)
 
     def _init_loc_bias(self, _: str, arr: NDArray) -> None:
@@ -215,12 +215,12 @@ create = registry.get_create_func(Initializer, "initializer")
 
 
 def register(klass: Any) -> Any:
-    """Return an initialiser class after registering it by its lower-case name."""
+    """Register an initializer class under its lower-case name, and return it."""
     return _register(klass)
 
 
 class Load:
-    """Takes values from a dictionary or a ``.params`` file, and the rest from another initialiser."""
+    """Copy values from a dictionary or a ``.params`` file; another initializer fills all other parameters."""
 
     def __init__(self, param: str | Mapping[str, NDArray], default_init: Any = None, verbose: bool = False) -> None:
         loaded: Any = load(param) if isinstance(param, str) else param
@@ -248,7 +248,7 @@ class Load:
 
 
 class Mixed:
-    """Chooses among initialisers by the first pattern that the name matches."""
+    """Select an initializer by the first pattern that matches the name of a parameter."""
 
     def __init__(self, patterns: Sequence[str], initializers: Sequence[Any]) -> None:
         assert len(patterns) == len(initializers)
@@ -269,7 +269,7 @@ class Mixed:
 @register
 @alias("zeros")
 class Zero(Initializer):
-    """Zeros."""
+    """Fill parameters with 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -281,7 +281,7 @@ class Zero(Initializer):
 @register
 @alias("ones")
 class One(Initializer):
-    """Ones."""
+    """Fill parameters with 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -292,7 +292,7 @@ class One(Initializer):
 
 @register
 class Constant(Initializer):
-    """A number, or an array of the parameter's shape."""
+    """Fill parameters with a number, or with an array of their shape."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value=value)
@@ -302,7 +302,7 @@ class Constant(Initializer):
         arr[:] = self.value
 
     def dumps(self) -> str:
-        """Return the initialiser as JSON, the value as nested lists."""
+        """Return the initializer as JSON, with the value as nested lists."""
         value = self.value.asnumpy() if isinstance(self.value, NDArray) else self.value
         plain = value if np.isscalar(value) else np.asarray(value).tolist()
         return json.dumps([type(self).__name__.lower(), {"value": plain}])
@@ -318,7 +318,7 @@ def _fill_normal(arr: NDArray, sigma: float) -> None:
 
 @register
 class Uniform(Initializer):
-    """Numbers drawn evenly from [-scale, scale)."""
+    """Draw from the uniform distribution over [-scale, scale)."""
 
     def __init__(self, scale: float = 0.07) -> None:
         super().__init__(scale=scale)
@@ -330,7 +330,7 @@ class Uniform(Initializer):
 
 @register
 class Normal(Initializer):
-    """Numbers drawn from a normal distribution with mean 0 and standard deviation sigma."""
+    """Draw from the normal distribution with mean 0 and standard deviation `sigma`."""
 
     def __init__(self, sigma: float = 0.01) -> None:
         super().__init__(sigma=sigma)
@@ -342,7 +342,10 @@ class Normal(Initializer):
 
 @register
 class Orthogonal(Initializer):
-    """A random matrix with orthonormal rows or columns, whichever are fewer, times scale (Saxe et al. 2013)."""
+    """Draw a random matrix with orthonormal rows or columns, and multiply it by `scale` (Saxe et al. 2013).
+
+    A matrix with more rows than columns has orthonormal columns, any other matrix orthonormal rows.
+    """
 
     def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:
         super().__init__(scale=scale, rand_type=rand_type)
@@ -363,10 +366,19 @@ class Orthogonal(Initializer):
 
 @register
 class Xavier(Initializer):
-    """Numbers whose spread keeps the size of signals about the same in all layers (Glorot and Bengio 2010).
+    """Draw weights at a scale that preserves the variance of signals across layers (Glorot and Bengio 2010).
 
-    The scale is ``sqrt(magnitude / factor)``, where the factor is the number of inputs, of outputs, or their mean, each
-    times the size of a convolution's window.
+    The scale is ``sqrt(magnitude / factor)``.
+
+    Parameters
+    ----------
+    rnd_type
+        'uniform' over [-scale, scale), or 'gaussian' with this standard deviation.
+    factor_type
+        The factor: the number of inputs ('in'), of outputs ('out'), or their mean ('avg'). A convolution multiplies
+        it by the size of its window.
+    magnitude
+        The numerator.
     """
 
     def __init__(self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3) -> None:
@@ -394,7 +406,10 @@ class Xavier(Initializer):
 
 @register
 class MSRAPrelu(Xavier):
-    """Normal numbers whose spread suits layers followed by rectifiers with a slope (He et al. 2015)."""
+    """Draw normal weights at a scale for layers with leaky rectifiers (He et al. 2015).
+
+    `slope` is the slope of the rectifier for negative inputs; see :class:`Xavier` for `factor_type`.
+    """
 
     def __init__(self, factor_type: str = "avg", slope: float = 0.25) -> None:
         super().__init__("gaussian", factor_type, 2.0 / (1 + slope**2))
@@ -403,7 +418,7 @@ class MSRAPrelu(Xavier):
 
 @register
 class Bilinear(Initializer):
-    """The weights of a transposed convolution that interpolates linearly in both directions."""
+    """Fill the weight of a transposed convolution so that it upsamples by bilinear interpolation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -414,7 +429,7 @@ class Bilinear(Initializer):
 
 @register
 class LSTMBias(Initializer):
-    """Zeros, but forget_bias in the second quarter: where LSTM cells have the bias of their forget gate."""
+    """Fill the biases of an LSTM cell: `forget_bias` for the forget gate (the second quarter), 0 elsewhere."""
 
     def __init__(self, forget_bias: float = 1.0) -> None:
         super().__init__(forget_bias=forget_bias)
@@ -432,7 +447,7 @@ _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
 @register
 class FusedRNN(Initializer):
-    """The single vector of parameters of the operator RNN, each weight and bias inside filled on its own."""
+    """Fill each weight and bias in the flat parameter vector of the RNN operator by another initializer."""
 
     def __init__(
         self,
@@ -463,7 +478,7 @@ class FusedRNN(Initializer):
         self._forget_bias = forget_bias
 
     def _pieces(self, size: int) -> list[tuple[str, tuple[int, ...]]]:
-        """Return the name and shape of each weight and then each bias, in the order of the vector."""
+        """Return the name and shape of each weight, then of each bias, in the order of the vector."""
         rows, hidden, directions = self._rows, self._num_hidden, self._directions
         later = (self._num_layers - 1) * directions * rows * (hidden * directions + hidden + 2)
         inputs = (size - later) // (directions * rows) - hidden - 2
@@ -486,7 +501,7 @@ class FusedRNN(Initializer):
             general(InitDesc(name), filled)
             part = filled.asnumpy()
             if self._mode == "lstm" and name.endswith("bias"):
-                # input, forget, cell and output gates, in this order
+                # the order of the gates is input, forget, cell, output
                 part[self._num_hidden : 2 * self._num_hidden] = self._forget_bias
             parts.append(part.reshape(-1))
         arr[:] = np.concatenate(parts).reshape(arr.shape)

@@ -1,6 +1,6 @@
-"""mx.kv: a store of arrays by keys, in which values from several contexts come together.
+"""Provide mx.kv: stores of arrays by key, which add up values from several contexts.
 
-Stores of types 'local' and 'device' live in one process; both are the same here.
+The types 'local' and 'device' are the same here: a store in this process.
 
 >>> import phonograd as mx
 >>> store = mx.kv.create("local")
@@ -30,21 +30,21 @@ __all__ = ["KVStore", "KVStoreBase", "create"]
 _LOCAL = ("local", "device", "nccl", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device")
 
 _ADVICE = (
-    ". Several processes cannot share a store here. In one process use 'device'. For several, add up gradients with a "
+    ". Several processes cannot share a store here. In one process, use 'device'. For several, add up gradients with a "
     "library of your choice (mpi4py) between trainer.allreduce_grads() and trainer.update(batch_size), or register a "
     "class that does so with mx.kv.KVStoreBase.register"
 )
 
 
 class KVStoreBase:
-    """The base class of stores; subclasses are registered by their names."""
+    """Base class of stores. Subclasses are registered under their names."""
 
     OPTIMIZER = "optimizer"
     kv_registry: dict[str, type[KVStoreBase]] = {}
 
     @staticmethod
     def register(klass: type[KVStoreBase]) -> type[KVStoreBase]:
-        """Return a class of stores after registering it by its lower-case name."""
+        """Register a class of stores under its lower-case name, and return it."""
         KVStoreBase.kv_registry[klass.__name__.lower()] = klass
         return klass
 
@@ -53,24 +53,24 @@ class KVStoreBase:
         raise NotImplementedError(f"{type(self).__name__} has no broadcast")
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """Add up values, and copy the result to `out`, or to the values themselves."""
+        """Add up values, and copy the result to `out`, or to the values themselves without `out`."""
         raise NotImplementedError(f"{type(self).__name__} has no pushpull")
 
     def set_optimizer(self, optimizer: Any) -> None:
-        """Have values updated by an optimiser."""
+        """Update stored values by an optimizer from now on."""
         raise NotImplementedError(f"{type(self).__name__} has no set_optimizer")
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Return whether the store can do something: 'optimizer' is to update values by itself."""
-        raise NotImplementedError("a store says what it can do")
+        """Return whether the store has a capability: 'optimizer' is the update of values by the store."""
+        raise NotImplementedError("a store class must define is_capable(capability)")
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
-        """Write what the optimiser remembers to a file."""
+        """Write the states of the optimizer to a file."""
         raise NotImplementedError(f"{type(self).__name__} has no save_optimizer_states")
 
     def load_optimizer_states(self, fname: str) -> None:
-        """Read what the optimiser remembers from a file."""
+        """Read the states of the optimizer from a file."""
         raise NotImplementedError(f"{type(self).__name__} has no load_optimizer_states")
 
     @property
@@ -80,7 +80,7 @@ class KVStoreBase:
 
     @property
     def rank(self) -> int:
-        """The number of this process."""
+        """The index of this process."""
         return 0
 
     @property
@@ -90,7 +90,7 @@ class KVStoreBase:
 
 
 def _pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[NDArray]]]:
-    """Return each key with its values: one array, or one from each context."""
+    """Yield each key with its values: one array, or one array per context."""
     if not isinstance(key, (list, tuple)):
         yield key, [value] if isinstance(value, NDArray) else list(value)
         return
@@ -99,8 +99,8 @@ def _pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[NDArray]]]:
         yield from _pairs(one, values)
 
 
-def _gathered(key: Any, value: Any) -> dict[Any, list[NDArray]]:
-    """Return all values of each key, also of one that is given several times."""
+def _values_by_key(key: Any, value: Any) -> dict[Any, list[NDArray]]:
+    """Return all values of each key, which may occur several times."""
     found: dict[Any, list[NDArray]] = {}
     for one, values in _pairs(key, value):
         found.setdefault(one, []).extend(values)
@@ -108,7 +108,7 @@ def _gathered(key: Any, value: Any) -> dict[Any, list[NDArray]]:
 
 
 def _with_rows(key: Any, out: Any, row_ids: Any) -> Iterator[tuple[Any, NDArray, NDArray]]:
-    """Return each key with each of its arrays and the numbers of the rows that go there."""
+    """Yield each key with each of its arrays and the indices of the rows to copy there."""
     if isinstance(key, (list, tuple)):
         shared = isinstance(row_ids, NDArray)
         for number, (one, targets) in enumerate(zip(key, out, strict=True)):
@@ -123,7 +123,7 @@ def _with_rows(key: Any, out: Any, row_ids: Any) -> Iterator[tuple[Any, NDArray,
 
 
 class KVStore(KVStoreBase):
-    """A store in this process."""
+    """Store arrays in this process."""
 
     def __init__(self, kind: str = "local") -> None:
         self._kind = kind
@@ -137,7 +137,7 @@ class KVStore(KVStoreBase):
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Return whether the store can do something: it can update values by itself."""
+        """Return whether the store has a capability. Its only one is 'optimizer': it can update values."""
         if capability.lower() != KVStoreBase.OPTIMIZER:
             raise ValueError(f"Unknown capability: {capability}")
         return True
@@ -151,16 +151,16 @@ class KVStore(KVStoreBase):
                 )
             self._values[one] = values[0].copy()
 
-    def _found(self, key: Any) -> NDArray:
+    def _stored_value(self, key: Any) -> NDArray:
         if key not in self._values:
             raise MXNetError(f"key {key} has not been inited")
         return self._values[key]
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
-        """Add up the values of each key from all contexts; the sum is stored, or what is stored is updated by it."""
+        """Add up the values of each key from all contexts, and store the sum or update the stored value by it."""
         with autograd.pause():
-            for one, values in _gathered(key, value).items():
-                stored = self._found(one)
+            for one, values in _values_by_key(key, value).items():
+                stored = self._stored_value(one)
                 total = functools.reduce(operator.add, [part.as_in_context(stored.context) for part in values])
                 if self._updater is None:
                     self._values[one] = total.copy()
@@ -168,11 +168,11 @@ class KVStore(KVStoreBase):
                     self._updater(one, total, stored)
 
     def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
-        """Copy what is stored under each key to arrays; with `ignore_sparse`, arrays that are sparse are left out."""
-        assert out is not None, "pull needs out=: the arrays that are to hold the values"
+        """Copy the stored value of each key to arrays; `ignore_sparse` skips sparse arrays."""
+        assert out is not None, "pull needs out=: the arrays to copy the values to"
         with autograd.pause():
             for one, targets in _pairs(key, out):
-                stored = self._found(one)
+                stored = self._stored_value(one)
                 for target in targets:
                     if ignore_sparse and target.stype != "default":
                         continue
@@ -183,7 +183,7 @@ class KVStore(KVStoreBase):
                     target[:] = stored.as_in_context(target.context)
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """Push values and pull what is stored then, into `out` or into the values themselves."""
+        """Push values, then pull the stored values into `out`, or into the values themselves without `out`."""
         self.push(key, value, priority)
         self.pull(key, value if out is None else out, priority, ignore_sparse=False)
 
@@ -193,46 +193,46 @@ class KVStore(KVStoreBase):
         self.pull(key, out, priority, ignore_sparse=False)
 
     def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None) -> None:
-        """Copy some rows of what is stored under each key to row_sparse arrays; their other rows are zeros then.
+        """Copy some rows of the stored value of each key to row_sparse arrays; their other rows become zeros.
 
         Parameters
         ----------
         key, out
-            What to copy, and to which arrays.
+            The keys, and the arrays to copy to.
         row_ids
-            The numbers of the rows: an array, or one for each array in `out`.
+            The indices of the rows: one array for all, or one array for each array in `out`.
         """
-        assert out is not None, "row_sparse_pull needs out=: the arrays that are to hold the rows"
+        assert out is not None, "row_sparse_pull needs out=: the arrays to copy the rows to"
         assert row_ids is not None, "row_sparse_pull needs row_ids="
         with autograd.pause():
             for one, target, rows in _with_rows(key, out, row_ids):
                 if not isinstance(target, RowSparseNDArray):
                     raise MXNetError(f"row_sparse_pull needs row_sparse arrays, but out is {target.stype}")
-                stored = self._found(one)
+                stored = self._stored_value(one)
                 whole = stored if isinstance(stored, RowSparseNDArray) else stored.tostype("row_sparse")
                 whole.retain(rows).as_in_context(target.context).copyto(target)
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
-        """Raise ValueError: nothing is sent anywhere that would be worth compressing."""
+        """Raise ValueError: a store in one process sends nothing that could be compressed."""
         raise ValueError("Gradient compression is not supported for this type of kvstore")
 
     def set_optimizer(self, optimizer: optimizer.Optimizer) -> None:
-        """Have values updated by an optimiser: what is pushed are gradients then."""
+        """Update stored values by an optimizer from now on: pushed values are gradients."""
         self._set_updater(_get_updater(optimizer))
 
     def _set_updater(self, updater: Callable[[Any, NDArray, NDArray], Any]) -> None:
-        """Have a function ``updater(key, pushed, stored)`` change what is stored."""
+        """Call ``updater(key, pushed, stored)`` to update a stored value."""
         self._updater = updater
 
     set_updater = _set_updater
 
     def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
-        """Write what the optimiser remembers to a file."""
+        """Write the states of the optimizer to a file."""
         assert isinstance(self._updater, optimizer.Updater), "Cannot save states: the store has no optimizer"
         write_atomically(fname, [self._updater.get_states(dump_optimizer)])
 
     def load_optimizer_states(self, fname: str) -> None:
-        """Read what the optimiser remembers from a file."""
+        """Read the states of the optimizer from a file."""
         assert isinstance(self._updater, optimizer.Updater), "Cannot load states: the store has no optimizer"
         with open(fname, "rb") as file:
             self._updater.set_states(file.read())
@@ -245,12 +245,12 @@ _get_updater = optimizer.get_updater
 
 
 def create(name: str = "local") -> KVStoreBase:
-    """Return a new store of a type: 'local', 'device', or the name of a registered class.
+    """Return a new store by its type: 'local', 'device', or the name of a registered class.
 
     Raises
     ------
     ValueError
-        If there is no such type: stores of several processes ('dist_sync' and others) do not exist.
+        If the type is unknown. Stores of several processes ('dist_sync' and others) do not exist.
     """
     if not isinstance(name, str):
         raise TypeError("name must be a string")
@@ -259,7 +259,7 @@ def create(name: str = "local") -> KVStoreBase:
         return KVStoreBase.kv_registry[name]()
     if name not in _LOCAL:
         raise ValueError(
-            f"Unknown KVStore type {name!r}: there are 'local' and 'device', and registered classes"
+            f"Unknown KVStore type {name!r}: use 'local', 'device' or the name of a registered class"
             + (_ADVICE if name.startswith(("dist", "horovod", "p3")) else "")
         )
     return KVStore("local" if name.startswith("local") else "device")

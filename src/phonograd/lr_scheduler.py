@@ -1,4 +1,4 @@
-"""mx.lr_scheduler: the learning rate as a function of the number of updates."""
+"""Provide mx.lr_scheduler: learning rates as functions of the number of updates."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ _logger = logging.getLogger(__name__)
 
 
 class LRScheduler:
-    """The base class of schedulers, which are called with the number of updates. A subclass overrides ``__call__``.
+    """Base class of schedulers, which map the number of updates to a learning rate.
+
+    A subclass overrides ``__call__``.
 
     Parameters
     ----------
     base_lr
-        The learning rate at the beginning.
+        The initial learning rate, after the warm-up.
     warmup_steps
-        During how many updates it rises to that.
+        The number of updates of the warm-up.
     warmup_begin_lr
-        Where it begins then.
+        The learning rate at the beginning of the warm-up.
     warmup_mode
-        'linear', or 'constant' to stay there until all these updates are done.
+        'linear' to rise to `base_lr`, or 'constant' to keep `warmup_begin_lr` during the warm-up.
     """
 
     def __init__(
@@ -33,7 +35,7 @@ class LRScheduler:
         warmup_begin_lr: float = 0,
         warmup_mode: str = "linear",
     ) -> None:
-        assert isinstance(warmup_steps, int), f"warmup_steps must be a whole number, not {warmup_steps!r}"
+        assert isinstance(warmup_steps, int), f"warmup_steps must be an integer, not {warmup_steps!r}"
         if warmup_begin_lr > base_lr:
             raise ValueError("Base lr has to be higher than warmup_begin_lr")
         if warmup_steps < 0:
@@ -47,7 +49,7 @@ class LRScheduler:
         self.warmup_mode = warmup_mode
 
     def get_warmup_lr(self, num_update: int) -> float:
-        """Return the learning rate before the warm-up is over."""
+        """Return the learning rate during the warm-up."""
         assert num_update < self.warmup_steps, f"after {num_update} updates the warm-up is over"
         if self.warmup_mode == "constant":
             return self.warmup_begin_lr
@@ -55,12 +57,12 @@ class LRScheduler:
         return self.warmup_begin_lr + rise
 
     def __call__(self, num_update: int) -> float:
-        """Return the learning rate after some updates."""
+        """Return the learning rate after a number of updates."""
         raise NotImplementedError(f"{type(self).__name__} has no __call__(self, num_update)")
 
 
 class FactorScheduler(LRScheduler):
-    """The learning rate times `factor` every `step` updates, but never below `stop_factor_lr`.
+    """Multiply the learning rate by `factor` every `step` updates, down to `stop_factor_lr`.
 
     >>> schedule = FactorScheduler(step=2, factor=0.5, base_lr=1.0)
     >>> [schedule(update) for update in (1, 2, 3, 4, 5)]
@@ -88,7 +90,7 @@ class FactorScheduler(LRScheduler):
         self.count = 0
 
     def __call__(self, num_update: int) -> float:
-        """Return the learning rate after some updates, which may not become fewer."""
+        """Return the learning rate after a number of updates, which must not decrease from call to call."""
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
         while num_update > self.count + self.step:
@@ -99,7 +101,7 @@ class FactorScheduler(LRScheduler):
 
 
 class MultiFactorScheduler(LRScheduler):
-    """The learning rate times `factor` after each number of updates in the list `step`."""
+    """Multiply the learning rate by `factor` after each number of updates in the list `step`."""
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class MultiFactorScheduler(LRScheduler):
         self.count = 0
 
     def __call__(self, num_update: int) -> float:
-        """Return the learning rate after some updates, which may not become fewer."""
+        """Return the learning rate after a number of updates, which must not decrease from call to call."""
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
         while self.cur_step_ind < len(self.step) and num_update > self.step[self.cur_step_ind]:
@@ -137,7 +139,7 @@ class MultiFactorScheduler(LRScheduler):
 
 
 class _Descent(LRScheduler):
-    """A curve from the first to the final learning rate, which is reached after `max_update` updates."""
+    """Decrease the learning rate along a curve to the final one after `max_update` updates."""
 
     def __init__(
         self,
@@ -149,7 +151,7 @@ class _Descent(LRScheduler):
         warmup_mode: str,
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
-        assert isinstance(max_update, int), f"max_update must be a whole number, not {max_update!r}"
+        assert isinstance(max_update, int), f"max_update must be an integer, not {max_update!r}"
         if max_update < 1:
             raise ValueError("maximum number of updates must be strictly positive")
         self.base_lr_orig = base_lr
@@ -158,11 +160,11 @@ class _Descent(LRScheduler):
         self.max_steps = max_update - warmup_steps
 
     def _height(self, progress: float) -> float:
-        """Return how much of the way down is left: 1 at the beginning, 0 at the end."""
+        """Return the remaining fraction of the decrease: 1 at the beginning, 0 at the end."""
         raise NotImplementedError
 
     def __call__(self, num_update: int) -> float:
-        """Return the learning rate after some updates."""
+        """Return the learning rate after a number of updates."""
         if num_update < self.warmup_steps:
             return self.get_warmup_lr(num_update)
         if num_update <= self.max_update:
@@ -172,7 +174,10 @@ class _Descent(LRScheduler):
 
 
 class PolyScheduler(_Descent):
-    """The learning rate falls like a power of what is left: with ``pwr=1`` along a straight line."""
+    """Decrease the learning rate polynomially from `base_lr` to `final_lr` over `max_update` updates.
+
+    ``lr = final_lr + (base_lr - final_lr) * (1 - progress)^pwr``, with a `progress` from 0 to 1.
+    """
 
     def __init__(
         self,
@@ -192,7 +197,10 @@ class PolyScheduler(_Descent):
 
 
 class CosineScheduler(_Descent):
-    """The learning rate falls along half a period of a cosine."""
+    """Decrease the learning rate along half a cosine from `base_lr` to `final_lr` over `max_update` updates.
+
+    ``lr = final_lr + (base_lr - final_lr) * (1 + cos(π * progress)) / 2``, with a `progress` from 0 to 1.
+    """
 
     def __init__(
         self,

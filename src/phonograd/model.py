@@ -1,4 +1,4 @@
-"""Checkpoints: a symbol and its parameters in two files (``mxnet.model``), and MXNet's first trainer of symbols."""
+"""Checkpoints: a symbol and its parameters in two files (``mxnet.model``), and MXNet's FeedForward."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint"]
 
 
 class BatchEndParam(NamedTuple):
-    """What callbacks get after each batch."""
+    """The argument of callbacks after each batch."""
 
     epoch: int
     nbatch: int
@@ -28,7 +28,7 @@ def save_checkpoint(
     aux_params: dict[str, Any],
     remove_amp_cast: bool = True,
 ) -> None:
-    """Write ``prefix-symbol.json``, if there is a symbol, and ``prefix-0001.params`` with the number of the epoch."""
+    """Write ``prefix-symbol.json`` (if a symbol is given) and ``prefix-0001.params`` with the epoch number."""
     if symbol is not None:
         symbol.save(f"{prefix}-symbol.json", remove_amp_cast=remove_amp_cast)
     arrays = {f"arg:{name}": value for name, value in arg_params.items()}
@@ -45,13 +45,13 @@ def load_params(prefix: str, epoch: int) -> tuple[dict[str, Any], dict[str, Any]
     found: dict[str, dict[str, Any]] = {"arg": {}, "aux": {}}
     if not isinstance(loaded, dict):
         if loaded:
-            raise MXNetError(f"{path} is no checkpoint: its arrays have no names")
+            raise MXNetError(f"{path} is not a checkpoint: its arrays have no names")
         logging.warning("Params file '%s' is empty", path)
         return found["arg"], found["aux"]
     for key, value in loaded.items():
         kind, _, name = key.partition(":")
         if kind not in found:
-            raise MXNetError(f"{path} is no checkpoint: its array {key!r} is neither 'arg:...' nor 'aux:...'")
+            raise MXNetError(f"{path} is not a checkpoint: its array {key!r} is neither 'arg:...' nor 'aux:...'")
         found[kind][name] = value
     return found["arg"], found["aux"]
 
@@ -63,7 +63,7 @@ def load_checkpoint(prefix: str, epoch: int) -> tuple[Any, dict[str, Any], dict[
 
 def __getattr__(name: str) -> Any:
     if name == "FeedForward":
-        # it is made of modules, which are made of this
+        # imported late: it depends on modules, which depend on this module
         from .module.feed_forward import FeedForward
 
         return FeedForward

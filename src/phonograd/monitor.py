@@ -1,4 +1,4 @@
-"""Monitor: statistics of what executors compute, every so many batches (``mxnet.monitor``)."""
+"""Monitor: statistics of arrays in executors, at an interval of batches (``mxnet.monitor``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Statistic = Any
 
 
 def _mean_size(array: NDArray) -> Statistic:
-    """Return the root of the mean of squares of an array."""
+    """Return the root mean square of an array."""
     return array.astype("float32").norm() / math.sqrt(array.size)
 
 
@@ -26,15 +26,15 @@ class Monitor:
     Parameters
     ----------
     interval
-        How many batches lie between two that are watched.
+        Number of batches from one monitored batch to the next.
     stat_func
         A function of an array that returns an NDArray, or a list of them; ``norm(x) / sqrt(size)`` by default.
     pattern
         A regular expression for the names of arrays.
     sort
-        Whether to sort by name.
+        Sort the results by name.
     monitor_all
-        Whether to see inputs of operators too, and not only outputs.
+        Include inputs of operators, not only outputs.
 
     >>> import phonograd as mx
     >>> executor = mx.sym.square(mx.sym.var("x"), name="y").bind(mx.cpu(), [mx.nd.array([3, 4])])
@@ -65,25 +65,25 @@ class Monitor:
         self.queue: list[tuple[int, str, Statistic]] = []
 
     def stat_helper(self, name: Any, array: NDArray) -> None:
-        """Take the statistic of one array; executors call this."""
+        """Compute the statistic of one array; called by executors."""
         name = name.decode() if isinstance(name, bytes) else str(name)
         if self.activated and self.re_prog.match(name):
             self.queue.append((self.step, name, self.stat_func(array)))
 
     def install(self, exe: Any) -> None:
-        """Watch an executor."""
+        """Monitor an executor."""
         exe.set_monitor_callback(self.stat_helper, self.monitor_all)
         self.exes.append(exe)
 
     def tic(self) -> None:
-        """Begin a batch: it is watched if enough others have passed."""
+        """Begin a batch, and monitor it if the interval has passed."""
         if self.step % self.interval == 0:
             self.queue = []
             self.activated = True
         self.step += 1
 
     def toc(self) -> list[tuple[int, str, str]]:
-        """Return the numbers of batches, names and statistics as text that were collected, and stop watching."""
+        """Stop monitoring, and return the collected batch numbers, names and statistics as text."""
         if not self.activated:
             return []
         for executor in self.exes:
@@ -96,7 +96,7 @@ class Monitor:
         return [(step, name, _text(statistic)) for step, name, statistic in found]
 
     def toc_print(self) -> None:
-        """Log what was collected, and stop watching."""
+        """Stop monitoring, and log the collected statistics."""
         for step, name, text in self.toc():
             logging.info("Batch: %7d %30s %s", step, name, text)
 

@@ -1,4 +1,4 @@
-"""``mx.ops``: operators by name and schema, as ``torch.ops`` has them, with the operators behind record_function.
+"""``mx.ops``: operators by name and schema, like ``torch.ops``, including the operators behind record_function.
 
 >>> from phonograd import ops
 >>> ops.profiler._record_function_exit.overloads()
@@ -6,8 +6,8 @@
 >>> record = ops.profiler._record_function_enter_new("work")
 >>> ops.profiler._record_function_exit(record)
 
-A schema is text like ``profiler::_record_function_enter(str name, str? args=None) -> Tensor``; arguments are checked
-against it, and the overload whose schema fits is called.
+A schema is text like ``profiler::_record_function_enter(str name, str? args=None) -> Tensor``. A call checks its
+arguments against the schemas of all overloads, and runs the first one that matches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .core.base.errors import nearest
 from .core.events import DisableRecordFunctionGuard, Range
 from .ndarray import NDArray, array
 from .profiler.continuation import end_on, kind_of_future
-from .profiler.handles import ArgumentTypeError, RecordFunctionHandle, begun, text
+from .profiler.handles import ArgumentTypeError, RecordFunctionHandle, begin_scope, text
 
 __all__ = ["Namespace", "Overload", "Packet", "define"]
 
@@ -35,7 +35,7 @@ _NO_HANDLE = "Expected temporary cpp type wrapper: this is no array that _record
 
 
 class _Type(NamedTuple):
-    """A type of the schema language: what it accepts, and what becomes of what it accepts."""
+    """A type of the schema language: its test and its conversion."""
 
     accepts: Callable[[Any], bool]
     convert: Callable[[Any], Any] = lambda value: value
@@ -47,7 +47,7 @@ _TYPES = {
         lambda value: value is None or isinstance(value, str | bytes),
         lambda value: None if value is None else text("", value),
     ),
-    # None is the undefined array
+    # None represents the undefined array
     "Tensor": _Type(lambda value: value is None or isinstance(value, NDArray)),
     "_RecordFunction": _Type(lambda value: isinstance(value, RecordFunctionHandle)),
     "Future(t)": _Type(lambda value: kind_of_future(value) is not None),
@@ -65,7 +65,7 @@ _SCHEMA = re.compile(r"(?P<space>\w+)::(?P<name>\w+)(\.(?P<overload>\w+))?\((?P<
 
 
 class Overload:
-    """One schema of an operator and the function behind it."""
+    """One schema of an operator and its function."""
 
     def __init__(self, schema: str, function: Callable[..., Any]) -> None:
         found = _SCHEMA.fullmatch(schema)
@@ -75,11 +75,11 @@ class Overload:
         self.namespace = found["space"]
         self.name = found["name"]
         self.overload = found["overload"] or "default"
-        self.arguments = [_parsed(part) for part in found["arguments"].split(", ") if part]
+        self.arguments = [_parse_argument(part) for part in found["arguments"].split(", ") if part]
         self.function = function
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """Return the values of all arguments, or raise what is wrong with them."""
+        """Return the values of all arguments, or raise a description of the mismatch."""
         where = f"{self.namespace}::{self.name}()"
         if len(args) > len(self.arguments):
             raise ArgumentTypeError(
@@ -119,18 +119,18 @@ class Overload:
         return f"<OpOverload(op='{self.namespace}.{self.name}', overload='{self.overload}')>"
 
 
-def _parsed(part: str) -> _Argument:
+def _parse_argument(part: str) -> _Argument:
     kind, _, rest = part.partition(" ")
     name, equals, default = rest.partition("=")
     if kind not in _TYPES:
         raise ValueError(f"unknown type {kind!r}; types are {', '.join(_TYPES)}")
     if equals and default != "None":
-        raise ValueError(f"the only default a schema may have is None, not {default!r}")
+        raise ValueError(f"a schema default must be None, not {default!r}")
     return _Argument(kind, name, None if equals else _REQUIRED)
 
 
 class Packet:
-    """An operator: its overloads under one name. Called, it picks the first one that its arguments fit."""
+    """An operator: its overloads under one name. A call runs the first overload that matches the arguments."""
 
     def __init__(self, namespace: str, name: str) -> None:
         self._name = f"{namespace}.{name}"
@@ -152,7 +152,7 @@ class Packet:
             try:
                 values = overload.bind(args, kwargs)
             except ArgumentTypeError as error:
-                # the text alone: the exception knows this frame, and so would keep a handle that is dropped alive
+                # keep only the text: the exception refers to this frame, and would keep a dropped handle alive
                 reasons.append(str(error))
                 continue
             return overload.function(*values)
@@ -164,7 +164,7 @@ class Packet:
 
 
 class Namespace:
-    """The operators of one library, as attributes."""
+    """The operators of one namespace, as attributes."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -173,7 +173,7 @@ class Namespace:
     def __getattr__(self, name: str) -> Packet:
         packets = self.__dict__.get("_packets", {})
         if name not in packets:
-            raise AttributeError(f"there is no operator {self._name}::{name}{nearest(name, list(packets))}")
+            raise AttributeError(f"no operator {self._name}::{name}{nearest(name, list(packets))}")
         return packets[name]  # type: ignore[no-any-return]
 
     def __dir__(self) -> list[str]:
@@ -187,7 +187,7 @@ _NAMESPACES: dict[str, Namespace] = {}
 
 
 def define(schema: str) -> Callable[[Callable[..., Any]], Overload]:
-    """Return a decorator that makes an operator of a function, reachable as ``mx.ops.<namespace>.<name>``."""
+    """Return a decorator that registers a function as the operator ``mx.ops.<namespace>.<name>``."""
 
     def decorate(function: Callable[..., Any]) -> Overload:
         overload = Overload(schema, function)
@@ -201,7 +201,7 @@ def define(schema: str) -> Callable[[Callable[..., Any]], Overload]:
 
 def __getattr__(name: str) -> Namespace:
     if name not in _NAMESPACES:
-        raise AttributeError(f"there is no library of operators {name!r}{nearest(name, list(_NAMESPACES))}")
+        raise AttributeError(f"no operator namespace {name!r}{nearest(name, list(_NAMESPACES))}")
     return _NAMESPACES[name]
 
 
@@ -211,7 +211,7 @@ def __dir__() -> list[str]:
 
 # -- record_function
 
-#: the ranges of legacy handles, by the identity of the array; an entry goes with its array
+#: the ranges of legacy handles, by the identity of the array; an entry is removed with its array
 _legacy: dict[int, RecordFunctionHandle] = {}
 
 
@@ -220,11 +220,11 @@ def _drop(identity: int) -> None:
 
 
 def _legacy_handle(record: Range) -> NDArray:
-    """Return an array that owns a range: it is found again by the array's identity and ends with it."""
+    """Return an array that owns a range: the array's identity finds the range, and its deletion ends it."""
     handle = RecordFunctionHandle(record)
     with DisableRecordFunctionGuard():
         owner = array(np.frombuffer(id(record).to_bytes(8, "little"), np.uint8), dtype=np.uint8)
-        owner.wait_to_read()  # so that nothing is left to be computed where it would be observed
+        owner.wait_to_read()  # computes it now, so that no observer sees an evaluation of it later
     _legacy[id(owner)] = handle
     weakref.finalize(owner, _drop, id(owner)).atexit = False
     return owner
@@ -239,12 +239,12 @@ def _range_of(handle: NDArray | None) -> RecordFunctionHandle:
 
 @define("profiler::_record_function_enter(str name, str? args=None) -> Tensor")
 def _enter(name: str, args: str | None) -> NDArray:
-    return _legacy_handle(begun(name, args))
+    return _legacy_handle(begin_scope(name, args))
 
 
 @define("profiler::_record_function_enter_new(str name, str? args=None) -> _RecordFunction")
 def _enter_new(name: str, args: str | None) -> RecordFunctionHandle:
-    return RecordFunctionHandle(begun(name, args))
+    return RecordFunctionHandle(begin_scope(name, args))
 
 
 @define("profiler::_record_function_exit(Tensor handle) -> ()")

@@ -1,4 +1,4 @@
-"""Progress of loops in a terminal: ``for batch in mx.progress(loader): ...``."""
+"""Show the progress of loops in a terminal: ``for batch in mx.progress(loader): ...``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["progress"]
 
 Item = TypeVar("Item")
 
-#: how often the line is written, at most
+#: the shortest interval between two updates of the line
 _SECONDS = 0.1
 
 
@@ -26,24 +26,24 @@ def progress(
     file: TextIO | None = None,
     **options: Any,
 ) -> Any:
-    """Return an iterable over the same items, which shows how far it is and how fast.
+    """Return an iterable over the same items that shows its progress and speed.
 
-    It has ``set_postfix(loss=...)`` for numbers and for arrays with one element, ``set_description``, ``update`` and
-    ``close``, and can be iterated over again, whether tqdm draws it or not.
+    The result has the methods ``set_postfix(loss=...)`` for numbers and arrays with one element, ``set_description``,
+    ``update`` and ``close``. It supports several passes, with and without tqdm.
 
     Parameters
     ----------
     loader
-        Anything that can be iterated over; None for a bar that ``update(count)`` moves on.
+        Any iterable, or None for a bar that ``update(count)`` advances.
     description
-        What stands in front; tqdm's name ``desc`` is understood, too.
+        The text in front; tqdm's name ``desc`` works, too.
     total
-        How many items there are; ``len(loader)`` if it has a length.
+        The number of items. The default is ``len(loader)``, if it has a length.
     file
-        Where to write; the standard error stream if this is None.
+        The stream to write to. None means the standard error stream.
     **options
-        Arguments of ``tqdm``, which draws the bar if it is installed (``pip install 'phonograd[progress]'``). Where it
-        is not, or where nobody looks at the standard error stream, there is a line of text instead.
+        Arguments of ``tqdm``, which draws the bar if it is installed (``pip install 'phonograd[progress]'``). Without
+        tqdm, or if the standard error stream is no terminal, the function writes a line of text instead.
 
     >>> import io
     >>> sum(progress([1, 2, 3], file=io.StringIO()))
@@ -67,7 +67,7 @@ def progress(
 
 @functools.cache
 def _bar_class(base: Any) -> Any:
-    """Return tqdm's class, with values behind the bar that may be arrays and stay in the order they are given in."""
+    """Return a subclass of tqdm's class whose postfix accepts arrays and keeps the order of values."""
 
     class Bar(base):  # type: ignore[misc]
         def set_postfix(
@@ -84,7 +84,7 @@ def _bar_class(base: Any) -> Any:
 
 
 class _Lines(Generic[Item]):
-    """The items, and a line about them that is overwritten in a terminal, or written once at the end elsewhere."""
+    """Iterate over items, and write a line that is updated in a terminal, or written once at the end elsewhere."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Lines(Generic[Item]):
         options: Mapping[str, Any],
     ) -> None:
         if items is not None and not hasattr(items, "__iter__"):
-            iter(items)  # which raises what a loop would
+            iter(items)  # raises the same error as a loop
         self._items = items
         self._output = output
         self._overwrites = is_terminal(output)
@@ -103,12 +103,12 @@ class _Lines(Generic[Item]):
         self._disabled = output is None or (not self._overwrites if disable is None else bool(disable))
         self._leave = options.get("leave", True)
         self._description, self._postfix = description, ""
-        #: how many items there are, if that is known
+        #: the number of items, or None
         self.total = total
         self._start()
 
     def _start(self) -> None:
-        #: how many items there were
+        #: the number of items so far
         self.n = 0
         self._open = True
         self._begin = self._last = time.perf_counter()
@@ -131,32 +131,32 @@ class _Lines(Generic[Item]):
 
     def __len__(self) -> int:
         if self.total is None:
-            raise TypeError("it is not known how many items there are")
+            raise TypeError("the number of items is unknown")
         return self.total
 
     def update(self, n: int = 1) -> None:
-        """Count some more items."""
+        """Count `n` more items."""
         self.n += n
         self._refresh(_SECONDS)
 
     def set_description(self, desc: str | None = None, refresh: bool = True) -> None:
-        """Have something else stand in front."""
+        """Set the text in front."""
         self._description = desc or ""
         self._refresh(_SECONDS)
 
     set_description_str = set_description
 
     def set_postfix(self, ordered_dict: Mapping[str, Any] | None = None, refresh: bool = True, **kwargs: Any) -> None:
-        """Have named values stand behind."""
+        """Set named values at the end of the line."""
         self.set_postfix_str(_postfix({**(ordered_dict or {}), **kwargs}))
 
     def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
-        """Have a text stand behind."""
+        """Set the text at the end of the line."""
         self._postfix = str(s)
         self._refresh(_SECONDS)
 
     def refresh(self) -> None:
-        """Write the line again in a terminal."""
+        """Update the line in a terminal."""
         self._refresh(0.0)
 
     def write(self, s: str, file: TextIO | None = None, end: str = "\n") -> None:
@@ -168,7 +168,7 @@ class _Lines(Generic[Item]):
         self._refresh(0.0)
 
     def close(self) -> None:
-        """End the line; what is counted later is not shown."""
+        """End the line. Later counts are not shown."""
         if not self._open:
             return
         self._open = False
@@ -179,7 +179,7 @@ class _Lines(Generic[Item]):
             self._show("", "\r")
 
     def _refresh(self, least_seconds: float) -> None:
-        """Write the line again in a terminal, if the last one is old enough."""
+        """Update the line in a terminal, unless the last update is too recent."""
         now = time.perf_counter()
         if self._overwrites and self._open and now - self._last >= least_seconds:
             self._last = now
@@ -193,7 +193,7 @@ class _Lines(Generic[Item]):
         if self._disabled or self._output is None:
             return
         if self._overwrites:
-            # a line that goes on in the next one could not be overwritten; spaces, for terminals that cannot clear
+            # a wrapped line could not be overwritten; padded with spaces, because some terminals cannot clear a line
             text = text[: columns(self._output) - 1]
             padded = text.ljust(self._width)
             self._width = len(text)
@@ -203,7 +203,7 @@ class _Lines(Generic[Item]):
 
 
 def _postfix(values: Mapping[str, Any]) -> str:
-    """Return named values as a text.
+    """Format named values.
 
     >>> import numpy
     >>> _postfix({"loss": numpy.float32(0.123456), "step": 123456, "rate": 0.1})
@@ -216,13 +216,13 @@ def _value(value: Any) -> str:
     if hasattr(value, "asscalar") and value.size == 1:
         value = value.asscalar()
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
-        # 1234.5 rather than 1.23e+03
+        # prefer 1234.5 to 1.23e+03
         return min(f"{float(value):.3g}", str(float(value)), key=len)
     return " ".join(str(value).split())
 
 
 def _line(description: str, count: int, total: int | None, seconds: float, ended: bool = False) -> str:
-    """Return the text of a line.
+    """Return the text of the line.
 
     >>> _line("epoch 1", 5, 20, 2.0)
     'epoch 1: 5/20 (25%), 2.5 per second, 6 s left'
@@ -242,7 +242,7 @@ def _line(description: str, count: int, total: int | None, seconds: float, ended
 
 
 def _duration(seconds: float) -> str:
-    """Return a time to wait.
+    """Format a duration.
 
     >>> _duration(59), _duration(600), _duration(9000)
     ('59 s', '10 min', '2 h 30 min')

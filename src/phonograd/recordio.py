@@ -1,12 +1,12 @@
-"""Record files: sequences of byte strings, readable one after the other or by key (``mxnet.recordio``).
+"""Read and write record files: sequences of byte strings, accessed in order or by key (``mxnet.recordio``).
 
 A record is the number 0xced7230a, a word with its length in the low 29 bits, and its bytes, padded with zeros to a
-multiple of four. Where the number itself stands at such a multiple inside of the bytes it is left out and the record
-is divided there: the high three bits of the length tell first, middle and last parts. So a reader that got lost finds
-the beginning of a record by looking for the number.
+multiple of four. Where the bytes contain the number itself at such a multiple, the writer omits it and splits the
+record there; the high three bits of the length mark first, middle and last parts. A reader in a damaged file can
+therefore find the next record by searching for the number.
 
-An index is a text file with a line ``key<TAB>offset`` for each record. Examples carry a header with labels in front of
-their bytes: :func:`pack`, :func:`unpack`. Files written here are read by MXNet, and the other way around.
+An index is a text file with one line ``key<TAB>offset`` per record. Examples have a header with labels before their
+bytes: :func:`pack`, :func:`unpack`. MXNet reads files written here, and vice versa.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _LENGTH_BITS = 29
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 _ZEROS = bytes(4)
 
-#: unfinished files of parent processes: closing one here would write its buffer a second time
-_of_parents: list[AtomicFile] = []
+#: unfinished files of parent processes: closing one in a child would write its buffer a second time
+_parent_files: list[AtomicFile] = []
 #: files that are being written
 _writers: weakref.WeakSet[MXRecordIO] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_writers() -> None:
-    """Put files into their places that the program has not closed: later the interpreter cannot do it any more."""
+    """Finish files that the program has not closed; the interpreter cannot do so later."""
     for writer in list(_writers):
         writer.close()
 
 
-def _parts(data: bytes) -> list[bytes]:
-    """Return a record divided where the magic number stands at a multiple of four.
+def _split_record(data: bytes) -> list[bytes]:
+    """Return a record split at each magic number whose position is a multiple of four.
 
-    >>> _parts(b"abcd" + _MAGIC_BYTES + b"e")
+    >>> _split_record(b"abcd" + _MAGIC_BYTES + b"e")
     [b'abcd', b'e']
     """
     parts, begin, place = [], 0, data.find(_MAGIC_BYTES)
@@ -65,11 +65,11 @@ def _parts(data: bytes) -> list[bytes]:
     return parts
 
 
-def _encoded(data: bytes) -> Iterator[bytes]:
-    """Yield the pieces that a record has in a file."""
+def _encode_record(data: bytes) -> Iterator[bytes]:
+    """Yield the pieces of a record in a file."""
     if len(data) >= 1 << _LENGTH_BITS:
-        raise MXNetError(f"a record of {len(data)} bytes cannot be written: the format ends at {2**_LENGTH_BITS - 1}")
-    parts = _parts(data)
+        raise MXNetError(f"a record of {len(data)} bytes is too long: the format allows {2**_LENGTH_BITS - 1}")
+    parts = _split_record(data)
     for number, part in enumerate(parts):
         if len(parts) == 1:
             kind = _WHOLE
@@ -81,18 +81,17 @@ def _encoded(data: bytes) -> Iterator[bytes]:
 
 
 class MXRecordIO:
-    """A record file, to be read or written from its beginning to its end.
+    """Read or write a record file from beginning to end.
 
-    What is written goes to a temporary file, which takes the name of the target in :meth:`close`; in a ``with``
-    statement, an exception discards it. Readers may be used by several threads and after a fork: every process has a
-    place of its own in the file.
+    Writing goes to a temporary file, which :meth:`close` renames to the target. In a ``with`` statement, an exception
+    discards it. Several threads may use a reader, also after a fork: every process has its own position in the file.
 
     Parameters
     ----------
     uri
         The path of the file.
     flag
-        ``'r'`` to read it, ``'w'`` to write it.
+        ``'r'`` to read, ``'w'`` to write.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -129,14 +128,14 @@ class MXRecordIO:
                 self._size = os.fstat(self._file.fileno()).st_size
                 self.writable = False
             else:
-                raise ValueError(f"Invalid flag {self.flag}: 'r' reads and 'w' writes a record file")
+                raise ValueError(f"Invalid flag {self.flag}: use 'r' to read and 'w' to write a record file")
         except FileNotFoundError as error:
             raise MissingFile(error.errno, error.strerror, self.uri) from None
         self.pid = os.getpid()
         self.is_open = True
 
     def close(self) -> None:
-        """Close the file; one that was written is in its place now. Closing it again does nothing."""
+        """Close the file; a written file gets its final name. A second call has no effect."""
         if not self.is_open:
             return
         self.is_open = False
@@ -148,24 +147,24 @@ class MXRecordIO:
         if output is not None and self.pid == os.getpid():
             output.close()
         elif output is not None:
-            _of_parents.append(output)
+            _parent_files.append(output)
         self.pid = None
 
     def reset(self) -> None:
-        """Go back to the beginning; a file that is written starts anew."""
+        """Return to the beginning; a file that is being written starts over."""
         self.close()
         self.open()
 
     def write(self, buf: bytes) -> None:
         """Append a record."""
-        assert self.writable, f"{self.uri} was opened to be read"
+        assert self.writable, f"{self.uri} is open for reading"
         output = self._output
         if output is None:
             raise MXNetError(f"{self.uri} is closed")
         if self.pid != os.getpid():
             raise RuntimeError("Forbidden operation in multiple processes: a record file has one writer")
         with self._lock:
-            for piece in _encoded(bytes(buf)):
+            for piece in _encode_record(bytes(buf)):
                 output.write(piece)
 
     def read(self) -> bytes | None:
@@ -176,28 +175,28 @@ class MXRecordIO:
         MXNetError
             If the file is cut off or is no record file.
         """
-        assert not self.writable, f"{self.uri} was opened to be written"
+        assert not self.writable, f"{self.uri} is open for writing"
         with self._lock:
-            return self._next(self._here())
+            return self._next(self._own_file())
 
     def tell(self) -> int:
-        """Return where the file stands, in bytes."""
+        """Return the position in the file, in bytes."""
         with self._lock:
             if self._output is not None:
                 return self._output.tell()
-            return self._here().tell()
+            return self._own_file().tell()
 
     def read_at(self, offset: int) -> bytes:
         """Return the record that begins at a byte of the file."""
         with self._lock:
-            self._here().seek(offset)
+            self._own_file().seek(offset)
             record = self.read()
         if record is None:
             raise MXNetError(f"{self.uri} has no record at byte {offset}")
         return record
 
-    def _here(self) -> BinaryIO:
-        """Return the opened file, opened again by a child process, which would else move its parent's place in it."""
+    def _own_file(self) -> BinaryIO:
+        """Return the open file. A child process opens its own, because it would move the position of its parent."""
         if self._file is None:
             raise MXNetError(f"{self.uri} is closed")
         if self.pid != os.getpid():
@@ -221,9 +220,9 @@ class MXRecordIO:
             kind, length = word >> _LENGTH_BITS, word & ((1 << _LENGTH_BITS) - 1)
             if magic != _MAGIC or kind > _LAST or (kind in (_WHOLE, _FIRST)) != (not parts):
                 raise MXNetError(f"{self.uri} is damaged or no record file: no record begins at byte {place}")
-            # checked before memory is asked for: a length is what the file claims
+            # before allocating memory: a damaged file may claim any length
             if length > max(self._size, os.fstat(file.fileno()).st_size) - place - 8:
-                raise MXNetError(f"{self.uri} is cut off: the record at byte {begin} has {length} bytes there")
+                raise MXNetError(f"{self.uri} is cut off: the record at byte {begin} should have {length} more bytes")
             parts.append(file.read(length))
             file.seek(-length % 4, os.SEEK_CUR)
             if kind in (_WHOLE, _LAST):
@@ -231,7 +230,7 @@ class MXRecordIO:
 
     def __getstate__(self) -> dict[str, Any]:
         if self.writable and self.is_open:
-            raise TypeError(f"{self.uri} is being written and cannot be taken to another process")
+            raise TypeError(f"{self.uri} is open for writing and cannot be pickled")
         state = self.__dict__.copy()
         del state["_lock"], state["_file"], state["_output"]
         return state
@@ -261,7 +260,7 @@ class MXRecordIO:
 
 
 class MXIndexedRecordIO(MXRecordIO):
-    """A record file with an index, whose records can be read in any order.
+    """Read or write a record file with an index, whose records can be read in any order.
 
     Parameters
     ----------
@@ -270,9 +269,9 @@ class MXIndexedRecordIO(MXRecordIO):
     uri
         The path of the file.
     flag
-        ``'r'`` to read it, ``'w'`` to write it.
+        ``'r'`` to read, ``'w'`` to write.
     key_type
-        What makes a key of its text.
+        The function that converts the text of a key.
     """
 
     def __init__(
@@ -303,7 +302,7 @@ class MXIndexedRecordIO(MXRecordIO):
                     key, place = self.key_type(name), int(offset)
                 except ValueError:
                     raise MXNetError(
-                        f"line {number} of {self.idx_path} is not the line of an index, a key, a tab and an offset"
+                        f"line {number} of {self.idx_path} is no key and offset separated by a tab"
                     ) from None
                 if not 0 <= place < max(self._size, 1):
                     raise MXNetError(f"line {number} of {self.idx_path} points to byte {place} of {self._size}")
@@ -311,7 +310,7 @@ class MXIndexedRecordIO(MXRecordIO):
                 self.keys.append(key)
 
     def close(self) -> None:
-        """Close the file; one that was written is in its place now, and so is its index."""
+        """Close the file; a written file and its index get their final names."""
         was_written = self.is_open and self.writable and self.pid == os.getpid()
         super().close()
         if was_written:
@@ -319,10 +318,10 @@ class MXIndexedRecordIO(MXRecordIO):
             write_atomically(self.idx_path, lines)
 
     def seek(self, idx: Any) -> None:
-        """Go to a record, which :meth:`read` returns next."""
-        assert not self.writable, f"{self.uri} was opened to be written"
+        """Move to a record, which :meth:`read` returns next."""
+        assert not self.writable, f"{self.uri} is open for writing"
         with self._lock:
-            self._here().seek(self.idx[idx])
+            self._own_file().seek(self.idx[idx])
 
     def read_idx(self, idx: Any) -> bytes:
         """Return a record by its key."""
@@ -339,7 +338,7 @@ class MXIndexedRecordIO(MXRecordIO):
 
 
 def record_offsets(uri: str | os.PathLike[str]) -> list[int]:
-    """Return where the records of a file begin, found by reading all of it."""
+    """Return the offsets of all records, after reading the whole file."""
     offsets = []
     with MXRecordIO(uri, "r") as reader:
         place = reader.tell()
@@ -350,10 +349,10 @@ def record_offsets(uri: str | os.PathLike[str]) -> list[int]:
 
 
 class IRHeader(NamedTuple):
-    """What stands in front of the bytes of an example.
+    """Hold the header before the bytes of an example.
 
-    ``flag`` is the number of labels that follow the header, 0 for a single one inside of it; ``id`` and ``id2`` are
-    free for use.
+    ``flag`` is the number of labels after the header, or 0 for a single label inside it. ``id`` and ``id2`` are free
+    for use.
     """
 
     flag: int
@@ -362,7 +361,7 @@ class IRHeader(NamedTuple):
     id2: int
 
     def __repr__(self) -> str:
-        # the name that MXNet gives it
+        # MXNet's name of the class
         return f"HEADER(flag={self.flag!r}, label={self.label!r}, id={self.id!r}, id2={self.id2!r})"
 
 
@@ -389,10 +388,10 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
     Raises
     ------
     MXNetError
-        If the record is too short to have the header, or the labels that the header announces.
+        If the record is too short for the header, or for the labels that the header announces.
     """
     if len(s) < _HEADER.size:
-        raise MXNetError(f"a record of {len(s)} bytes has no header, which has {_HEADER.size}")
+        raise MXNetError(f"a record of {len(s)} bytes has no header, which needs {_HEADER.size}")
     header = IRHeader(*_HEADER.unpack_from(s))
     body = s[_HEADER.size :]
     if header.flag == 0:
@@ -406,7 +405,7 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
 def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, np.ndarray[Any, Any]]:
     """Return the header and the image of a record, as a NumPy array with channels blue, green, red.
 
-    `iscolor` is 1 for color, 0 for gray, -1 for what the image has.
+    `iscolor` is 1 for color, 0 for gray, -1 for the channels of the image.
     """
     from .image.codec import decode
 
@@ -425,9 +424,9 @@ def pack_img(header: IRHeader, img: Any, quality: int = 95, img_fmt: str = ".jpg
     header
         The header.
     img
-        The image, (height, width) or (height, width, channel) with channels blue, green, red.
+        The image, of shape (height, width) or (height, width, channel) with channels blue, green, red.
     quality
-        1 to 100 for JPEG, 1 to 9 (the compression) for PNG.
+        The quality from 1 to 100 for JPEG; the compression level from 1 to 9 for PNG.
     img_fmt
         ``'.jpg'`` or ``'.png'``.
     """

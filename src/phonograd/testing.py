@@ -1,4 +1,4 @@
-"""Checks for code that uses autograd: are the gradients right, to any order?"""
+"""Provide checks of gradients of any order, for code that uses autograd."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def check_gradients(
     step: float = 1e-4,
     seed: int = 0,
 ) -> None:
-    """Check the derivatives of a function against differences, up to an order, along a random direction.
+    """Check the derivatives of a function against finite differences along a random direction, up to an order.
 
-    The function is evaluated in float64. Each order is compared with central differences of the order below it, so an
-    error shows at the order where it is made.
+    The function is evaluated in float64. The check compares each order with central differences of the order below. A
+    wrong gradient rule therefore fails at its own order.
 
     Parameters
     ----------
     f
-        A function of NDArrays that returns an NDArray or several.
+        A function of NDArrays that returns one or several NDArrays.
     args
-        The arrays (NDArrays, NumPy arrays or lists) to differentiate at; choose a point where ``f`` is smooth.
+        The arrays (NDArrays, NumPy arrays or lists) of the point; choose one where ``f`` is smooth.
     order
-        The highest order of derivative to check.
+        The highest order to check.
 
     Raises
     ------
     AssertionError
-        Naming the order, the two values and their difference.
+        If values differ. The message contains the order, both values and their difference.
 
     >>> import phonograd as mx
     >>> check_gradients(lambda x: mx.nd.tanh(x) * x, [[0.3, -0.8]], order=3)
@@ -53,7 +53,7 @@ def check_gradients(
     weights: list[np.ndarray[Any, Any]] = []
 
     def value(step_size: float, level: int) -> float:
-        """Return the derivative of order ``level`` along the direction, at a point moved by ``step_size``."""
+        """Return the derivative of order ``level`` along the direction, at the point moved by ``step_size``."""
         moved = [array(p + step_size * d, dtype="float64") for p, d in zip(points, directions, strict=True)]
         for x in moved:
             x.attach_grad()
@@ -91,7 +91,7 @@ def _sum(terms: list[NDArray]) -> NDArray:
 
 
 def _derivative(total: NDArray, variables: list[NDArray], directions: list[np.ndarray[Any, Any]]) -> NDArray:
-    """Return the derivative along the direction; zero where the function has become constant."""
+    """Return the derivative along the direction; zero if the function is constant by now."""
     if not is_recorded(total):
         zero: NDArray = total * 0
         return zero

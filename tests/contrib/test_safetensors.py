@@ -62,17 +62,17 @@ def facts(**changes: Any) -> dict[str, Any]:
         (b"{", "not JSON"),
         (b"\xff", "not JSON"),
         (b"[" * 5000, "not JSON"),
-        (b"[]", "no JSON object"),
-        (b'{"a":1,"a":1}', "twice"),
-        ({"x": 3}, "has no dtype"),
-        ({"__metadata__": {"a": 1}}, "no object of strings"),
-        (facts(shape=[-1]), "has the shape"),
-        (facts(shape=[1.5]), "has the shape"),
+        (b"[]", "not a JSON object"),
+        (b'{"a":1,"a":1}', "duplicate name"),
+        ({"x": 3}, "must have dtype"),
+        ({"__metadata__": {"a": 1}}, "not an object of strings"),
+        (facts(shape=[-1]), "has the invalid shape"),
+        (facts(shape=[1.5]), "has the invalid shape"),
         (facts(shape=[1 << 62, 4]), "needs"),
         (facts(data_offsets=[4, 0]), "data_offsets"),
         (facts(data_offsets=[4, 8]), "begins at byte 4"),
-        (facts(dtype="F8_E4M3"), "cannot be read"),
-        (facts(dtype="I16", shape=[2]), "arrays do not have"),
+        (facts(dtype="F8_E4M3"), "is not supported"),
+        (facts(dtype="I16", shape=[2]), "is not supported"),
         (facts(shape=[0], data_offsets=[0, 0]), "the file has"),
     ],
 )
@@ -84,7 +84,7 @@ def test_damaged_files_are_refused(header: Any, message: str, tmp_path: pathlib.
 @pytest.mark.parametrize("content", [b"", b"\xff" * 8, (1 << 40).to_bytes(8, "little")])
 def test_short_files_are_refused(content: bytes, tmp_path: pathlib.Path) -> None:
     (tmp_path / "short").write_bytes(content)
-    with pytest.raises(mx.MXNetError, match="no safetensors file"):
+    with pytest.raises(mx.MXNetError, match="not a safetensors file"):
         load(tmp_path / "short")
 
 

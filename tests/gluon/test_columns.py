@@ -129,7 +129,7 @@ def test_examples_are_not_taken_one_by_one_where_they_need_not_be(monkeypatch):
     prepare = transforms.Compose([TENSOR, transforms.Normalize(0.1, 0.2)])
     for source in ("arrays", "three parts", "no labels", "a part"):
         dataset = SOURCES[source].transform_first(prepare)
-        assert type(columns.gathered(dataset, [0, 1])) is columns.Columns
+        assert type(columns.gather_examples(dataset, [0, 1])) is columns.Columns
     dataset = SOURCES["arrays"].transform_first(prepare)
     monkeypatch.setattr(type(TENSOR), "__call__", None)
     assert len(list(data.DataLoader(dataset, 2))) == 4

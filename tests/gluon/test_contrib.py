@@ -59,7 +59,7 @@ def test_deformable_convolutions_learn_their_shifts():
         losses.append(loss.asscalar())
     assert losses[-1] < 0.9 * losses[0]
     assert (net.offset_weight.data().asnumpy() != 0).any()
-    with pytest.raises(NotImplementedError, match="no adj"):
+    with pytest.raises(NotImplementedError, match="does not support adj"):
         cnn.DeformableConvolution(2, adj=1)
 
 

@@ -289,7 +289,7 @@ def test_missing_files_are_named(tmp_path, monkeypatch):
     ):
         vision.MNIST(str(tmp_path), train=False)
     (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(b"something else")
-    with pytest.raises(OSError, match=rf"{images} \w+ \(what is there now has another checksum\), {labels}"):
+    with pytest.raises(OSError, match=rf"{images} \w+ \(the file there has another checksum\), {labels}"):
         vision.MNIST(str(tmp_path), train=False)
     with pytest.raises(OSError, match=r"cifar-10-binary\.tar\.gz"):
         vision.CIFAR10(str(tmp_path))

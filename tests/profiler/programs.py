@@ -12,10 +12,10 @@ from phonograd.core.events import (
     LISTENING,
     MODULE,
     Range,
-    allocated,
     begin,
+    note_allocation,
+    note_release,
     record,
-    released,
 )
 from phonograd.profiler import record_function
 
@@ -76,12 +76,12 @@ def training_step() -> None:
         with begin(EVALUATION, "evaluation"):
             with begin(COMPILATION, "compilation"):
                 spin(5)
-            allocated(2048, "activation", 1)
+            note_allocation(2048, "activation", 1)
             kernel(20, ("FullyConnected", "sum"), (dense, loss))
-            allocated(4096, "gradient", 2)
+            note_allocation(4096, "gradient", 2)
             kernel(30, ("_backward_FullyConnected",), (dense,), "backward")
-            released(2048, "activation", 1)
+            note_release(2048, "activation", 1)
     with record_function("update"):
         with begin(EVALUATION, "evaluation"):
             kernel(10, ("sgd_update",), ("update",))
-        released(4096, "gradient", 2)
+        note_release(4096, "gradient", 2)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from phonograd.core import events as observers
-from phonograd.core.events import KERNEL, allocated, record, released
+from phonograd.core.events import KERNEL, note_allocation, note_release, record
 from phonograd.profiler import profile, record_function, schedule, validate_trace
 
 from .programs import spin, training_step
@@ -229,7 +229,7 @@ def test_streaming_with_a_schedule_and_pauses(tmp_path: Path) -> None:
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert validate_trace(tmp_path / "trace.json") == []
     assert [event["name"] for event in events if event["ph"] == "B" and "work" in event["name"]] == ["work1", "work3"]
-    with pytest.raises(ValueError, match="either aggregated or streamed"):
+    with pytest.raises(ValueError, match="exclude each other"):
         profile(aggregate=True, stream_to=tmp_path / "x")
 
 
@@ -280,10 +280,10 @@ def test_many_threads_lose_nothing_in_any_mode(tmp_path: Path) -> None:
 def test_streamed_memory_is_what_is_held(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     with profile(stream_to=path, profile_memory=True):
-        allocated(100, "gradient", 1)
-        allocated(50, "activation", 2)
-        released(100, "gradient", 1)
-        released(70, "input", 3)
+        note_allocation(100, "gradient", 1)
+        note_allocation(50, "activation", 2)
+        note_release(100, "gradient", 1)
+        note_release(70, "input", 3)
     counters = [e["args"] for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "C"]
     assert counters[:3] == [{"gradient": 100}, {"gradient": 100, "activation": 50}, {"gradient": 0, "activation": 50}]
     assert counters[3]["input"] == 0, "nothing is less than nothing"

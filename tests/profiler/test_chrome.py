@@ -162,7 +162,7 @@ def _covered(events: list[Any]) -> int:
     ("events", "fault"),
     [
         ("not json", "not JSON"),
-        ('{"traceEvents": []}', "with something in it"),
+        ('{"traceEvents": []}', "not a non-empty list"),
         ('[{"ph":"X","name":"a","pid":1,"tid":1,"ts":NaN,"dur":1}]', "NaN is not JSON"),
         ('[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":-1}]', "no duration"),
         ('[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}]', "has no name"),

@@ -349,9 +349,9 @@ def test_two_ways_to_profile_at_once() -> None:
 def test_memory_has_a_block_of_its_own(fresh: Path) -> None:
     profiler.set_config(aggregate_stats=True)
     profiler.set_state("run")
-    observers.allocated(2048, "gradient", 1)
-    observers.allocated(1024, "activation", 2)
-    observers.released(2048, "gradient", 1)
+    observers.note_allocation(2048, "gradient", 1)
+    observers.note_allocation(1024, "activation", 2)
+    observers.note_release(2048, "gradient", 1)
     profiler.set_state("stop")
     memory = json.loads(profiler.dumps(format="json"))["Memory"]["Device Storage"]
     assert memory["Memory: cpu/0"] == {"Count": 3, "Total": 6.0, "Min": 1.0, "Max": 3.0, "Avg": 2.0}

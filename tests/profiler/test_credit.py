@@ -11,10 +11,10 @@ from phonograd.core.events import (
     FUNCTION,
     KERNEL,
     Range,
-    allocated,
     begin,
+    note_allocation,
+    note_release,
     record,
-    released,
 )
 from phonograd.profiler import profile, record_function
 
@@ -171,9 +171,9 @@ def test_memory_of_a_scope_that_takes_and_gives_back() -> None:
     size = 8 * 1024**2
     with profile(profile_memory=True) as prof, record_function("outer"):
         with record_function("inner"):
-            allocated(size, "temporary", 1)
-            released(size, "temporary", 1)
-        allocated(100)
+            note_allocation(size, "temporary", 1)
+            note_release(size, "temporary", 1)
+        note_allocation(100)
     outer, inner = prof.events()
     assert (inner.credit.net, inner.credit.peak, inner.credit.allocated, inner.credit.freed) == (0, size, size, size)
     assert (inner.self_cpu_memory_usage, outer.self_cpu_memory_usage, outer.cpu_memory_usage) == (0, 100, 100)
@@ -186,7 +186,7 @@ def test_memory_of_a_scope_that_takes_and_gives_back() -> None:
 def test_memory_in_all_threads() -> None:
     def work(size: int) -> None:
         with record_function(f"thread {size}"):
-            allocated(size)
+            note_allocation(size)
 
     with profile(profile_memory=True) as prof:
         threads = [threading.Thread(target=work, args=(size,)) for size in (10, 20)]
@@ -201,7 +201,7 @@ def test_memory_in_all_threads() -> None:
 def test_recursion_is_credited_once() -> None:
     with profile(profile_memory=True) as prof, record_function("f"), record_function("f"):
         origin = called()
-        allocated(10)
+        note_allocation(10)
         record("k", KERNEL, 10**6, 10**6 + 5, serves=(origin,))
     (f,) = [average for average in prof.key_averages() if average.key == "f"]
     assert (f.count, f.cpu_memory_usage, f.kernel_time_total) == (2, 10, 0.005)

@@ -244,4 +244,4 @@ def test_the_environment_has_plans_announced() -> None:
     environment = {**os.environ, "PHONOGRAD_EXPLAIN": "1", "PHONOGRAD_EXECUTOR": "native"}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert "phonograd: 1 value from" in found.stderr
-    assert "new: it is the first one" in found.stderr
+    assert "new: it is the first plan" in found.stderr

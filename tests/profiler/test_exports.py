@@ -114,7 +114,7 @@ def test_speedscope_of_threads_tasks_and_memory(tmp_path: Path) -> None:
     prof.export_speedscope(tmp_path / "profile.speedscope.json")
     document = checked_speedscope((tmp_path / "profile.speedscope.json").read_text())
     names = [entry["name"] for entry in document["profiles"]]
-    assert names == ["MainThread", "MainThread (overlapping 1)", "worker", "memory taken"]
+    assert names == ["MainThread", "MainThread (overlapping 1)", "worker", "memory allocated"]
     assert document["profiles"][-1]["endValue"] == 2 * 6144
     assert document["name"] == "profile.speedscope.json"
 
@@ -249,7 +249,7 @@ def test_arrows_and_memory_in_the_chrome_trace(nothing_held: None, tmp_path: Pat
 def test_events_without_ranges_of_their_own() -> None:
     assert folded_stacks(build({}, 1, 2, 0)) == ""
     assert checked_speedscope(speedscope_json(build({}, 1, 2, 0)))["profiles"] == []
-    assert Range.restored("x", 0, 1, "t", 1, 2).parent is None
+    assert Range.restore("x", 0, 1, "t", 1, 2).parent is None
 
 
 @pytest.mark.parametrize(

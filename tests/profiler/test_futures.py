@@ -16,9 +16,9 @@ from phonograd.futures import Future, collect_all, wait_all
 def test_value_and_done() -> None:
     future: Future[int] = Future()
     assert not future.done()
-    with pytest.raises(RuntimeError, match="not completed"):
+    with pytest.raises(RuntimeError, match="not complete"):
         future.value()
-    with pytest.raises(RuntimeError, match="not completed"):
+    with pytest.raises(RuntimeError, match="not complete"):
         future.exception()
     future.set_result(3)
     assert (future.done(), future.value(), future.wait(), future.exception()) == (True, 3, 3, None)

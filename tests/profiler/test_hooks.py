@@ -18,10 +18,10 @@ from phonograd.core.events import (
     MEMORY,
     MODULE,
     Range,
-    allocated,
     begin,
+    note_allocation,
+    note_release,
     record,
-    released,
 )
 from phonograd.profiler import RecordScope, profile, record_function
 
@@ -48,7 +48,7 @@ def test_hooks_do_nothing_while_nobody_listens() -> None:
         assert not entry.active
         assert events.current_range() is None
     record("kernel", KERNEL, 5, 1)  # not even checked
-    allocated(5)
+    note_allocation(5)
 
 
 def test_operator_has_inputs_and_parameters_on_demand() -> None:
@@ -138,8 +138,8 @@ def test_impossible_intervals(start: int, end: int) -> None:
 
 def test_memory_is_a_moment_with_a_category() -> None:
     with profile(profile_memory=True) as prof, record_function("scope"):
-        allocated(100, "gradient", 1)
-        released(40, "gradient", 1)
+        note_allocation(100, "gradient", 1)
+        note_release(40, "gradient", 1)
     assert [event.name for event in prof.events()] == ["scope"], "memory is no event"
     assert [(m.value, m.category, m.identity) for m in prof.events().moments] == [
         (100, "gradient", 1),
@@ -152,7 +152,7 @@ def test_memory_can_serve_a_range_that_is_over() -> None:
         with record_function("layer") as scope:
             layer = scope.record
         with record_function("evaluation"):
-            allocated(64, serves=layer)
+            note_allocation(64, serves=layer)
     first, second = prof.events()
     assert (first.cpu_memory_usage, second.cpu_memory_usage) == (64, 0)
 
@@ -179,7 +179,7 @@ def test_modules_are_recorded_on_demand() -> None:
 
 
 def test_restored_range_is_like_another() -> None:
-    entry = Range.restored("name", FUNCTION, 7, "worker", 5, 9)
+    entry = Range.restore("name", FUNCTION, 7, "worker", 5, 9)
     assert (entry.thread_id, entry.thread_name, entry.active, entry.name) == (7, "worker", False, "name")
     entry.end()
     assert entry.end_ns == 9

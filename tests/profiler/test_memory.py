@@ -5,7 +5,7 @@ import io
 import json
 from pathlib import Path
 
-from phonograd.core.events import allocated, released
+from phonograd.core.events import note_allocation, note_release
 from phonograd.profiler import profile, record_function
 
 from .programs import training_step
@@ -13,10 +13,10 @@ from .programs import training_step
 
 def test_timeline(nothing_held: None) -> None:
     with profile(profile_memory=True) as prof, record_function("scope"):
-        allocated(100, "parameter", 1)
-        allocated(50, "gradient", 2)
-        released(50, "gradient", 2)
-        allocated(10, "something else", 3)
+        note_allocation(100, "parameter", 1)
+        note_allocation(50, "gradient", 2)
+        note_release(50, "gradient", 2)
+        note_allocation(10, "something else", 3)
     timeline = prof.memory_timeline()
     assert timeline.categories == ["parameter", "gradient", "something else"]
     assert timeline.sizes == [(0, 0, 0), (100, 0, 0), (100, 50, 0), (100, 0, 0), (100, 0, 10)]
@@ -32,9 +32,9 @@ def test_timeline(nothing_held: None) -> None:
 
 def test_what_was_there_before_is_never_negative(nothing_held: None) -> None:
     with profile(profile_memory=True) as prof, record_function("scope"):
-        released(70, "gradient", 9)
-        allocated(30, "gradient", 10)
-        released(100, "temporary")  # nobody knows which
+        note_release(70, "gradient", 9)
+        note_allocation(30, "gradient", 10)
+        note_release(100, "temporary")  # nobody knows which
     timeline = prof.memory_timeline()
     assert timeline.preexisting == {"gradient": 70, "temporary": 100}
     assert all(size >= 0 for sizes in timeline.sizes for size in sizes)
@@ -44,7 +44,7 @@ def test_what_was_there_before_is_never_negative(nothing_held: None) -> None:
 
 def test_creation_sites(nothing_held: None) -> None:
     with profile(profile_memory=True, with_stack=True) as prof:
-        allocated(8, "activation", 1)
+        note_allocation(8, "activation", 1)
     (piece,) = prof.memory_timeline().largest()
     assert piece.stack[0].endswith("test_creation_sites")
     assert piece.path == ()

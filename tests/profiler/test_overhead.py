@@ -9,8 +9,8 @@ from phonograd.core.events import (
     EVALUATION,
     FUNCTION,
     KERNEL,
-    allocated,
     begin,
+    note_allocation,
     record,
 )
 from phonograd.profiler import profile, record_function, schedule
@@ -85,7 +85,7 @@ def test_hints() -> None:
                         record("tiny", KERNEL, time.perf_counter_ns(), time.perf_counter_ns())
                     with begin(FUNCTION, "exp", (Shaped(3),)):
                         pass
-            allocated(100, "gradient")
+            note_allocation(100, "gradient")
             with begin(COMPILATION, "compilation"):
                 spin(1)
             prof.step()
@@ -93,7 +93,7 @@ def test_hints() -> None:
         for _ in range(10):
             with begin(COMPILATION, "compilation"):
                 spin(1)
-        allocated(100, "gradient")
+        note_allocation(100, "gradient")
     kinds = [hint.kind for hint in prof.hints()]
     assert sorted(set(kinds)) == [
         *("growing memory", "many evaluations", "recompilation", "repeated operator", "tiny kernels"),
@@ -101,7 +101,7 @@ def test_hints() -> None:
     assert kinds.count("repeated operator") == 3
     costs = [hint.cost_ns for hint in prof.hints()]
     assert costs == sorted(costs, reverse=True)
-    assert any("asks for values 120 times" in str(hint) for hint in prof.hints())
+    assert any("reads values 120 times" in str(hint) for hint in prof.hints())
 
 
 def test_ordinary_program_has_no_hints() -> None:
@@ -161,6 +161,6 @@ def test_gradients_that_nothing_is_computed_from() -> None:
         return [hint.text for hint in prof.hints() if hint.kind == "unused gradients"]
 
     (text,) = steps(15, update=False, at_once=True)
-    assert "nothing was computed from 14 gradients" in text
+    assert text.startswith("14 gradients")
     assert steps(15, update=True, at_once=True) == []
     assert steps(15, update=True, at_once=False) == []

@@ -13,7 +13,7 @@ import phonograd as mx
 from phonograd import profiler
 from phonograd.core import events as observers
 from phonograd.core.derive.costs import of_call
-from phonograd.core.events import BACKWARD_FUNCTION, FUNCTION, MODULE, allocated, begin, released
+from phonograd.core.events import BACKWARD_FUNCTION, FUNCTION, MODULE, begin, note_allocation, note_release
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.futures import Future
 from phonograd.profiler import profile, record_function, validate_trace
@@ -179,7 +179,7 @@ def test_memory_is_attributed_while_all_threads_are_seen() -> None:
     def work() -> None:
         ready.wait()
         with record_function("worker"):
-            allocated(1000)
+            note_allocation(1000)
         done.set()
 
     with profile(profile_memory=True) as prof:
@@ -196,10 +196,10 @@ def test_memory_that_comes_and_goes_shows() -> None:
     """PyTorch shows 0 for the scope and a negative number for its self memory."""
     with profile(profile_memory=True) as prof, record_function("scope"):
         with begin(FUNCTION, "operator"):
-            allocated(8_000_000, identity=1)
-        released(8_000_000, identity=1)
+            note_allocation(8_000_000, identity=1)
+        note_release(8_000_000, identity=1)
     scope, operator = prof.events()
-    assert (scope.credit.allocated, scope.credit.freed, scope.credit.peak) == (8_000_000,) * 3
+    assert (scope.credit.note_allocation, scope.credit.freed, scope.credit.peak) == (8_000_000,) * 3
     assert min(size for sizes in prof.memory_timeline().sizes for size in sizes) == 0
     assert operator.credit.peak == 8_000_000
 
@@ -238,7 +238,7 @@ def test_stacks_need_no_other_switch_and_leave_the_trace_nested(tmp_path: Path) 
     assert "training_step" in (tmp_path / "stacks.txt").read_text()
     prof.export_chrome_trace(tmp_path / "trace.json")
     assert any("Call stack" in event.get("args", {}) for event in events_of(tmp_path / "trace.json"))
-    assert "core/run/programs.py" in prof.key_averages(group_by_stack_n=3).table()
+    assert "programs.py" in prof.key_averages(group_by_stack_n=3).table()
 
 
 def test_children_of_the_same_name_stay() -> None:
@@ -353,7 +353,7 @@ def test_unknown_columns_are_named(tmp_path: Path) -> None:
 def test_memory_report_needs_no_other_library(tmp_path: Path) -> None:
     """PyTorch writes nothing where matplotlib is missing, and demands three other options."""
     with profile(profile_memory=True) as prof:
-        allocated(10)
+        note_allocation(10)
     prof.export_memory_timeline(tmp_path / "memory.json")
     prof.export_html(tmp_path / "report.html")
     assert (tmp_path / "memory.json").stat().st_size

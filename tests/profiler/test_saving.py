@@ -94,7 +94,7 @@ def test_several_processes_on_one_timeline(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text("[]")
-    with pytest.raises(ValueError, match="is no saved profile"):
+    with pytest.raises(ValueError, match="is not a saved profile"):
         load(path)
     path.write_text(json.dumps({"format": "phonograd profile", "version": 99}))
     with pytest.raises(ValueError, match="newer version"):

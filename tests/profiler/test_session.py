@@ -59,7 +59,7 @@ def test_schedule(arguments: dict[str, int], expected: str) -> None:
 def test_wrong_schedule(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"wait=.*warmup=.*active=.*repeat=.*skip_first="):
         schedule(**{"wait": 1, "warmup": 1, "active": 1, **wrong})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="numbered from 0"):
+    with pytest.raises(ValueError, match="must not be negative"):
         schedule(wait=1, warmup=1, active=1)(-1)
 
 
@@ -131,11 +131,11 @@ def test_misuse_never_crashes() -> None:
     prof = profile()
     prof.stop()
     for ask in (prof.events, prof.key_averages, prof.table, lambda: prof.cycles):
-        with pytest.raises(RuntimeError, match="nothing has been recorded"):
+        with pytest.raises(RuntimeError, match="nothing was recorded"):
             ask()
     prof.step()
     prof.start()
-    with pytest.raises(RuntimeError, match="running already"):
+    with pytest.raises(RuntimeError, match="already running"):
         prof.start()
     scope("a")
     assert str(prof) == "<unfinished phonograd.profiler.profile>"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import phonograd as mx
 from phonograd.core.graph.operator import NAMES, REGISTRY
+from phonograd.core.run import kernel_cache
 from phonograd.numpy.declaration import FUNCTIONS, METHODS
 
 
@@ -19,6 +20,8 @@ def forgotten_operators() -> Iterator[None]:
     try:
         yield
     finally:
+        # a thread may still compile their kernels in full
+        kernel_cache.finish()
         for table, known in zip(tables, before, strict=True):
             table.clear()
             table.update(known)

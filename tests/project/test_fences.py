@@ -44,9 +44,7 @@ FENCES: dict[str, dict[str, str]] = {
         "core/run/compiler.py": "the compiler",
         "runtime.py": "what the processor can do, by LLVM's names: llvmlite's public function",
     },
-    "closures and code": {
-        "core/array/binary.py": "methods of arrays learn the class of arrays once it exists",
-    },
+    "closures and code": {},
     "class assignment": {
         "core/array/handle.py": "a new array becomes one of another dense class, with the same slots",
         "profiler/recording.py": "only open scopes need a finalizer, which slows down all objects of a class",

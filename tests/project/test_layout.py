@@ -5,11 +5,10 @@ module must be added to a line of ORDER.
 """
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
@@ -63,7 +62,6 @@ def identifier(path: Path) -> str:
 
 
 MODULES = files("src")
-every_module = pytest.mark.parametrize("path", MODULES, ids=identifier)
 
 
 def module_name(path: Path) -> str:
@@ -93,9 +91,15 @@ def parents_of_types_only(tree: ast.AST) -> set[ast.AST]:
     return hidden
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (line, module) for every module of phonograd that a file imports when it runs."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     hidden = parents_of_types_only(tree)
     package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
     for node in ast.walk(tree):
@@ -126,17 +130,17 @@ def test_the_order_names_only_what_exists() -> None:
     assert not set(LAYER_OF) - NAMES
 
 
-@every_module
-def test_imports_follow_the_order(path: Path) -> None:
-    name = module_name(path)
-    own = layer(name)
-    if own is None:
-        return
+def test_imports_follow_the_order() -> None:
     wrong = []
-    for line, target in imported_modules(path):
-        depth = len(LAYERS) - 1 if target == FRONT_DOOR else layer(target)
-        if depth is not None and depth > own and (name, target) not in UPWARD:
-            wrong.append(f"{identifier(path)}:{line}: {name} imports {target}, which comes later in ORDER")
+    for path in MODULES:
+        name = module_name(path)
+        own = layer(name)
+        if own is None:
+            continue
+        for line, target in imported_modules(path):
+            depth = len(LAYERS) - 1 if target == FRONT_DOOR else layer(target)
+            if depth is not None and depth > own and (name, target) not in UPWARD:
+                wrong.append(f"{identifier(path)}:{line}: {name} imports {target}, which comes later in ORDER")
     assert not wrong, "\n" + "\n".join(wrong)
 
 
@@ -145,10 +149,10 @@ def test_exceptions_are_still_needed() -> None:
     assert not set(UPWARD) - taken, "no longer imported: remove from UPWARD"
 
 
-@every_module
-def test_file_reads_in_one_sitting(path: Path) -> None:
-    length = len(path.read_text(encoding="utf-8").splitlines())
-    assert length <= LONGEST_FILE, f"{identifier(path)} has {length} lines: it has more than one subject"
+def test_files_read_in_one_sitting() -> None:
+    lengths = {identifier(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    long = {name: length for name, length in lengths.items() if length > LONGEST_FILE}
+    assert not long, f"more than one subject: {long}"
 
 
 def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef, with_text: bool = False) -> int:
@@ -169,44 +173,40 @@ def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef, with_text: b
     return length - len(texts)
 
 
-@every_module
-def test_functions_fit_a_screen(path: Path) -> None:
-    functions = [
-        node
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield every function of the source, and where it is."""
+    for path in MODULES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{identifier(path)}:{node.lineno}", node
+
+
+def test_functions_fit_a_screen() -> None:
     long = [
-        f"{identifier(path)}:{node.lineno}: {node.name} has {lines_of_code(node, with_text=True)} lines"
-        for node in functions
+        f"{where}: {node.name} has {lines_of_code(node, with_text=True)} lines"
+        for where, node in functions()
         if lines_of_code(node) > LONGEST_FUNCTION or lines_of_code(node, with_text=True) > LONGEST_FUNCTION_WITH_TEXT
     ]
     assert not long, "\n" + "\n".join(long)
 
 
-@every_module
-def test_rules_have_names(path: Path) -> None:
-    unnamed = [
-        f"{identifier(path)}:{node.lineno}"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef) and node.name == "_"
-    ]
+def test_rules_have_names() -> None:
+    unnamed = [where for where, node in functions() if node.name == "_"]
     assert not unnamed, "name these after their rule (<op>_grad, <op>_shape): " + ", ".join(unnamed)
 
 
-@pytest.mark.parametrize("path", files("src", "tests", "examples", "benchmarks", "scripts"), ids=identifier)
-def test_nothing_is_left_half_done(path: Path) -> None:
+def test_nothing_is_left_half_done() -> None:
     # Put together here, so that this file does not find itself.
     marks = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
-    lines = path.read_text(encoding="utf-8").splitlines()
-    found = [f"{identifier(path)}:{number}" for number, line in enumerate(lines, 1) if marks.search(line)]
+    found = [
+        f"{identifier(path)}:{number}"
+        for path in files("src", "tests", "examples", "benchmarks", "scripts")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if marks.search(line)
+    ]
     assert not found, "unfinished: " + ", ".join(found)
 
 
 def test_every_module_has_a_docstring() -> None:
-    missing = [
-        identifier(path)
-        for path in MODULES
-        if path.stat().st_size and ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) is None
-    ]
+    missing = [identifier(path) for path in MODULES if path.stat().st_size and ast.get_docstring(parsed(path)) is None]
     assert not missing, "no docstring: " + ", ".join(missing)

@@ -76,7 +76,7 @@ class TestForeach:
             sym.contrib.foreach(lambda x, s: (x * 2, x + 1), X, S)
         with pytest.raises(AssertionError, match=r"foreach input must be \(nested\) list of Symbol"):
             sym.contrib.foreach(self.step, 3, S)
-        with pytest.raises(AssertionError, match="the body returns 2 states, and there are 1"):
+        with pytest.raises(AssertionError, match="the body returns 2 states, expected 1"):
             sym.contrib.foreach(lambda x, s: (x + s, [s, s]), X, S)
         outputs, _ = sym.contrib.foreach(self.step, X, S)
         with pytest.raises(MXNetError, match="foreach over an empty axis has no outputs"):

@@ -64,7 +64,7 @@ def test_files_of_older_versions(name):
 
 def test_a_factor_for_nothing():
     old = graph(node(), node("relu", "r", [(0, 0)], attr={"weight_lr_mult": "2"}), heads=[(1, 0)])
-    with pytest.raises(MXNetError, match="has the attribute 'weight_lr_mult', and relu has no input 'weight'"):
+    with pytest.raises(MXNetError, match="has the attribute 'weight_lr_mult', but relu has no input 'weight'"):
         sym.load_json(old)
 
 
@@ -79,29 +79,29 @@ def test_casts_of_mixed_precision_are_left_out():
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("", "this is no symbol file"),
-        ("{", "this is no symbol file"),
-        ("[" * 100_000, "this is no symbol file"),
+        ("", "not a symbol file"),
+        ("{", "not a symbol file"),
+        ("[" * 100_000, "not a symbol file"),
         ("3", "is int, not an object"),
         ("[]", "is list, not an object"),
         ("{}", 'has no list "nodes"'),
         ('{"nodes": []}', 'has no list "heads"'),
-        (graph(), "refers to node 0, which does not stand before it"),
+        (graph(), "refers to node 0, which does not come before it"),
         (graph(node(), heads=[]), "has no outputs"),
         (graph(3), "node 0 of the graph is int"),
         (graph({"op": "null"}), 'has no strings "op" and "name"'),
-        (graph(node(inputs=[(0, 0)])), "refers to node 0, which does not stand before it: a graph has no cycles"),
+        (graph(node(inputs=[(0, 0)])), "refers to node 0, which does not come before it: a graph has no cycles"),
         (graph(node(), node("relu", "r", [(1, 0)])), "a graph has no cycles"),
         (graph(node(), node("relu", "r", [(-1, 0)])), "refers to node -1"),
         (graph(node(), node("relu", "r", [(0, 1)])), "refers to output 1 of 'x', which has 1"),
-        (graph(node(), node("relu", "r", [(0,)])), "no pair of a node and an output"),
-        (graph(node(), node("relu", "r", [(0, "0")])), "no pair of a node and an output"),
-        (graph(node(), node("relu", "r", [(True, 0)])), "no pair of a node and an output"),
+        (graph(node(), node("relu", "r", [(0,)])), "not a pair of a node and an output"),
+        (graph(node(), node("relu", "r", [(0, "0")])), "not a pair of a node and an output"),
+        (graph(node(), node("relu", "r", [(True, 0)])), "not a pair of a node and an output"),
         (graph(node(), {"op": "relu", "name": "r", "inputs": 3}), 'has no list "inputs"'),
-        (graph(node(), node("relu", "r"), attrs=NOW), "has 0 inputs, and relu takes 1: data"),
-        (graph(node(), node(name="y", inputs=[(0, 0)])), "is an argument and has inputs"),
-        (graph(node(attrs=3)), 'has "attrs" that are no object of strings'),
-        (graph(node(attrs={"a": 3})), 'has "attrs" that are no object of strings'),
+        (graph(node(), node("relu", "r"), attrs=NOW), "has 0 inputs, but relu takes 1: data"),
+        (graph(node(), node(name="y", inputs=[(0, 0)])), "is an argument but has inputs"),
+        (graph(node(attrs=3)), 'has "attrs" that is not an object of strings'),
+        (graph(node(attrs={"a": 3})), 'has "attrs" that is not an object of strings'),
         (
             graph(node(), node("nope", "r", [(0, 0)])),
             "Failed loading Op r of type nope: Operator nope is not registered",
@@ -114,16 +114,25 @@ def test_casts_of_mixed_precision_are_left_out():
             graph(node(), node("Reshape", "r", [(0, 0)], attrs={"shape": "import os"})),
             "Invalid Parameter format for shape",
         ),
-        (graph(node(), node("relu", "r", [(0, 0)], subgraphs=3)), "has subgraphs that are no list"),
-        (graph(node(), node("_foreach", "r", [(0, 0)])), "_foreach needs 1 graphs inside, and has 0"),
-        (graph(node(), node("Concat", "r", [(0, 0)], attrs={"num_args": "x"})), "the number of inputs is 'x'"),
+        (graph(node(), node("relu", "r", [(0, 0)], subgraphs=3)), "has subgraphs that are not a list"),
+        (graph(node(), node("_foreach", "r", [(0, 0)])), "_foreach needs 1 inner graphs, but has 0"),
+        (graph(node(), node("Concat", "r", [(0, 0)], attrs={"num_args": "x"})), "'x' is not a number of inputs"),
         (
             graph(node(), node("Concat", "r", [(0, 0)], attrs={"num_args": "2"}), attrs=NOW),
-            "has 1 inputs, and Concat takes 2",
+            "has 1 inputs, but Concat takes 2",
         ),
-        (graph(node(), node("Concat", "r", [(0, 0)], attrs={"num_args": "9" * 30})), "the number of inputs is 999"),
-        (graph(node(), node("split", "r", [(0, 0)], attrs={"num_outputs": "9" * 30})), "the number of outputs is 999"),
-        (graph(node(), node("split", "r", [(0, 0)], attrs={"num_outputs": "-1"})), "the number of outputs is -1"),
+        (
+            graph(node(), node("Concat", "r", [(0, 0)], attrs={"num_args": "9" * 30})),
+            "the number of inputs must be between 0 and 100000, not 999",
+        ),
+        (
+            graph(node(), node("split", "r", [(0, 0)], attrs={"num_outputs": "9" * 30})),
+            "the number of outputs must be between 0 and 100000, not 999",
+        ),
+        (
+            graph(node(), node("split", "r", [(0, 0)], attrs={"num_outputs": "-1"})),
+            "the number of outputs must be between 0 and 100000, not -1",
+        ),
         (graph(node(), node("Custom", "r", [(0, 0)])), "Required parameter op_type"),
         (graph(node(), node("Custom", "r", [(0, 0)], attrs={"op_type": "nope"})), "Cannot find custom operator nope"),
     ],
@@ -143,7 +152,7 @@ def test_no_file(tmp_path):
     with pytest.raises(MXNetError, match=r'Open ".*nowhere.x.json": No such file or directory'):
         sym.var("x").save(tmp_path / "nowhere" / "x.json")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(MXNetError, match="is no symbol file"):
+    with pytest.raises(MXNetError, match="is not a symbol file"):
         sym.load(str(tmp_path / "binary"))
     for wrong in (3, None):
         with pytest.raises(TypeError, match="fname need to be string"):
@@ -158,14 +167,14 @@ def test_graphs_nested_too_deep():
     inner = json.loads(graph(node()))
     for _ in range(40):
         inner = json.loads(graph(node(), node("_foreach", "f", [(0, 0)], subgraphs=[inner])))
-    with pytest.raises(MXNetError, match="lies more than 32 graphs deep"):
+    with pytest.raises(MXNetError, match="is nested more than 32 graphs deep"):
         sym.load_json(json.dumps(inner))
 
 
 def test_truncated_files():
     text = json.dumps(GRAPH)
     for end in range(0, len(text) - 1, 97):
-        with pytest.raises(MXNetError, match=r"no symbol file|damaged|Failed loading"):
+        with pytest.raises(MXNetError, match=r"not a symbol file|damaged|Failed loading"):
             sym.load_json(text[:end])
 
 

@@ -121,7 +121,7 @@ def test_types():
     assert (sym.var("a", dtype="float64") + DATA).infer_type() == ([np.float64, np.float64], [np.float64], [])
     assert (DATA + 1).infer_type(np.float64)[1] == [np.float64]
     assert sym.zeros((2,), dtype="int8").infer_type()[1] == [np.int8]
-    with pytest.raises(MXNetError, match="variable x has the shape"):
+    with pytest.raises(MXNetError, match="variable x has the invalid shape"):
         sym.var("x", attr={"__shape__": "nope"}).infer_shape()
 
 

@@ -218,8 +218,8 @@ def test_browser_draws_the_picture(tmp_path: pathlib.Path) -> None:
     subprocess.run([browser, *options, path.as_uri()], check=True, capture_output=True, timeout=120)
     pixels = image.imread(shot)[..., :3]
     # boxes and grounds are neither white nor black
-    coloured = (pixels.max(axis=2) - pixels.min(axis=2) > 0.03).mean()
-    assert coloured > 0.01
+    colored = (pixels.max(axis=2) - pixels.min(axis=2) > 0.03).mean()
+    assert colored > 0.01
 
 
 def test_symbols_show_themselves_in_notebooks() -> None:

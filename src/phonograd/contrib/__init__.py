@@ -1,4 +1,4 @@
-"""Experimental parts of MXNet's interface (``mxnet.contrib``); each module is loaded when it is first used."""
+"""Experimental parts of MXNet's API (``mxnet.contrib``); each module is loaded at first use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ELSEWHERE = {
 }
 
 
-#: modules that say when they are imported why they are not available, and what to do
+#: modules whose import raises an error that names an alternative
 REFUSED = ("quantization",)
 
 

@@ -1,7 +1,6 @@
-"""Mixed precision (``mxnet.contrib.amp``): scripts that ask for it are run in single precision, and told so.
+"""Mixed precision (``mxnet.contrib.amp``): scripts that use it run in single precision, with a warning.
 
-On the CPU, float16 saves memory but no time. Losses need no scale then: everything else a script does for mixed
-precision does nothing.
+On the CPU, float16 saves memory but no time. Losses then need no scaling, so the other functions do nothing.
 
 >>> from phonograd import autograd, gluon, nd
 >>> from phonograd.contrib import amp
@@ -31,10 +30,10 @@ from ..optimizer import Optimizer
 
 __all__ = ["convert_hybrid_block", "convert_model", "convert_symbol", "init", "init_trainer", "scale_loss", "unscale"]
 
-#: whether float16 is used, which other libraries ask for
+#: whether float16 is in use; other libraries read it
 _amp_initialized = False
 
-#: the module of this name in MXNet's package of this name
+#: MXNet's package has a module of the same name
 amp = sys.modules[__name__]
 
 
@@ -45,7 +44,7 @@ def init(
     fp32_ops: Any = None,
     layout_optimization: bool = False,
 ) -> None:
-    """Say that networks are trained in float32 all the same."""
+    """Warn that networks are trained in float32."""
     warnings.warn(
         f"mixed precision is not available: this library computes on the CPU, where {target_dtype} saves memory but no "
         "time. Networks are trained in float32, and losses are not scaled. To store a network in half precision, call "
@@ -64,7 +63,7 @@ def init_trainer(optimizer_or_trainer: Any) -> None:
 
 @contextlib.contextmanager
 def scale_loss(loss: Any, optimizer_or_trainer: Any) -> Iterator[Any]:
-    """Return a context with the loss, or the list of losses, as it is."""
+    """Yield the loss, or the list of losses, unchanged."""
     yield loss
 
 
@@ -72,12 +71,12 @@ def unscale(optimizer_or_trainer: Any) -> None:
     """Do nothing: gradients have no scale."""
 
 
-def _refused(*arguments: Any, **keywords: Any) -> NoReturn:
-    """Raise MXNetError, which says what to do instead."""
+def _refuse(*arguments: Any, **keywords: Any) -> NoReturn:
+    """Raise MXNetError with an alternative."""
     raise MXNetError(
-        "networks are not converted to mixed precision, which is not available: use the network as it is, or call "
+        "networks cannot be converted to mixed precision here: use the network unchanged, or call "
         "net.cast('float16') to store it in half precision"
     )
 
 
-convert_model = convert_hybrid_block = convert_symbol = _refused
+convert_model = convert_hybrid_block = convert_symbol = _refuse

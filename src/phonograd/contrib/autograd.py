@@ -1,6 +1,6 @@
 """The first autograd interface of MXNet (``mxnet.contrib.autograd``), on top of :mod:`phonograd.autograd`.
 
-Recording and training were one switch then. Functions that return gradients of functions stand here, too:
+It switches recording and training together. It also has functions that return gradients of functions:
 
 >>> from phonograd import nd
 >>> from phonograd.contrib.autograd import grad_and_loss
@@ -32,43 +32,43 @@ __all__ = [
 
 
 def set_is_training(is_train: bool) -> bool:
-    """Return whether operators were recorded, and set both recording and training."""
+    """Set both recording and training, and return whether operators were recorded before."""
     autograd.set_training(is_train)
     return autograd.set_recording(is_train)
 
 
 class TrainingStateScope(autograd._RecordingStateScope):
-    """A ``with`` block in which both recording and training are on, or both off."""
+    """A ``with`` block with both recording and training on, or both off."""
 
     def __init__(self, enter_state: bool) -> None:
         super().__init__(enter_state, enter_state)
 
 
 def train_section() -> TrainingStateScope:
-    """Return a scope in which operators are recorded and run in training mode."""
+    """Return a scope that records operators and runs them in training mode."""
     return TrainingStateScope(True)
 
 
 def test_section() -> TrainingStateScope:
-    """Return a scope in which operators are not recorded and run in prediction mode."""
+    """Return a scope that runs operators in prediction mode, without recording."""
     return TrainingStateScope(False)
 
 
-# Test collectors must not take the function above for a test.
+# Keeps pytest from collecting the function above.
 test_section.__test__ = False  # type: ignore[attr-defined]
 
 
 def mark_variables(
     variables: Sequence[NDArray], gradients: Sequence[NDArray], grad_reqs: str | Sequence[str] = "write"
 ) -> None:
-    """Return nothing and make arrays variables whose gradients go to the arrays `gradients`."""
+    """Mark arrays as variables whose gradients are written to the arrays `gradients`."""
     autograd.mark_variables(variables, gradients, grad_reqs)
 
 
 def backward(
     outputs: Sequence[NDArray], out_grads: Sequence[NDArray | None] | None = None, retain_graph: bool = False
 ) -> None:
-    """Return nothing and write the gradients of the sum of `outputs` to the marked variables.
+    """Write the gradients of the sum of `outputs` to the marked variables.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def backward(
 
 
 def compute_gradient(outputs: Sequence[NDArray]) -> None:
-    """Return nothing and write the gradients of the sum of `outputs`; the old name of :func:`backward`."""
+    """Write the gradients of the sum of `outputs`; the old name of :func:`backward`."""
     backward(outputs)
 
 

@@ -1,4 +1,4 @@
-"""DataLoaderIter: a loader of Gluon as an iterator over batches for modules (``mxnet.contrib.io``)."""
+"""DataLoaderIter: a Gluon DataLoader as a data iterator for modules (``mxnet.contrib.io``)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["DataLoaderIter"]
 
 
 class DataLoaderIter(DataIter):
-    """Iterates over the batches of a :class:`~phonograd.gluon.data.DataLoader`, whose samples are data and label.
+    """Iterates over the batches of a :class:`~phonograd.gluon.data.DataLoader` of (data, label) samples.
 
-    The first batch is loaded when the iterator is made: it tells the shapes. A last batch that has fewer samples is
-    filled up with zeros, and its ``pad`` says how many there are.
+    The constructor loads the first batch, to learn the shapes. A smaller last batch is padded with zeros; ``pad`` is
+    the number of padded samples.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ class DataLoaderIter(DataIter):
         self._iter = iter(self._loader)
 
     def iter_next(self) -> bool:
-        """Go to the next batch; return whether there is one."""
+        """Advance to the next batch, and return whether there is one."""
         self._current_batch = next(self._iter, None)
         return self._current_batch is not None
 
-    def _filled(self, array: NDArray) -> list[NDArray]:
+    def _pad(self, array: NDArray) -> list[NDArray]:
         converted = array.astype(self.dtype)
         missing = self.getpad()
         if missing:
@@ -67,12 +67,12 @@ class DataLoaderIter(DataIter):
 
     def getdata(self) -> list[NDArray]:
         """Return the data of the batch."""
-        return self._filled(self._current_batch[0])
+        return self._pad(self._current_batch[0])
 
     def getlabel(self) -> list[NDArray]:
         """Return the labels of the batch."""
-        return self._filled(self._current_batch[1])
+        return self._pad(self._current_batch[1])
 
     def getpad(self) -> int:
-        """Return how many zeros at the end are there only to fill the batch."""
+        """Return the number of padded samples at the end of the batch."""
         return int(self.batch_size - self._current_batch[0].shape[0])

@@ -1,4 +1,4 @@
-"""Networks of whole numbers (``mxnet.contrib.quantization``) are not available: importing this module says so."""
+"""Quantization (``mxnet.contrib.quantization``) is not available: importing this module raises an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""safetensors: arrays by name in a file that can hold nothing else, so that files of strangers can be read.
+"""safetensors: files of named arrays and nothing else, so that untrusted files are safe to read.
 
 >>> import os, tempfile
 >>> import phonograd as mx
@@ -9,8 +9,8 @@
 [1. 2.]
 <NDArray 2 @cpu(0)>
 
-A file is the length of its header (8 bytes), the header (JSON: dtype, shape and place of each array), and the arrays
-one after the other. Nothing has to be installed to read or write it.
+A file consists of the length of its header (8 bytes), the header (JSON: dtype, shape and position of each array), and
+the arrays. Reading and writing need no other package.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _DTYPES = {
 }
 _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items() if name != "BF16"}
 
-#: longer headers are refused, as by every reader of this format
+#: maximum header length of the format
 _LONGEST_HEADER = 100_000_000
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
 
 
 class _Place(NamedTuple):
-    """Where an array lies in a file."""
+    """The position of an array in a file."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -69,11 +69,11 @@ def save(fname: str | os.PathLike[str], data: Mapping[str, NDArray], metadata: M
     Parameters
     ----------
     fname
-        Where to.
+        The path of the file.
     data
-        Arrays by name, such as those that ``net.collect_params()`` holds.
+        Arrays by name, for example those of ``net.collect_params()``.
     metadata
-        Texts by name that are stored beside them.
+        Texts by name to store beside the arrays.
     """
     if not isinstance(data, Mapping):
         raise TypeError(f"data must be a dictionary of arrays by name, not {type(data)}")
@@ -82,9 +82,9 @@ def save(fname: str | os.PathLike[str], data: Mapping[str, NDArray], metadata: M
         if not isinstance(name, str) or not isinstance(value, NDArray):
             raise TypeError(f"data must be a dictionary of NDArrays by name, but has {name!r}: {type(value)}")
         if name == _METADATA:
-            raise ValueError(f"an array cannot be called {_METADATA!r}")
+            raise ValueError(f"the array name must not be {_METADATA!r}")
         arrays[name] = value.asnumpy()
-    # the widest numbers first, so that all of them are aligned
+    # larger dtypes first, so that all arrays are aligned
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header: dict[str, Any] = {}
     if metadata:
@@ -111,48 +111,48 @@ def save(fname: str | os.PathLike[str], data: Mapping[str, NDArray], metadata: M
 
 
 def load(fname: str | os.PathLike[str]) -> dict[str, NDArray]:
-    """Return the arrays of a file by name. bfloat16, which there is none of here, becomes float32: no bit is lost."""
+    """Return the arrays of a file by name. bfloat16 does not exist here and becomes float32, without loss."""
     with open(fname, "rb") as file:
         places, _, start = _read_header(file, os.fspath(fname))
         return {name: _read_array(file, start, name, place, os.fspath(fname)) for name, place in places.items()}
 
 
 def metadata(fname: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the texts that are stored beside the arrays of a file."""
+    """Return the metadata of a file: texts by name."""
     with open(fname, "rb") as file:
         return _read_header(file, os.fspath(fname))[1]
 
 
 def _refuse(path: str, what: str) -> NoReturn:
-    raise MXNetError(f"{path} is no safetensors file, or it is damaged: {what}")
+    raise MXNetError(f"{path} is not a safetensors file, or it is damaged: {what}")
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name stands in the header twice")
+        raise ValueError("the header has a duplicate name")
     return found
 
 
 def _read_header(file: BinaryIO, path: str) -> tuple[dict[str, _Place], dict[str, str], int]:
-    """Return the places of all arrays, the texts beside them, and where the first array begins."""
+    """Return the positions of all arrays, the metadata, and the offset of the first array."""
     size = os.fstat(file.fileno()).st_size
     first = file.read(_LENGTH_BYTES)
     if len(first) < _LENGTH_BYTES:
-        _refuse(path, f"it has {len(first)} bytes")
+        _refuse(path, f"it has only {len(first)} bytes")
     length = int.from_bytes(first, "little")
     start = _LENGTH_BYTES + length
     if length > _LONGEST_HEADER or start > size:
-        _refuse(path, f"its header would have {length} bytes, and the file has {size}")
+        _refuse(path, f"its header would have {length} bytes, but the file has {size}")
     try:
         header = json.loads(file.read(length).decode("utf-8"), object_pairs_hook=_without_doubles)
     except (ValueError, RecursionError) as error:
         _refuse(path, f"its header is not JSON ({error})")
     if not isinstance(header, dict):
-        _refuse(path, "its header is no JSON object")
+        _refuse(path, "its header is not a JSON object")
     texts = header.pop(_METADATA, {})
     if not isinstance(texts, dict) or not all([isinstance(text, str) for text in texts.values()]):
-        _refuse(path, f"{_METADATA} is no object of strings")
+        _refuse(path, f"{_METADATA} is not an object of strings")
     places = {name: _read_place(name, facts, path) for name, facts in header.items()}
     reached = 0
     for name, place in sorted(places.items(), key=lambda entry: entry[1][2:]):
@@ -166,30 +166,34 @@ def _read_header(file: BinaryIO, path: str) -> tuple[dict[str, _Place], dict[str
 
 def _read_place(name: str, facts: Any, path: str) -> _Place:
     if not isinstance(facts, dict) or set(facts) != {"dtype", "shape", "data_offsets"}:
-        _refuse(path, f"{name!r} has no dtype, shape and data_offsets, or has more")
+        _refuse(path, f"{name!r} must have dtype, shape and data_offsets, and nothing else")
     dtype, shape, offsets = facts["dtype"], facts["shape"], facts["data_offsets"]
     for row, what in ((shape, "shape"), (offsets, "data_offsets")):
         if not isinstance(row, list) or not all([type(number) is int and number >= 0 for number in row]):
-            _refuse(path, f"{name!r} has the {what} {row!r}")
+            _refuse(path, f"{name!r} has the invalid {what} {row!r}")
     if len(offsets) != 2 or offsets[0] > offsets[1]:
-        _refuse(path, f"{name!r} has the data_offsets {offsets!r}")
+        _refuse(path, f"{name!r} has the invalid data_offsets {offsets!r}")
     if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise MXNetError(f"{path}: array {name!r} has the dtype {dtype!r}, which cannot be read; {_known()}")
+        raise MXNetError(
+            f"{path}: array {name!r} has the dtype {dtype!r}, which is not supported; {_supported_dtypes()}"
+        )
     expected = math.prod(shape) * np.dtype(_DTYPES[dtype]).itemsize
     if expected != offsets[1] - offsets[0]:
-        _refuse(path, f"{name!r} needs {expected} bytes and has {offsets[1] - offsets[0]}")
+        _refuse(path, f"{name!r} needs {expected} bytes, but has {offsets[1] - offsets[0]}")
     return _Place(dtype, tuple(shape), *offsets)
 
 
-def _known() -> str:
+def _supported_dtypes() -> str:
     known = [name for name, dtype in _DTYPES.items() if name == "BF16" or np.dtype(dtype) in CODES]
-    return f"dtypes are {', '.join(known)}"
+    return f"supported dtypes are {', '.join(known)}"
 
 
 def _read_array(file: BinaryIO, start: int, name: str, place: _Place, path: str) -> NDArray:
     dtype = np.dtype(_DTYPES[place.dtype])
     if place.dtype != "BF16" and dtype.newbyteorder("=") not in CODES:
-        raise MXNetError(f"{path}: array {name!r} has the dtype {place.dtype}, which arrays do not have; {_known()}")
+        raise MXNetError(
+            f"{path}: array {name!r} has the dtype {place.dtype}, which is not supported; {_supported_dtypes()}"
+        )
     file.seek(start + place.begin)
     data = np.frombuffer(file.read(place.end - place.begin), dtype)
     if place.dtype == "BF16":

@@ -1,4 +1,4 @@
-"""LogMetricsCallback: metrics of training for TensorBoard (``mxnet.contrib.tensorboard``); needs mxboard."""
+"""LogMetricsCallback: log training metrics for TensorBoard (``mxnet.contrib.tensorboard``); needs mxboard."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["LogMetricsCallback"]
 
 
 class LogMetricsCallback:
-    """A callback of ``Module.fit`` that writes the metric of each batch to a folder that TensorBoard shows.
+    """A callback of ``Module.fit`` that writes the metric of each batch for TensorBoard.
 
     Parameters
     ----------
     logging_dir
-        The folder.
+        The log directory.
     prefix
-        What names of metrics begin with, such as ``'train'``.
+        The prefix of metric names, such as ``'train'``.
     """
 
     def __init__(self, logging_dir: str, prefix: str | None = None) -> None:
@@ -24,7 +24,7 @@ class LogMetricsCallback:
             writer = importlib.import_module("mxboard").SummaryWriter
         except ImportError as error:
             raise ImportError(
-                "LogMetricsCallback writes with mxboard: pip install mxboard, or use mx.callback.LogValidationMetrics"
+                "LogMetricsCallback needs mxboard: pip install mxboard, or use mx.callback.LogValidationMetrics"
                 "Callback and mx.callback.Speedometer, which log"
             ) from error
         self.prefix = prefix

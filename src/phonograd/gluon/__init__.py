@@ -1,4 +1,4 @@
-"""gluon: networks as trees of blocks, with their parameters, losses and trainers (``mxnet.gluon``)."""
+"""Provide networks as trees of blocks, with parameters, losses and trainers (``mxnet.gluon``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # loaded when it is first used: it needs multiprocessing and what reads archives
+    # loaded at first use: it imports multiprocessing and readers of archives
     if name == "data":
         return importlib.import_module(f"{__name__}.data")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

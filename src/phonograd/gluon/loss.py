@@ -1,4 +1,7 @@
-"""Losses: how far predictions are from labels, one number per sample (``mxnet.gluon.loss``)."""
+"""Provide losses: the distance of predictions from labels, one number per sample (``mxnet.gluon.loss``).
+
+Takes hybrid blocks from ``gluon.block``. Losses have no parameters.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ __all__ = [
     "TripletLoss",
 ]
 
-#: keeps logarithms of probabilities finite
+#: added to probabilities, so that their logarithms are finite
 _TINY = 1e-12
 
 
@@ -40,12 +43,12 @@ def _reshape_like(F: Any, x: Any, y: Any) -> Any:
 
 
 def _times(F: Any, x: Any, y: Any) -> Any:
-    """Return a product that broadcasts; arrays of mx.np may be of different dtypes."""
+    """Return the broadcast product; arrays of mx.np may have different dtypes."""
     return x * y if isinstance(x, NDArray) else F.broadcast_mul(x, y)
 
 
 def _apply_weighting(F: Any, loss: Any, weight: float | None = None, sample_weight: Any = None) -> Any:
-    """Return a loss times the weights of samples and a number; losses of other libraries take it from here."""
+    """Return a loss times the weights of samples and a number. Other libraries import this function."""
     if sample_weight is not None:
         loss = _times(F, loss, sample_weight)
     if weight is not None:
@@ -55,14 +58,14 @@ def _apply_weighting(F: Any, loss: Any, weight: float | None = None, sample_weig
 
 
 class Loss(HybridBlock):
-    """The base class of losses.
+    """Base class of losses.
 
     Parameters
     ----------
     weight
-        A number by which the loss is multiplied, or None.
+        A number that multiplies the loss. None leaves the loss as it is.
     batch_axis
-        The axis of samples: losses are means over all others.
+        The axis of samples. Losses are means over all other axes.
     """
 
     def __init__(self, weight: float | None, batch_axis: int, **kwargs: Any) -> None:
@@ -73,23 +76,23 @@ class Loss(HybridBlock):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
 
-    def _weighted(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
-        """Return a loss times the weights of samples and that of the loss."""
+    def _apply_weights(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
+        """Return a loss times the weights of samples and the weight of the loss."""
         if self._weight is None:
             return _apply_weighting(F, loss, None, sample_weight)
         assert isinstance(self._weight, numeric_types), "weight must be a number"
         return _apply_weighting(F, loss, self._weight * factor, sample_weight)
 
     def _mean(self, F: Any, loss: Any, sample_weight: Any = None, factor: float = 1.0) -> Any:
-        """Return the mean of a loss for each sample."""
+        """Return the mean loss of each sample."""
         if isinstance(loss, NDArray) and not loss.shape:
-            # one number of mx.np
-            return self._weighted(F, loss, sample_weight, factor)
-        return F.mean(self._weighted(F, loss, sample_weight, factor), axis=self._batch_axis, exclude=True)
+            # a 0-d array of mx.np has no axis to reduce
+            return self._apply_weights(F, loss, sample_weight, factor)
+        return F.mean(self._apply_weights(F, loss, sample_weight, factor), axis=self._batch_axis, exclude=True)
 
 
 class L2Loss(Loss):
-    """Half the mean of squared differences."""
+    """Compute half the mean squared error: ``weight / 2 * mean((label - pred)²)``."""
 
     def __init__(self, weight: float | None = 1.0, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
@@ -100,7 +103,7 @@ class L2Loss(Loss):
 
 
 class L1Loss(Loss):
-    """The mean of absolute differences."""
+    """Compute the mean absolute error: ``mean(|label - pred|)``."""
 
     def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
@@ -111,14 +114,15 @@ class L1Loss(Loss):
 
 
 def _log_loss(F: Any, pred: Any, label: Any) -> Any:
-    """Return the cross entropy of labels 0 and 1 with the sigmoid of predictions, which never overflows."""
+    """Return the cross entropy of labels 0 and 1 with the sigmoid of predictions, without overflow."""
     return F.relu(pred) - pred * label + F.Activation(-F.abs(pred), act_type="softrelu")
 
 
 class SigmoidBinaryCrossEntropyLoss(Loss):
-    """The cross entropy of labels between 0 and 1 with predicted probabilities.
+    """Compute the binary cross entropy of labels between 0 and 1 with predicted probabilities.
 
-    Predictions are taken before the sigmoid function, unless `from_sigmoid` says that they are after it.
+    ``-(label * log(p) + (1 - label) * log(1 - p))``, where ``p = sigmoid(pred)``. With `from_sigmoid`, predictions are
+    probabilities already: ``p = pred``.
     """
 
     def __init__(
@@ -128,7 +132,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         self._from_sigmoid = from_sigmoid
 
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None) -> Any:
-        """Return the loss of each sample; `pos_weight` is the weight of labels that are 1."""
+        """Return the loss of each sample; `pos_weight` is the weight of labels 1."""
         label = _reshape_like(F, label, pred)
         if self._from_sigmoid:
             hits = F.log(pred + _TINY) * label
@@ -148,18 +152,18 @@ SigmoidBCELoss = SigmoidBinaryCrossEntropyLoss
 
 
 class SoftmaxCrossEntropyLoss(Loss):
-    """The cross entropy of labels with predicted probabilities of classes.
+    """Compute the cross entropy of labels with the softmax of predictions: ``-log(softmax(pred)[label])``.
 
     Parameters
     ----------
     axis
-        The axis of classes.
+        The axis of the classes.
     sparse_label
-        Whether labels are numbers of classes; else they are probabilities.
+        Whether labels are class indices. Otherwise they are probabilities, with the shape of the predictions.
     from_logits
-        Whether predictions are logarithms of probabilities; else they are what softmax is taken of.
+        Whether predictions are log-probabilities already. Otherwise the loss takes their log-softmax.
     weight, batch_axis
-        As for all losses.
+        See :class:`Loss`.
     """
 
     def __init__(
@@ -191,9 +195,10 @@ SoftmaxCELoss = SoftmaxCrossEntropyLoss
 
 
 class KLDivLoss(Loss):
-    """The divergence of predicted distributions from those that are labels (Kullback and Leibler).
+    """Compute the Kullback-Leibler divergence of predictions from labels: ``sum(label * (log(label) - pred))``.
 
-    Predictions are logarithms of probabilities; with ``from_logits=False``, what softmax is taken of along `axis`.
+    Labels are probabilities, and predictions log-probabilities. With ``from_logits=False``, the loss takes the
+    log-softmax of predictions along `axis`.
     """
 
     def __init__(
@@ -213,13 +218,14 @@ class KLDivLoss(Loss):
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
         loss = label * (F.log(label + _TINY) - pred)
-        return F.sum(self._weighted(F, loss, sample_weight), axis=self._batch_axis, exclude=True)
+        return F.sum(self._apply_weights(F, loss, sample_weight), axis=self._batch_axis, exclude=True)
 
 
 class CTCLoss(Loss):
-    """How unlikely sequences of labels are under predictions for longer sequences (Graves et al. 2006).
+    """Compute the connectionist temporal classification loss (Graves et al. 2006).
 
-    `layout` and `label_layout` are the meaning of axes: N batch, T time, C classes. The last class is the blank.
+    It is the negative log-likelihood of a sequence of labels, summed over all its alignments with the predictions.
+    `layout` and `label_layout` order the axes: N is the batch, T time, C the classes. The last class is the blank.
     """
 
     def __init__(
@@ -240,7 +246,7 @@ class CTCLoss(Loss):
         label_lengths: Any = None,
         sample_weight: Any = None,
     ) -> Any:
-        """Return the loss of each sample; lengths say how much of predictions and labels counts."""
+        """Return the loss of each sample; `pred_lengths` and `label_lengths` limit the sequences."""
         if self._layout == "NTC":
             pred = F.swapaxes(pred, 0, 1)
         if self._batch_axis == 1:
@@ -254,11 +260,14 @@ class CTCLoss(Loss):
             use_label_lengths=label_lengths is not None,
             blank_label="last",
         )
-        return self._weighted(F, loss, sample_weight)
+        return self._apply_weights(F, loss, sample_weight)
 
 
 class HuberLoss(Loss):
-    """Squared differences where they are smaller than `rho`, and absolute ones elsewhere."""
+    """Compute the Huber loss: quadratic for errors up to `rho`, linear above.
+
+    ``e² / (2 * rho)`` where ``e = |label - pred|`` is at most `rho`, and ``e - rho / 2`` elsewhere.
+    """
 
     def __init__(self, rho: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
@@ -272,7 +281,7 @@ class HuberLoss(Loss):
 
 
 class HingeLoss(Loss):
-    """How much predictions are below `margin`, for labels 1 and -1."""
+    """Compute the hinge loss for labels 1 and -1: ``mean(max(0, margin - pred * label))``."""
 
     def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
@@ -284,7 +293,7 @@ class HingeLoss(Loss):
 
 
 class SquaredHingeLoss(Loss):
-    """The square of how much predictions are below `margin`, for labels 1 and -1."""
+    """Compute the squared hinge loss for labels 1 and -1: ``mean(max(0, margin - pred * label)²)``."""
 
     def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
@@ -297,7 +306,7 @@ class SquaredHingeLoss(Loss):
 
 
 class LogisticLoss(Loss):
-    """The cross entropy of labels with the sigmoid of predictions.
+    """Compute the logistic loss: the binary cross entropy of labels with the sigmoid of predictions.
 
     Labels are 1 and -1 with ``label_format='signed'``, 1 and 0 with ``'binary'``.
     """
@@ -319,7 +328,7 @@ class LogisticLoss(Loss):
 
 
 class TripletLoss(Loss):
-    """How much predictions are nearer to negative examples than to positive ones, plus `margin`."""
+    """Compute the triplet margin loss: ``max(0, |pred - positive|² - |pred - negative|² + margin)``."""
 
     def __init__(self, margin: float = 1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
@@ -330,14 +339,14 @@ class TripletLoss(Loss):
         near = F.square(_reshape_like(F, positive, pred) - pred)
         far = F.square(_reshape_like(F, negative, pred) - pred)
         distance = F.sum(near - far, axis=self._batch_axis, exclude=True)
-        return self._weighted(F, F.relu(distance + self._margin))
+        return self._apply_weights(F, F.relu(distance + self._margin))
 
 
 class PoissonNLLLoss(Loss):
-    """How unlikely counts are under Poisson distributions with predicted means, as one number for all samples.
+    """Compute the negative log-likelihood of counts under Poisson distributions, as one mean over all samples.
 
-    Predictions are logarithms of means, unless ``from_logits=False``. With `compute_full`, Stirling's approximation of
-    the term that does not depend on predictions is added.
+    Predictions are logarithms of the means of the distributions, or the means with ``from_logits=False``.
+    `compute_full` adds Stirling's approximation of the term that does not depend on predictions.
     """
 
     def __init__(
@@ -362,11 +371,14 @@ class PoissonNLLLoss(Loss):
         if self._compute_full:
             stirling = target * F.log(target) - target + 0.5 * F.log(2 * target * math.pi)
             loss = loss + stirling * (target > 1)
-        return self._weighted(F, loss, sample_weight).mean()
+        return self._apply_weights(F, loss, sample_weight).mean()
 
 
 class CosineEmbeddingLoss(Loss):
-    """1 minus the cosine of the angle between pairs for label 1, and that cosine above `margin` for label -1."""
+    """Compute the cosine embedding loss of pairs of vectors.
+
+    ``1 - cos(input1, input2)`` for label 1, and ``max(0, cos(input1, input2) - margin)`` for label -1.
+    """
 
     def __init__(self, weight: float | None = None, batch_axis: int = 0, margin: float = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
@@ -377,7 +389,7 @@ class CosineEmbeddingLoss(Loss):
         cosine = self._cosine_similarity(F, _reshape_like(F, input1, input2), input2)
         label = F.reshape(label, shape=(-1, 1))
         apart = F.relu((label == -1) * (cosine - self._margin))
-        return self._weighted(F, (1 - cosine) * (label == 1) + apart, sample_weight)
+        return self._apply_weights(F, (1 - cosine) * (label == 1) + apart, sample_weight)
 
     def _cosine_similarity(self, F: Any, x: Any, y: Any, axis: int = -1) -> Any:
         """Return the cosine of the angle between vectors, in one column."""
@@ -387,9 +399,10 @@ class CosineEmbeddingLoss(Loss):
 
 
 class SDMLLoss(Loss):
-    """How hard it is to find the partner of each sample among a batch (smoothed deep metric learning, Bonadiman 2019).
+    """Compute the smoothed deep metric learning loss (Bonadiman et al. 2019).
 
-    `smoothing_parameter` is the part of probability that is given to those that are not the partner.
+    The loss compares all rows of two batches: row `i` of the one should be nearest to row `i` of the other.
+    `smoothing_parameter` is the probability mass that the target distribution gives to all other rows.
     """
 
     def __init__(
@@ -405,7 +418,7 @@ class SDMLLoss(Loss):
         size = x1.shape[0]
         squares = F.square(F.broadcast_sub(F.expand_dims(x1, axis=1), F.expand_dims(x2, axis=0)))
         partner = F.eye(size, ctx=x1.context)
-        # alone in a batch, a sample has nobody to share with
+        # a batch of one sample has no other rows
         shared = self.smoothing_parameter / max(size - 1, 1)
         labels = partner * (1 - self.smoothing_parameter) + (1 - partner) * shared
         return self.kl_loss(F.log_softmax(-F.sum(squares, axis=2), axis=1), labels)

@@ -1,4 +1,4 @@
-"""Text for representations and messages of blocks and parameters."""
+"""Format texts for representations and messages of blocks and parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_SHOWN = 7
 
 
 def indented(text: str, spaces: int) -> str:
-    """Return a text with all lines but the first moved to the right.
+    """Return a text with all lines but the first indented.
 
     >>> indented("a\\nb", 2)
     'a\\n  b'
@@ -19,7 +19,7 @@ def indented(text: str, spaces: int) -> str:
 
 
 def brief_list(names: Iterable[str], limit: int = _MOST_SHOWN) -> str:
-    """Return names in quotes, those in the middle left out if there are many.
+    """Return quoted names in one line, without those in the middle if there are many.
 
     >>> brief_list("abcdef", 4)
     "'a', 'b', ..., 'e', 'f'"

@@ -1,4 +1,7 @@
-"""Trainer: an optimiser applied to parameters (``mxnet.gluon.Trainer``)."""
+"""Provide Trainer: an optimizer applied to parameters (``mxnet.gluon.Trainer``).
+
+Takes parameters from blocks, optimizers from ``optimizer`` and stores from ``kvstore``.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,22 @@ __all__ = ["Trainer"]
 
 
 class Trainer:
-    """Updates parameters by their gradients.
+    """Update parameters by their gradients.
 
     Parameters
     ----------
     params
-        The parameters: ``net.collect_params()``, or a list.
+        The parameters: ``net.collect_params()``, or a list of parameters.
     optimizer
-        An optimiser, or the name of one.
+        An optimizer, or its name.
     optimizer_params
-        The arguments of an optimiser given by name.
+        The arguments of an optimizer that is given by name.
     kvstore
-        Where gradients of several contexts come together: a store, or the type of one. With one context, there is none.
+        The store that adds up gradients of several contexts, or its type. One context needs no store.
     compression_params
-        How gradients are compressed; only some stores of other libraries can do that.
+        The compression of gradients, for stores of other libraries that support it.
     update_on_kvstore
-        Whether the store makes the updates; if this is None, it does if it can.
+        Whether the store updates the parameters. None lets it do so if it can.
 
     >>> import phonograd as mx
     >>> from phonograd import autograd, gluon
@@ -101,19 +104,19 @@ class Trainer:
         self._params_to_init = list(self._params)
 
     def _note_new_data(self, parameter: Parameter) -> None:
-        """Begin with a new store, because a parameter was given other values than are stored."""
+        """Start with a new store if a parameter has been assigned values that differ from the stored ones."""
         if self._kv_initialized and self._update_on_kvstore and parameter not in self._params_to_init:
             self._reset_kvstore()
 
     def _prepare(self) -> None:
-        """Make the store, and put parameters there that have not been."""
+        """Create the store, and add parameters that it does not hold yet."""
         if not self._kv_initialized:
             self._init_kvstore()
         if self._params_to_init:
             self._init_params()
 
     def _init_params(self) -> None:
-        """Put parameters into the store that have not been, as far as they are initialised."""
+        """Add parameters to the store that it does not hold yet, if they are initialized."""
         later: list[Parameter] = []
         wanted = set(map(id, self._params_to_init))
         for number, parameter in enumerate(self._params):
@@ -147,12 +150,12 @@ class Trainer:
 
     @property
     def optimizer(self) -> optimizers.Optimizer:
-        """The optimiser."""
+        """The optimizer."""
         return self._optimizer
 
     @property
     def learning_rate(self) -> Any:
-        """The learning rate, at present."""
+        """The current learning rate."""
         return self._optimizer.learning_rate
 
     def set_learning_rate(self, lr: float) -> None:
@@ -162,14 +165,14 @@ class Trainer:
     # -- updates
 
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
-        """Make one update: gradients of all contexts are added up and divided by `batch_size`.
+        """Update all parameters once: add up the gradients of all contexts, and divide them by `batch_size`.
 
         Parameters
         ----------
         batch_size
-            The number of samples that gradients are sums over.
+            The number of samples in the sums of gradients.
         ignore_stale_grad
-            Whether parameters without new gradients are left as they are; otherwise they are an error.
+            Whether to skip parameters without a new gradient. Otherwise such parameters raise an error.
         """
         self._optimizer.rescale_grad = self._scale / batch_size
         self._prepare()
@@ -178,14 +181,14 @@ class Trainer:
         self._update(ignore_stale_grad)
 
     def allreduce_grads(self) -> None:
-        """Add up the gradients of all contexts, without making an update."""
+        """Add up the gradients of all contexts, without an update."""
         self._prepare()
         self._check_separate("allreduce_grads()")
         self._check_initialized()
         self._allreduce_grads()
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
-        """Make one update by gradients that :meth:`allreduce_grads` has added up."""
+        """Update all parameters once by the gradients that :meth:`allreduce_grads` added up."""
         self._prepare()
         self._check_separate("update()")
         self._check_initialized()
@@ -193,7 +196,7 @@ class Trainer:
         self._update(ignore_stale_grad)
 
     def _check_initialized(self) -> None:
-        """Raise an error that names a parameter whose shape no forward pass has told yet, if there is one."""
+        """Raise an error if a parameter waits for a forward pass to determine its shape."""
         for parameter in self._params_to_init:
             if parameter.grad_req != "null":
                 parameter._check_and_get(parameter._data, list)
@@ -240,7 +243,7 @@ class Trainer:
     # -- files
 
     def save_states(self, fname: str) -> None:
-        """Write the optimiser, and what it remembers of all parameters, to a file."""
+        """Write the optimizer and its states to a file."""
         self._prepare()
         if self._update_on_kvstore:
             assert not self._params_to_init, (
@@ -251,7 +254,7 @@ class Trainer:
             write_atomically(fname, [self._updaters[0].get_states(dump_optimizer=True)])
 
     def load_states(self, fname: str) -> None:
-        """Read the optimiser, and what it remembers of all parameters, from a file."""
+        """Read the optimizer and its states from a file."""
         self._prepare()
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)

@@ -1,4 +1,4 @@
-"""Splitting batches over contexts, clipping gradients, and downloading files (``mxnet.gluon.utils``)."""
+"""Split batches over contexts, clip gradients, and download files (``mxnet.gluon.utils``)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from .. import ndarray
-from ..core.array.semantics import of_chosen_kind
 from ..core.base.devices import Context
 from ..ndarray.array import NDArray
+from ..ndarray.semantics import of_chosen_kind
 from .block.plain import HookHandle
 from .parameter.parameter import is_known as shape_is_known
 from .text import brief_list, indented
@@ -36,7 +36,7 @@ __all__ = [
 _BLOCK_BYTES = 1 << 20
 _REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
 
-# the names under which other libraries take them from here
+# other libraries import these under MXNet's names
 _indent = indented
 _brief_print_list = brief_list
 
@@ -47,7 +47,7 @@ def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool 
     Raises
     ------
     ValueError
-        If `even_split` is set and the parts would not be equal.
+        If `even_split` is set and the parts differ in size.
 
     >>> import phonograd as mx
     >>> [part.shape for part in split_data(mx.nd.ones((5, 2)), 2, even_split=False)]
@@ -71,7 +71,7 @@ def split_data(data: Any, num_slice: int, batch_axis: int = 0, even_split: bool 
 def split_and_load(
     data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
 ) -> list[NDArray]:
-    """Return an array in as many parts as there are contexts, each on its own."""
+    """Return an array in as many parts as there are contexts, one part on each context."""
     if not isinstance(data, NDArray):
         data = of_chosen_kind(ndarray.array(data, ctx=ctx_list[0]))
     if len(ctx_list) == 1:
@@ -81,9 +81,9 @@ def split_and_load(
 
 
 def clip_global_norm(arrays: Sequence[NDArray], max_norm: float, check_isfinite: bool = True) -> Any:
-    """Return the norm of all arrays together, after scaling them in place so that it is at most `max_norm`.
+    """Scale arrays in place so that their common norm is at most `max_norm`; return the norm before scaling.
 
-    With ``check_isfinite=False`` the norm is an array, and nothing has to be computed at once.
+    With ``check_isfinite=False`` the norm is an array, and the call does not wait for its value.
     """
     assert len(arrays) > 0, "clip_global_norm needs at least one array"
     context = arrays[0].context
@@ -111,17 +111,17 @@ def check_sha1(filename: str, sha1_hash: str) -> bool:
 
 
 def replace_file(src: str, dst: str) -> None:
-    """Move a file to the place of another one, in one step."""
+    """Move a file to the path of another one, atomically."""
     os.replace(src, dst)
 
 
 def _get_repo_url() -> str:
-    """Return where datasets and models of Gluon are, with a slash at the end; MXNET_GLUON_REPO says where else."""
+    """Return the address of Gluon's datasets and models, with a final slash; MXNET_GLUON_REPO overrides it."""
     return os.environ.get("MXNET_GLUON_REPO", _REPOSITORY).rstrip("/") + "/"
 
 
 def _get_repo_file_url(namespace: str, filename: str) -> str:
-    """Return where a file of Gluon's repository is."""
+    """Return the address of a file in Gluon's repository."""
     return f"{_get_repo_url()}{namespace}/{filename}"
 
 
@@ -133,27 +133,27 @@ def download(
     retries: int = 5,
     verify_ssl: bool = True,
 ) -> str:
-    """Return the path of a file from the network, downloaded if it is not there.
+    """Download a file unless it exists, and return its path.
 
     Parameters
     ----------
     url
-        Where it is.
+        The address of the file.
     path
-        Where it goes: a directory, or the name of the file; the current directory if this is None.
+        The target: a directory or the path of the file. None stands for the current directory.
     overwrite
-        Whether to download it even if it is there.
+        Whether to download the file even if it exists.
     sha1_hash
-        The SHA-1 hash it must have.
+        The expected SHA-1 hash.
     retries
-        How often to try again.
+        The number of retries.
     verify_ssl
-        Whether to check certificates.
+        Whether to verify certificates.
 
     Raises
     ------
     OSError
-        If it cannot be downloaded: the message says from where, to where, and why.
+        If the download fails. The message contains the address, the target and the reason.
     """
     assert retries >= 0, f"Number of retries should be at least 0, currently it's {retries}"
     name = url.split("/")[-1]
@@ -181,13 +181,13 @@ def download(
                 reason = getattr(error, "reason", error)
                 raise OSError(
                     f"{url} could not be downloaded ({reason}). Without a network, put the file at "
-                    f"{os.path.abspath(target)!r} by hand: it is then taken from there."
+                    f"{os.path.abspath(target)!r} by hand; the next call finds it there."
                 ) from error
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 def _is_hopeless(error: Exception) -> bool:
-    """Return whether trying again is of no use: the address is wrong, or there is no network."""
+    """Return whether a retry is pointless: the address is wrong, or there is no network."""
     if isinstance(error, urllib.error.HTTPError):
         return 400 <= error.code < 500
     return isinstance(getattr(error, "reason", None), OSError) and not isinstance(error, TimeoutError)

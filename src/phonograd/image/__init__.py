@@ -1,6 +1,6 @@
-"""Images as arrays: reading, resizing, cropping, augmenting and iterating over them (``mxnet.image``).
+"""Read, resize, crop, augment and iterate over images that are arrays (``mxnet.image``).
 
-Image files are read and written with Pillow (``pip install 'phonograd[image]'``); nothing else here needs it.
+Only reading and writing of image files needs Pillow (``pip install 'phonograd[image]'``).
 """
 
 from __future__ import annotations
@@ -100,5 +100,5 @@ __all__ = [
     "scale_down",
 ]
 
-#: where MXNet has them, too
+#: MXNet's second name of the module
 det = detection

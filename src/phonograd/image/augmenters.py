@@ -1,4 +1,7 @@
-"""Random and fixed changes of images (height, width, channel), to make more of few examples."""
+"""Provide random and fixed augmentation of images of shape (height, width, channel).
+
+Takes functions of images from :mod:`.functions`; hands augmenters to iterators over images.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ..core.base.errors import MXNetError
 from ..core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS, LUMA
 from ..ndarray.array import NDArray
 from . import functions
-from .functions import Image, pixels_of, returned
+from .functions import Image, pixels_of, to_array
 
 __all__ = [
     "Augmenter",
@@ -48,7 +51,7 @@ _DEVIATION_OF_IMAGENET = np.array([58.395, 57.12, 57.375])
 
 
 def plain_argument(value: Any) -> Any:
-    """Return an argument as JSON can have it."""
+    """Return an argument in a form that JSON supports."""
     if isinstance(value, NDArray):
         value = value.asnumpy()
     if isinstance(value, np.ndarray):
@@ -57,31 +60,31 @@ def plain_argument(value: Any) -> Any:
 
 
 class Augmenter:
-    """The base class of augmenters: callables that take an image and return one.
+    """Base class of augmenters: callables that take an image and return an image.
 
-    Keyword arguments are what :meth:`dumps` tells of it.
+    :meth:`dumps` returns the keyword arguments.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = {name: plain_argument(value) for name, value in kwargs.items()}
 
     def dumps(self) -> Any:
-        """Return its name and arguments as JSON."""
+        """Return the name and arguments as JSON."""
         return json.dumps([type(self).__name__.lower(), self._kwargs])
 
     def __call__(self, src: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} does not say what it returns for an image")
+        raise NotImplementedError(f"{type(self).__name__} has no __call__(self, src)")
 
 
 class SequentialAug(Augmenter):
-    """Augmenters one after the other."""
+    """Apply augmenters one after another."""
 
     def __init__(self, ts: Sequence[Augmenter]) -> None:
         super().__init__()
         self.ts = list(ts)
 
     def dumps(self) -> Any:
-        """Return its name and those of its parts."""
+        """Return the name, and the JSON of all parts."""
         return [type(self).__name__.lower(), [part.dumps() for part in self.ts]]
 
     def __call__(self, src: Any) -> Any:
@@ -91,7 +94,7 @@ class SequentialAug(Augmenter):
 
 
 class RandomOrderAug(SequentialAug):
-    """Augmenters one after the other, in an order that is random for each image."""
+    """Apply augmenters one after another, in a random order for each image."""
 
     def __call__(self, src: Any) -> Any:
         random.shuffle(self.ts)
@@ -99,7 +102,7 @@ class RandomOrderAug(SequentialAug):
 
 
 class ResizeAug(Augmenter):
-    """Gives the shorter edge a length."""
+    """Resize the shorter edge to a length."""
 
     def __init__(self, size: int, interp: int = 2) -> None:
         super().__init__(size=size, interp=interp)
@@ -110,7 +113,7 @@ class ResizeAug(Augmenter):
 
 
 class ForceResizeAug(Augmenter):
-    """Gives the image a size (width, height), whatever its proportions."""
+    """Resize images to (width, height), whatever their aspect ratio."""
 
     def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
         super().__init__(size=size, interp=interp)
@@ -121,7 +124,7 @@ class ForceResizeAug(Augmenter):
 
 
 class RandomCropAug(Augmenter):
-    """Takes a random part of a size (width, height)."""
+    """Crop a random window of (width, height)."""
 
     def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
         super().__init__(size=size, interp=interp)
@@ -132,7 +135,7 @@ class RandomCropAug(Augmenter):
 
 
 class RandomSizedCropAug(Augmenter):
-    """Takes a random part of random size and proportions, and gives it a size (width, height)."""
+    """Crop a random window of random size and aspect ratio, and resize it to (width, height)."""
 
     def __init__(
         self, size: tuple[int, int], area: Any, ratio: tuple[float, float], interp: int = 2, **kwargs: Any
@@ -148,7 +151,7 @@ class RandomSizedCropAug(Augmenter):
 
 
 class CenterCropAug(Augmenter):
-    """Takes the middle of a size (width, height)."""
+    """Crop the center of (width, height)."""
 
     def __init__(self, size: tuple[int, int], interp: int = 2) -> None:
         super().__init__(size=size, interp=interp)
@@ -159,7 +162,7 @@ class CenterCropAug(Augmenter):
 
 
 class BrightnessJitterAug(Augmenter):
-    """Multiplies all colors by 1 ± a random number up to `brightness`."""
+    """Multiply all colors by a random factor between ``1 - brightness`` and ``1 + brightness``."""
 
     def __init__(self, brightness: float) -> None:
         super().__init__(brightness=brightness)
@@ -171,7 +174,7 @@ class BrightnessJitterAug(Augmenter):
 
 
 class ContrastJitterAug(Augmenter):
-    """Takes colors away from the mean brightness of the image, or nearer to it, by up to `contrast`."""
+    """Multiply the distance of colors from the mean luminance by a random factor of at most ``1 ± contrast``."""
 
     def __init__(self, contrast: float) -> None:
         super().__init__(contrast=contrast)
@@ -185,7 +188,7 @@ class ContrastJitterAug(Augmenter):
 
 
 class SaturationJitterAug(Augmenter):
-    """Takes colors away from gray, or nearer to it, by up to `saturation`."""
+    """Multiply the distance of colors from gray by a random factor of at most ``1 ± saturation``."""
 
     def __init__(self, saturation: float) -> None:
         super().__init__(saturation=saturation)
@@ -199,7 +202,7 @@ class SaturationJitterAug(Augmenter):
 
 
 class HueJitterAug(Augmenter):
-    """Turns the hue by up to `hue` half turns."""
+    """Rotate hues by up to `hue` half turns in either direction."""
 
     def __init__(self, hue: float) -> None:
         super().__init__(hue=hue)
@@ -213,7 +216,7 @@ class HueJitterAug(Augmenter):
 
 
 class ColorJitterAug(RandomOrderAug):
-    """Changes brightness, contrast and saturation in a random order."""
+    """Change brightness, contrast and saturation in random order."""
 
     def __init__(self, brightness: float, contrast: float, saturation: float) -> None:
         parts: list[Augmenter] = []
@@ -227,7 +230,7 @@ class ColorJitterAug(RandomOrderAug):
 
 
 class LightingAug(Augmenter):
-    """Adds a random color along the principal components of colors, as AlexNet did."""
+    """Add a random color along the principal components of RGB values, as AlexNet did."""
 
     def __init__(self, alphastd: float, eigval: Any, eigvec: Any) -> None:
         super().__init__(alphastd=alphastd, eigval=eigval, eigvec=eigvec)
@@ -239,7 +242,7 @@ class LightingAug(Augmenter):
 
 
 class ColorNormalizeAug(Augmenter):
-    """Subtracts a mean and divides by a standard deviation."""
+    """Subtract a mean, then divide by a standard deviation."""
 
     def __init__(self, mean: Any, std: Any) -> None:
         super().__init__(mean=mean, std=std)
@@ -254,7 +257,7 @@ class ColorNormalizeAug(Augmenter):
 
 
 class RandomGrayAug(Augmenter):
-    """Makes the image gray with probability `p`."""
+    """Convert images to gray with probability `p`."""
 
     def __init__(self, p: float) -> None:
         super().__init__(p=p)
@@ -268,25 +271,25 @@ class RandomGrayAug(Augmenter):
 
 
 class HorizontalFlipAug(Augmenter):
-    """Mirrors the image left to right with probability `p`."""
+    """Flip images left to right with probability `p`."""
 
     def __init__(self, p: float) -> None:
         super().__init__(p=p)
         self.p = p
 
     def __call__(self, src: Any) -> Any:
-        return returned(pixels_of(src)[:, ::-1]) if random.random() < self.p else src
+        return to_array(pixels_of(src)[:, ::-1]) if random.random() < self.p else src
 
 
 class CastAug(Augmenter):
-    """Converts to a dtype."""
+    """Convert images to a dtype."""
 
     def __init__(self, typ: str = "float32") -> None:
         super().__init__(type=typ)
         self.typ = typ
 
     def __call__(self, src: Any) -> Any:
-        return returned(pixels_of(src).astype(as_dtype(self.typ)))
+        return to_array(pixels_of(src).astype(as_dtype(self.typ)))
 
 
 def _floats(src: Any) -> Image:
@@ -296,12 +299,12 @@ def _floats(src: Any) -> Image:
 
 
 def _like(src: Any, image: Image) -> NDArray:
-    """Return an image as an array with the dtype of another; whole numbers stay within its limits."""
+    """Return an image as an array with the dtype of another; integers are clipped to their range."""
     original = pixels_of(src)
     if original.dtype.kind in "iu":
         limits = np.iinfo(original.dtype)
         image = np.clip(image, limits.min, limits.max)
-    return returned(image.astype(original.dtype, copy=image is original))
+    return to_array(image.astype(original.dtype, copy=image is original))
 
 
 def CreateAugmenter(  # noqa: N802
@@ -320,28 +323,28 @@ def CreateAugmenter(  # noqa: N802
     rand_gray: float = 0,
     inter_method: int = 2,
 ) -> list[Augmenter]:
-    """Return the usual augmenters in their usual order.
+    """Return the standard augmenters in their standard order.
 
     Parameters
     ----------
     data_shape
-        (channels, height, width) of the results.
+        The (channels, height, width) of the results.
     resize
-        The length of the shorter edge before the crop; 0 leaves it as it is.
+        The length of the shorter edge before the crop; 0 keeps the size.
     rand_crop
-        Whether the crop is at a random place; else in the middle.
+        Whether to crop at a random position. Otherwise the crop is in the center.
     rand_resize
-        Whether it also has a random size; needs `rand_crop`.
+        Whether the crop also has a random size; requires `rand_crop`.
     rand_mirror
-        Whether half of the images are mirrored.
+        Whether to flip half of the images left to right.
     mean, std
-        What to subtract and to divide by, a number for each channel; True for those of ImageNet.
+        The numbers to subtract and to divide by, one for each channel; True for those of ImageNet.
     brightness, contrast, saturation, hue, pca_noise
-        How much to change the colors.
+        The strengths of the color changes.
     rand_gray
-        How probable it is that an image becomes gray.
+        The probability of converting an image to gray.
     inter_method
-        How to interpolate; see :func:`imresize`.
+        The interpolation method; see :func:`imresize`.
     """
     result: list[Augmenter] = []
     size = (data_shape[2], data_shape[1])
@@ -372,12 +375,12 @@ def CreateAugmenter(  # noqa: N802
 
 
 def color_statistics(mean: Any, std: Any) -> tuple[Image | None, Image | None]:
-    """Return means and standard deviations of colors, a number for each channel; True is for those of ImageNet."""
+    """Return means and standard deviations of colors, one number per channel; True stands for those of ImageNet."""
     return _channels(mean, _MEAN_OF_IMAGENET, "mean"), _channels(std, _DEVIATION_OF_IMAGENET, "std")
 
 
 def _channels(given: Any, usual: Image, name: str) -> Image | None:
-    """Return a number for each channel, or None."""
+    """Return one number for each channel, or None."""
     if given is None or given is False:
         return None
     values = usual if given is True else np.asarray(plain_argument(given))

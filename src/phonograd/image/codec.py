@@ -1,4 +1,7 @@
-"""Image files and NumPy arrays (height, width, channel) with channels red, green, blue; Pillow knows the formats."""
+"""Convert between image files and NumPy arrays of shape (height, width, channel).
+
+The channels are red, green, blue. Pillow reads and writes the formats.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ Image = np.ndarray[Any, Any]
 
 
 def _pillow() -> Any:
-    """Return Pillow's main module, or raise."""
+    """Return Pillow's main module. Raise if it is not installed."""
     try:
         import PIL.Image
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "image files are read and written with Pillow, which is not installed: pip install 'phonograd[image]'",
+            "phonograd uses Pillow for image files, but it is not installed: pip install 'phonograd[image]'",
             name="PIL",
         ) from None
     return PIL.Image
@@ -36,14 +39,14 @@ def decode(data: bytes | bytearray | memoryview, flag: int = 1, name: str = "the
     data
         The contents of an image file.
     flag
-        1 for three channels, 0 for one (gray), -1 for those that it has.
+        1 for three channels, 0 for one (gray), -1 for the channels of the file.
     name
-        What it is called in errors.
+        The name of the image in error messages.
 
     Raises
     ------
     MXNetError
-        If it is empty, cut off, damaged, larger than Pillow trusts, or of an unknown format.
+        If the data are empty, cut off, damaged, of an unknown format, or larger than Pillow's limit.
     """
     pillow = _pillow()
     if not len(data):
@@ -53,7 +56,7 @@ def decode(data: bytes | bytearray | memoryview, flag: int = 1, name: str = "the
             warnings.simplefilter("error", pillow.DecompressionBombWarning)
             with pillow.open(io.BytesIO(data)) as opened:
                 return _pixels(opened, flag)
-    # Pillow's readers raise nearly anything for damaged files
+    # Pillow's readers raise various exceptions for damaged files
     except (OSError, ValueError, SyntaxError, TypeError, IndexError, KeyError, EOFError, AttributeError) as error:
         raise MXNetError(f"{name} ({len(data)} bytes) cannot be decoded: {error}") from error
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
@@ -68,10 +71,10 @@ def _pixels(opened: Any, flag: int) -> Image:
 
         opened = ImageOps.exif_transpose(opened)
     if opened.mode.startswith("I"):
-        opened = _pillow().fromarray(_of_eight_bits(np.array(opened)))
+        opened = _pillow().fromarray(_to_eight_bits(np.array(opened)))
     if flag == 0:
         if is_png and opened.mode in ("P", "RGB", "RGBA"):
-            return _gray_of_png(np.array(opened.convert("RGB")))
+            return _to_gray_like_libpng(np.array(opened.convert("RGB")))
         opened = opened.convert("L")
     elif flag > 0 or opened.mode not in ("L", "RGB", "RGBA"):
         opened = opened.convert("RGB")
@@ -79,13 +82,13 @@ def _pixels(opened: Any, flag: int) -> Image:
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
-def _of_eight_bits(pixels: Image) -> Image:
-    """Return gray pixels of sixteen bits as those of eight: the upper ones."""
+def _to_eight_bits(pixels: Image) -> Image:
+    """Return 16-bit gray pixels as 8-bit ones: their upper bytes."""
     return (np.clip(pixels, 0, 0xFFFF).astype(np.uint16) >> 8).astype(np.uint8)
 
 
-def _gray_of_png(pixels: Image) -> Image:
-    """Return colors as gray, rounded down, as libpng makes gray of them."""
+def _to_gray_like_libpng(pixels: Image) -> Image:
+    """Return colors as gray, rounded down as in libpng."""
     weights = np.array([9798, 19235, 3735], np.uint32)
     return (pixels.astype(np.uint32) @ weights >> 15).astype(np.uint8)[:, :, None]
 
@@ -101,16 +104,16 @@ def read(filename: str | os.PathLike[str], flag: int = 1) -> Image:
 
 
 def encode(image: Image, quality: int = 95, img_fmt: str = ".jpg") -> bytes:
-    """Return the contents of a file with an image, (height, width) or (height, width, channel).
+    """Return the contents of a file with an image of shape (height, width) or (height, width, channel).
 
     Parameters
     ----------
     image
         The image, of dtype uint8.
     quality
-        1 to 100 for JPEG; how hard to compress, 1 to 9, for PNG.
+        The quality from 1 to 100 for JPEG; the compression level from 1 to 9 for PNG.
     img_fmt
-        The ending of such a file, ``.jpg`` or ``.png``.
+        The file extension, ``.jpg`` or ``.png``.
     """
     pillow = _pillow()
     form = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG"}.get(img_fmt.lower())

@@ -1,4 +1,4 @@
-"""Batches of images with the boxes of objects in them."""
+"""Iterate over batches of images with bounding boxes of objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .detection_augmenters import (
     DetRandomSelectAug,
 )
 from .functions import Image, pixels_of
-from .iterator import ImageIter, LeftOut
+from .iterator import ImageIter, SkippedImage
 
 __all__ = [
     "CreateDetAugmenter",
@@ -35,22 +35,22 @@ __all__ = [
 
 
 class ImageDetIter(ImageIter):
-    """Batches (example, channel, height, width) of images, and labels (example, object, 5 or more) of their objects.
+    """Iterate over images, and labels of shape (example, object, 5 or more) of their objects.
 
-    In files a label is one vector: how many numbers stand before the first object (2 or more), how many an object
-    has (5 or more), whatever else stands there, and the objects one after the other: class, left, top, right, bottom
-    in units of the image's width and height. Labels are filled up with -1. Images without a valid object are left out.
+    In files a label is one vector: the length of its header (2 or more), the numbers per object (5 or more), the rest
+    of the header, and the objects one after another. An object has class, left, top, right and bottom, as fractions of
+    the image's width and height. Labels are padded with -1. The iterator skips images without a valid object.
 
     Parameters
     ----------
     batch_size, data_shape, path_imgrec, path_imglist, path_root, path_imgidx, shuffle, part_index, num_parts, imglist
         See :class:`ImageIter`.
     aug_list
-        Augmenters; those of :func:`CreateDetAugmenter` with `kwargs` if this is None.
+        The augmenters. None means those of :func:`CreateDetAugmenter` with `kwargs`.
     data_name, label_name
-        What data and labels are called.
+        The names of data and labels.
     last_batch_handle
-        ``'pad'``, ``'discard'`` or ``'roll_over'``.
+        ``'pad'``, ``'discard'`` or ``'roll_over'``; see :class:`phonograd.io.NDArrayIter`.
     **kwargs
         Arguments of :func:`CreateDetAugmenter`.
     """
@@ -96,7 +96,7 @@ class ImageDetIter(ImageIter):
         self.provide_label = [(label_name, (batch_size, *self.label_shape))]
 
     def _estimate_label_shape(self) -> tuple[int, int]:
-        """Return (objects, numbers): how many objects an image has at most, and how many numbers one has."""
+        """Return the largest number of objects in an image, and of numbers in an object."""
         count, width = 0, 5
         reason: Exception | None = None
         self.reset()
@@ -117,7 +117,7 @@ class ImageDetIter(ImageIter):
         return count, width
 
     def _parse_label(self, label: Any) -> Image:
-        """Return the valid objects of a label, one in each row.
+        """Return the valid objects of a label, one per row.
 
         Raises
         ------
@@ -136,13 +136,13 @@ class ImageDetIter(ImageIter):
             raise RuntimeError("Encounter sample with no valid label.")
         return objects[valid]
 
-    def _augmented(self, data: Any, label: Any) -> tuple[Any, Any]:
+    def _augment(self, data: Any, label: Any) -> tuple[Any, Any]:
         try:
             image, objects = self.augmentation_transform(data, self._parse_label(label))
         except RuntimeError as error:
-            raise LeftOut(str(error)) from error
+            raise SkippedImage(str(error)) from error
         if not len(objects):
-            raise LeftOut("augmenters left no object")
+            raise SkippedImage("no object remains after augmentation")
         return image, objects
 
     def augmentation_transform(self, data: Any, label: Any = None) -> tuple[Any, Any]:
@@ -151,7 +151,7 @@ class ImageDetIter(ImageIter):
             data, label = augmenter(data, label)
         return data, label
 
-    def _collated(self, labels: list[Any]) -> Image:
+    def _collate_labels(self, labels: list[Any]) -> Image:
         batch = np.full((len(labels), *self.label_shape), -1, np.float32)
         for place, objects in enumerate(labels):
             count = min(len(objects), self.label_shape[0])
@@ -161,7 +161,7 @@ class ImageDetIter(ImageIter):
     def reshape(
         self, data_shape: tuple[int, int, int] | None = None, label_shape: tuple[int, int] | None = None
     ) -> None:
-        """Change the shape of images, or of labels: room for more objects."""
+        """Change the shape of images, or make room for more objects in labels."""
         if data_shape is not None:
             self.check_data_shape(data_shape)
             self.provide_data = [(self.provide_data[0][0], (self.batch_size, *data_shape))]
@@ -172,7 +172,7 @@ class ImageDetIter(ImageIter):
             self.label_shape = (label_shape[0], label_shape[1])
 
     def check_label_shape(self, label_shape: Sequence[int]) -> None:
-        """Raise unless labels of a shape have room for those of this iterator."""
+        """Raise unless a shape of labels has room for those of this iterator."""
         if len(label_shape) != 2:
             raise ValueError("label_shape should have length 2")
         if label_shape[0] < self.label_shape[0]:
@@ -185,11 +185,11 @@ class ImageDetIter(ImageIter):
             )
 
     def sync_label_shape(self, it: ImageDetIter, verbose: bool = False) -> ImageDetIter:
-        """Give this iterator and another one labels of one shape, that of the larger; return the other one."""
+        """Give this iterator and another one the larger shape of labels; return the other one."""
         if not isinstance(it, ImageDetIter):
             raise TypeError("Synchronize with invalid iterator.")
         if self.label_shape[1] != it.label_shape[1]:
-            raise ValueError(f"objects have {self.label_shape[1]} and {it.label_shape[1]} numbers")
+            raise ValueError(f"objects have {self.label_shape[1]} and {it.label_shape[1]} numbers, which must be equal")
         common = max(self.label_shape[0], it.label_shape[0]), self.label_shape[1]
         for iterator in (self, it):
             if iterator.label_shape[0] < common[0]:
@@ -207,20 +207,20 @@ class ImageDetIter(ImageIter):
         window_name: str = "draw_next",
         id2labels: Any = None,
     ) -> Iterator[Image]:
-        """Yield augmented images (height, width, channel) with the boxes of their objects drawn.
+        """Yield augmented images of shape (height, width, channel) with bounding boxes drawn.
 
         Parameters
         ----------
         color
-            The color of boxes; a random one for each if this is None.
+            The color of boxes. None draws each in a random color.
         thickness
-            How many pixels their lines are wide.
+            The width of lines in pixels.
         mean, std
-            What was subtracted from images and what they were divided by; True for the numbers of ImageNet.
+            The numbers that were subtracted from images, and by which they were divided; True for those of ImageNet.
         clip
-            Whether colors are kept from 0 to 255.
+            Whether to clip colors to [0, 255].
         waitKey, window_name, id2labels
-            MXNet's options of windows and captions; windows are not opened here.
+            MXNet's options for windows and captions; this function opens no windows.
         """
         if waitKey is not None:
             raise NotImplementedError("draw_next opens no windows: save or show the images that it yields")

@@ -1,7 +1,7 @@
-"""Random changes of images and of the boxes of objects in them.
+"""Augment images together with the bounding boxes of their objects.
 
-A label is an array (objects, 5 or more): class, left, top, right, bottom, in units of the image's width and height,
-and whatever else follows.
+A label is an array of shape (objects, 5 or more): class, left, top, right, bottom, as fractions of the image's width
+and height, and optional further numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .augmenters import (
     color_statistics,
     plain_argument,
 )
-from .functions import Image, copyMakeBorder, fixed_crop, pixels_of, returned
+from .functions import Image, copyMakeBorder, fixed_crop, pixels_of, to_array
 
 __all__ = [
     "CreateDetAugmenter",
@@ -46,24 +46,24 @@ Window = tuple[int, int, int, int]
 
 
 class DetAugmenter:
-    """The base class: callables that take an image and a label, and return both.
+    """Base class of augmenters for detection: callables that take an image and a label, and return both.
 
-    Keyword arguments are what :meth:`dumps` tells of it.
+    :meth:`dumps` returns the keyword arguments.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = {name: plain_argument(value) for name, value in kwargs.items()}
 
     def dumps(self) -> Any:
-        """Return its name and arguments as JSON."""
+        """Return the name and arguments as JSON."""
         return json.dumps([type(self).__name__.lower(), self._kwargs])
 
     def __call__(self, src: Any, label: Image) -> tuple[Any, Image]:
-        raise NotImplementedError(f"{type(self).__name__} does not say what it returns for an image and its label")
+        raise NotImplementedError(f"{type(self).__name__} has no __call__(self, src, label)")
 
 
 class DetBorrowAug(DetAugmenter):
-    """An augmenter of images that moves nothing, so that labels stay as they are."""
+    """Apply an augmenter of images that does not move objects, and keep the labels."""
 
     def __init__(self, augmenter: Augmenter) -> None:
         if not isinstance(augmenter, Augmenter):
@@ -72,7 +72,7 @@ class DetBorrowAug(DetAugmenter):
         self.augmenter = augmenter
 
     def dumps(self) -> Any:
-        """Return its name and that of the augmenter."""
+        """Return the name, and the JSON of the augmenter."""
         return [type(self).__name__.lower(), self.augmenter.dumps()]
 
     def __call__(self, src: Any, label: Image) -> tuple[Any, Image]:
@@ -80,7 +80,7 @@ class DetBorrowAug(DetAugmenter):
 
 
 class DetRandomSelectAug(DetAugmenter):
-    """One of several augmenters, or none with a probability of `skip_prob`."""
+    """Apply one of several augmenters at random, or none with probability `skip_prob`."""
 
     def __init__(self, aug_list: Sequence[DetAugmenter] | DetAugmenter, skip_prob: float = 0) -> None:
         super().__init__(skip_prob=skip_prob)
@@ -92,7 +92,7 @@ class DetRandomSelectAug(DetAugmenter):
         self.skip_prob = skip_prob if parts else 1
 
     def dumps(self) -> Any:
-        """Return its name and those of its parts."""
+        """Return the name, and the JSON of all parts."""
         return [type(self).__name__.lower(), [part.dumps() for part in self.aug_list]]
 
     def __call__(self, src: Any, label: Image) -> tuple[Any, Image]:
@@ -103,7 +103,7 @@ class DetRandomSelectAug(DetAugmenter):
 
 
 class DetHorizontalFlipAug(DetAugmenter):
-    """Mirrors images left to right with a probability of `p`."""
+    """Flip images and boxes left to right with probability `p`."""
 
     def __init__(self, p: float) -> None:
         super().__init__(p=p)
@@ -114,44 +114,44 @@ class DetHorizontalFlipAug(DetAugmenter):
             return src, label
         mirrored = label.copy()
         mirrored[:, 1], mirrored[:, 3] = 1.0 - label[:, 3], 1.0 - label[:, 1]
-        return returned(pixels_of(src)[:, ::-1]), mirrored
+        return to_array(pixels_of(src)[:, ::-1]), mirrored
 
 
 def _limits(name: str, given: Any) -> tuple[float, float]:
-    """Return (least, most); one number is meant for both ends that it allows."""
+    """Return (smallest, largest) from a pair, or from one number for both."""
     least, most = (given, given) if isinstance(given, (int, float)) else given
     if not 0 <= least <= most:
-        raise ValueError(f"{name} must be (least, most) of numbers that are not negative, not {given}")
+        raise ValueError(f"{name} must be (smallest, largest), two numbers that are not negative, not {given}")
     return float(least), float(most)
 
 
-#: what is added before a quotient is rounded down, so that a width that is rounded stays within its limit
+#: added before a quotient is truncated, so that the rounded width stays within its limit
 _NEARLY_HALF = 0.4999999
-#: how many rows and columns are worth a border
+#: the smallest border, in rows and columns
 _LEAST_BORDER = 2
 _LEAST_PIXELS = 2
 
 
-def _drawn_height(lowest: int, highest: int) -> int:
-    """Return a random height; the highest if the limits leave nothing else."""
+def _draw_height(lowest: int, highest: int) -> int:
+    """Return a random height between two limits; the highest if the limits are in the wrong order."""
     return random.randint(lowest, highest) if lowest < highest else highest
 
 
 class DetRandomCropAug(DetAugmenter):
-    """Takes a random part of an image that has enough of its objects; the image as it is where none is found.
+    """Crop a random window that contains enough of the objects, or keep the image if no attempt finds one.
 
     Parameters
     ----------
     min_object_covered
-        How much of every object in the part must be in it.
+        The fraction of every object in the window that must be inside it.
     aspect_ratio_range
-        (least, most) ratio of width and height of the part.
+        The (smallest, largest) aspect ratio of the window, width divided by height.
     area_range
-        (least, most) part of the image's area.
+        The (smallest, largest) fraction of the image's area.
     min_eject_coverage
-        Objects of which less is in the part are forgotten.
+        The fraction of an object inside the window below which it is dropped.
     max_attempts
-        How many parts to try.
+        The number of windows to try.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class DetRandomCropAug(DetAugmenter):
         return fixed_crop(src, left, top, new_width, new_height), inside
 
     def _proposal(self, label: Image, height: int, width: int) -> tuple[Window, Image] | None:
-        """Return a window and the label in it, or None if no attempt found one."""
+        """Return a window and the label in it, or None if no attempt finds one."""
         if not self.enabled or height < 1 or width < 1:
             return None
         for _ in range(self.max_attempts):
@@ -199,31 +199,33 @@ class DetRandomCropAug(DetAugmenter):
             if not (0 < new_width <= width and 0 < new_height <= height):
                 continue
             top, left = random.randint(0, height - new_height), random.randint(0, width - new_width)
-            # objects of a pixel or two do not count
+            # objects of one or two pixels do not count
             counts = np.prod(np.maximum(label[:, 3:5] - label[:, 1:3], 0), 1) * (width * height) > _LEAST_PIXELS
-            inside = self._inside(label, counts, left / width, top / height, new_width / width, new_height / height)
+            inside = self._label_in_window(
+                label, counts, left / width, top / height, new_width / width, new_height / height
+            )
             if inside is not None:
                 return (left, top, new_width, new_height), inside
         return None
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
-        """Return (width, height) of a window: of random proportions, then of a random height; (0, 0) if none fits."""
+        """Return (width, height) of a window with random aspect ratio and height; (0, 0) if none fits."""
         ratio = random.uniform(*self.aspect_ratio_range)
         least, most = (part * height * width for part in (self.area_range[0], min(self.area_range[1], 1.0)))
         highest = round((most / ratio) ** 0.5)
         if round(highest * ratio) > width:
             highest = int((width + _NEARLY_HALF) / ratio)
-        new_height = _drawn_height(round((least / ratio) ** 0.5), min(highest, height))
-        # rounded numbers may miss the limits by a row
+        new_height = _draw_height(round((least / ratio) ** 0.5), min(highest, height))
+        # rounding may miss the limits by one row
         new_height += round(new_height * ratio) * new_height < least
         new_height -= round(new_height * ratio) * new_height > most
         new_width = round(new_height * ratio)
         return (new_width, new_height) if least <= new_width * new_height <= most else (0, 0)
 
-    def _inside(
+    def _label_in_window(
         self, label: Image, counts: Image, left: float, top: float, width: float, height: float
     ) -> Image | None:
-        """Return the label of a window, or None if too little of the objects that count is in it."""
+        """Return the label of a window, or None if it contains too little of the objects that count."""
         corner = np.array([left, top], label.dtype)
         size = np.array([width, height], label.dtype)
         low, high = np.maximum(label[:, 1:3], corner), np.minimum(label[:, 3:5], corner + size)
@@ -243,18 +245,18 @@ class DetRandomCropAug(DetAugmenter):
 
 
 class DetRandomPadAug(DetAugmenter):
-    """Puts an image at a random place of a larger one.
+    """Place an image at a random position in a larger one.
 
     Parameters
     ----------
     aspect_ratio_range
-        (least, most) ratio of width and height of the larger image.
+        The (smallest, largest) aspect ratio of the larger image, width divided by height.
     area_range
-        (least, most) area, in units of the image's.
+        The (smallest, largest) area, as a multiple of the image's area.
     max_attempts
-        How many sizes to try.
+        The number of sizes to try.
     pad_val
-        The color of the rest, a number for each channel.
+        The color of the border, one number for each channel.
     """
 
     def __init__(
@@ -299,7 +301,7 @@ class DetRandomPadAug(DetAugmenter):
         return larger, moved
 
     def _proposal(self, height: int, width: int) -> Window | None:
-        """Return where the image is put, and how large the larger one is; None if no attempt found a size."""
+        """Return the position of the image and the size of the larger one; None if no attempt finds a size."""
         if not self.enabled or height < 1 or width < 1:
             return None
         for _ in range(self.max_attempts):
@@ -308,7 +310,7 @@ class DetRandomPadAug(DetAugmenter):
             lowest = round((least / ratio) ** 0.5)
             if round(lowest * ratio) < width:
                 lowest = int((width + _NEARLY_HALF) / ratio)
-            new_height = _drawn_height(max(lowest, height), round((most / ratio) ** 0.5))
+            new_height = _draw_height(max(lowest, height), round((most / ratio) ** 0.5))
             new_width = round(new_height * ratio)
             if new_height - height >= _LEAST_BORDER and new_width - width >= _LEAST_BORDER:
                 top, left = random.randint(0, new_height - height), random.randint(0, new_width - width)
@@ -324,16 +326,16 @@ def CreateMultiRandCropAugmenter(  # noqa: N802
     max_attempts: Any = 50,
     skip_prob: float = 0,
 ) -> DetRandomSelectAug:
-    """Return a choice of several random crops: each argument may be a list with one entry for each of them.
+    """Return a random choice of several random crops; each argument may be a list with one entry per crop.
 
-    `skip_prob` is how probable it is that nothing is cropped; for the others see :class:`DetRandomCropAug`.
+    `skip_prob` is the probability of no crop. See :class:`DetRandomCropAug` for the other arguments.
     """
     given = (min_object_covered, aspect_ratio_range, area_range, min_eject_coverage, max_attempts)
     lists = [list(value) if isinstance(value, list) else [value] for value in given]
     count = max(len(entries) for entries in lists)
     for entries in lists:
         if len(entries) not in (1, count):
-            raise ValueError(f"lists of arguments must have one length, not {len(entries)} and {count}")
+            raise ValueError(f"lists of arguments must have equal lengths, not {len(entries)} and {count}")
     columns = [entries * count if len(entries) == 1 else entries for entries in lists]
     return DetRandomSelectAug([DetRandomCropAug(*row) for row in zip(*columns, strict=True)], skip_prob)
 
@@ -360,28 +362,28 @@ def CreateDetAugmenter(  # noqa: N802
     max_attempts: Any = 50,
     pad_val: Any = (127, 127, 127),
 ) -> list[DetAugmenter]:
-    """Return the usual augmenters for detection in their usual order.
+    """Return the standard augmenters for detection in their standard order.
 
     Parameters
     ----------
     data_shape
-        (channels, height, width) of the results.
+        The (channels, height, width) of the results.
     resize
-        The length of the shorter edge before everything else; 0 leaves it as it is.
+        The length of the shorter edge before all other steps; 0 keeps the size.
     rand_crop, rand_pad, rand_gray
-        How probable each of these is.
+        The probability of each step.
     rand_mirror
-        Whether half of the images are mirrored.
+        Whether to flip half of the images left to right.
     mean, std
-        What to subtract and to divide by, a number for each channel; True for those of ImageNet.
+        The numbers to subtract and to divide by, one for each channel; True for those of ImageNet.
     brightness, contrast, saturation, pca_noise, hue
-        How much to change the colors.
+        The strengths of the color changes.
     inter_method
-        How to interpolate; see :func:`imresize`.
+        The interpolation method; see :func:`imresize`.
     min_object_covered, aspect_ratio_range, area_range, min_eject_coverage, max_attempts
-        See :class:`DetRandomCropAug`; above 1, area_range is for :class:`DetRandomPadAug`.
+        See :class:`DetRandomCropAug`. The upper limit of `area_range` also applies to :class:`DetRandomPadAug`.
     pad_val
-        The color around images that are padded.
+        The color around padded images.
     """
     result: list[DetAugmenter] = []
     if resize > 0:

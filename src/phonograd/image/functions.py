@@ -1,4 +1,4 @@
-"""Functions of images that are arrays (height, width, channel): reading, resizing, cropping, rotating."""
+"""Read, resize, crop and rotate images that are arrays of shape (height, width, channel)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..core.array.handle import read
-from ..core.array.semantics import of_chosen_kind
 from ..core.base.devices import CPU
 from ..core.base.errors import MXNetError
 from ..ndarray.array import NDArray, concrete
+from ..ndarray.semantics import of_chosen_kind
 from . import codec, resizing
 
 __all__ = [
@@ -31,29 +31,29 @@ __all__ = [
     "random_rotate",
     "random_size_crop",
     "resize_short",
-    "returned",
     "scale_down",
     "size_of",
+    "to_array",
 ]
 
 Image = np.ndarray[Any, Any]
 
 
 def pixels_of(image: Any) -> Image:
-    """Return an image as a NumPy array, to which nobody may write."""
+    """Return an image as a NumPy array. The caller must not write to it."""
     return read(image) if isinstance(image, NDArray) else np.asarray(image)
 
 
 def size_of(image: Any) -> tuple[int, int]:
-    """Return (height, width) of an image."""
+    """Return the (height, width) of an image."""
     if len(image.shape) != 3:
         raise ValueError(f"an image is (height, width, channel), not of shape {tuple(image.shape)}")
     return int(image.shape[0]), int(image.shape[1])
 
 
-def returned(pixels: Image, out: Any = None) -> NDArray:
-    """Return pixels as an array; `out`, if that is given, after writing them to it."""
-    # a part of another image needs memory of its own
+def to_array(pixels: Image, out: Any = None) -> NDArray:
+    """Return pixels as an array, or write them to `out` and return it."""
+    # a view of another image would keep all of it in memory
     own = np.array(pixels, order="C") if pixels.base is not None else np.ascontiguousarray(pixels)
     if out is not None:
         out[:] = concrete(own, CPU)
@@ -62,7 +62,7 @@ def returned(pixels: Image, out: Any = None) -> NDArray:
 
 
 def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: Any = None) -> NDArray:
-    """Return the image in some bytes as an array of dtype uint8.
+    """Decode an image from bytes to an array of dtype uint8.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: Any = None) -> N
     flag
         1 for three channels, 0 for one (gray).
     to_rgb
-        Whether channels are red, green, blue; else blue, green, red.
+        Whether channels are red, green, blue. Otherwise they are blue, green, red.
     out
-        Where to write the result.
+        The array to write the result to.
     """
     if isinstance(buf, NDArray):
         buf = buf.asnumpy()
@@ -85,30 +85,31 @@ def imdecode(buf: Any, flag: int = 1, to_rgb: bool = True, out: Any = None) -> N
             "if you would like to input type str, please convert to bytes"
         )
     image = codec.decode(buf, flag)
-    return returned(image if to_rgb or image.shape[2] == 1 else image[:, :, ::-1], out)
+    return to_array(image if to_rgb or image.shape[2] == 1 else image[:, :, ::-1], out)
 
 
 def imread(filename: str | os.PathLike[str], flag: int = 1, to_rgb: bool = True, out: Any = None) -> NDArray:
-    """Return the image in a file as an array of dtype uint8; see :func:`imdecode`."""
+    """Read an image from a file into an array of dtype uint8; see :func:`imdecode`."""
     image = codec.read(filename, flag)
-    return returned(image if to_rgb or image.shape[2] == 1 else image[:, :, ::-1], out)
+    return to_array(image if to_rgb or image.shape[2] == 1 else image[:, :, ::-1], out)
 
 
 def imresize(src: Any, w: int, h: int, interp: int = 1, out: Any = None) -> NDArray:
-    """Return an image with another width and height.
+    """Resize an image to a width and height.
 
-    `interp` is 0 for the nearest pixel, 1 for bilinear, 2 for bicubic interpolation, 3 for means of areas, 4 for
-    Lanczos' method, 9 for bicubic if it grows and areas if it shrinks, 10 for a random one.
+    `interp` is 0 for nearest neighbor, 1 for bilinear, 2 for bicubic, 3 for area-based, and 4 for Lanczos
+    interpolation. 9 selects bicubic for enlarging, area-based for shrinking, and bilinear otherwise; 10 selects a
+    random method.
 
     >>> import phonograd as mx
     >>> imresize(mx.nd.ones((4, 6, 3)), 3, 2).shape
     (2, 3, 3)
     """
-    return returned(resizing.resize(pixels_of(src), int(w), int(h), interp), out)
+    return to_array(resizing.resize(pixels_of(src), int(w), int(h), interp), out)
 
 
 def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-    """Return (width, height) of the largest window with the proportions of `size` that fits in, at most `size`.
+    """Return (width, height) of the largest window with the aspect ratio of `size` that fits, at most `size`.
 
     >>> scale_down((640, 480), (720, 120))
     (640, 106)
@@ -135,8 +136,8 @@ def copyMakeBorder(  # noqa: N802
 ) -> NDArray:
     """Return an image with a border around it.
 
-    `type` is 0 for a color (`values`, one number for each channel, or `value` for all), 1 for the outermost pixels, 2
-    for a mirror that repeats them, 3 for a periodic continuation, 4 for a mirror that does not repeat them.
+    `type` is 0 for a constant color (`values`, one number for each channel, or `value` for all), 1 for the outermost
+    pixels, 2 for a reflection that repeats them, 3 for wrapping around, 4 for a reflection without repetition.
     """
     image = pixels_of(src)
     if image.ndim != 3:
@@ -144,20 +145,20 @@ def copyMakeBorder(  # noqa: N802
     widths = ((top, bot), (left, right), (0, 0))
     modes = {1: "edge", 2: "symmetric", 3: "wrap", 4: "reflect"}
     if type in modes:
-        return returned(np.pad(image, widths, mode=modes[type]), out)  # type: ignore[call-overload]
+        return to_array(np.pad(image, widths, mode=modes[type]), out)  # type: ignore[call-overload]
     if type != 0:
         raise MXNetError(f"type must be one of 0, 1, 2, 3, 4, not {type}")
     channels = image.shape[2]
-    # channels that `values` says nothing about are black
+    # channels without a number in `values` are black
     color = np.array([*values, *[0.0] * channels][:channels] if len(values) else [value] * channels)
     bordered = np.empty((image.shape[0] + top + bot, image.shape[1] + left + right, image.shape[2]), image.dtype)
     bordered[:] = color.astype(image.dtype)
     bordered[top : top + image.shape[0], left : left + image.shape[1]] = image
-    return returned(bordered, out)
+    return to_array(bordered, out)
 
 
 def resize_short(src: Any, size: int, interp: int = 2) -> NDArray:
-    """Return an image whose shorter edge has a given length."""
+    """Resize an image so that its shorter edge has a given length."""
     height, width = size_of(src)
     if height > width:
         return imresize(src, size, size * height // width, interp)
@@ -167,20 +168,20 @@ def resize_short(src: Any, size: int, interp: int = 2) -> NDArray:
 def fixed_crop(
     src: Any, x0: int, y0: int, w: int, h: int, size: tuple[int, int] | None = None, interp: int = 2
 ) -> NDArray:
-    """Return the window of an image with its left upper corner at (x0, y0), resized to `size` (width, height)."""
+    """Crop the window with its upper left corner at (x0, y0), and resize it to `size` (width, height)."""
     image = pixels_of(src)
     if x0 < 0 or y0 < 0:
-        raise MXNetError(f"the corner ({x0}, {y0}) of a window is outside of the image")
+        raise MXNetError(f"the corner ({x0}, {y0}) of the window is outside the image")
     image = image[y0 : y0 + h, x0 : x0 + w]
     if size is not None and (w, h) != tuple(size):
         image = resizing.resize(image, *size, interp=interp)
-    return returned(image)
+    return to_array(image)
 
 
 def center_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, tuple[int, int, int, int]]:
-    """Return the middle of an image, and its window (x0, y0, width, height).
+    """Crop the center of an image; return it with its window (x0, y0, width, height).
 
-    A window larger than the image is scaled down, and the crop resized to `size` (width, height).
+    The function shrinks a window that is larger than the image, and resizes the crop to `size` (width, height).
     """
     height, width = size_of(src)
     new_width, new_height = scale_down((width, height), size)
@@ -189,7 +190,7 @@ def center_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArr
 
 
 def random_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArray, tuple[int, int, int, int]]:
-    """Return a random part of an image of a size (width, height), and its window (x0, y0, width, height)."""
+    """Crop a random window of size (width, height); return it with its window (x0, y0, width, height)."""
     height, width = size_of(src)
     new_width, new_height = scale_down((width, height), size)
     x0, y0 = random.randint(0, width - new_width), random.randint(0, height - new_height)
@@ -199,22 +200,22 @@ def random_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[NDArr
 def random_size_crop(
     src: Any, size: tuple[int, int], area: Any, ratio: tuple[float, float], interp: int = 2, **kwargs: Any
 ) -> tuple[NDArray, tuple[int, int, int, int]]:
-    """Return a random part of random size of an image, resized to `size`, and its window (x0, y0, width, height).
+    """Crop a window of random size, and resize it to `size`; return it with its window (x0, y0, width, height).
 
     Parameters
     ----------
     src
         The image.
     size
-        (width, height) of the result.
+        The (width, height) of the result.
     area
-        (least, most) part of the image's area; a single number is the least, and the most is 1.
+        The (smallest, largest) fraction of the image's area; a single number is the smallest, and 1 the largest.
     ratio
-        (least, most) ratio of width and height of the window.
+        The (smallest, largest) aspect ratio, width divided by height.
     interp
         See :func:`imresize`.
     **kwargs
-        ``min_area``, the old name of `area`.
+        ``min_area``, the older name of `area`.
     """
     area = kwargs.pop("min_area", area)
     if kwargs:
@@ -232,25 +233,25 @@ def random_size_crop(
 
 
 def color_normalize(src: Any, mean: Any, std: Any = None) -> Any:
-    """Return an image minus a mean, divided by a standard deviation; None leaves either out."""
+    """Subtract a mean from an image, and divide it by a standard deviation; None skips either step."""
     if mean is not None:
         src = src - mean
     return src if std is None else src / std
 
 
 def imrotate(src: NDArray, rotation_degrees: Any, zoom_in: bool = False, zoom_out: bool = False) -> NDArray:
-    """Return images (channel, height, width), or a batch of them, turned by angles around their middle.
+    """Rotate images of shape (channel, height, width), or a batch of them, around their centers.
 
     Parameters
     ----------
     src
         The images, of dtype float32.
     rotation_degrees
-        An angle in degrees, counterclockwise; or an array with one for each image of a batch.
+        A counterclockwise angle in degrees, or an array with one angle for each image of a batch.
     zoom_in
-        Whether to magnify the result until no corner outside of the image shows.
+        Whether to magnify the result until no area outside the image is visible.
     zoom_out
-        Whether to shrink it until the whole image shows.
+        Whether to shrink the result until the whole image is visible.
     """
     if zoom_in and zoom_out:
         raise ValueError("`zoom_in` and `zoom_out` cannot be both True")
@@ -267,12 +268,12 @@ def imrotate(src: NDArray, rotation_degrees: Any, zoom_in: bool = False, zoom_ou
     if given.ndim and len(given) != len(images):
         raise ValueError("The number of images must be equal to the number of rotation angles")
     angles = np.broadcast_to(given.reshape(-1), len(images))
-    turned = np.stack([_turned(image, float(angle), zoom_in, zoom_out) for image, angle in zip(images, angles)])
-    return returned(turned[0] if single else turned)
+    turned = np.stack([_rotate_image(image, float(angle), zoom_in, zoom_out) for image, angle in zip(images, angles)])
+    return to_array(turned[0] if single else turned)
 
 
-def _turned(image: Image, degrees: float, zoom_in: bool, zoom_out: bool) -> Image:
-    """Return one image turned, with zeros where nothing is known."""
+def _rotate_image(image: Image, degrees: float, zoom_in: bool, zoom_out: bool) -> Image:
+    """Return one rotated image, with zeros outside the original."""
     height, width = image.shape[1:]
     angle = math.radians(degrees)
     cosine, sine = math.cos(angle), math.sin(angle)
@@ -281,7 +282,7 @@ def _turned(image: Image, degrees: float, zoom_in: bool, zoom_out: bool) -> Imag
     column, row = x * cosine - y * sine, x * sine + y * cosine
     column, row = column / max(half_width, 0.5), row / max(half_height, 0.5)
     if zoom_in or zoom_out:
-        # how far the corners of the turned picture reach, in halves of the picture
+        # the extent of the corners of the rotated image, in halves of the image
         scale = abs(cosine) + abs(sine) * max(width / height, height / width)
         column, row = (column / scale, row / scale) if zoom_in else (column * scale, row * scale)
     column, row = (column + 1) * half_width, (row + 1) * half_height
@@ -299,9 +300,9 @@ def _turned(image: Image, degrees: float, zoom_in: bool, zoom_out: bool) -> Imag
 def random_rotate(
     src: NDArray, angle_limits: tuple[float, float], zoom_in: bool = False, zoom_out: bool = False
 ) -> NDArray:
-    """Return images turned by random angles between two limits, in degrees; see :func:`imrotate`.
+    """Rotate images by random angles between two limits in degrees; see :func:`imrotate`.
 
-    Angles come from NumPy's generator, as in MXNet, where other functions of this module use Python's.
+    NumPy's generator draws the angles, as in MXNet; the other functions of this module use Python's.
     """
     if src.ndim == 3:
         return imrotate(src, np.random.uniform(*angle_limits), zoom_in, zoom_out)

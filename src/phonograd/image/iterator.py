@@ -1,4 +1,4 @@
-"""Batches of images from record files, lists and directories."""
+"""Iterate over batches of images from record files, lists and directories."""
 
 from __future__ import annotations
 
@@ -11,61 +11,61 @@ from typing import Any
 import numpy as np
 
 from .. import recordio
-from ..core.array.semantics import of_chosen_kind
 from ..core.base.devices import CPU
 from ..core.base.dtypes import DType, as_dtype
 from ..core.base.errors import MXNetError
 from ..io.iteration import DataBatch, DataIter
 from ..io.rounds import part_of
 from ..ndarray.array import NDArray, concrete
+from ..ndarray.semantics import of_chosen_kind
 from .augmenters import Augmenter, CreateAugmenter
 from .functions import imdecode, pixels_of
 from .lists import read_list
 
-__all__ = ["ImageIter", "LeftOut"]
+__all__ = ["ImageIter", "SkippedImage"]
 
 Values = np.ndarray[Any, Any]
 _HANDLES = ("pad", "discard", "roll_over")
 
 
-class LeftOut(RuntimeError):
-    """Why an iterator goes on with the next image."""
+class SkippedImage(RuntimeError):
+    """Report that the iterator skips an image."""
 
 
 class ImageIter(DataIter):
-    """Batches (example, channel, height, width) of images, after augmenters.
+    """Iterate over augmented images in batches of shape (example, channel, height, width).
 
-    An image that cannot be decoded raises, with the name of its file or its number.
+    An image that cannot be decoded raises an error with its file name or number.
 
     Parameters
     ----------
     batch_size
-        How many images a batch has.
+        The number of images in a batch.
     data_shape
-        (channels, height, width) of an image.
+        The (channels, height, width) of an image.
     label_width
-        How many labels an image has.
+        The number of labels of an image.
     path_imgrec
-        A record file with images.
+        A record file of images.
     path_imglist
         A list of images; see :mod:`phonograd.image.lists`.
     path_root
         The directory of the images in a list.
     path_imgidx
-        The index of the record file, needed to shuffle and divide it.
+        The index of the record file, which shuffling and division into parts require.
     shuffle
-        Whether the order is random, another one in each pass.
+        Whether to use a new random order in each pass.
     part_index, num_parts
-        Which part of the images to take, and into how many they are divided.
+        The part of the images to use, and the number of parts.
     aug_list
-        Augmenters; those of :func:`CreateAugmenter` with `kwargs` if this is None.
+        The augmenters. None means those of :func:`CreateAugmenter` with `kwargs`.
     imglist
         A list of images in memory: ``[label, path]`` for each.
     data_name, label_name
-        What data and labels are called.
+        The names of data and labels.
     dtype
-        What labels of a list are rounded to: ``'int32'``, ``'int64'``, ``'float32'`` or ``'float64'``. Batches are of
-        float32.
+        The dtype to which labels of a list are converted: ``'int32'``, ``'int64'``, ``'float32'`` or ``'float64'``.
+        Batches have dtype float32.
     last_batch_handle
         ``'pad'``, ``'discard'`` or ``'roll_over'``; see :class:`phonograd.io.NDArrayIter`.
     **kwargs
@@ -94,7 +94,7 @@ class ImageIter(DataIter):
     ) -> None:
         super().__init__(batch_size)
         assert path_imgrec or path_imglist or isinstance(imglist, list), (
-            "images come from path_imgrec, path_imglist or imglist"
+            "one of path_imgrec, path_imglist and imglist is required"
         )
         if last_batch_handle not in _HANDLES:
             raise ValueError(f"last_batch_handle must be one of {', '.join(_HANDLES)}, not {last_batch_handle!r}")
@@ -111,7 +111,7 @@ class ImageIter(DataIter):
         self.provide_label: list[tuple[str, tuple[int, ...]]] = [
             (label_name, (batch_size, label_width) if label_width > 1 else (batch_size,))
         ]
-        self.imglist = _listed(path_imglist, imglist, self.dtype)
+        self.imglist = _make_image_list(path_imglist, imglist, self.dtype)
         self.imgrec: recordio.MXRecordIO | None = None
         self.seq: list[Any] | None = None
         if path_imgrec:
@@ -122,22 +122,22 @@ class ImageIter(DataIter):
             chosen = part_of(len(self.seq), num_parts, part_index)
             self.seq = self.seq[chosen.start : chosen.stop]
         self.cur = 0
-        #: examples that the pass before left for the first batch of this one
+        #: the examples that the previous pass left for the first batch of this one
         self._carried: list[tuple[NDArray, Any]] = []
         self._ended = False
         self.reset()
 
     def _open(self, path: str, index: str | None, needs_index: bool) -> None:
-        """Open the record file, with its index if there is one."""
+        """Open the record file, with its index if one is given."""
         if index:
             indexed = recordio.MXIndexedRecordIO(index, path, "r")
             self.imgrec, self.seq = indexed, list(self.imglist or indexed.keys)
             return
-        assert not needs_index, "shuffling or dividing a record file needs its index: path_imgidx"
+        assert not needs_index, "shuffling a record file or dividing it into parts requires its index: path_imgidx"
         self.imgrec = recordio.MXRecordIO(path, "r")
 
     def hard_reset(self) -> None:
-        """Go back to the first image, and forget what the last pass left over."""
+        """Return to the first image, and discard the examples left over from the last pass."""
         self._carried = []
         self.reset()
 
@@ -148,7 +148,7 @@ class ImageIter(DataIter):
         self._begin()
 
     def _begin(self) -> None:
-        """Go back to the first image, in the same order."""
+        """Return to the first image, in the same order."""
         if self.imgrec is not None and self.seq is None:
             self.imgrec.reset()
         self.cur = 0
@@ -175,7 +175,7 @@ class ImageIter(DataIter):
         return label, self.read_image(name)
 
     def _sample(self) -> tuple[NDArray, Any]:
-        """Return the next image that can be decoded, augmented, and its label."""
+        """Return the next valid image, augmented, and its label."""
         while True:
             label, content = self.next_sample()
             data = self.imdecode(content)
@@ -185,17 +185,17 @@ class ImageIter(DataIter):
                 logging.debug("Invalid image, skipping:  %s", reason)
                 continue
             try:
-                image, label = self._augmented(data, label)
-            except LeftOut as reason:
+                image, label = self._augment(data, label)
+            except SkippedImage as reason:
                 logging.debug("Invalid image, skipping:  %s", reason)
                 continue
             return self.postprocess_data(image), label
 
-    def _augmented(self, data: Any, label: Any) -> tuple[Any, Any]:
+    def _augment(self, data: Any, label: Any) -> tuple[Any, Any]:
         """Return an image after all augmenters, and its label."""
         return self.augmentation_transform(data), label
 
-    def _collated(self, labels: list[Any]) -> Values:
+    def _collate_labels(self, labels: list[Any]) -> Values:
         """Return the labels of a batch as one array."""
         table = np.array([np.asarray(label, np.float32).reshape(-1)[: self.label_width] for label in labels])
         return table if self.label_width > 1 else table[:, 0]
@@ -225,7 +225,7 @@ class ImageIter(DataIter):
                     self._begin()
             self._ended = True
         data = np.stack([pixels_of(image) for image, _ in samples]).astype(np.float32, copy=False)
-        label = self._collated([label for _, label in samples])
+        label = self._collate_labels([label for _, label in samples])
         arrays = [of_chosen_kind(concrete(np.ascontiguousarray(values), CPU)) for values in (data, label)]
         return DataBatch(arrays[:1], arrays[1:], pad)
 
@@ -237,19 +237,19 @@ class ImageIter(DataIter):
             raise ValueError("This iterator expects inputs to have 3 channels.")
 
     def check_valid_image(self, data: Sequence[Any]) -> None:
-        """Raise if there are no pixels."""
+        """Raise if the image has no pixels."""
         if len(data[0].shape) == 0:
             raise RuntimeError("Data shape is wrong")
 
     def imdecode(self, s: bytes) -> NDArray:
-        """Return the image in the contents of a file."""
+        """Decode an image from the contents of a file."""
         try:
             return imdecode(s)
         except MXNetError as error:
-            raise MXNetError(f"Broken image {self._located()}, {error}") from error
+            raise MXNetError(f"Broken image {self._image_location()}, {error}") from error
 
-    def _located(self) -> str:
-        """Return where the image comes from that was read last."""
+    def _image_location(self) -> str:
+        """Return the source of the last image that was read."""
         if self.seq is None:
             assert self.imgrec is not None
             return f"in the record before byte {self.imgrec.tell()} of {self.imgrec.uri}"
@@ -257,7 +257,7 @@ class ImageIter(DataIter):
         return f"filename: {self.imglist[key][1]}" if self.imglist is not None else f"index: {key}"
 
     def read_image(self, fname: str) -> bytes:
-        """Return the contents of a file of the list."""
+        """Return the contents of a file in the list."""
         with open(os.path.join(self.path_root, fname), "rb") as file:
             return file.read()
 
@@ -268,12 +268,12 @@ class ImageIter(DataIter):
         return data
 
     def postprocess_data(self, datum: Any) -> NDArray:
-        """Return an image as (channel, height, width)."""
+        """Return an image with shape (channel, height, width)."""
         return concrete(np.ascontiguousarray(pixels_of(datum).transpose(2, 0, 1)), CPU)
 
 
-def _listed(path: str | None, given: Sequence[Any] | None, dtype: DType) -> dict[Any, tuple[Any, str]] | None:
-    """Return labels and paths of images by key, from a file or from a list in memory; None if there is neither."""
+def _make_image_list(path: str | None, given: Sequence[Any] | None, dtype: DType) -> dict[Any, tuple[Any, str]] | None:
+    """Return labels and paths of images by key, from a file or from a list in memory; None without either."""
     if path:
         return {number: (labels.astype(dtype), name) for number, (labels, name) in read_list(path).items()}
     if given is None:

@@ -1,4 +1,4 @@
-"""Lists of images: text files with a line ``number<TAB>label...<TAB>path`` for each."""
+"""Read lists of images: text files with one line ``number<TAB>label...<TAB>path`` per image."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["read_list"]
 
 
 def read_list(path: str | os.PathLike[str]) -> dict[int, tuple[np.ndarray[Any, Any], str]]:
-    """Return labels and path of each image by its number.
+    """Return the labels and the path of each image by its number.
 
     Raises
     ------
     MXNetError
-        If a line has another form.
+        If a line has another format.
     """
     found = {}
     with open(path, encoding="utf-8", errors="replace") as lines:
@@ -33,7 +33,6 @@ def read_list(path: str | os.PathLike[str]) -> dict[int, tuple[np.ndarray[Any, A
                 found[int(float(parts[0]))] = labels, parts[-1]
             except ValueError as error:
                 raise MXNetError(
-                    f"line {number} of {os.fspath(path)} is not the line of a list, a number, labels and a path with "
-                    f"tabs between: {error}"
+                    f"line {number} of {os.fspath(path)} is no number, labels and path separated by tabs: {error}"
                 ) from None
     return found

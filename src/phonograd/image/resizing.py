@@ -1,6 +1,6 @@
-"""Images of another size: what the operator ``nd.image.resize`` computes, at once and on NumPy arrays.
+"""Resize NumPy arrays at once, with the results of the operator ``nd.image.resize``.
 
-:mod:`phonograd.core.ops.vision.image_resampling` says how.
+Takes the interpolation from :mod:`phonograd.core.ops.vision.image_resampling`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from ..core.ops.vision.image_resampling import (
     resampling_taps,
 )
 
-__all__ = ["chosen_method", "resize"]
+__all__ = ["choose_method", "resize"]
 
 Image = np.ndarray[Any, Any]
 
 
-def chosen_method(interp: int, sizes: tuple[int, int, int, int] | tuple[()] = ()) -> int:
-    """Return the number of a method; 9 chooses one by (old height, old width, new height, new width), 10 at random.
+def choose_method(interp: int, sizes: tuple[int, int, int, int] | tuple[()] = ()) -> int:
+    """Return the number of an interpolation method.
+
+    9 selects a method by `sizes` (old height, old width, new height, new width), and 10 a random one.
 
     >>> chosen_method(9, (100, 100, 50, 50))
     3
@@ -51,7 +53,7 @@ def chosen_method(interp: int, sizes: tuple[int, int, int, int] | tuple[()] = ()
 
 
 def resize(image: Image, width: int, height: int, interp: int = LINEAR) -> Image:
-    """Return an image (height, width, channel), or a batch of them, of another size and the same dtype.
+    """Return an image of shape (height, width, channel), or a batch of images, in another size and the same dtype.
 
     >>> resize(np.array([[[0], [100]]], np.uint8), 4, 1)[0, :, 0]
     array([  0,  25,  75, 100], dtype=uint8)
@@ -65,7 +67,7 @@ def resize(image: Image, width: int, height: int, interp: int = LINEAR) -> Image
         raise MXNetError(f"an image without pixels cannot be resized; its shape is {image.shape}")
     if (rows, columns) == (height, width):
         return image.copy()
-    method = chosen_method(interp, (rows, columns, height, width))
+    method = choose_method(interp, (rows, columns, height, width))
     method = effective_method(method, image.dtype, (rows, columns), (height, width))
     if method == NEAREST:
         vertical, horizontal = resampling_taps(rows, height, NEAREST)[0], resampling_taps(columns, width, NEAREST)[0]
@@ -74,7 +76,7 @@ def resize(image: Image, width: int, height: int, interp: int = LINEAR) -> Image
         return resampled_bytes(image, width, height, method)
     values = image.astype(np.float32 if image.dtype != np.float64 else np.float64)
     axes = [(-3, height), (-2, width)]
-    # the axis that shrinks more goes first: it leaves less for the other
+    # resizing the axis that shrinks more first leaves fewer elements for the other
     for axis, new in axes if height * columns <= rows * width else reversed(axes):
         values = resampled(values, image.ndim + axis, new, method)
     if image.dtype.kind in "iu":

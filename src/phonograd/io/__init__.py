@@ -1,4 +1,4 @@
-"""Iterators over batches of data (``mxnet.io``)."""
+"""Provide iterators over batches of data (``mxnet.io``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sparse_tables import LibSVMIter
 from .tables import CSVIter, MNISTIter
 from .wrappers import PrefetchingIter, ResizeIter
 
-#: old names
+#: older names
 ImageRecordIter_v1 = ImageRecordIter
 ImageRecordUInt8Iter_v1 = ImageRecordUInt8Iter
 

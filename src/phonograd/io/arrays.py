@@ -1,4 +1,4 @@
-"""Batches of arrays that are in memory."""
+"""Iterate over batches of arrays in memory."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["NDArrayIter"]
 _HANDLES = ("pad", "discard", "roll_over")
 
 
-def _named(given: Any, allow_empty: bool, default_name: str) -> list[tuple[str, NDArray]]:
-    """Return arrays with their names: the keys of a dictionary in their order, or numbered ones."""
+def _name_arrays(given: Any, allow_empty: bool, default_name: str) -> list[tuple[str, NDArray]]:
+    """Return arrays with their names: the sorted keys of a dictionary, or numbered names."""
     if given is None:
         assert allow_empty, "there is no data to iterate over"
         return []
@@ -48,7 +48,7 @@ def _named(given: Any, allow_empty: bool, default_name: str) -> list[tuple[str, 
 
 
 def _rows(value: NDArray, chosen: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return some rows of an array; of a csr matrix, without making the whole of it."""
+    """Return some rows of an array; of a csr matrix, without converting all of it."""
     if not isinstance(value, CSRNDArray):
         return np.asarray(read(value)[chosen])
     begins, columns, stored = (read(part) for part in (value.indptr, value.indices, value.data))
@@ -60,23 +60,23 @@ def _rows(value: NDArray, chosen: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 class NDArrayIter(DataIter):
-    """Batches of arrays.
+    """Iterate over batches of arrays.
 
     Parameters
     ----------
     data, label
-        An array, a list of arrays, or a dictionary of them by name. NumPy arrays become float32.
+        An array, a list of arrays, or a dictionary of arrays by name. NumPy arrays become float32.
     batch_size
-        How many examples a batch has.
+        The number of examples in a batch.
     shuffle
-        Whether their order is random, by NumPy's generator; another one after each ``reset``.
+        Whether to draw a new random order from NumPy's generator after each ``reset``.
     last_batch_handle
-        What to do when the last batch is not full: ``'pad'`` fills it with examples from the beginning, ``'discard'``
-        leaves it out, ``'roll_over'`` saves its examples for the first batch after ``reset``.
+        The treatment of an incomplete last batch: ``'pad'`` fills it with examples from the beginning, ``'discard'``
+        drops it, and ``'roll_over'`` keeps its examples for the first batch after ``reset``.
     data_name, label_name
-        The names of arrays that have none.
+        The names of arrays without a name.
     layout
-        What the axes are.
+        The order of axes.
 
     >>> batches = NDArrayIter(np.arange(5), batch_size=2)
     >>> [(batch.data[0].asnumpy().tolist(), batch.pad) for batch in batches]
@@ -99,8 +99,8 @@ class NDArrayIter(DataIter):
             raise ValueError(f"last_batch_handle must be one of {', '.join(_HANDLES)}, not {last_batch_handle!r}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, not {batch_size}")
-        self.data = _named(data, False, data_name)
-        self.label = _named(label, True, label_name)
+        self.data = _name_arrays(data, False, data_name)
+        self.label = _name_arrays(label, True, label_name)
         self.num_data = self.data[0][1].shape[0]
         for name, value in self.data + self.label:
             if value.shape[0] != self.num_data:
@@ -108,14 +108,14 @@ class NDArrayIter(DataIter):
         if self.num_data < 1:
             raise ValueError("there are no examples to iterate over")
         self.idx = np.arange(self.num_data)
-        #: which example stands at each place; every shuffle is one of the order before
+        #: the example at each position; every shuffle permutes the previous order
         self._order = self.idx.copy()
         self.shuffle = shuffle
         self.last_batch_handle = last_batch_handle
         self.num_source = len(self.data) + len(self.label)
         self.layout = layout
         self.cursor = -batch_size
-        #: the examples that the pass before left for the first batch of this one
+        #: the examples that the previous pass left for the first batch of this one
         self._carried = self.idx[:0]
         self.reset()
 
@@ -126,22 +126,22 @@ class NDArrayIter(DataIter):
 
     @property
     def provide_data(self) -> list[DataDesc]:
-        """Descriptions of the data of a batch."""
-        return self._described(self.data)
+        """The descriptions of the data in a batch."""
+        return self._describe(self.data)
 
     @property
     def provide_label(self) -> list[DataDesc]:
-        """Descriptions of the labels of a batch."""
-        return self._described(self.label)
+        """The descriptions of the labels in a batch."""
+        return self._describe(self.label)
 
-    def _described(self, named: list[tuple[str, NDArray]]) -> list[DataDesc]:
+    def _describe(self, named: list[tuple[str, NDArray]]) -> list[DataDesc]:
         return [
             DataDesc(name, (self.batch_size, *value.shape[1:]), value.dtype, layout=self.layout)
             for name, value in named
         ]
 
     def hard_reset(self) -> None:
-        """Go back to the first batch, and forget what the last pass left over."""
+        """Return to the first batch, and discard the examples left over from the last pass."""
         if self.shuffle:
             np.random.shuffle(self.idx)
             self._order = self._order[self.idx]
@@ -149,9 +149,9 @@ class NDArrayIter(DataIter):
         self._carried = self.idx[:0]
 
     def reset(self) -> None:
-        """Go back to the first batch."""
+        """Return to the first batch."""
         carried = self.idx[:0]
-        # only a pass that came to its end leaves something over
+        # only a completed pass leaves examples over
         if self.last_batch_handle == "roll_over" and self.num_data - self.batch_size < self.cursor < self.num_data:
             carried = self._order[self.cursor :]
         self.hard_reset()
@@ -160,7 +160,7 @@ class NDArrayIter(DataIter):
             self.cursor = -len(carried) - self.batch_size
 
     def iter_next(self) -> bool:
-        """Go to the next batch; return whether there is one."""
+        """Advance to the next batch, and return whether there is one."""
         self.cursor += self.batch_size
         return self.cursor < self.num_data
 
@@ -174,25 +174,25 @@ class NDArrayIter(DataIter):
         return DataBatch(data=self.getdata(), label=self.getlabel(), pad=self.getpad(), index=None)
 
     def _examples(self) -> np.ndarray[Any, Any]:
-        """Return the numbers of the examples in the batch."""
+        """Return the indices of the examples in the batch."""
         if self.cursor < 0:
             return np.concatenate([self._carried, self._order[: self.batch_size - len(self._carried)]])
         return self._order[np.arange(self.cursor, self.cursor + self.batch_size) % self.num_data]
 
-    def _taken(self, named: list[tuple[str, NDArray]]) -> list[NDArray]:
+    def _take_batch(self, named: list[tuple[str, NDArray]]) -> list[NDArray]:
         chosen = self._examples()
         return [concrete(_rows(value, chosen), CPU) for _, value in named]
 
     def getdata(self) -> list[NDArray]:
         """Return the arrays of the batch."""
-        return self._taken(self.data)
+        return self._take_batch(self.data)
 
     def getlabel(self) -> list[NDArray]:
         """Return the labels of the batch."""
-        return self._taken(self.label)
+        return self._take_batch(self.label)
 
     def getpad(self) -> int:
-        """Return how many examples come from elsewhere: the beginning, or the pass before."""
+        """Return the number of examples from the beginning or from the previous pass."""
         if self.cursor < 0:
             return -self.cursor
         return max(0, self.cursor + self.batch_size - self.num_data) if self.last_batch_handle == "pad" else 0

@@ -1,4 +1,7 @@
-"""Batches of the images in record files, decoded by threads."""
+"""Iterate over batches of the images in record files, decoded by threads.
+
+Takes records from ``recordio``, decoders and augmenters from ``image``, and passes over examples from :mod:`.rounds`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from .rounds import RoundIter, Values, check_part
 
 __all__ = ["ImageDetRecordIter", "ImageRecordInt8Iter", "ImageRecordIter", "ImageRecordUInt8Iter"]
 
-#: options of MXNet's engine, which change nothing in the batches
+#: options of MXNet's engine, which do not affect the batches
 _IGNORED = frozenset(
     (
         "aug_seq",
@@ -33,7 +36,7 @@ _IGNORED = frozenset(
         "verbose",
     )
 )
-#: what else changes images in MXNet, with the values that leave them as they are
+#: MXNet's other options for augmentation, with the values that have no effect
 _NEUTRAL: dict[str, Any] = {
     "max_rotate_angle": 0,
     "rotate": -1,
@@ -54,54 +57,54 @@ _NEUTRAL: dict[str, Any] = {
 
 
 class ImageRecordIter(RoundIter):
-    """Batches (example, channel, height, width) of the images in a record file.
+    """Iterate over the images in a record file, in batches of shape (example, channel, height, width).
 
     Parameters
     ----------
     path_imgrec
         The record file.
     data_shape
-        (channels, height, width) of an image.
+        The (channels, height, width) of an image.
     batch_size
-        How many images a batch has.
+        The number of images in a batch.
     path_imgidx
-        The index of the file; without one it is read once to find the records.
+        The index of the file. Without an index, the iterator reads the file once to find the records.
     path_imglist
-        A list with other labels than those in the file.
+        A list with labels that replace those in the file.
     label_width
-        How many labels an image has.
+        The number of labels of an image.
     shuffle, seed
-        Whether the order is random, another one in each pass, and which.
+        Whether to use a new random order in each pass, and its seed.
     round_batch
-        Whether the last batch is filled with images from the beginning, which the next pass then leaves out.
+        Whether to fill the last batch with images from the beginning, which the next pass then skips.
     num_parts, part_index
-        Into how many parts to divide the images, and which of them to take.
+        The number of parts of the images, and the part to use.
     resize
-        The length of the shorter edge before the crop; -1 leaves it as it is.
+        The length of the shorter edge before the crop; -1 keeps the size.
     pad, fill_value
-        How many pixels of which brightness to add on every side before the crop.
+        The number and brightness of pixels to add on every side before the crop.
     rand_crop
-        Whether the crop is at a random place; else in the middle.
+        Whether to crop at a random position. Otherwise the crop is in the center.
     random_resized_crop, min_random_area, max_random_area, min_aspect_ratio, max_aspect_ratio
-        Whether the crop has a random size and proportions, and in which limits.
+        Whether the crop has a random size and aspect ratio, and their limits.
     rand_mirror, mirror
-        Whether half of the images are mirrored, or all.
+        Whether to flip half of the images left to right, or all.
     mean_r, mean_g, mean_b, std_r, std_g, std_b, scale
         The result is ``(image - mean) * scale / std``.
     max_random_contrast, max_random_illumination
-        How far the factor of ``image - mean`` may be from 1, and what is added to it from 0.
+        The largest deviation of the random factor of ``image - mean`` from 1, and the largest random summand.
     brightness, contrast, saturation, pca_noise
-        How much to change the colors.
+        The strengths of the color changes.
     inter_method
-        How to interpolate; see :func:`phonograd.image.imresize`.
+        The interpolation method; see :func:`phonograd.image.imresize`.
     seed_aug
-        The seed of random changes.
+        The seed of random augmentation.
     dtype
         The dtype of data.
     data_name, label_name
-        What they are called in descriptions.
+        The names in descriptions.
     **kwargs
-        Other options of MXNet: those that change nothing in the batches are ignored, others raise.
+        Other options of MXNet. Those without effect on the batches are ignored, all others raise an error.
     """
 
     _default_dtype = "float32"
@@ -162,7 +165,7 @@ class ImageRecordIter(RoundIter):
         else:
             places = recordio.record_offsets(path_imgrec)
         check_part(num_parts, part_index)
-        # not `part_of`: here the last part has less where the number does not come out even
+        # unlike in `part_of`, the last part is smaller if sizes are uneven
         each = -(-len(places) // num_parts)
         self._places = places[part_index * each : (part_index + 1) * each]
         if not self._places:
@@ -190,10 +193,10 @@ class ImageRecordIter(RoundIter):
             self._colors.append(augmenters.LightingAug(pca_noise, EIGENVALUES, EIGENVECTORS))
         self._dtype = as_dtype(dtype or self._default_dtype)
         self._pool = concurrent.futures.ThreadPoolExecutor(int(kwargs.get("preprocess_threads", 4)))
-        self._described(tuple(data_shape), (label_width,) if label_width > 1 else (), self._dtype.type, np.float32)
-        self._reordered()
+        self._describe(tuple(data_shape), (label_width,) if label_width > 1 else (), self._dtype.type, np.float32)
+        self._choose_order()
 
-    def _reordered(self) -> None:
+    def _choose_order(self) -> None:
         if self._shuffle:
             self._random.shuffle(self._order)
 
@@ -204,7 +207,7 @@ class ImageRecordIter(RoundIter):
         images = self._pool.map(codec.decode, [body for _, body in records], flags, names)
         data = np.empty((len(records), self._channels, self._height, self._width), self._dtype)
         for place, image in enumerate(images):
-            data[place] = self._changed(image).transpose(2, 0, 1)
+            data[place] = self._augment(image).transpose(2, 0, 1)
         labels = np.zeros((len(records), self._label_width), np.float32)
         for place, (header, _) in enumerate(records):
             found = header.label
@@ -218,8 +221,8 @@ class ImageRecordIter(RoundIter):
             labels[place] = values[: self._label_width]
         return data, labels if self._label_width > 1 else labels[:, 0]
 
-    def _changed(self, image: Values) -> Values:
-        """Return an image after all that is done to it."""
+    def _augment(self, image: Values) -> Values:
+        """Return an image after all augmentation."""
         if self._resize > 0:
             short = min(image.shape[:2])
             height, width = (self._resize * extent // short for extent in image.shape[:2])
@@ -227,7 +230,7 @@ class ImageRecordIter(RoundIter):
         if self._border:
             sides = (self._border, self._border)
             image = np.pad(image, (sides, sides, (0, 0)), constant_values=self._fill_value)
-        image = self._cropped(image)
+        image = self._crop(image)
         if self._mirror or (self._rand_mirror and self._chance.random() < 0.5):
             image = image[:, ::-1]
         if self._dtype.kind != "f":
@@ -242,10 +245,10 @@ class ImageRecordIter(RoundIter):
             )
         return image * self._factor
 
-    def _cropped(self, image: Values) -> Values:
+    def _crop(self, image: Values) -> Values:
         size = self._width, self._height
         if self._resized_crop is None:
-            image = self._enlarged(image)
+            image = self._enlarge(image)
         rows, columns = image.shape[:2]
         width, height = functions.scale_down((columns, rows), size)
         if self._resized_crop is not None:
@@ -262,8 +265,8 @@ class ImageRecordIter(RoundIter):
         window = image[top : top + height, left : left + width]
         return window if (width, height) == size else resize(window, *size, interp=self._inter_method)
 
-    def _enlarged(self, image: Values) -> Values:
-        """Return an image in which a crop of the wanted size has room, of the same proportions."""
+    def _enlarge(self, image: Values) -> Values:
+        """Return an image, enlarged with the same aspect ratio if the crop does not fit into it."""
         rows, columns = image.shape[:2]
         if rows < self._height:
             rows, columns = self._height, columns * self._height // rows
@@ -274,19 +277,19 @@ class ImageRecordIter(RoundIter):
 
 
 class ImageRecordUInt8Iter(ImageRecordIter):
-    """The same with data of dtype uint8, to which neither colors nor mean and deviation are applied."""
+    """Iterate like :class:`ImageRecordIter` over uint8 data, without changes of colors, mean and deviation."""
 
     _default_dtype = "uint8"
 
 
 class ImageRecordInt8Iter(ImageRecordIter):
-    """The same with data of dtype int8: pixels brighter than 127 are 127."""
+    """Iterate like :class:`ImageRecordIter` over int8 data: pixels brighter than 127 become 127."""
 
     _default_dtype = "int8"
 
 
 class ImageDetRecordIter:
-    """Not available: batches of detection records come from :class:`phonograd.image.ImageDetIter`."""
+    """Raise NotImplementedError: :class:`phonograd.image.ImageDetIter` reads the same record files."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
@@ -296,12 +299,12 @@ class ImageDetRecordIter:
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    """Raise for options that are unknown, or that would change images and are not available."""
+    """Raise for options that are unknown, or that would change images and are not supported."""
     for name, value in options.items():
         if name in _IGNORED or (name in _NEUTRAL and _NEUTRAL[name] == value):
             continue
         if name in _NEUTRAL:
             raise NotImplementedError(
-                f"ImageRecordIter does not have {name}={value!r}; use mx.image.ImageIter with an augmenter of your own"
+                f"ImageRecordIter does not support {name}={value!r}; use mx.image.ImageIter with your own augmenter"
             )
         raise TypeError(f"ImageRecordIter has no argument {name!r}{nearest(name, [*_IGNORED, *_NEUTRAL])}")

@@ -1,4 +1,4 @@
-"""What iterators over batches have in common: descriptions, batches, and the protocol of ``next`` and ``reset``."""
+"""Provide the base of iterators over batches: descriptions, batches, and the protocol of ``next`` and ``reset``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DataBatch", "DataDesc", "DataIter"]
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
-    """The name, shape, dtype and layout of an input; a tuple of the first two.
+    """Describe an input by name, shape, dtype and layout; as a tuple it has the first two.
 
     >>> DataDesc("data", (32, 3, 8, 8))
     DataDesc[data,(32, 3, 8, 8),<class 'numpy.float32'>,NCHW]
@@ -37,12 +37,12 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
 
     @staticmethod
     def get_batch_axis(layout: str | None) -> int:
-        """Return the axis of the examples of a batch: where N stands in the layout, else 0."""
+        """Return the axis of examples: the position of N in the layout, or 0 without a layout."""
         return 0 if layout is None else layout.find("N")
 
     @staticmethod
     def get_list(shapes: Sequence[tuple[str, Any]], types: Sequence[tuple[str, Any]] | None) -> list[DataDesc]:
-        """Return descriptions of inputs, given as pairs (name, shape) and (name, dtype)."""
+        """Return descriptions of inputs from pairs (name, shape) and (name, dtype)."""
         if types is None:
             return [DataDesc(name, shape) for name, shape in shapes]
         dtypes = dict(types)
@@ -50,20 +50,20 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):
 
 
 class DataBatch:
-    """The arrays of a batch.
+    """Hold the arrays of a batch.
 
     Parameters
     ----------
     data, label
         Lists of arrays; `label` may be None.
     pad
-        How many examples at the end are there only to fill the batch.
+        The number of examples at the end that only fill the batch.
     index
-        The numbers of the examples.
+        The indices of the examples.
     bucket_key
-        Which bucket it belongs to.
+        The bucket of the batch.
     provide_data, provide_label
-        Descriptions of the arrays.
+        The descriptions of the arrays.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class DataBatch:
 
 
 class DataIter:
-    """The base class of iterators over batches. A subclass overrides ``iter_next`` and the functions ``get...``.
+    """Base class of iterators over batches. A subclass overrides ``iter_next`` and the functions ``get...``.
 
-    Unlike Python's iterators, one can be used again after :meth:`reset`.
+    Unlike a Python iterator, it can be used again after :meth:`reset`.
     """
 
     def __init__(self, batch_size: int = 0) -> None:
@@ -107,7 +107,7 @@ class DataIter:
         return self
 
     def reset(self) -> None:
-        """Go back to the first batch."""
+        """Return to the first batch."""
 
     def next(self) -> DataBatch:
         """Return the next batch, or raise StopIteration."""
@@ -119,7 +119,7 @@ class DataIter:
         return self.next()
 
     def iter_next(self) -> bool:
-        """Go to the next batch; return whether there is one."""
+        """Advance to the next batch, and return whether there is one."""
         raise NotImplementedError(f"{type(self).__name__} has no iter_next")
 
     def getdata(self) -> Any:
@@ -131,9 +131,9 @@ class DataIter:
         raise NotImplementedError(f"{type(self).__name__} has no getlabel")
 
     def getindex(self) -> Any:
-        """Return the numbers of the examples of the batch, or None."""
+        """Return the indices of the examples in the batch, or None."""
         return None
 
     def getpad(self) -> int | None:
-        """Return how many examples at the end are there only to fill the batch; None if that is not known."""
+        """Return the number of examples at the end that only fill the batch; None if it is unknown."""
         return None

@@ -1,4 +1,4 @@
-"""Passes over numbered examples in batches that are all full, as MXNet's native iterators make them."""
+"""Iterate over numbered examples in full batches, as MXNet's native iterators do."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Values = np.ndarray[Any, Any]
 
 
 def check_part(num_parts: int, part_index: int) -> None:
-    """Raise unless there is such a part."""
+    """Raise unless `part_index` is one of the parts."""
     if num_parts < 1 or not 0 <= part_index < num_parts:
         raise ValueError(f"part_index must be in 0..{num_parts - 1}, not {part_index}")
 
 
 def part_of(count: int, num_parts: int, part_index: int) -> range:
-    """Return the numbers of the examples in one of several equal parts of all examples.
+    """Return the indices of the examples in one of `num_parts` equal parts.
 
     >>> part_of(5, 2, 1)
     range(3, 5)
@@ -34,10 +34,10 @@ def part_of(count: int, num_parts: int, part_index: int) -> range:
 
 
 class RoundIter(DataIter):
-    """An iterator whose subclass returns the values of numbered examples.
+    """Iterate over examples whose values a subclass returns by index.
 
-    Where the last batch of a pass is not full, `round_batch` fills it from the beginning, and the next pass leaves out
-    what was used for that. Without `round_batch` the places are filled with what stood there in the batch before.
+    `round_batch` fills an incomplete last batch from the beginning, and the next pass skips these examples. Without
+    `round_batch`, the examples at the same positions of the previous batch fill it.
     """
 
     def __init__(
@@ -57,16 +57,16 @@ class RoundIter(DataIter):
         self._chosen: Values | None = None
         self._arrays: tuple[NDArray, NDArray] | None = None
 
-    def _described(self, data: tuple[int, ...], label: tuple[int, ...], dtype: Any, label_dtype: Any = None) -> None:
-        """Say what the batches are like; `label_dtype` is that of labels if it is another one."""
+    def _describe(self, data: tuple[int, ...], label: tuple[int, ...], dtype: Any, label_dtype: Any = None) -> None:
+        """Set the descriptions of the batches; `label_dtype` defaults to `dtype`."""
         self.provide_data = [DataDesc(self._names[0], (self.batch_size, *data), dtype)]
         self.provide_label = [DataDesc(self._names[1], (self.batch_size, *label), label_dtype or dtype)]
 
     def _values(self, examples: Values) -> tuple[Values, Values]:
-        """Return data and labels of some examples."""
+        """Return the data and labels of some examples."""
         raise NotImplementedError(f"{type(self).__name__} has no values")
 
-    def _reordered(self) -> None:
+    def _choose_order(self) -> None:
         """Choose the order of the next pass."""
 
     def reset(self) -> None:
@@ -74,10 +74,10 @@ class RoundIter(DataIter):
         self._place = self._pad % self._count if self.round_batch else 0
         self._pad = 0
         self._chosen = self._arrays = None
-        self._reordered()
+        self._choose_order()
 
     def iter_next(self) -> bool:
-        """Go to the next batch; return whether there is one."""
+        """Advance to the next batch, and return whether there is one."""
         if self._place >= self._count:
             return False
         end = self._place + self.batch_size
@@ -115,9 +115,9 @@ class RoundIter(DataIter):
         return self._batch()[1]
 
     def getindex(self) -> Values | None:
-        """Return the numbers of the examples in the batch."""
+        """Return the indices of the examples in the batch."""
         return None if self._chosen is None else self._chosen.astype(np.uint64)
 
     def getpad(self) -> int:
-        """Return how many examples at the end are there only to fill the batch."""
+        """Return the number of examples at the end that only fill the batch."""
         return self._pad

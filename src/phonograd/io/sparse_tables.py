@@ -1,4 +1,4 @@
-"""Batches of sparse rows from text files in LibSVM's format."""
+"""Iterate over batches of sparse rows from text files in LibSVM's format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["LibSVMIter"]
 
 
 class _Rows(NamedTuple):
-    """Sparse rows: of row r, ``values`` and ``columns`` from ``begins[r]`` to ``begins[r + 1]``; and their labels."""
+    """Hold sparse rows and their labels.
+
+    Row r has ``values`` and ``columns`` from ``begins[r]`` to ``begins[r + 1]``.
+    """
 
     labels: Values
     values: Values
@@ -28,7 +31,7 @@ class _Rows(NamedTuple):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def chosen(self, rows: Values, width: int) -> NDArray:
+    def select(self, rows: Values, width: int) -> NDArray:
         """Return some of the rows as a csr array."""
         counts = self.begins[rows + 1] - self.begins[rows]
         begins = np.concatenate([[0], np.cumsum(counts)])
@@ -39,7 +42,7 @@ class _Rows(NamedTuple):
 
 
 def _read(path: str, width: int, dtype: DType, part: tuple[int, int]) -> _Rows:
-    """Return the rows of a file, or of all files of a directory, of one of several parts of them."""
+    """Return one part of the rows of a file, or of all files in a directory."""
     files = sorted(os.path.join(path, name) for name in os.listdir(path)) if os.path.isdir(path) else [path]
     lines = []
     for name in files:
@@ -59,7 +62,7 @@ def _read(path: str, width: int, dtype: DType, part: tuple[int, int]) -> _Rows:
             row = [int(column) for column, _ in pairs]
             values += [float(value) for _, value in pairs]
         except ValueError as error:
-            raise MXNetError(f"{place} is not of the form 'label column:value ...': {error}") from error
+            raise MXNetError(f"{place} does not have the form 'label column:value ...': {error}") from error
         if row and not 0 <= min(row) <= max(row) < width:
             raise MXNetError(
                 f"{place} has columns from {min(row)} to {max(row)}, but data_shape allows 0 to {width - 1}"
@@ -70,7 +73,7 @@ def _read(path: str, width: int, dtype: DType, part: tuple[int, int]) -> _Rows:
 
 
 class LibSVMIter(RoundIter):
-    """Batches of sparse rows, as csr arrays, from files with a label and ``column:value`` pairs in each line.
+    """Iterate over sparse rows, as csr arrays, from files with a label and ``column:value`` pairs in each line.
 
     Columns are counted from 0.
 
@@ -79,25 +82,24 @@ class LibSVMIter(RoundIter):
     data_libsvm
         A file, or a directory whose files are read in the order of their names.
     data_shape
-        (columns,): how many columns a row has.
+        (columns,): the number of columns of a row.
     label_libsvm
-        A file of labels that are sparse rows, too (its own labels are ignored); without one, labels are those of the
+        A file of labels that are sparse rows, too (its own labels are ignored). Without it, labels are those of the
         data.
     label_shape
-        (columns,) of labels.
+        The (columns,) of labels.
     num_parts, part_index
-        Into how many parts to divide the rows, and which of them to take.
+        The number of parts of the rows, and the part to use.
     batch_size
-        How many rows a batch has.
+        The number of rows in a batch.
     round_batch
-        The last batch is filled with rows from the beginning, which the next pass then leaves out; nothing else is
-        available.
+        Must be True: rows from the beginning fill the last batch, and the next pass skips them.
     prefetch_buffer, ctx
-        Accepted and ignored: everything is read at once.
+        Have no effect: the iterator reads all data at once.
     dtype
         The dtype of data and labels.
     data_name, label_name
-        What they are called in descriptions.
+        The names in descriptions.
     """
 
     def __init__(
@@ -133,15 +135,15 @@ class LibSVMIter(RoundIter):
                     f"{label_libsvm} has {len(self._label_rows)} rows, but {data_libsvm} has {len(self._rows)}"
                 )
         super().__init__(len(self._rows), batch_size, True, data_name, label_name)
-        self._described((self._width,), () if self._label_rows is None else (self._label_width,), kind.type)
+        self._describe((self._width,), () if self._label_rows is None else (self._label_width,), kind.type)
 
     def _batch(self) -> tuple[NDArray, NDArray]:
         if self._chosen is None:
             raise StopIteration("there is no batch before the first call of next")
         if self._arrays is None:
-            data = self._rows.chosen(self._chosen, self._width)
+            data = self._rows.select(self._chosen, self._width)
             if self._label_rows is not None:
-                label = self._label_rows.chosen(self._chosen, self._label_width)
+                label = self._label_rows.select(self._chosen, self._label_width)
             else:
                 label = concrete(np.ascontiguousarray(self._rows.labels[self._chosen]), CPU)
             self._arrays = data, label

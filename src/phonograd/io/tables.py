@@ -1,4 +1,4 @@
-"""Batches from text files with numbers, and from the files of MNIST."""
+"""Iterate over batches from text files with numbers, and from files in MNIST's format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CSVIter", "MNISTIter"]
 
 
 def _table(path: str, shape: tuple[int, ...], dtype: Any) -> Values:
-    """Return the rows of a file, or of all files of a directory, each in a shape."""
+    """Return the rows of a file, or of all files in a directory, each in a shape."""
     files = sorted(os.path.join(path, name) for name in os.listdir(path)) if os.path.isdir(path) else [path]
     width = math.prod(shape)
     tables = []
@@ -29,7 +29,7 @@ def _table(path: str, shape: tuple[int, ...], dtype: Any) -> Values:
         try:
             table = np.loadtxt(lines, dtype, delimiter=",", ndmin=2, comments=None)
         except ValueError as error:
-            raise MXNetError(f"{name} is no table of {np.dtype(dtype)} with commas between: {error}") from error
+            raise MXNetError(f"{name} is no table of {np.dtype(dtype)} separated by commas: {error}") from error
         if table.shape[1] != width:
             raise MXNetError(f"rows of {name} have {table.shape[1]} numbers, but shape {shape} needs {width}")
         tables.append(table)
@@ -39,7 +39,7 @@ def _table(path: str, shape: tuple[int, ...], dtype: Any) -> Values:
 
 
 class CSVIter(RoundIter):
-    """Batches of the rows of files with numbers and commas between.
+    """Iterate over the rows of files with numbers separated by commas.
 
     Parameters
     ----------
@@ -48,19 +48,19 @@ class CSVIter(RoundIter):
     data_shape
         The shape of an example.
     label_csv
-        The same for labels; without one they are zero.
+        The file or directory of the labels. Without it, labels are zero.
     label_shape
         The shape of a label.
     batch_size
-        How many examples a batch has.
+        The number of examples in a batch.
     round_batch
-        Whether the last batch is filled with examples from the beginning, which the next pass then leaves out.
+        Whether to fill the last batch with examples from the beginning, which the next pass then skips.
     dtype
         ``'float32'``, ``'int32'`` or ``'int64'``.
     prefetch_buffer, ctx
-        Accepted and ignored: everything is read at once.
+        Have no effect: the iterator reads all data at once.
     data_name, label_name
-        What they are called in descriptions.
+        The names in descriptions.
     """
 
     def __init__(
@@ -87,39 +87,39 @@ class CSVIter(RoundIter):
             raise MXNetError(f"{label_csv} has {len(labels)} rows, but {data_csv} has {len(self._data)}")
         self._labels = labels[:, 0] if tuple(label_shape) == (1,) else labels
         super().__init__(len(self._data), batch_size, round_batch, data_name, label_name)
-        self._described(self._data.shape[1:], self._labels.shape[1:], kind.type)
+        self._describe(self._data.shape[1:], self._labels.shape[1:], kind.type)
 
     def _values(self, examples: Values) -> tuple[Values, Values]:
         return self._data[examples], self._labels[examples]
 
 
 class MNISTIter(RoundIter):
-    """Batches of the images in files of MNIST's format, with brightness from 0 to 1; the last one must be full.
+    """Iterate over images in files of MNIST's format, scaled to [0, 1); an incomplete last batch is dropped.
 
     Parameters
     ----------
     image, label
         The files, plain or gzipped.
     batch_size
-        How many examples a batch has.
+        The number of examples in a batch.
     shuffle
-        Whether their order is random; the same in each pass.
+        Whether to use a random order, which is the same in each pass.
     flat
-        Whether an image is a vector; else its shape is (1, height, width).
+        Whether an image is a vector. Otherwise its shape is (1, height, width).
     seed
-        Which random order.
+        The seed of the random order.
     silent
-        Accepted and ignored: nothing is printed.
+        Has no effect: the iterator prints nothing.
     num_parts, part_index
-        Into how many parts to divide the examples, and which of them to take.
+        The number of parts of the examples, and the part to use.
     prefetch_buffer, ctx
-        Accepted and ignored: everything is read at once.
+        Have no effect: the iterator reads all data at once.
     dtype
         The dtype of data and labels.
     data_name, label_name
-        What they are called in descriptions.
+        The names in descriptions.
     input_shape
-        Accepted and ignored, as in MXNet, whose examples pass it: `flat` says what shape an image has.
+        Has no effect, as in MXNet, whose examples pass it: `flat` selects the shape of an image.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class MNISTIter(RoundIter):
         if len(images) != len(labels):
             raise MXNetError(f"{image} has {len(images)} images, but {label} has {len(labels)} labels")
         check_part(num_parts, part_index)
-        # not `part_of`: here the last parts have what does not come out even
+        # unlike in `part_of`, the last parts are larger if sizes are uneven
         chosen = slice(*(len(images) * number // num_parts for number in (part_index, part_index + 1)))
         images, labels = images[chosen], labels[chosen]
         count = len(images) // batch_size * batch_size
@@ -154,7 +154,7 @@ class MNISTIter(RoundIter):
         self._images = images.reshape(len(images), -1) if flat else images[:, None]
         self._labels = labels
         self._dtype = as_dtype(dtype)
-        self._described(self._images.shape[1:], (), self._dtype.type)
+        self._describe(self._images.shape[1:], (), self._dtype.type)
 
     def _values(self, examples: Values) -> tuple[Values, Values]:
         return (self._images[examples] / np.float32(256)).astype(self._dtype), self._labels[examples].astype(

@@ -1,4 +1,4 @@
-"""Iterators around iterators: of another length, or ahead of their time in a thread."""
+"""Wrap iterators: change the length of a pass, or prefetch batches in a thread."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["PrefetchingIter", "ResizeIter"]
 
 
 class ResizeIter(DataIter):
-    """A number of batches of another iterator, which begins again when it ends too early.
+    """Take a fixed number of batches per pass from another iterator, which restarts whenever it ends.
 
     Parameters
     ----------
     data_iter
         The other iterator.
     size
-        How many batches a pass has.
+        The number of batches in a pass.
     reset_internal
-        Whether ``reset`` resets the other one too.
+        Whether ``reset`` also resets the other iterator.
     """
 
     def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True) -> None:
@@ -45,7 +45,7 @@ class ResizeIter(DataIter):
             self.data_iter.reset()
 
     def iter_next(self) -> bool:
-        """Go to the next batch; return whether there is one."""
+        """Advance to the next batch, and return whether there is one."""
         if self.cur == self.size:
             return False
         try:
@@ -70,16 +70,16 @@ class ResizeIter(DataIter):
         return self._batch().label
 
     def getindex(self) -> Any:
-        """Return the numbers of the examples in the batch."""
+        """Return the indices of the examples in the batch."""
         return self._batch().index
 
     def getpad(self) -> int | None:
-        """Return how many examples at the end are there only to fill the batch."""
+        """Return the number of examples at the end that only fill the batch."""
         return self._batch().pad
 
 
 class _Source:
-    """A thread that takes batches from an iterator, one ahead of those who want them."""
+    """Read batches from an iterator in a thread, one batch ahead of the consumer."""
 
     def __init__(self, iterator: DataIter) -> None:
         self.iterator = iterator
@@ -100,19 +100,19 @@ class _Source:
                 self.batches.put(error)
 
     def end(self) -> None:
-        """Let the thread end."""
+        """Stop the thread."""
         self.wanted.put("end")
 
 
 class PrefetchingIter(DataIter):
-    """Batches of one or several iterators side by side, which threads prepare while the last ones are used.
+    """Combine the batches of one or several iterators, which threads prefetch.
 
     Parameters
     ----------
     iters
-        The iterators; all have as many batches.
+        The iterators, with equal numbers of batches.
     rename_data, rename_label
-        For each iterator, a dictionary with new names of what it provides.
+        For each iterator, a dictionary from old to new names of its arrays.
     """
 
     def __init__(
@@ -122,30 +122,30 @@ class PrefetchingIter(DataIter):
         rename_label: Sequence[Mapping[str, str]] | None = None,
     ) -> None:
         self.iters: list[Any] = list(iters) if isinstance(iters, (list, tuple)) else [iters]
-        assert self.iters, "PrefetchingIter needs an iterator"
+        assert self.iters, "PrefetchingIter needs at least one iterator"
         super().__init__()
         self.n_iter = len(self.iters)
         self.rename_data, self.rename_label = rename_data, rename_label
         self.batch_size = self.provide_data[0][1][0]
         self.current_batch: DataBatch | None = None
         self._sources = [_Source(iterator) for iterator in self.iters]
-        #: whether a batch of each thread is on its way
+        #: whether each thread has a batch to deliver
         self._expected = True
         for source in self._sources:
             weakref.finalize(self, source.end)
 
     @property
     def provide_data(self) -> list[DataDesc]:
-        """Descriptions of the data of a batch."""
-        return self._renamed([each.provide_data for each in self.iters], self.rename_data)
+        """The descriptions of the data in a batch."""
+        return self._rename([each.provide_data for each in self.iters], self.rename_data)
 
     @property
     def provide_label(self) -> list[DataDesc]:
-        """Descriptions of the labels of a batch."""
-        return self._renamed([each.provide_label for each in self.iters], self.rename_label)
+        """The descriptions of the labels in a batch."""
+        return self._rename([each.provide_label for each in self.iters], self.rename_label)
 
     @staticmethod
-    def _renamed(provided: list[Any], names: Sequence[Mapping[str, str]] | None) -> list[DataDesc]:
+    def _rename(provided: list[Any], names: Sequence[Mapping[str, str]] | None) -> list[DataDesc]:
         result = []
         for descriptions, renaming in zip(provided, names or [{}] * len(provided)):
             for given in descriptions:
@@ -162,7 +162,7 @@ class PrefetchingIter(DataIter):
         self._expected = True
 
     def iter_next(self) -> bool:
-        """Go to the next batch; return whether there is one."""
+        """Advance to the next batch, and return whether there is one."""
         if not self._expected:
             return False
         batches = [source.batches.get() for source in self._sources]
@@ -208,9 +208,9 @@ class PrefetchingIter(DataIter):
         return self._batch().label
 
     def getindex(self) -> Any:
-        """Return the numbers of the examples in the batch."""
+        """Return the indices of the examples in the batch."""
         return self._batch().index
 
     def getpad(self) -> int | None:
-        """Return how many examples at the end are there only to fill the batch."""
+        """Return the number of examples at the end that only fill the batch."""
         return self._batch().pad

@@ -1,4 +1,4 @@
-"""mx.metric: numbers that say how good predictions are, added up batch by batch."""
+"""Provide mx.metric: measures of the quality of predictions, accumulated batch by batch."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What all metrics have in common, metrics of losses, of several metrics, and of functions.
+"""Provide the base class of metrics, and metrics of losses, of other metrics and of functions.
 
-A metric is a sum over a count, both since the last ``reset_local`` and since the last ``reset``.
+A metric is a sum divided by a count. It keeps both since the last ``reset_local`` and since the last ``reset``.
+Takes arrays from ``ndarray``; hands ``EvalMetric`` and the registry to the other modules of this package.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ __all__ = [
 
 
 def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool = False) -> tuple[Any, Any]:
-    """Return labels and predictions after checking that there are equally many.
+    """Return labels and predictions after checking that their numbers are equal.
 
-    With `shape`, their shapes must be the same; with `wrap`, single arrays are returned in lists.
+    `shape` compares shapes instead of lengths; `wrap` puts single arrays into lists.
     """
     found = (labels.shape, preds.shape) if shape else (len(labels), len(preds))
     if found[0] != found[1]:
@@ -44,14 +45,14 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
 
 
 class EvalMetric:
-    """The base class of metrics. A subclass overrides ``update(labels, preds)``, and calls ``_add`` in it.
+    """Base class of metrics. A subclass overrides ``update(labels, preds)`` and calls ``_add`` in it.
 
     Parameters
     ----------
     name
-        What the metric is called in results.
+        The name of the metric in results.
     output_names, label_names
-        Which of the outputs and labels of a network it takes; None for all.
+        The names of the outputs and labels of a network that the metric takes; None for all.
 
     >>> import phonograd as mx
     >>> metric = mx.metric.Accuracy()
@@ -79,7 +80,7 @@ class EvalMetric:
         return f"EvalMetric: {dict(self.get_name_value())}"
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments the metric was made with, which :func:`create` takes."""
+        """Return the arguments of this metric, which :func:`create` accepts."""
         return {
             **self._kwargs,
             "metric": type(self).__name__,
@@ -91,31 +92,31 @@ class EvalMetric:
     # -- adding up
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions, one array for each output of a network."""
+        """Add lists of labels and predictions, one array for each output of a network."""
         raise NotImplementedError(f"{type(self).__name__} has no update(self, labels, preds)")
 
     def update_dict(self, label: Mapping[str, NDArray], pred: Mapping[str, NDArray]) -> None:
-        """Take labels and predictions by their names."""
+        """Add labels and predictions that are given by their names."""
         preds = pred.values() if self.output_names is None else [pred[name] for name in self.output_names]
         labels = label.values() if self.label_names is None else [label[name] for name in self.label_names]
         self.update(list(labels), list(preds))
 
     def _add(self, total: Any, count: Any) -> None:
-        """Add to the sum and to the count."""
+        """Add to the sum and to the count, locally and globally."""
         self.sum_metric += total
         self.num_inst += count
         self.global_sum_metric += total
         self.global_num_inst += count
 
     def reset(self) -> None:
-        """Begin again."""
+        """Reset the metric to its initial state."""
         self.num_inst: Any = 0
         self.sum_metric: Any = 0.0
         self.global_num_inst: Any = 0
         self.global_sum_metric: Any = 0.0
 
     def reset_local(self) -> None:
-        """Begin again, but not with the values that :meth:`get_global` returns."""
+        """Reset the metric, except for the values that :meth:`get_global` returns."""
         self.num_inst = 0
         self.sum_metric = 0.0
 
@@ -124,7 +125,7 @@ class EvalMetric:
     def _value(self, total: Any, count: Any) -> Any:
         """Return the value of the metric for a sum and a count."""
         value = total / count
-        # a metric may sum up numbers of NumPy, or arrays of one: from version 2 on these do not print as numbers do
+        # a subclass may add up NumPy scalars or arrays of one element, which NumPy 2 prints as np.float64(...)
         return value.item() if isinstance(value, (numpy.generic, numpy.ndarray)) and value.size == 1 else value
 
     def get(self) -> tuple[Any, Any]:
@@ -140,15 +141,15 @@ class EvalMetric:
         return self.name, self._value(self.global_sum_metric, self.global_num_inst)
 
     def get_name_value(self) -> list[tuple[str, Any]]:
-        """Return name and value, or several of them, in a list."""
-        return _paired(*self.get())
+        """Return a list of pairs of name and value."""
+        return _name_value_pairs(*self.get())
 
     def get_global_name_value(self) -> list[tuple[str, Any]]:
-        """Return name and value since the last :meth:`reset`, or several of them, in a list."""
-        return _paired(*self.get_global())
+        """Return a list of pairs of name and value since the last :meth:`reset`."""
+        return _name_value_pairs(*self.get_global())
 
 
-def _paired(name: Any, value: Any) -> list[tuple[str, Any]]:
+def _name_value_pairs(name: Any, value: Any) -> list[tuple[str, Any]]:
     names = name if isinstance(name, list) else [name]
     return list(zip(names, value if isinstance(value, list) else [value]))
 
@@ -159,7 +160,7 @@ _create = registry.get_create_func(EvalMetric, "metric")
 
 
 def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return a metric by its name, from a function of labels and predictions, or several from a list.
+    """Return a metric by its name or from a function of labels and predictions, or a composite from a list.
 
     >>> create("acc").name, create(["mae", "mse"]).get()
     ('accuracy', (['mae', 'mse'], [nan, nan]))
@@ -179,7 +180,7 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> Any:
 @register
 @alias("composite")
 class CompositeEvalMetric(EvalMetric):
-    """Several metrics at once."""
+    """Update several metrics at once."""
 
     def __init__(
         self,
@@ -192,38 +193,38 @@ class CompositeEvalMetric(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def add(self, metric: Any) -> None:
-        """Take one more metric."""
+        """Append a metric."""
         self.metrics.append(create(metric))
 
     def get_metric(self, index: int) -> Any:
-        """Return one of the metrics by its number."""
+        """Return the metric at an index."""
         if index >= len(self.metrics):
             raise ValueError(f"Metric index {index} is out of range 0 and {len(self.metrics)}")
         return self.metrics[index]
 
     def update_dict(self, labels: Mapping[str, NDArray], preds: Mapping[str, NDArray]) -> None:
-        """Take labels and predictions by their names."""
+        """Add labels and predictions that are given by their names."""
         labels = {name: array for name, array in labels.items() if name in (self.label_names or labels)}
         preds = {name: array for name, array in preds.items() if name in (self.output_names or preds)}
         for metric in self.metrics:
             metric.update_dict(labels, preds)
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions."""
+        """Add lists of labels and predictions."""
         for metric in self.metrics:
             metric.update(labels, preds)
 
     def reset(self) -> None:
-        """Begin again with all metrics."""
+        """Reset all metrics."""
         for metric in self.metrics:
             metric.reset()
 
     def reset_local(self) -> None:
-        """Begin again with all metrics, but not with the values that :meth:`get_global` returns."""
+        """Reset all metrics, except for the values that :meth:`get_global` returns."""
         for metric in self.metrics:
             metric.reset_local()
 
-    def _gathered(self, results: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    def _gather_results(self, results: list[tuple[Any, Any]]) -> tuple[Any, Any]:
         names: list[str] = []
         values: list[Any] = []
         for name, value in results:
@@ -233,20 +234,20 @@ class CompositeEvalMetric(EvalMetric):
 
     def get(self) -> tuple[Any, Any]:
         """Return the names and values of all metrics."""
-        return self._gathered([metric.get() for metric in self.metrics])
+        return self._gather_results([metric.get() for metric in self.metrics])
 
     def get_global(self) -> tuple[Any, Any]:
         """Return the names and values of all metrics since the last :meth:`reset`."""
-        return self._gathered([metric.get_global() for metric in self.metrics])
+        return self._gather_results([metric.get_global() for metric in self.metrics])
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments of this and all its metrics."""
+        """Return the arguments of this metric and of all its parts."""
         return {**super().get_config(), "metrics": [metric.get_config() for metric in self.metrics]}
 
 
 @register
 class Loss(EvalMetric):
-    """The mean of predictions, which are losses; labels do not count."""
+    """Compute the mean of predictions that are losses; labels are ignored."""
 
     def __init__(
         self,
@@ -257,14 +258,14 @@ class Loss(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def update(self, _: Any, preds: Any) -> None:
-        """Take losses."""
+        """Add losses."""
         for pred in [preds] if isinstance(preds, NDArray) else preds:
             self._add(float(pred.sum().asscalar()), pred.size)
 
 
 @register
 class Torch(Loss):
-    """:class:`Loss` under another name."""
+    """Compute :class:`Loss` under another name."""
 
     def __init__(
         self,
@@ -277,7 +278,7 @@ class Torch(Loss):
 
 @register
 class Caffe(Loss):
-    """:class:`Loss` under another name."""
+    """Compute :class:`Loss` under another name."""
 
     def __init__(
         self,
@@ -290,9 +291,9 @@ class Caffe(Loss):
 
 @register
 class CustomMetric(EvalMetric):
-    """A function ``feval(label, pred)`` of NumPy arrays, which returns a value, or a sum and a count.
+    """Evaluate a function ``feval(label, pred)`` of NumPy arrays that returns a value, or a sum and a count.
 
-    With `allow_extra_outputs`, there may be more predictions than labels.
+    `allow_extra_outputs` permits more predictions than labels.
     """
 
     def __init__(
@@ -319,7 +320,7 @@ class CustomMetric(EvalMetric):
         self._allow_extra_outputs = allow_extra_outputs
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions."""
+        """Add lists of labels and predictions."""
         if not self._allow_extra_outputs:
             labels, preds = check_label_shapes(labels, preds, True)
         for pred, label in zip(preds, labels):
@@ -327,7 +328,7 @@ class CustomMetric(EvalMetric):
             self._add(*(value if isinstance(value, tuple) else (value, 1)))
 
     def get_config(self) -> dict[str, Any]:
-        """Raise NotImplementedError: a function has no name that it could be found by."""
+        """Raise NotImplementedError: a function cannot be serialized."""
         raise NotImplementedError("CustomMetric cannot be serialized")
 
 

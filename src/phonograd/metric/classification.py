@@ -1,4 +1,7 @@
-"""Metrics of predicted classes: how many are right, and how probable the right ones are."""
+"""Provide metrics of predicted classes: accuracies, correlations and likelihoods.
+
+Takes ``EvalMetric`` and the registry from :mod:`.base`.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ __all__ = ["F1", "MCC", "PCC", "Accuracy", "CrossEntropy", "NegativeLogLikelihoo
 @register
 @alias("acc")
 class Accuracy(EvalMetric):
-    """The part of predictions that are right.
+    """Compute the fraction of correct predictions.
 
-    Predictions are classes, or probabilities of classes along `axis`.
+    Predictions are classes, or scores of classes along `axis`.
     """
 
     def __init__(
@@ -32,7 +35,7 @@ class Accuracy(EvalMetric):
         self.axis = axis
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions."""
+        """Add lists of labels and predictions."""
         labels, preds = check_label_shapes(labels, preds, True)
         for label, pred in zip(labels, preds):
             chosen = pred.asnumpy() if pred.shape == label.shape else np.argmax(pred.asnumpy(), axis=self.axis)
@@ -44,7 +47,7 @@ class Accuracy(EvalMetric):
 @register
 @alias("top_k_accuracy", "top_k_acc")
 class TopKAccuracy(EvalMetric):
-    """The part of labels that are among the `top_k` most probable classes."""
+    """Compute the fraction of labels among the `top_k` highest scores."""
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class TopKAccuracy(EvalMetric):
         self.name += f"_{top_k}"
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions."""
+        """Add lists of labels and predictions."""
         labels, preds = check_label_shapes(labels, preds, True)
         for label, pred in zip(labels, preds):
             assert len(pred.shape) <= 2, "Predictions should be no more than 2 dims"
@@ -75,7 +78,7 @@ class TopKAccuracy(EvalMetric):
 
 
 class _Confusion:
-    """How often the classes 0 and 1 were predicted and right: counts by (predicted, right)."""
+    """Count predictions of the classes 0 and 1 by (predicted class, true class)."""
 
     def __init__(self) -> None:
         self.counts = np.zeros((2, 2), np.int64)
@@ -86,7 +89,7 @@ class _Confusion:
         return int(self.counts.sum())
 
     def add(self, label: Any, pred: Any) -> None:
-        """Count the predictions of a batch, which are probabilities of two classes."""
+        """Count the predictions of a batch, which are scores of two classes."""
         right, chosen = label.asnumpy().astype(np.int32), np.argmax(pred.asnumpy(), axis=1)
         check_label_shapes(right, chosen)
         if len(np.unique(right)) > 2:
@@ -94,12 +97,12 @@ class _Confusion:
         np.add.at(self.counts, ((chosen == 1).astype(int).ravel(), (right == 1).astype(int).ravel()), 1)
 
     def f1(self) -> float:
-        """Return the harmonic mean of precision and recall; 0 if there are none."""
+        """Return the harmonic mean of precision and recall; 0 without true positives."""
         hits = float(self.counts[1, 1])
         return 2 * hits / float(self.counts[1].sum() + self.counts[:, 1].sum()) if hits else 0.0
 
     def matthews(self) -> float:
-        """Return Matthews's correlation coefficient; sums that are 0 do not count."""
+        """Return Matthews's correlation coefficient, without the marginal sums that are 0."""
         (true_negative, false_negative), (false_positive, true_positive) = self.counts.astype(float).tolist()
         sums = [*self.counts.sum(axis=0), *self.counts.sum(axis=1)]
         below = math.prod([float(part) for part in sums if part])
@@ -108,7 +111,7 @@ class _Confusion:
 
 
 class _Binary(EvalMetric):
-    """A number that follows from the counts of a batch ('macro': their mean), or of all ('micro')."""
+    """Compute a score of confusion counts: the mean over batches ('macro') or one score of all samples ('micro')."""
 
     def __init__(
         self,
@@ -120,37 +123,40 @@ class _Binary(EvalMetric):
         self.average = average
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
-    def _of(self, counts: _Confusion) -> float:
+    def _score(self, counts: _Confusion) -> float:
         raise NotImplementedError
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions."""
+        """Add lists of labels and predictions."""
         labels, preds = check_label_shapes(labels, preds, True)
         batch = _Confusion()
         for label, pred in zip(labels, preds):
             batch.add(label, pred)
         if self.average == "macro":
-            self._add(self._of(batch), 1)
+            self._add(self._score(batch), 1)
             return
         for counts in (self._local, self._all):
             counts.counts += batch.counts
-        self.sum_metric, self.num_inst = self._of(self._local) * self._local.total, self._local.total
-        self.global_sum_metric, self.global_num_inst = self._of(self._all) * self._all.total, self._all.total
+        self.sum_metric, self.num_inst = self._score(self._local) * self._local.total, self._local.total
+        self.global_sum_metric, self.global_num_inst = self._score(self._all) * self._all.total, self._all.total
 
     def reset(self) -> None:
-        """Begin again."""
+        """Reset the metric to its initial state."""
         super().reset()
         self._local, self._all = _Confusion(), _Confusion()
 
     def reset_local(self) -> None:
-        """Begin again, but not with the values that ``get_global`` returns."""
+        """Reset the metric, except for the values that ``get_global`` returns."""
         super().reset_local()
         self._local = _Confusion()
 
 
 @register
 class F1(_Binary):
-    """The harmonic mean of precision and recall of two classes."""
+    """Compute the F1 score of a binary classification: the harmonic mean of precision and recall.
+
+    `average` is 'macro' for the mean of the scores of batches, or 'micro' for one score of all samples.
+    """
 
     def __init__(
         self,
@@ -161,13 +167,16 @@ class F1(_Binary):
     ) -> None:
         super().__init__(name, output_names, label_names, average)
 
-    def _of(self, counts: _Confusion) -> float:
+    def _score(self, counts: _Confusion) -> float:
         return counts.f1()
 
 
 @register
 class MCC(_Binary):
-    """Matthews's correlation coefficient of two classes."""
+    """Compute Matthews's correlation coefficient of a binary classification.
+
+    `average` is 'macro' for the mean of the scores of batches, or 'micro' for one score of all samples.
+    """
 
     def __init__(
         self,
@@ -178,13 +187,13 @@ class MCC(_Binary):
     ) -> None:
         super().__init__(name, output_names, label_names, average)
 
-    def _of(self, counts: _Confusion) -> float:
+    def _score(self, counts: _Confusion) -> float:
         return counts.matthews()
 
 
 @register
 class PCC(EvalMetric):
-    """Pearson's correlation of any number of classes, which is :class:`MCC` if there are two."""
+    """Compute Pearson's correlation for any number of classes; it equals :class:`MCC` for two."""
 
     def __init__(
         self,
@@ -197,7 +206,7 @@ class PCC(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions."""
+        """Add lists of labels and predictions."""
         labels, preds = check_label_shapes(labels, preds, True)
         for label, pred in zip(labels, preds):
             right, chosen = label.asnumpy().astype(np.int32), pred.asnumpy()
@@ -205,30 +214,30 @@ class PCC(EvalMetric):
             size = max(len(self._all), int(max(chosen.max(), right.max())) + 1)
             more = np.zeros((size, size))
             np.add.at(more, (chosen.ravel(), right.ravel()), 1)
-            self._local, self._all = _enlarged(self._local, size) + more, _enlarged(self._all, size) + more
+            self._local, self._all = _enlarge(self._local, size) + more, _enlarge(self._all, size) + more
         self.num_inst += 1
         self.global_num_inst += 1
         self.sum_metric = _correlation(self._local) * self.num_inst
         self.global_sum_metric = _correlation(self._all) * self.global_num_inst
 
     def reset(self) -> None:
-        """Begin again."""
+        """Reset the metric to its initial state."""
         super().reset()
         self._local = self._all = np.zeros((2, 2))
 
     def reset_local(self) -> None:
-        """Begin again, but not with the values that ``get_global`` returns."""
+        """Reset the metric, except for the values that ``get_global`` returns."""
         super().reset_local()
         self._local = np.zeros((2, 2))
 
 
-def _enlarged(counts: Any, size: int) -> Any:
+def _enlarge(counts: Any, size: int) -> Any:
     more = size - len(counts)
     return np.pad(counts, ((0, more), (0, more)))
 
 
 def _correlation(counts: Any) -> float:
-    """Return the correlation of two classifications from how often each pair of classes occurs."""
+    """Return the correlation of two classifications from their confusion matrix."""
     total, chosen, right = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
     spreads = np.sum(chosen * (total - chosen)) * np.sum(right * (total - right))
     if spreads == 0:
@@ -239,7 +248,7 @@ def _correlation(counts: Any) -> float:
 @register
 @alias("ce")
 class CrossEntropy(EvalMetric):
-    """The mean of minus the logarithm of the probability of the right class."""
+    """Compute the mean of ``-log(pred[label] + eps)``: predictions are probabilities of classes."""
 
     def __init__(
         self,
@@ -252,7 +261,7 @@ class CrossEntropy(EvalMetric):
         self.eps = eps
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions."""
+        """Add lists of labels and predictions."""
         labels, preds = check_label_shapes(labels, preds, True)
         for label, pred in zip(labels, preds):
             right, probabilities = label.asnumpy().ravel().astype(np.int64), pred.asnumpy()
@@ -264,7 +273,7 @@ class CrossEntropy(EvalMetric):
 @register
 @alias("nll_loss")
 class NegativeLogLikelihood(CrossEntropy):
-    """:class:`CrossEntropy` under another name."""
+    """Compute :class:`CrossEntropy` under another name."""
 
     def __init__(
         self,
@@ -278,9 +287,9 @@ class NegativeLogLikelihood(CrossEntropy):
 
 @register
 class Perplexity(EvalMetric):
-    """The exponential of the mean of minus the logarithm of the probability of the right class along `axis`.
+    """Compute the perplexity: the exponential of the mean of ``-log(pred[label])`` along `axis`.
 
-    Samples whose label is `ignore_label` do not count, unless that is None.
+    The metric skips samples with the label `ignore_label`; None keeps all samples.
     """
 
     def __init__(
@@ -296,7 +305,7 @@ class Perplexity(EvalMetric):
         self.axis = axis
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions."""
+        """Add lists of labels and predictions."""
         assert len(labels) == len(preds), f"there are {len(labels)} labels, but {len(preds)} predictions"
         for label, pred in zip(labels, preds):
             assert label.size == pred.size / pred.shape[-1], f"shape mismatch: {label.shape} vs. {pred.shape}"

@@ -1,4 +1,7 @@
-"""Metrics of predicted numbers: mean errors and correlation."""
+"""Provide metrics of predicted numbers: mean errors and correlation.
+
+Takes ``EvalMetric`` and the registry from :mod:`.base`.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ __all__ = ["MAE", "MSE", "RMSE", "PearsonCorrelation"]
 
 
 class _Error(EvalMetric):
-    """The mean, over batches, of an error of each batch."""
+    """Compute the mean of an error over batches."""
 
     def _error(self, difference: Any) -> Any:
         raise NotImplementedError
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions."""
+        """Add lists of labels and predictions."""
         labels, preds = check_label_shapes(labels, preds, True)
         for label, pred in zip(labels, preds):
             self._add(float(self._error(as_columns(label) - as_columns(pred))), 1)
@@ -27,7 +30,7 @@ class _Error(EvalMetric):
 
 @register
 class MAE(_Error):
-    """The mean absolute error."""
+    """Compute the mean absolute error of each batch, and its mean over batches."""
 
     def __init__(
         self, name: str = "mae", output_names: list[str] | None = None, label_names: list[str] | None = None
@@ -40,7 +43,7 @@ class MAE(_Error):
 
 @register
 class MSE(_Error):
-    """The mean squared error."""
+    """Compute the mean squared error of each batch, and its mean over batches."""
 
     def __init__(
         self, name: str = "mse", output_names: list[str] | None = None, label_names: list[str] | None = None
@@ -53,7 +56,7 @@ class MSE(_Error):
 
 @register
 class RMSE(_Error):
-    """The root of the mean squared error of each batch."""
+    """Compute the root mean squared error of each batch, and its mean over batches."""
 
     def __init__(
         self, name: str = "rmse", output_names: list[str] | None = None, label_names: list[str] | None = None
@@ -67,7 +70,10 @@ class RMSE(_Error):
 @register
 @alias("pearsonr")
 class PearsonCorrelation(EvalMetric):
-    """Pearson's correlation of predictions and labels: its mean over batches ('macro'), or that of all ('micro')."""
+    """Compute Pearson's correlation of predictions and labels.
+
+    `average` is 'macro' for the mean over batches, or 'micro' for the correlation of all samples.
+    """
 
     def __init__(
         self,
@@ -80,19 +86,19 @@ class PearsonCorrelation(EvalMetric):
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def reset(self) -> None:
-        """Begin again."""
+        """Reset the metric to its initial state."""
         super().reset()
         self.reset_micro()
 
     def reset_micro(self) -> None:
-        """Begin again with what is added up over all batches."""
+        """Reset the sums over all batches."""
         self._count = 0
         self._means = np.zeros(2)
         #: sums of products of deviations from the means: of labels, of both, of predictions
         self._products = np.zeros(3)
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Take lists of labels and predictions."""
+        """Add lists of labels and predictions."""
         labels, preds = check_label_shapes(labels, preds, True)
         for label, pred in zip(labels, preds):
             check_label_shapes(label, pred, False, True)
@@ -104,7 +110,7 @@ class PearsonCorrelation(EvalMetric):
                 self._add(0.0, 1)
 
     def _merge(self, pair: Any) -> None:
-        """Add deviations of a batch to those of all before, which have another mean."""
+        """Add the deviations of a batch to the sums so far, which belong to another mean."""
         size = pair.shape[1]
         means = pair.mean(axis=1)
         deviations = pair - means[:, None]
@@ -121,7 +127,7 @@ class PearsonCorrelation(EvalMetric):
         if self.average == "macro" or not self.num_inst:
             return super().get()
         spreads = math.sqrt(self._products[0] * self._products[2])
-        # labels or predictions that are all the same have no correlation with anything
+        # the correlation with a constant is undefined
         return self.name, float(self._products[1]) / spreads if spreads else math.nan
 
     def get_global(self) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from .. import ndarray
 from ..core.base.devices import Context, cpu
 from ..core.base.errors import MXNetError, nearest
 from ..core.base.files import write_atomically
-from ..executor import Executor, bound_to_new_arrays
+from ..executor import Executor, bind_new_arrays
 from ..initializer import InitDesc
 from ..io import DataBatch, DataDesc
 from ..model import load_checkpoint, save_checkpoint
@@ -178,7 +178,7 @@ class Module(BaseModule):
         shapes = {each.name: each.shape for each in given if each.name in used}
         types = {each.name: each.dtype for each in given if each.name in used}
         same = _shared_arrays(self._param_names, self._symbol.list_auxiliary_states(), shared)
-        executor = bound_to_new_arrays(self._symbol, self._context, self._requests(), types, shapes, same)
+        executor = bind_new_arrays(self._symbol, self._context, self._requests(), types, shapes, same)
         self._executor = executor
         self.binded = True
         for monitor in self._monitors:

@@ -194,6 +194,9 @@ class NDArray(Handle, dense=True):
     __itruediv__ = inplace("broadcast_div")
     __imod__ = inplace("broadcast_mod")
     _power = binary("broadcast_power")
+    # functions of an array and a number go through these, which become machine code like the operators above
+    _maximum = binary("broadcast_maximum")
+    _minimum = binary("broadcast_minimum")
 
     def __pow__(self, other: Any) -> NDArray:
         # a small whole exponent is part of the expression: exact products instead of a power function

@@ -24,12 +24,21 @@ def with_scalars(declared: Operator) -> Callable[..., Any]:
     on_numbers = declared.of_numbers
     assert word is not None
     assert on_numbers is not None
+    own = getattr(operator, declared.python or "", None)
+    method = f"_{word}" if f"_{word}" in vars(NDArray) else None
 
     def apply(lhs: Any, rhs: Any) -> Any:
         if isinstance(lhs, NDArray):
-            # a sparse array has methods of its own
-            own = getattr(operator, declared.python or "", None)
-            return call_binary(declared, lhs, rhs, NDArray) if own is None else own(lhs, rhs)
+            if own is not None:
+                # the method of the array, which is machine code, or a sparse array's own
+                return own(lhs, rhs)
+            if type(lhs) is NDArray:
+                # machine code, once it is compiled
+                if type(rhs) is NDArray:
+                    return function_of(declared, declared.name)(lhs, rhs)
+                if method is not None:
+                    return getattr(lhs, method)(rhs)
+            return call_binary(declared, lhs, rhs, NDArray)
         if isinstance(rhs, NDArray):
             return call_binary(declared, lhs, rhs, NDArray)
         if isinstance(lhs, Numbers) and isinstance(rhs, Numbers):

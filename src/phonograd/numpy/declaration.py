@@ -104,9 +104,15 @@ def _of_two(declared: Operator, name: str) -> Callable[..., Any]:
     from .multiarray import ndarray
 
     whole = function_of(declared, name)
+    method = f"_{name}" if f"_{name}" in vars(ndarray) else None
 
     def function(x1: Any, x2: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None and not kwargs:
+            if type(x1) is type(x2) is ndarray:
+                # machine code, once it is compiled
+                return function_of(declared, name)(x1, x2)
+            if method is not None and type(x1) is ndarray:
+                return getattr(x1, method)(x2)
             if isinstance(x1, Handle) or isinstance(x2, Handle):
                 return call_binary(declared, x1, x2, ndarray)
         elif isinstance(x1, Handle) != isinstance(x2, Handle):

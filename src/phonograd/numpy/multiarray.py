@@ -126,6 +126,8 @@ class ndarray(NDArray, dense=True):  # noqa: N801 - MXNet's name
     __rxor__ = binary(arithmetic.bitwise_xor, reflected=True)
     __ixor__ = inplace(arithmetic.bitwise_xor)
     _power = binary(arithmetic.power)
+    _maximum = binary(arithmetic.maximum)
+    _minimum = binary(arithmetic.minimum)
 
     def __invert__(self) -> ndarray:
         return self._called("_npi_bitwise_not")  # type: ignore[return-value]

@@ -1,9 +1,8 @@
-"""mx.optimizer: how weights follow from gradients.
+"""Provide mx.optimizer: rules that update weights by gradients.
 
-An :class:`Optimizer` is made by name (``create('sgd', learning_rate=0.1)``) and updates one weight at a time; an
-:class:`Updater` keeps what it remembers of each. Updates are written with operators of arrays, so they are computed
-together with whatever else is pending; learning rates are numbers that may change without anything being compiled
-again.
+:func:`create` makes an :class:`Optimizer` by name (``create('sgd', learning_rate=0.1)``). It updates one weight at a
+time; an :class:`Updater` keeps the state of each weight. Updates are operators on arrays, so they are computed
+together with all other pending operators. A new learning rate needs no new compilation.
 """
 
 from __future__ import annotations

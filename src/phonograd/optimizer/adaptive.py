@@ -1,4 +1,4 @@
-"""Optimisers whose steps depend on how large gradients were before."""
+"""Provide optimizers that adapt steps to the size of earlier gradients."""
 
 from __future__ import annotations
 
@@ -14,16 +14,24 @@ __all__ = ["FTML", "AdaDelta", "AdaGrad", "Adam", "Adamax", "Ftrl", "Nadam", "RM
 
 
 def remember(average: NDArray, factor: float, value: NDArray) -> None:
-    """Move a running average towards a value: `factor` of it is kept."""
+    """Update a moving average: ``average = factor * average + (1 - factor) * value``."""
     assign(average, rules.moved_average(average, factor, value))
 
 
 @register
 class Adam(Optimizer):
-    """Steps by running means of gradients over those of their squares (Kingma and Ba 2014).
+    """Divide the moving mean of gradients by the root of the moving mean of their squares (Kingma and Ba 2014).
 
-    `beta1` and `beta2` are kept of the means, `epsilon` is added to the root of squares. With `lazy_update` a
-    row_sparse gradient changes only the rows it has.
+    Parameters
+    ----------
+    learning_rate
+        The learning rate, before the correction of the bias of both means.
+    beta1, beta2
+        The decay rates of the mean of gradients and of the mean of their squares.
+    epsilon
+        The number added to the root.
+    lazy_update
+        Whether a row_sparse gradient changes only its own rows.
     """
 
     def __init__(
@@ -50,7 +58,7 @@ class Adam(Optimizer):
         return corrected, step.wd or None
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
-        grad = self._prepared_with_decay(grad, scale, wd, weight)
+        grad = self._prepare_gradient_with_decay(grad, scale, wd, weight)
         mean, square = state
         changed = rules.adam(ndarray, weight, grad, mean, square, lr, self.beta1, self.beta2, self.epsilon)
         assign_all((weight, mean, square), changed)
@@ -58,7 +66,7 @@ class Adam(Optimizer):
 
 @register
 class AdaGrad(Optimizer):
-    """Steps by gradients over the root of the sum of all their squares (Duchi et al. 2011)."""
+    """Divide gradients by the root of the sum of all their squares so far (Duchi et al. 2011)."""
 
     def __init__(self, eps: float = 1e-07, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -69,16 +77,28 @@ class AdaGrad(Optimizer):
         return zeros_like(weight)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
-        grad = self._prepared(grad, scale)
+        grad = self._prepare_gradient(grad, scale)
         assign_all((weight, state), rules.adagrad(ndarray, weight, grad, state, lr, wd, self.float_stable_eps))
 
 
 @register
 class RMSProp(Optimizer):
-    """Steps by gradients over the root of the running mean of their squares (Tieleman and Hinton 2012).
+    """Divide gradients by the root of the moving mean of their squares (Tieleman and Hinton 2012).
 
-    With `centered`, over the standard deviation, and with momentum (Graves 2013): `gamma1` is kept of the means and
-    `gamma2` of the momentum. Weights are cut off at `clip_weights`, if that is given.
+    Parameters
+    ----------
+    learning_rate
+        The learning rate.
+    gamma1
+        The decay rate of the means.
+    gamma2
+        The factor of the momentum; only `centered` has a momentum.
+    epsilon
+        The number added to the variance.
+    centered
+        Whether to divide by the standard deviation of gradients, and to use momentum (Graves 2013).
+    clip_weights
+        The limit to which weights are clipped; None for no limit.
     """
 
     def __init__(
@@ -99,11 +119,11 @@ class RMSProp(Optimizer):
         self.clip_weights = clip_weights
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        """Return zeros for the mean of squares; with `centered`, for the mean and the momentum, too."""
+        """Return zeros for the mean of squares; with `centered`, also for the mean and the momentum."""
         return tuple([zeros_like(weight) for _ in range(3 if self.centered else 1)])
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
-        grad = self._prepared_with_decay(grad, scale, wd, weight)
+        grad = self._prepare_gradient_with_decay(grad, scale, wd, weight)
         limit = self.clip_weights or None
         changed: tuple[NDArray, ...]
         if self.centered:
@@ -119,7 +139,7 @@ class RMSProp(Optimizer):
 
 @register
 class AdaDelta(Optimizer):
-    """Steps by gradients, in the ratio of running means of squared steps and squared gradients (Zeiler 2012)."""
+    """Scale gradients by the ratio of the moving root mean squares of steps and gradients (Zeiler 2012)."""
 
     def __init__(self, rho: float = 0.9, epsilon: float = 1e-05, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -134,7 +154,7 @@ class AdaDelta(Optimizer):
         return (step.wd or None,)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, wd: Any) -> None:
-        grad = self._prepared(grad, scale)
+        grad = self._prepare_gradient(grad, scale)
         gradients, changes = state
         remember(gradients, self.rho, ndarray.square(grad))
         change = ndarray.sqrt(changes + self.epsilon) / ndarray.sqrt(gradients + self.epsilon) * grad
@@ -144,9 +164,9 @@ class AdaDelta(Optimizer):
 
 @register
 class Ftrl(Optimizer):
-    """Follows the regularised leader, which makes most weights 0 (McMahan et al. 2013).
+    """Follow the regularized leader, which sets most weights to 0 (McMahan et al. 2013).
 
-    A row_sparse gradient changes only the rows it has, if the weight is row_sparse, too.
+    A row_sparse gradient changes only its own rows if the weight is row_sparse, too.
     """
 
     def __init__(self, lamda1: float = 0.01, learning_rate: float = 0.1, beta: float = 1, **kwargs: Any) -> None:
@@ -156,14 +176,14 @@ class Ftrl(Optimizer):
         self.lr = learning_rate
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        """Return zeros for the sum of gradients and that of their squares."""
+        """Return zeros for the sum of gradients and for the sum of their squares."""
         return zeros_like(weight), zeros_like(weight)
 
     def _is_lazy(self, weight: NDArray) -> bool:
         return weight.stype == "row_sparse"
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
-        grad = self._prepared(grad, scale)
+        grad = self._prepare_gradient(grad, scale)
         linear, squares = state
         changed = rules.ftrl(ndarray, weight, grad, linear, squares, lr, wd, self.lamda1, self.beta)
         assign_all((weight, linear, squares), changed)
@@ -171,7 +191,7 @@ class Ftrl(Optimizer):
 
 @register
 class FTML(Optimizer):
-    """Follows the moving leader (Zheng and Kwok 2017)."""
+    """Follow the moving leader (Zheng and Kwok 2017)."""
 
     def __init__(self, beta1: float = 0.6, beta2: float = 0.999, epsilon: float = 1e-08, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -191,9 +211,9 @@ class FTML(Optimizer):
         self, weight: NDArray, grad: NDArray, state: Any, scale: Any, factor: Any, wd: Any, correction: Any
     ) -> None:
         if factor is None:
-            # no step at all: MXNet divides by the learning rate, and makes such weights NaN
+            # MXNet divides by the learning rate: with a rate of 0 its weights become NaN; take no step instead
             return
-        grad = self._prepared_with_decay(grad, scale, wd, weight)
+        grad = self._prepare_gradient_with_decay(grad, scale, wd, weight)
         before, square, linear = state
         betas = self.beta1, self.beta2
         changed = rules.ftml(ndarray, weight, grad, before, square, linear, factor, correction, *betas, self.epsilon)
@@ -202,7 +222,7 @@ class FTML(Optimizer):
 
 @register
 class Adamax(Optimizer):
-    """:class:`Adam` with the largest gradient in place of the mean of squares (Kingma and Ba 2014)."""
+    """Replace the mean of squares in :class:`Adam` by the largest gradient, with decay (Kingma and Ba 2014)."""
 
     def __init__(self, learning_rate: float = 0.002, beta1: float = 0.9, beta2: float = 0.999, **kwargs: Any) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
@@ -210,14 +230,14 @@ class Adamax(Optimizer):
         self.beta2 = beta2
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        """Return zeros for the mean and the largest gradient."""
+        """Return zeros for the mean and for the largest gradient."""
         return zeros_like(weight), zeros_like(weight)
 
     def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         return step.lr / (1.0 - self.beta1**step.number), step.wd or None
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
-        grad = self._prepared_with_decay(grad, scale, wd, weight)
+        grad = self._prepare_gradient_with_decay(grad, scale, wd, weight)
         mean, largest = state
         remember(mean, self.beta1, grad)
         assign(largest, ndarray.maximum(self.beta2 * largest, ndarray.abs(grad)))
@@ -226,9 +246,9 @@ class Adamax(Optimizer):
 
 @register
 class Nadam(Optimizer):
-    """:class:`Adam` with Nesterov's momentum (Dozat 2016).
+    """Combine :class:`Adam` with Nesterov's momentum (Dozat 2016).
 
-    The momentum rises towards `beta1` with the number of updates: `schedule_decay` says how fast.
+    The momentum rises to `beta1` with the number of updates, at the rate `schedule_decay`.
     """
 
     def __init__(
@@ -273,7 +293,7 @@ class Nadam(Optimizer):
         drift: Any,
         correction: Any,
     ) -> None:
-        grad = self._prepared_with_decay(grad, scale, wd, weight)
+        grad = self._prepare_gradient_with_decay(grad, scale, wd, weight)
         mean, square = state
         remember(mean, self.beta1, grad)
         remember(square, self.beta2, ndarray.square(grad))

@@ -1,4 +1,4 @@
-"""Optimisers that MXNet keeps apart from the others (``mxnet.optimizer.contrib``)."""
+"""Provide the optimizers of ``mxnet.optimizer.contrib``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GroupAdaGrad"]
 
 @register
 class GroupAdaGrad(Optimizer):
-    """:class:`~phonograd.optimizer.AdaGrad` with one learning rate for each row of a matrix."""
+    """Apply :class:`~phonograd.optimizer.AdaGrad` with one learning rate for each row of a matrix."""
 
     def __init__(self, eps: float = 1e-05, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -31,5 +31,5 @@ class GroupAdaGrad(Optimizer):
         return (step.lr,)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any) -> None:
-        grad = self._prepared(grad, scale)
+        grad = self._prepare_gradient(grad, scale)
         assign_all((weight, state), rules.group_adagrad(ndarray, weight, grad, state, lr, self.float_stable_eps))

@@ -1,4 +1,4 @@
-"""Optimisers that follow the gradient: plain, with momentum, by its sign, or with noise."""
+"""Provide gradient descent: plain, with momentum, by sign, or with noise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["DCASGD", "NAG", "SGD", "SGLD", "Signum", "ccSGD"]
 
 
 def descend(weight: NDArray, grad: NDArray, momentum: NDArray | None, lr: Any, factor: float) -> None:
-    """Make a step against a gradient, with a momentum that is kept times `factor`."""
+    """Take a step against a gradient; `factor` multiplies the momentum."""
     if momentum is None:
         assign(weight, rules.plain(weight, grad, lr))
     else:
@@ -23,42 +23,52 @@ def descend(weight: NDArray, grad: NDArray, momentum: NDArray | None, lr: Any, f
 
 
 class _Momentum(Optimizer):
-    """An optimiser whose state is a momentum, unless its factor is 0."""
+    """Keep a momentum as the state, unless its factor is 0."""
 
     momentum: float
     _copy_first = False
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        """Return zeros for the momentum, or None if there is none."""
+        """Return zeros for the momentum, or None without momentum."""
         return None if self.momentum == 0.0 else zeros_like(weight)
 
 
 @register
 class SGD(_Momentum):
-    """Stochastic gradient descent with momentum: ``m = momentum * m - lr * (grad + wd * w); w = w + m``.
+    """Apply stochastic gradient descent with momentum: ``m = momentum * m - lr * (grad + wd * w); w = w + m``.
 
-    With `lazy_update` a row_sparse gradient changes only the rows it has: others keep momentum and weight.
+    Parameters
+    ----------
+    momentum
+        The factor of the momentum.
+    lazy_update
+        Whether a row_sparse gradient changes only its own rows: all others keep their momentum and weight.
+    **kwargs
+        See :class:`Optimizer`.
     """
 
     def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.momentum = momentum
         self.lazy_update = lazy_update
-        # weights that MXNet updates at once: stands in files of states, and changes nothing here
+        # MXNet's number of weights per call: files of states contain it, and it has no other effect
         self.aggregate_num = 4
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
-        descend(weight, rules.decayed(self._prepared(grad, scale), wd, weight), state, lr, self.momentum)
+        descend(weight, rules.decayed(self._prepare_gradient(grad, scale), wd, weight), state, lr, self.momentum)
 
 
 @register
 class ccSGD(SGD):  # noqa: N801 - MXNet's name
-    """:class:`SGD` under its older name."""
+    """Apply :class:`SGD` under its older name."""
 
 
 @register
 class NAG(_Momentum):
-    """Gradient descent with Nesterov's momentum. Without momentum, a row_sparse gradient changes only its rows."""
+    """Apply gradient descent with Nesterov's momentum; `momentum` is its factor.
+
+    Without momentum, a row_sparse gradient changes only its own rows.
+    """
 
     def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -68,7 +78,7 @@ class NAG(_Momentum):
         return self.momentum == 0.0
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
-        grad = self._prepared(grad, scale)
+        grad = self._prepare_gradient(grad, scale)
         if state is None:
             assign(weight, rules.plain(weight, rules.decayed(grad, wd, weight), lr))
         else:
@@ -77,9 +87,9 @@ class NAG(_Momentum):
 
 @register
 class Signum(_Momentum):
-    """Steps of equal size in the direction of the momentum's signs (Bernstein et al. 2018).
+    """Take steps of equal size in the direction of the sign of the momentum (Bernstein et al. 2018).
 
-    `wd_lh` is a weight decay apart from the gradient. Without momentum, signs are those of gradients.
+    `wd_lh` is a weight decay that does not enter the gradient. With ``momentum=0`` the sign is that of the gradient.
     """
 
     _copy_first = True
@@ -96,14 +106,17 @@ class Signum(_Momentum):
         if state is None:
             assign(weight, rules.sign_step(ndarray, weight, grad, lr, kept))
             return
-        direction = rules.decayed(self._prepared(grad, scale), wd, weight)
+        direction = rules.decayed(self._prepare_gradient(grad, scale), wd, weight)
         changed = rules.sign_momentum(ndarray, weight, direction, state, lr, kept, self.momentum)
         assign_all((weight, state), changed)
 
 
 @register
 class DCASGD(Optimizer):
-    """Gradient descent that makes up for gradients being late (Zheng et al. 2016): `lamda` says how much."""
+    """Apply gradient descent that compensates for delayed gradients in asynchronous training (Zheng et al. 2016).
+
+    `lamda` scales the compensation.
+    """
 
     def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -112,12 +125,12 @@ class DCASGD(Optimizer):
         self.lamda = lamda
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        """Return the momentum, or None if there is none, and the weight before the last update."""
+        """Return the momentum (None without momentum) and the weight before the last update."""
         return None if self.momentum == 0.0 else zeros_like(weight), weight.copy()
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any) -> None:
         momentum, before = state
-        grad = self._prepared(grad, scale)
+        grad = self._prepare_gradient(grad, scale)
         late = self.lamda * grad * grad * (weight - before)
         change = -(lr * (rules.decayed(grad, wd, weight) + late))
         if momentum is not None:
@@ -129,13 +142,16 @@ class DCASGD(Optimizer):
 
 @register
 class SGLD(Optimizer):
-    """Gradient descent with noise, which draws weights from their distribution (Welling and Teh 2011)."""
+    """Apply stochastic gradient Langevin dynamics (Welling and Teh 2011).
+
+    It is gradient descent with noise, so that the weights are samples of their posterior distribution.
+    """
 
     def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
         return step.lr / 2, step.wd or None, math.sqrt(step.lr)
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, half: Any, wd: Any, spread: Any) -> None:
-        moved = weight - half * rules.decayed(self._prepared(grad, scale), wd, weight)
-        # the spread is a factor of standard normal numbers, and so no part of what is compiled
+        moved = weight - half * rules.decayed(self._prepare_gradient(grad, scale), wd, weight)
+        # the spread multiplies standard normal numbers, so that it is an argument of compiled updates and no constant
         noise = random.normal(0, 1, weight.shape, dtype=weight.dtype, ctx=weight.context)
         assign(weight, moved + spread * noise)

@@ -1,4 +1,4 @@
-"""Optimisers for large batches: steps in proportion to the size of weights, or a learning rate that rises first."""
+"""Provide optimizers for large batches: steps in proportion to the norm of weights, or a warm-up."""
 
 from __future__ import annotations
 
@@ -18,10 +18,18 @@ __all__ = ["LAMB", "LARS", "LBSGD"]
 
 @register
 class LARS(_Momentum):
-    """:class:`SGD` with a learning rate for each weight, in the ratio of its norm and its gradient's (You et al. 2017).
+    """Scale the learning rate of :class:`SGD` by the ratio of the norms of weight and gradient (You et al. 2017).
 
-    `eta` is a factor of the ratio, `eps` is added below. `momentum_correction` scales the momentum with the learning
-    rate when that changes.
+    Parameters
+    ----------
+    momentum, lazy_update
+        See :class:`SGD`.
+    eta
+        The factor of the ratio.
+    eps
+        The number added to the denominator of the ratio.
+    momentum_correction
+        Whether to scale the momentum with the learning rate when that changes.
     """
 
     def __init__(
@@ -44,18 +52,18 @@ class LARS(_Momentum):
         self.cur_lr: float | None = None
         self.aggregate_num = 4
 
-    def _decaying(self) -> tuple[str, ...]:
+    def _decaying_endings(self) -> tuple[str, ...]:
         return ("_weight",)
 
     def _get_lrs(self, indices: Any) -> list[float]:
-        """Return the learning rates of a group of weights, and note what the rate was for the group before."""
+        """Return the learning rates of a group of weights, and store the rate of the previous group."""
         rate = float(self.learning_rate)
         self.last_lr = rate if self.cur_lr is None else self.cur_lr
         self.cur_lr = rate
         return [rate * self._multiplier(index, "lr_mult", self.lr_mult) for index in indices]
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """Update a weight by a gradient, or a group of weights: the rate has changed for all of them, or for none."""
+        """Update a weight or a group of weights; a group has one correction of the momentum."""
         several = isinstance(index, (list, tuple))
         indices, weights, grads, states = [
             list(given) if several else [given] for given in (index, weight, grad, state)
@@ -69,7 +77,7 @@ class LARS(_Momentum):
             self._change(*arrays, self._scale(), each, lr, wd, momentum)
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """Update a weight, or a group of weights of one dtype, by way of float32 copies where there are any."""
+        """Update a weight, or a group of weights of one dtype, through float32 copies if there are any."""
         if not isinstance(index, (list, tuple)) or not index:
             super().update_multi_precision(index, weight, grad, state)
         elif not self.multi_precision or np.dtype(weight[0].dtype) != np.float16:
@@ -86,32 +94,32 @@ class LARS(_Momentum):
             size, slope = ndarray.norm(weight), ndarray.norm(grad)
             lr = lr * rules.lars_rate(ndarray, size, slope, wd, self.rescale_grad, self.eta, self.eps)
             lr = lr.astype(weight.dtype).reshape((1,) * len(weight.shape))
-        direction = rules.decayed(self._prepared(grad, scale), wd or None, weight)
+        direction = rules.decayed(self._prepare_gradient(grad, scale), wd or None, weight)
         change = ndarray.broadcast_mul(lr, direction) if isinstance(lr, NDArray) else lr * direction
         descend(weight, change, state, 1.0, momentum)
 
 
 @register
 class LBSGD(Optimizer):
-    """:class:`SGD` that adds up gradients of `batch_scale` batches, with a learning rate that rises at first.
+    """Accumulate gradients of `batch_scale` batches for one step of :class:`SGD`, with a learning rate warm-up.
 
     Parameters
     ----------
     momentum, multi_precision
-        As for :class:`SGD`.
+        See :class:`SGD`.
     warmup_strategy
-        How the factor of the learning rate rises to `batch_scale`: 'linear', 'power2' or 'sqrt'; or 'lars', where it is
-        the ratio of the norms of weight and gradient.
+        The growth of the factor of the learning rate to `batch_scale`: 'linear', 'power2' or 'sqrt'. With 'lars' the
+        factor is the ratio of the norms of weight and gradient.
     warmup_epochs
-        For how many epochs it rises.
+        The number of epochs of the warm-up.
     batch_scale
         The number of batches that make one update.
     updates_per_epoch
         The number of batches in an epoch.
     begin_epoch
-        The number of epochs before.
+        The number of earlier epochs.
     num_epochs
-        The number of all epochs.
+        The total number of epochs.
     """
 
     def __init__(
@@ -141,11 +149,11 @@ class LBSGD(Optimizer):
         self.admult = 1
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        """Return zeros for the momentum, or None if there is none."""
+        """Return zeros for the momentum, or None without momentum."""
         return None if self.momentum == 0.0 else zeros_like(weight)
 
     def _get_lbmult(self, nup: int) -> float:
-        """Return the factor of the learning rate after some batches."""
+        """Return the factor of the learning rate after a number of batches."""
         most, rising = float(self.batch_scale), self.warmup_epochs * self.updates_per_epoch
         if nup >= rising:
             return most
@@ -156,12 +164,12 @@ class LBSGD(Optimizer):
         return 1.0 + (most - 1) * heights.get(self.warmup_strategy, 0.0)
 
     def _get_lars(self, weight: NDArray, grad: NDArray, wd: float) -> float:
-        """Return the ratio of norms, between 0.01 and 100."""
+        """Return the ratio of norms, clipped to [0.01, 100]."""
         size, slope = [float(np.sum(np.square(array.asnumpy()))) for array in (weight, grad)]
         return min(max(math.sqrt(size / (slope + wd * size + 1e-18)), 0.01), 100)
 
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
-        """Add up a gradient, and update the weight if enough of them have come together."""
+        """Accumulate a gradient, and update the weight once in `batch_scale` calls."""
         lr, wd = self._get_lr(index), self._get_wd(index)
         self._update_count(index)
         before = self.cumgrads.get(index, {"cum_grad": 0, "num_cums": 0})
@@ -180,15 +188,21 @@ class LBSGD(Optimizer):
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, *rates: Any) -> None:
         lr, wd = rates
-        descend(weight, rules.decayed(self._prepared(grad, scale), wd, weight), state, lr, self.momentum)
+        descend(weight, rules.decayed(self._prepare_gradient(grad, scale), wd, weight), state, lr, self.momentum)
 
 
 @register
 class LAMB(Optimizer):
-    """:class:`Adam` with a learning rate for each weight, in the ratio of its norm and its step's (You et al. 2019).
+    """Scale the learning rate of :class:`Adam` by the ratio of the norms of weight and step (You et al. 2019).
 
-    The norm of weights is kept between `lower_bound` and `upper_bound`, if these are given. `bias_correction` makes up
-    for means that begin with 0.
+    Parameters
+    ----------
+    learning_rate, beta1, beta2, epsilon
+        See :class:`Adam`.
+    lower_bound, upper_bound
+        The limits to which the norm of a weight is clipped; None for no limit.
+    bias_correction
+        Whether to correct the bias of both means, which begin at 0.
     """
 
     def __init__(
@@ -223,7 +237,7 @@ class LAMB(Optimizer):
     def _apply(
         self, weight: NDArray, grad: NDArray, state: Any, scale: Any, lr: Any, wd: Any, first: Any, second: Any
     ) -> None:
-        grad = self._prepared(grad, scale)
+        grad = self._prepare_gradient(grad, scale)
         mean, square = state
         corrections = (first, second) if self.bias_correction else None
         betas = self.beta1, self.beta2

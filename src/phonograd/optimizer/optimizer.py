@@ -1,4 +1,8 @@
-"""The base class of optimisers: learning rates, weight decay, counts of updates, and the registry."""
+"""Provide the base class of optimizers: learning rates, weight decay, counts of updates, and the registry.
+
+Takes arrays from ``ndarray`` and update rules from ``core.ops.update``. Hands ``Optimizer`` to the other modules of
+this package and to ``Updater``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ Class = TypeVar("Class", bound="type[Optimizer]")
 
 
 def __getattr__(name: str) -> Any:
-    """Return what the other modules of the package define: scripts look for all optimisers here."""
+    """Return a name of the package: MXNet defines all optimizers in this module."""
     package = sys.modules[__name__.rpartition(".")[0]]
     if name in getattr(package, "__all__", ()):
         return getattr(package, name)
@@ -33,7 +37,7 @@ def __getattr__(name: str) -> Any:
 
 
 class UpdateStep(NamedTuple):
-    """What one update of one weight depends on."""
+    """Hold the numbers of one update of one weight."""
 
     lr: float
     """The learning rate."""
@@ -44,12 +48,12 @@ class UpdateStep(NamedTuple):
 
 
 def zeros_like(weight: NDArray, dtype: Any = None) -> NDArray:
-    """Return zeros of a weight's shape, context, and dtype unless another is given."""
+    """Return zeros with the shape and context of a weight, and its dtype unless `dtype` is given."""
     return zeros(weight.shape, ctx=weight.context, dtype=weight.dtype if dtype is None else dtype)
 
 
 def assign(target: NDArray, value: NDArray) -> None:
-    """Give an array another value of the same shape and dtype: ``target[:] = value``, the short way."""
+    """Assign a value of the same shape and dtype: ``target[:] = value``, faster."""
     write(target, record_or_detach(node_in(value, ready_trace())))
 
 
@@ -60,34 +64,34 @@ def assign_all(targets: Sequence[NDArray], values: Sequence[NDArray]) -> None:
 
 
 class Optimizer:
-    """The base class of optimisers. A subclass overrides ``create_state`` and ``update``.
+    """Base class of optimizers. A subclass overrides ``create_state`` and ``update``.
 
     Parameters
     ----------
     rescale_grad
-        What gradients are multiplied by; trainers set it to ``1 / batch_size``.
+        The factor of gradients; trainers set it to ``1 / batch_size``.
     param_idx2name
-        The names of parameters by their numbers.
+        The names of parameters by index.
     wd
-        Weight decay: how much of each weight is added to its gradient.
+        Weight decay: the fraction of each weight that is added to its gradient.
     clip_gradient
-        Gradients are cut off at this size; None for no limit.
+        The limit to which gradients are clipped; None for no limit.
     learning_rate
-        The size of steps; 0.01 if neither this nor a scheduler is given.
+        The learning rate. The default is that of the scheduler, or 0.01 without a scheduler.
     lr_scheduler
         A scheduler of :mod:`phonograd.lr_scheduler`.
     sym
-        A symbol whose variables may have attributes ``__lr_mult__`` and ``__wd_mult__``.
+        A symbol whose variables may carry the attributes ``__lr_mult__`` and ``__wd_mult__``.
     begin_num_update
-        The number of updates made before.
+        The number of earlier updates.
     multi_precision
-        Whether float16 weights are updated by way of float32 copies.
+        Whether to keep float32 copies of float16 weights and update these.
     param_dict
-        Parameters by their numbers, whose ``lr_mult`` and ``wd_mult`` count.
+        Parameters by index, which provide ``lr_mult`` and ``wd_mult``.
     """
 
     opt_registry: dict[str, type[Optimizer]] = {}
-    #: whether the float32 copy of a weight comes first in its state
+    #: whether the float32 copy of a weight is the first part of its state
     _copy_first = True
 
     def __init__(
@@ -144,7 +148,7 @@ class Optimizer:
 
     @staticmethod
     def register(klass: Class) -> Class:
-        """Return an optimiser class after registering it by its lower-case name."""
+        """Register an optimizer class under its lower-case name, and return it."""
         assert isinstance(klass, type), f"only classes can be registered, not {klass!r}"
         name = klass.__name__.lower()
         old = Optimizer.opt_registry.get(name)
@@ -159,7 +163,7 @@ class Optimizer:
 
     @staticmethod
     def create_optimizer(name: str, **kwargs: Any) -> Optimizer:
-        """Return a new optimiser of the class with a name.
+        """Return a new optimizer by its name.
 
         >>> Optimizer.create_optimizer("sgd", momentum=0.9).momentum
         0.9
@@ -173,11 +177,11 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> Any:
-        """The learning rate, at present."""
+        """The current learning rate."""
         return self.lr if self.lr_scheduler is None else self.lr_scheduler(self.num_update)
 
     def set_learning_rate(self, lr: float) -> None:
-        """Change the learning rate; a scheduler must not be there."""
+        """Change the learning rate. Raise UserWarning if the optimizer has a scheduler."""
         if self.lr_scheduler is not None:
             raise UserWarning(
                 "LRScheduler of the optimizer has already been defined. Note that set_learning_rate can mutate the "
@@ -186,20 +190,23 @@ class Optimizer:
         self.lr = lr
 
     def set_lr_scale(self, args_lrscale: Any) -> None:
-        """Raise DeprecationWarning: it has become :meth:`set_lr_mult`."""
-        raise DeprecationWarning("set_lr_scale is gone: use set_lr_mult")
+        """Raise DeprecationWarning: :meth:`set_lr_mult` replaces this method."""
+        raise DeprecationWarning("set_lr_scale was removed: use set_lr_mult")
 
     def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
-        """Set factors of the learning rate, by numbers or names of parameters."""
+        """Set factors of the learning rate, by index or name of parameters."""
         self.lr_mult = {**self._from_symbol("__lr_mult__"), **args_lr_mult}
 
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
-        """Set factors of weight decay, by numbers or names; they are 0 for all but weights and gammas otherwise."""
-        others = {name: 0.0 for name in self.idx2name.values() if not name.endswith(self._decaying())}
+        """Set factors of weight decay, by index or name of parameters.
+
+        Without a factor of its own, a parameter has weight decay if it is a weight or a gamma.
+        """
+        others = {name: 0.0 for name in self.idx2name.values() if not name.endswith(self._decaying_endings())}
         self.wd_mult = {**others, **self._from_symbol("__wd_mult__"), **args_wd_mult}
 
-    def _decaying(self) -> tuple[str, ...]:
-        """Return how the names of parameters end to which weight decay applies."""
+    def _decaying_endings(self) -> tuple[str, ...]:
+        """Return the endings of the names of parameters with weight decay."""
         return "_weight", "_gamma"
 
     def _from_symbol(self, attribute: str) -> dict[Any, float]:
@@ -230,46 +237,46 @@ class Optimizer:
     # -- counting
 
     def _set_current_context(self, device_id: int) -> None:
-        """Count the updates of each device on its own."""
+        """Count the updates of each device separately."""
         self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
 
     def _update_count(self, index: Any) -> None:
-        """Count one more update of one parameter, or of each in a list."""
+        """Count one update of a parameter, or of each parameter in a list."""
         counts = self._index_update_count
         for each in index if isinstance(index, (list, tuple)) else [index]:
             counts[each] = counts.get(each, self.begin_num_update) + 1
             self.num_update = max(counts[each], self.num_update)
 
     def _step(self, index: Any) -> UpdateStep:
-        """Return what the next update of a parameter depends on, and count it."""
+        """Count the next update of a parameter, and return its numbers."""
         self._update_count(index)
         return UpdateStep(self._get_lr(index), self._get_wd(index), self._index_update_count[index])
 
     # -- gradients
 
     def _limit(self) -> float | None:
-        """Return where gradients are cut off; None for no limit, which is also said by 0 and -1."""
+        """Return the limit of gradients, or None for no limit, which 0 and -1 mean, too."""
         limit = self.clip_gradient
         return limit if limit is not None and limit > 0 else None
 
-    def _prepared(self, grad: NDArray, scale: Any) -> NDArray:
-        """Return a gradient rescaled and then cut off."""
+    def _prepare_gradient(self, grad: NDArray, scale: Any) -> NDArray:
+        """Return the rescaled, then clipped gradient."""
         found: NDArray = prepared(ndarray, grad, scale, self._limit())
         return found
 
-    def _prepared_with_decay(self, grad: NDArray, scale: Any, wd: Any, weight: NDArray) -> NDArray:
-        """Return a gradient rescaled, with weight decay, and then cut off."""
+    def _prepare_gradient_with_decay(self, grad: NDArray, scale: Any, wd: Any, weight: NDArray) -> NDArray:
+        """Return the rescaled gradient with weight decay, then clipped."""
         found: NDArray = limited(ndarray, decayed(rescaled(grad, scale), wd, weight), self._limit())
         return found
 
     # -- updating
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
-        """Return what is to be remembered of a weight from update to update; None for nothing."""
+        """Return the state that the optimizer keeps for a weight; None for no state."""
         return None
 
     def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
-        """Return what is to be remembered of a weight, with a float32 copy of it where that is asked for."""
+        """Return the state of a weight, with a float32 copy of a float16 weight if `multi_precision` is set."""
         is_half = np.dtype(weight.dtype) == np.float16
         if is_half and self.multi_precision:
             copy = weight.astype("float32")
@@ -284,14 +291,14 @@ class Optimizer:
         return self.create_state(index, weight)
 
     def _rates(self, step: UpdateStep) -> tuple[float | None, ...]:
-        """Return the numbers of one update that may be others in the next; None for one that has no effect."""
+        """Return the numbers of one update that may change from update to update; None for one without effect."""
         return step.lr, step.wd or None
 
     def _apply(self, weight: NDArray, grad: NDArray, state: Any, scale: Any, *rates: Any) -> None:
-        """Update a weight, and its state, by a gradient times `scale`.
+        """Update a weight and its state by a gradient times `scale`.
 
-        Numbers that change from update to update are arguments, and may be arrays without axes: then the update can be
-        repeated without running this code (:mod:`phonograd.optimizer.repetition`).
+        Numbers that change from update to update are arguments, and may be 0-d arrays. So the update can be
+        replayed without running this code (:mod:`phonograd.optimizer.repetition`).
         """
         raise NotImplementedError(f"{type(self).__name__} has no update(self, index, weight, grad, state)")
 
@@ -299,7 +306,7 @@ class Optimizer:
         return None if self.rescale_grad == 1.0 else self.rescale_grad
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """Update a weight, and its state, by a gradient; or each of a list."""
+        """Update a weight and its state by a gradient, or each weight of a list."""
         if isinstance(index, (list, tuple)):
             for each in zip(index, weight, grad, state, strict=True):
                 self.update(*each)
@@ -307,7 +314,7 @@ class Optimizer:
         self._change(weight, grad, state, self._scale(), *self._rates(self._step(index)))
 
     def _change(self, weight: NDArray, grad: NDArray, state: Any, *rates: Any) -> None:
-        """Update a weight as :meth:`_apply` does; if that is lazy, a row_sparse gradient changes only its rows."""
+        """Update a weight as :meth:`_apply` does; if lazy, change only the rows of a row_sparse gradient."""
         if grad.stype != "row_sparse" or not self._is_lazy(weight):
             self._apply(weight, grad, state, *rates)
             return
@@ -320,11 +327,11 @@ class Optimizer:
             assign(array, ndarray.where(touched, array, old))
 
     def _is_lazy(self, weight: NDArray) -> bool:
-        """Return whether rows of a weight that a row_sparse gradient has not are left as they are."""
+        """Return whether a row_sparse gradient leaves the other rows of the weight and state unchanged."""
         return bool(getattr(self, "lazy_update", False))
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """Update a weight (or each of a list), by way of its float32 copy where there is one."""
+        """Update a weight through its float32 copy, if it has one, or each weight of a list."""
         if isinstance(index, (list, tuple)):
             for each in zip(index, weight, grad, state, strict=True):
                 self.update_multi_precision(*each)
@@ -343,9 +350,9 @@ create = Optimizer.create_optimizer
 
 @register
 class Test(Optimizer):
-    """Adds gradients to weights; its state is the weight."""
+    """Add gradients to weights, and copy the weight to the state: an optimizer for tests."""
 
-    __test__ = False  # no test of pytest
+    __test__ = False  # keep pytest from collecting it
 
     def create_state(self, index: Any, weight: NDArray) -> Any:
         """Return zeros."""

@@ -1,9 +1,8 @@
-"""Updates of many weights that are repeated without running the optimiser's code again.
+"""Replay the updates of many weights without running the optimizer's code again.
 
-A trainer updates the same weights by the same gradients in every step; only a few numbers change. The second time this
-is noticed, the updates of all weights are captured as one function of these numbers
-(:mod:`phonograd.core.capture.compiled`); afterwards a step is one call. The numbers are arrays without axes: what is
-computed is the same to the last bit.
+A trainer updates the same weights by the same gradients in every step; only a few numbers change. The second step
+captures the updates of all weights as one function of these numbers (:mod:`phonograd.core.capture.compiled`). Each
+later step is one call. The numbers are 0-d arrays, and the results are identical to the last bit.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ from .optimizer import Optimizer
 
 __all__ = ["Repetition"]
 
-#: what an optimiser is asked for if its updates are not repeated; some programs put functions of theirs in the place
+#: methods of optimizers that a replay skips; some programs replace them on an instance
 _METHODS = frozenset(("update", "update_multi_precision"))
-#: attributes of optimisers that are numbers of single updates, and so no part of what is captured
+#: attributes that belong to single updates: a change of one does not invalidate the captured function
 _MOVING = frozenset(("rescale_grad", "lr", "num_update", "begin_num_update", "m_schedule", "wd"))
 
 
 class _Quiet(Compiled[[list[Any]], None]):
-    """A captured update. If it cannot be repeated, its code runs each time, which is nothing to be warned of."""
+    """Capture an update without warnings: if it cannot be replayed, its code runs each time, with the same results."""
 
     def _explain(self, reason: str) -> None:
-        """Say nothing."""
+        """Ignore the reason."""
 
 
 class Repetition:
-    """The updates of one list of weights, noticed, captured and repeated."""
+    """Detect, capture and replay the updates of one list of weights."""
 
     def __init__(self) -> None:
         self._key: Any = None
-        #: what the key was made from: nothing else may take the place of these objects in memory
+        #: the objects of the key: it compares their ids, so they must stay alive
         self._arrays: Any = None
         self._captured: _Quiet | None = None
 
     @staticmethod
     def is_possible(optimizer: Optimizer, weights: Sequence[NDArray]) -> bool:
-        """Return whether an optimiser's updates are nothing but computations with arrays of one dtype and context."""
+        """Return whether the updates of an optimizer are only operators on arrays of one dtype and context."""
         first = weights[0]
         return (
             len(weights) > 1
@@ -68,7 +67,7 @@ class Repetition:
     ) -> None:
         """Update all weights."""
         numbers = [(optimizer._scale(), *optimizer._rates(optimizer._step(index))) for index in indices]
-        patterns, distinct = _grouped(numbers)
+        patterns, distinct = _group_numbers(numbers)
         settings = tuple([item for item in vars(optimizer).items() if _is_plain(item[1]) and item[0] not in _MOVING])
         key = (optimizer, settings, patterns, tuple([id(array) for array in (*weights, *grads, *states)]))
         if key != self._key:
@@ -77,10 +76,10 @@ class Repetition:
                 optimizer._change(weight, grad, state, *own)
             return
         if self._captured is None:
-            self._captured = _Quiet(_joined(optimizer, weights, grads, states, patterns))
+            self._captured = _Quiet(_make_update_all(optimizer, weights, grads, states, patterns))
         dtype, context = weights[0]._dtype, weights[0].context
         if context == CPU:
-            # equal contexts are not always the same object, which captured functions take for another one
+            # captured functions compare contexts by identity
             context = CPU
         self._captured([make_concrete(np.asarray(value, dtype), context) for value in distinct])
 
@@ -89,10 +88,10 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _grouped(numbers: list[tuple[float | None, ...]]) -> tuple[Any, list[float]]:
-    """Return which of some distinct numbers each weight has in each role, and the distinct numbers.
+def _group_numbers(numbers: list[tuple[float | None, ...]]) -> tuple[Any, list[float]]:
+    """Return the index of each weight's number in each role, and the list of distinct numbers.
 
-    Equal numbers in different roles are different: it is an accident that they are equal.
+    Equal numbers in different roles count as distinct: their equality is a coincidence.
     """
     distinct: list[float] = []
     patterns = []
@@ -111,7 +110,7 @@ def _grouped(numbers: list[tuple[float | None, ...]]) -> tuple[Any, list[float]]
     return tuple(patterns), distinct
 
 
-def _joined(
+def _make_update_all(
     optimizer: Optimizer, weights: Sequence[NDArray], grads: Sequence[NDArray], states: Sequence[Any], patterns: Any
 ) -> Any:
     """Return a function of the distinct numbers that updates all weights."""

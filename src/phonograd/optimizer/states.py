@@ -1,7 +1,7 @@
-"""The states of optimisers as bytes: pickles, as MXNet writes and reads them.
+"""Write and read the states of optimizers in MXNet's format, which is pickle.
 
-A pickle can call anything, so only what belongs into such a file is read: arrays, numbers, text, containers of these,
-registered optimisers and schedulers of learning rates.
+A pickle can call any function. The reader therefore accepts only arrays, numbers, text, containers of these,
+registered optimizers and learning rate schedulers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PLAIN = {
 
 
 def _mxnet_name(value: Any) -> tuple[str, str] | None:
-    """Return the module and name that a class of this library has in MXNet."""
+    """Return MXNet's module and name of a class of this library."""
     module = getattr(value, "__module__", None)
     if not isinstance(value, type) or not isinstance(module, str) or not module.startswith("phonograd."):
         return None
@@ -63,7 +63,7 @@ def _mxnet_name(value: Any) -> tuple[str, str] | None:
 
 
 class _Writer(pickle._Pickler):
-    """Writes classes of this library under the names they have in MXNet."""
+    """Write classes of this library under their names in MXNet."""
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         """Write a reference to a class or function."""
@@ -76,10 +76,10 @@ class _Writer(pickle._Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    """Reads references to what may stand in a file of states, and to nothing else."""
+    """Read references to the classes that a file of states may contain, and reject all others."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what a reference stands for."""
+        """Return the class of a reference."""
         if name == "NDArray" and module.startswith(("mxnet.ndarray", "phonograd.ndarray")):
             return NDArray
         if (module, name) in (("mxnet.context", "Context"), ("phonograd.context", "Context")):
@@ -92,7 +92,7 @@ class _Reader(pickle.Unpickler):
         elif (module, name) in _PLAIN:
             found = np.dtype(name).type if module == "numpy" and name != "dtype" else super().find_class(module, name)
         elif module in sys.modules:
-            # a class of the program that reads the file, already imported by it
+            # a class of the running program, which has imported it already
             own = getattr(sys.modules[module], name, None)
             if isinstance(own, type) and issubclass(own, (Optimizer, lr_scheduler.LRScheduler)):
                 found = own
@@ -112,5 +112,5 @@ def dumps(states: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """Return the states that some bytes stand for."""
+    """Return the states in some bytes."""
     return _Reader(io.BytesIO(data)).load()

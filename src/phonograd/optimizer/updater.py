@@ -1,4 +1,4 @@
-"""Updater: an optimiser with what it remembers of each weight."""
+"""Provide Updater: an optimizer with the state of each weight."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Updater", "get_updater"]
 
 
 class Updater:
-    """Updates weights by an optimiser: ``updater(index, grad, weight)``, also with lists of the three.
+    """Update weights by an optimizer: ``updater(index, grad, weight)``, also with lists of the three.
 
     >>> import phonograd as mx
     >>> updater = mx.optimizer.get_updater(mx.optimizer.create("sgd", learning_rate=0.5))
@@ -37,7 +37,7 @@ class Updater:
         OPTIMIZERS.add(self)
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
-        """Update one weight, or each of a list."""
+        """Update one weight, or each weight of a list."""
         several = isinstance(index, (list, tuple))
         indices, grads, weights = (index, grad, weight) if several else ([index], [grad], [weight])
         indices = [py_str(each) if isinstance(each, bytes) else each for each in indices]
@@ -65,7 +65,7 @@ class Updater:
         self.states_synced[index] = True
 
     def _update_in_groups(self, indices: Any, weights: Any, grads: Any) -> None:
-        """Update several weights of one dtype at once, for optimisers that ask for it."""
+        """Update weights of one dtype in groups of `aggregate_num`, for optimizers with this setting."""
         groups = defaultdict(list)
         for each in zip(indices, weights, grads):
             groups[each[1].dtype].append(each)
@@ -85,11 +85,11 @@ class Updater:
         return state
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
-        """Return what is remembered of all weights as bytes, in MXNet's format; with the optimiser, if asked for."""
+        """Return the states of all weights as bytes in MXNet's format; `dump_optimizer` adds the optimizer."""
         return state_files.dumps((self.states, self.optimizer) if dump_optimizer else self.states)
 
     def set_states(self, states: bytes) -> None:
-        """Take what :meth:`get_states` has returned, here or in MXNet."""
+        """Restore states that :meth:`get_states` returned, here or in MXNet."""
         loaded = state_files.loads(states)
         if isinstance(loaded, tuple) and len(loaded) == 2:
             self.states, self.optimizer = loaded
@@ -99,5 +99,5 @@ class Updater:
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
-    """Return a new updater of an optimiser."""
+    """Return a new updater of an optimizer."""
     return Updater(optimizer)

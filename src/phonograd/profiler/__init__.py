@@ -1,4 +1,4 @@
-"""The profiler: what a program does and how long it takes, operator by operator and scope by scope.
+"""The profiler: time and memory of a program, by operator and by scope.
 
 >>> import phonograd as mx
 >>> with mx.profiler.profile() as prof:
@@ -6,8 +6,8 @@
 ...         pass
 >>> print(prof.key_averages().table(sort_by="self_cpu_time_total"))  # doctest: +SKIP
 
-Observers of one's own are added with :func:`add_global_callback` and its siblings. What is observed, and how, is in
-:mod:`phonograd.core.events`; this package makes scopes, tables and traces of it.
+:func:`add_global_callback` and its siblings add custom observers. :mod:`phonograd.core.events` defines the ranges and
+scopes that are observed; this package turns them into tables and traces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Activities: what PyTorch's profilers are told to look at. Here there is the processor, and nothing else."""
+"""PyTorch's profiler activities. The CPU is the only device that this library can profile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ProfilerActivity(enum.Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """Return the kinds of devices that can be profiled: the processor.
+    """Return the kinds of devices that can be profiled: only the CPU.
 
     >>> supported_activities()
     {<ProfilerActivity.CPU: 0>}
@@ -31,17 +31,17 @@ def supported_activities() -> set[ProfilerActivity]:
 
 
 def check_activities(activities: Iterable[Any] | Mapping[Any, Any] | None, use_cuda: bool | None) -> None:
-    """Raise or warn if somebody wants to look at what is not there."""
+    """Raise or warn if a requested activity does not exist here."""
     chosen = [ProfilerActivity.CPU] if activities is None else list(activities)
     if use_cuda:
         chosen.append(ProfilerActivity.CUDA)
     for activity in chosen:
         if not isinstance(activity, ProfilerActivity):
-            raise TypeError(f"an activity is a ProfilerActivity, not {activity!r}")
+            raise TypeError(f"an activity must be a ProfilerActivity, not {activity!r}")
     if len(set(chosen)) < len(chosen):
-        raise ValueError(f"an activity is given twice: {', '.join([activity.name for activity in chosen])}")
+        raise ValueError(f"activities must not repeat: {', '.join([activity.name for activity in chosen])}")
     if ProfilerActivity.CPU not in chosen:
-        raise ValueError("No valid profiler activities found: only ProfilerActivity.CPU is there")
+        raise ValueError("No valid profiler activities found: only ProfilerActivity.CPU is supported")
     for activity in chosen:
         if activity is not ProfilerActivity.CPU:
-            warnings.warn(f"{activity.name} is not available, so only the CPU is profiled", UserWarning, stacklevel=4)
+            warnings.warn(f"{activity.name} is not available; profiling only the CPU", UserWarning, stacklevel=4)

@@ -1,4 +1,4 @@
-"""Aggregation: statistics of each name while the program runs, without keeping events. Memory grows with names only."""
+"""Streaming statistics per name, without storing events. Memory use grows only with the number of names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .averages import Average, AverageList
 
 __all__ = ["Aggregate", "Aggregation"]
 
-#: durations are counted in buckets whose bounds differ by 5 %
+#: adjacent histogram buckets differ by 5 %
 _STEP = math.log(1.05)
 
 
 class Aggregate(Average):
-    """All events of one name, of which only sums and a histogram are kept: percentiles are exact to 5 %."""
+    """All events of one name. It stores only sums and a histogram, so percentiles are exact to 5 %."""
 
     __slots__ = ("_histogram", "_longest", "_more", "_shortest", "_squares", "_sum_ns")
 
@@ -30,7 +30,7 @@ class Aggregate(Average):
         self._more = dict.fromkeys(self._add_up(), 0.0)
 
     def count_event(self, source: Range, duration_ns: int, self_ns: int, outermost: bool) -> None:
-        """Take one more event into account."""
+        """Add one event to the statistics."""
         self._shortest = min(self._shortest, duration_ns) if self.count else duration_ns
         self._longest = max(self._longest, duration_ns)
         self.count += 1
@@ -61,7 +61,7 @@ class Aggregate(Average):
     def percentile(self, percent: float) -> float:
         """Return the duration that ``percent`` of the events do not exceed, exact to 5 %."""
         if not 0 <= percent <= 100:
-            raise ValueError(f"a percentile lies between 0 and 100, not at {percent}")
+            raise ValueError(f"percent must be between 0 and 100, not {percent}")
         if percent in (0, 100):
             return (self._longest if percent else self._shortest) / 1000
         place = (self.count - 1) * percent / 100
@@ -80,35 +80,37 @@ class Aggregation:
     def __init__(
         self, scopes: Collection[int] | None = None, all_threads: bool = True, sampling_probability: float = 1.0
     ) -> None:
-        self._observer = Observer(self._started, self._ended, scopes=scopes, sampling_probability=sampling_probability)
+        self._observer = Observer(
+            self._on_begin, self._on_end, scopes=scopes, sampling_probability=sampling_probability
+        )
         self._only = None if all_threads else current_thread_id()
         self._groups: dict[tuple[str, int], Aggregate] = {}
         self._inside: dict[Range, int] = {}
         self._lock = threading.Lock()
         self.events = 0
-        """How many events were counted."""
+        """The number of events counted."""
 
     def start(self) -> None:
-        """Begin to count."""
+        """Start counting."""
         add_collector(self._observer)
 
     def stop(self) -> None:
-        """Count nothing that begins from now on."""
+        """Stop counting events that begin from now on."""
         remove_collector(self._observer)
 
     def pause(self, paused: bool) -> None:
-        """Miss what begins from now on, or see it again."""
+        """Pause (True) or resume (False) counting of new events."""
         remove_collector(self._observer)
         if not paused:
             add_collector(self._observer)
 
-    def _started(self, source: Range) -> bool:
+    def _on_begin(self, source: Range) -> bool:
         if source.instant or self._only not in (None, source.thread_id):
             return False
         self._inside[source] = 0
         return True
 
-    def _ended(self, source: Range, counted: bool | None) -> None:
+    def _on_end(self, source: Range, counted: bool | None) -> None:
         if not counted:
             return
         duration = source.ran_ns(source.closing_ns)
@@ -129,6 +131,6 @@ class Aggregation:
             self.events += 1
 
     def averages(self) -> AverageList:
-        """Return the statistics so far."""
+        """Return the statistics collected so far."""
         with self._lock:
             return AverageList(list(self._groups.values()))

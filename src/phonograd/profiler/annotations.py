@@ -1,4 +1,4 @@
-"""Annotations: the names that JAX's users know for scopes. All of them make a :class:`.recording.record_function`.
+"""JAX's names for scopes. All of them make a :class:`.recording.record_function`.
 
 >>> import phonograd as mx
 >>> with mx.profiler.profile() as prof:
@@ -24,12 +24,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def annotate(name: str, **attributes: Any) -> record_function:
-    """Return a scope with attributes: a ``with`` block, or a decorator."""
+    """Return a scope with attributes, for use as a ``with`` block or a decorator."""
     return record_function(name, None, attributes or None)
 
 
 def step_annotation(name: str, step_num: int | None = None, **attributes: Any) -> record_function:
-    """Return the scope of one step of training; profiles have a row for each of them (``by_step``)."""
+    """Return the scope of one training step. ``by_step`` shows one row for each."""
     if step_num is None:
         return annotate(name, **attributes)
     return annotate(name, step_num=int(step_num), **attributes)
@@ -46,7 +46,7 @@ def annotate_function(
 
 
 def annotate_function(function: Any = None, name: str | None = None, **attributes: Any) -> Any:
-    """Return a function that runs inside a scope of its own name, or of another; without one, a decorator."""
+    """Return a function that runs inside a scope named after it (or ``name``); without a function, a decorator."""
     if function is None:
         return functools.partial(annotate_function, name=name, **attributes)
     title = name or getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)

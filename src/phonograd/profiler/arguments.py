@@ -1,7 +1,7 @@
-"""Arguments: what is known of an event besides its name and times, as a dictionary and as the text that traces hold.
+"""Arguments of an event: all its details besides name and times, as a dictionary and as trace text.
 
-The text of what most events have is written piece by piece, and pieces that were written before are looked up: a
-program that repeats itself repeats shapes, stacks and kernels too.
+Most events use a fast path that writes the text in pieces and caches the pieces, because a program that repeats itself
+repeats shapes, stacks and kernels too.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ..core.events import USER_SCOPE, Range
 from ..core.events.facts import Facts
 from .events import FunctionEvent
 
-__all__ = ["ArgumentTexts", "as_json", "described", "plain", "served_scopes"]
+__all__ = ["ArgumentTexts", "as_json", "describe_event", "plain", "served_scopes"]
 
 
-def described(event: FunctionEvent, facts: Facts) -> dict[str, Any]:
-    """Return what is known of an event besides its name and times, by the names that traces use."""
+def describe_event(event: FunctionEvent, facts: Facts) -> dict[str, Any]:
+    """Return the details of an event besides its name and times, keyed by the names that traces use."""
     args: dict[str, Any] = dict(facts.attributes) if facts.attributes else {}
     if facts.args is not None:
         args.setdefault("args", facts.args)
@@ -46,7 +46,7 @@ def described(event: FunctionEvent, facts: Facts) -> dict[str, Any]:
 
 
 def _shapes(shapes: list[Any]) -> dict[str, list[Any]]:
-    """Return what inputs were like, by the names that PyTorch uses."""
+    """Return the shapes, types and values of inputs, keyed by PyTorch's names."""
     dims = [known[0] if isinstance(known, list) else [] for known in shapes]
     types = [known[1] if isinstance(known, list) else type(known).__name__ for known in shapes]
     found = {"Input Dims": dims, "Input type": types}
@@ -56,7 +56,7 @@ def _shapes(shapes: list[Any]) -> dict[str, list[Any]]:
 
 
 def served_scopes(serves: tuple[Range | str, ...]) -> list[str]:
-    """Return the names of the user's scopes that a kernel works for, or of operators outside of all scopes."""
+    """Return the names of the user scopes that a kernel serves, or of operators outside all scopes."""
     return list(dict.fromkeys([who if isinstance(who, str) else _scope_of(who).name for who in serves]))
 
 
@@ -71,7 +71,7 @@ _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON, whatever it is."""
+    """Return any value as JSON; values that JSON cannot hold become text."""
     try:
         return _encode(value)
     except (TypeError, ValueError):
@@ -79,7 +79,7 @@ def as_json(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it: what is unknown as text, and no number that JSON does not have."""
+    """Return a value that JSON can hold. Unknown objects and non-finite numbers become text."""
     if isinstance(value, dict):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -94,20 +94,20 @@ def plain(value: Any) -> Any:
     return repr(value)
 
 
-#: facts that may be anything, so that a dictionary is written
+#: facts of arbitrary type; an event with one of them takes the slow path through a dictionary
 _ODD = ("error", "args", "domain")
 _PHASES = ("forward", "backward")
 
 
 class ArgumentTexts:
-    """The arguments of the events of one trace as text. Equal pieces are written once."""
+    """Writer of event arguments for one trace. It caches equal pieces of text."""
 
     def __init__(self) -> None:
         self._known: dict[Any, str] = {}
         self._names: dict[Range, str] = {}
 
     def of(self, event: FunctionEvent, facts: Facts | None) -> str:
-        """Return the part of a line of a trace that holds the arguments of an event, or nothing."""
+        """Return the ``args`` field of an event's trace line; empty if the event has no arguments."""
         if event.unfinished:
             return self._in_full(event, facts or Facts())
         text = ""
@@ -122,8 +122,7 @@ class ArgumentTexts:
                 if not text:
                     return self._in_full(event, facts)
             if shapes := own.get("shapes"):
-                # what describes an array is the same object whenever shape and dtype are the same
-                # (equal numbers are not always the same object)
+                # id() works as a key for arrays: one description object exists per shape and dtype. Numbers need repr.
                 key = tuple([id(known) if known.__class__ is list else repr(known) for known in shapes])
                 text += self._known.get(key) or self._known.setdefault(key, f",{as_json(_shapes(shapes))[1:-1]}")
             if parameters := own.get("parameters"):
@@ -145,7 +144,7 @@ class ArgumentTexts:
         return f',"args":{{{text[1:]}}}' if text else ""
 
     def _in_full(self, event: FunctionEvent, facts: Facts) -> str:
-        args = described(event, facts)
+        args = describe_event(event, facts)
         if event.range.sequence_nr != -1:
             args["Sequence number"] = event.range.sequence_nr
         if facts.forward_thread_id:
@@ -176,7 +175,7 @@ class ArgumentTexts:
 
 
 def _kernel_text(attributes: dict[str, Any]) -> str:
-    """Return the text of what kernels say; nothing for what users say, which may be anything."""
+    """Return the attributes of a kernel as text; empty for user attributes, which may have any type."""
     if len(attributes) == 2 and attributes.get("phase") in _PHASES and type(attributes.get("launches")) is int:
         return f',"phase":"{attributes["phase"]}","launches":{attributes["launches"]}'
     return ""

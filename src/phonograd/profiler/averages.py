@@ -1,4 +1,4 @@
-"""Averages: events grouped by name, and the table of them."""
+"""Averages: events grouped by name, and the table that shows them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, overload
 from ..core.base.errors import nearest
 from ..core.events import USER_SCOPE
 from .event import FunctionEvent, WithoutDevice, costs_of
-from .tables import bytes_text, count_text, cut, fitted, html_table, markdown_table, printable, text_table, time_text
+from .tables import bytes_text, count_text, cut, fit_width, html_table, markdown_table, printable, text_table, time_text
 
 __all__ = ["NUMBERS", "Average", "AverageList", "key_averages", "total_average"]
 
-#: the scope of an average of events of any scope
+#: the scope of an average over events of different scopes
 _ALL = -1
 
 
 class Average(WithoutDevice):
-    """All events of one name (and shape, and stack, if asked for). Times are microseconds, memory is bytes."""
+    """All events with one name (and, on request, one shape or stack). Times are microseconds, memory is bytes."""
 
     __slots__ = (
         "_durations",
@@ -55,7 +55,7 @@ class Average(WithoutDevice):
         self.total_ns = sum([event.total_ns for event in self._outermost()])
 
     def _outermost(self) -> list[FunctionEvent]:
-        """Return the events that are inside no other of the group: a recursive call is part of the outer call."""
+        """Return the events that no event of the group contains; a recursive call counts as part of the outer one."""
         scope = self.scope
         if scope == _ALL:
             return [event for event in self.events if event.parent is None]
@@ -75,12 +75,12 @@ class Average(WithoutDevice):
 
     @property
     def is_user_annotation(self) -> bool:
-        """Whether they are scopes of the user's program."""
+        """Return whether the events are user scopes."""
         return self.scope == USER_SCOPE
 
     @property
     def is_async(self) -> bool:
-        """Whether one of them ended in another thread, with a future, or not at all while profiled."""
+        """Return whether any event ended in another thread, with a future, or not at all while profiled."""
         return any([event.is_async for event in self.events])
 
     # -- times
@@ -91,7 +91,7 @@ class Average(WithoutDevice):
 
     @property
     def durations(self) -> list[int]:
-        """The durations in nanoseconds, the shortest first."""
+        """The durations in nanoseconds, shortest first."""
         if self._durations is None:
             self._durations = sorted([event.total_ns for event in self.events])
         return self._durations
@@ -103,7 +103,7 @@ class Average(WithoutDevice):
 
     @property
     def cpu_time_total(self) -> float:
-        """The time in which at least one of them ran, per call chain."""
+        """The time during which at least one of the events ran, per call chain."""
         return self.total_ns / 1000
 
     @property
@@ -128,9 +128,9 @@ class Average(WithoutDevice):
         return (sum([(d / 1000 - mean) ** 2 for d in self.durations]) / self.count) ** 0.5 if self.count else 0.0
 
     def percentile(self, percent: float) -> float:
-        """Return the duration that ``percent`` of the events do not exceed, interpolated."""
+        """Return the duration that ``percent`` of the events do not exceed, with interpolation."""
         if not 0 <= percent <= 100:
-            raise ValueError(f"a percentile lies between 0 and 100, not at {percent}")
+            raise ValueError(f"percent must be between 0 and 100, not {percent}")
         durations = self.durations
         if not durations:
             return 0.0
@@ -149,7 +149,7 @@ class Average(WithoutDevice):
         """The duration that 95 % of the events do not exceed."""
         return self.percentile(95)
 
-    # -- what was caused, computed and held
+    # -- kernels, operations and memory
 
     def _sum(self, name: str) -> float:
         if self._sums is None:
@@ -175,72 +175,72 @@ class Average(WithoutDevice):
 
     @property
     def flops(self) -> float:
-        """Arithmetic operations, where they are known."""
+        """Arithmetic operations of all events with a known cost."""
         return self._sum("flops")
 
     @property
     def moved_bytes(self) -> float:
-        """Bytes read and written, where they are known."""
+        """Bytes read and written by all events with a known cost."""
         return self._sum("bytes")
 
     @property
     def intensity(self) -> float:
-        """Operations for each byte."""
+        """Arithmetic operations per byte."""
         return self.flops / self.moved_bytes if self.moved_bytes else 0.0
 
     @property
     def gflops_per_second(self) -> float:
-        """Operations in a nanosecond of the forward kernels caused or, where there are none, of the time it took."""
+        """Operations per nanosecond of the forward kernels it caused, or of its own time if it caused none."""
         microseconds = self.kernel_time_total - self.backward_kernel_time_total or self.cpu_time_total
         return self.flops / microseconds / 1000 if microseconds else 0.0
 
     @property
     def kernel_time_total(self) -> float:
-        """The time of kernels that it caused, forward and backward."""
+        """The time of the forward and backward kernels that it caused."""
         return self._sum("kernel")
 
     @property
     def backward_kernel_time_total(self) -> float:
-        """The time of kernels that computed its gradients."""
+        """The time of the kernels that computed its gradients."""
         return self._sum("backward_kernel")
 
     @property
     def backward_time_total(self) -> float:
-        """The time in which its gradients were derived."""
+        """The time spent deriving its gradients."""
         return self._sum("backward")
 
     @property
     def cpu_memory_usage(self) -> float:
-        """Bytes taken minus bytes given back."""
+        """Bytes allocated minus bytes freed."""
         return self._sum("net")
 
     @property
     def self_cpu_memory_usage(self) -> float:
-        """The same without what events inside took."""
+        """Bytes allocated minus bytes freed, without nested events."""
         return self._sum("self_net")
 
     @property
     def allocated_bytes(self) -> float:
-        """Bytes taken."""
+        """Bytes allocated."""
         return self._sum("allocated")
 
     @property
     def peak_bytes(self) -> float:
-        """The most that one of them held at once."""
+        """The most bytes that one of the events held at once."""
         return self._sum("peak")
 
     @property
     def caused_bytes(self) -> float:
-        """Bytes taken, wherever, for values of what was called inside."""
+        """Bytes allocated, anywhere, for values of operators called inside."""
         return self._sum("caused")
 
     @property
     def backward_bytes(self) -> float:
-        """Bytes taken, wherever, for gradients of what was called inside."""
+        """Bytes allocated, anywhere, for gradients of operators called inside."""
         return self._sum("backward_bytes")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything by name; times in microseconds."""
+        """Return all statistics by name; times are microseconds."""
         values = {name: getattr(self, name) for name in NUMBERS}
         extra: dict[str, Any] = {} if self.input_shapes is None else {"input_shapes": self.input_shapes}
         return {"name": self.key, **values, **extra, **({"stack": list(self.stack)} if self.stack else {})}
@@ -249,7 +249,7 @@ class Average(WithoutDevice):
         return f"<Average {self.key!r} x{self.count}, self {self.self_cpu_time_total:.3f} us>"
 
 
-#: what every average has, by the names under which tables are sorted and files written
+#: the statistics of every average, by the names used for sorting and in files
 NUMBERS = (
     *("self_cpu_time_total", "cpu_time_total", "cpu_time", "min", "p50", "p95", "max", "std", "count"),
     *("kernel_time_total", "backward_kernel_time_total", "backward_time_total"),
@@ -261,7 +261,7 @@ NUMBERS = (
 def key_averages(
     events: Iterable[FunctionEvent], group_by_input_shape: bool = False, group_by_stack_n: int = 0
 ) -> AverageList:
-    """Return the averages of events with one name; with one shape or the same innermost calls too, if asked for."""
+    """Return the average of all events with one name; on request also split by shape or by innermost calls."""
     groups: dict[Any, list[FunctionEvent]] = {}
     known: dict[Any, list[FunctionEvent]] = {}
     if group_by_input_shape or group_by_stack_n:
@@ -275,7 +275,7 @@ def key_averages(
             source = event.range
             members = known.get((source.name, source.scope))
             if members is None:
-                # all steps have one key
+                # all steps share one key
                 members = groups.setdefault((event.key, source.scope, None, ()), [])
                 known[source.name, source.scope] = members
             if source.facts is None or not source.facts.instant:
@@ -295,7 +295,7 @@ def total_average(events: Iterable[FunctionEvent]) -> Average:
 
 
 class AverageList(Sequence[Average]):
-    """Averages by name, which can be printed and exported."""
+    """Averages by name, with methods to print and export them."""
 
     def __init__(self, averages: list[Average]) -> None:
         self._averages = averages
@@ -325,7 +325,7 @@ class AverageList(Sequence[Average]):
         return total_average([event for average in self._averages for event in average.events])
 
     def sorted_by(self, sort_by: str | None, ascending: bool = False) -> list[Average]:
-        """Return the averages in the order of a column; as they came if None."""
+        """Return the averages sorted by a column; in their original order if None."""
         if sort_by is None:
             return list(self._averages)
         if sort_by not in (*NUMBERS, "name", "key") and sort_by not in vars(WithoutDevice):
@@ -371,26 +371,26 @@ class AverageList(Sequence[Average]):
         ascending: bool = False,
         max_width: int | None = None,
     ) -> str:
-        """Return the averages as a table: PyTorch's columns, then the distribution of durations.
+        """Return the averages as a table: PyTorch's columns, followed by the distribution of durations.
 
-        Kernel times, memory and operations have columns where they were recorded.
+        Kernel times, memory and operations have columns if the profile recorded them.
 
         Parameters
         ----------
         sort_by : str, optional
-            A column: ``"self_cpu_time_total"``, ``"cpu_time_total"``, ``"count"``, ``"p95"``, ...; the largest first.
+            A column: ``"self_cpu_time_total"``, ``"cpu_time_total"``, ``"count"``, ``"p95"``, ...; largest first.
         row_limit : int
-            Rows to show; -1 for all.
+            Maximum number of rows; -1 for all.
         header : str, optional
             A line above the table.
         top_level_events_only : bool
-            Leave out events that are inside others.
+            Omit events that are inside other events.
         time_unit : {"s", "ms", "us"}, optional
-            One unit for all times; otherwise each time is given in the unit that fits.
+            One unit for all times; by default each time uses the unit that fits.
         ascending : bool
-            The smallest first.
+            Sort smallest first.
         max_width : int, optional
-            How wide the table may be, in letters: columns of details are left out, and long names are cut.
+            Maximum width of the table in characters: detail columns are dropped and long names are cut.
         """
         if time_unit not in (None, "s", "ms", "us"):
             raise ValueError(f"time_unit must be 's', 'ms' or 'us', not {time_unit!r}")
@@ -415,7 +415,7 @@ class AverageList(Sequence[Average]):
         rows = rows if row_limit < 0 else rows[:row_limit]
         titles, cells = self._cells(rows, time_unit, max_name_column_width, max_shapes_column_width)
         if max_width is not None:
-            titles, cells = fitted(titles, cells, max_width, _DISPENSABLE)
+            titles, cells = fit_width(titles, cells, max_width, _DISPENSABLE)
         below = [[cut(place, max_src_column_width, left=True) for place in average.stack] for average in rows]
         lines = text_table(titles, cells, below)
         lines.append(f"Self CPU time total: {time_text(self.self_cpu_time_total, time_unit)}")
@@ -426,7 +426,7 @@ class AverageList(Sequence[Average]):
     def _cells(
         self, rows: list[Average], unit: str | None, name_width: int = 10**6, shapes_width: int = 10**6
     ) -> tuple[list[str], list[list[str]]]:
-        """Return the titles, and for each row its texts."""
+        """Return the titles, and the texts of each row."""
         columns = _columns(sum([average.self_ns for average in self._averages]), unit, self._averages)
         if any(average.input_shapes is not None for average in rows):
             columns.append(("Input Shapes", lambda a: cut(str(a.input_shapes), shapes_width)))
@@ -437,7 +437,7 @@ class AverageList(Sequence[Average]):
         return self.table()
 
 
-#: what a narrow table leaves out, in this order
+#: the columns that a narrow table drops, in this order
 _DISPENSABLE = (
     *("Std", "Min", "p95", "FLOP/byte", "Backward", "p50", "Max", "Bytes", "CPU total %", "Input Shapes"),
     *("Peak Mem", "Self CPU Mem", "Backward Mem", "GFLOP/s", "Caused Mem", "CPU Mem", "Total FLOPs", "CPU total"),

@@ -1,7 +1,7 @@
-"""Views: a profile by scope, by module and by step.
+"""Views of a profile: one row per scope, per module or per step.
 
-For each scope there is the time it took, how much of that was tracing (everything but evaluations that happened to run
-inside), and the time of the kernels that it caused wherever they ran, gradients apart.
+Each row has the time of the scope and the part of it spent on tracing (everything but evaluations that ran inside). It
+also has the time of the kernels that the scope caused, wherever they ran, with gradients counted separately.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TITLES = {
 
 
 class View(Sequence[Row]):
-    """Rows by name, which can be printed and exported. Times are microseconds."""
+    """Rows by name, with methods to print and export them. Times are microseconds."""
 
     def __init__(self, rows: list[Row]) -> None:
         self._rows = rows
@@ -61,7 +61,7 @@ class View(Sequence[Row]):
         for row in self._rows:
             if row["name"] == index:
                 return row
-        raise KeyError(f"there is no row {index!r}{nearest(index, [row['name'] for row in self._rows])}")
+        raise KeyError(f"no row named {index!r}{nearest(index, [row['name'] for row in self._rows])}")
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -70,7 +70,7 @@ class View(Sequence[Row]):
         return iter(self._rows)
 
     def sorted_by(self, sort_by: str | None, ascending: bool = False) -> list[Row]:
-        """Return the rows in the order of a column; as they came if None."""
+        """Return the rows sorted by a column; in their original order if None."""
         if sort_by is None or not self._rows:
             return list(self._rows)
         keys = list(self._rows[0])
@@ -81,7 +81,7 @@ class View(Sequence[Row]):
     def table(
         self, sort_by: str | None = None, row_limit: int = 100, ascending: bool = False, max_name_column_width: int = 75
     ) -> str:
-        """Return the rows as a table; columns without anything in them are left out."""
+        """Return the rows as a table without empty columns."""
         if not self._rows:
             return ""
         rows = self.sorted_by(sort_by, ascending)[: None if row_limit < 0 else row_limit]
@@ -123,12 +123,12 @@ def _text(key: str, value: Any, width: int) -> str:
 
 
 def by_scope(events: EventList) -> View:
-    """Return a row for each scope of the program, named by its path: ``outer > inner``."""
+    """Return one row for each scope of the program, named by its path: ``outer > inner``."""
     return _by_path(events, (USER_SCOPE, MODULE))
 
 
 def by_module(events: EventList) -> View:
-    """Return a row for each layer of a model, named by its path."""
+    """Return one row for each layer of a model, named by its path."""
     return _by_path(events, (MODULE,))
 
 
@@ -146,7 +146,7 @@ def _by_path(events: EventList, scopes: tuple[int, ...]) -> View:
 
 
 def _evaluation_time(events: EventList) -> dict[FunctionEvent, int]:
-    """Return for each event how long evaluations ran inside it."""
+    """Return the time that evaluations took inside each event."""
     found: dict[FunctionEvent, int] = {}
     for event in events:
         if event.range.scope != EVALUATION:
@@ -185,7 +185,7 @@ def _row(name: str, members: list[FunctionEvent], evaluating: dict[FunctionEvent
 
 
 def by_step(events: EventList) -> View:
-    """Return a row for each step and each frame, with what all threads did in the meantime."""
+    """Return one row for each step and frame, with the work of all threads during it."""
     steps = [event for event in events if _step_name(event)]
     starts = [event.start_ns for event in events]
     rows = []
@@ -213,7 +213,7 @@ def by_step(events: EventList) -> View:
 
 
 def _step_name(event: FunctionEvent) -> str:
-    """Return the name of a step of the schedule, a frame or an annotated step; nothing for other events."""
+    """Return the name of a scheduled step, a frame or an annotated step; empty for other events."""
     if event.key == "ProfilerStep*" or event.kind == "frame":
         return event.name
     number = (event.range.attributes or {}).get("step_num") if event.range.scope == USER_SCOPE else None

@@ -1,9 +1,9 @@
 """Chrome traces: files for ``chrome://tracing`` and https://ui.perfetto.dev that are always valid.
 
-Slices of one track nest perfectly, as Perfetto demands. Each thread has a track; what overlaps without being inside
-(the scopes of two asyncio tasks, say) goes to further tracks of that thread. A generator or coroutine is one slice for
-each stretch in which it ran. Names are written as they are, whatever they contain. Arrows lead from forward operators
-to their gradients and from scopes to the kernels they caused; memory is a counter with a band for each category.
+Slices of one track nest perfectly, as Perfetto demands. Each thread has a track. Slices that overlap without nesting
+(the scopes of two asyncio tasks, for example) go to further tracks of that thread. A generator or coroutine has one
+slice for each stretch in which it ran. Names are written unchanged. Arrows lead from forward operators to their
+gradients and from scopes to the kernels they caused. Memory is a counter with one band per category.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .events import EventList, FunctionEvent, Slice
 from .memory import MemoryTimeline
 from .tables import write_bytes
 
-__all__ = ["checked_metadata", "lanes_of", "write_chrome_trace"]
+__all__ = ["check_metadata", "lanes_of", "write_chrome_trace"]
 
 _CATEGORIES = {
     RecordScope.FUNCTION: "cpu_op",
@@ -32,15 +32,15 @@ _CATEGORIES = {
 }
 
 
-#: three digits of a fraction: looking them up takes half the time of formatting them
+#: three digits of a fraction; a lookup takes half the time of formatting
 _DIGITS = [f"{number:03d}" for number in range(1000)]
 
-#: how far a marker reaches, as Chrome writes it
+#: Chrome's letters for the scope of a marker
 _REACH = {"global": "g", "process": "p", "thread": "t", "task": "t", "marker": "t"}
 
 
 def write_chrome_trace(events: EventList, path: str | os.PathLike[str], metadata: dict[str, Any] | None = None) -> None:
-    """Write a trace; compressed if the path ends in ``.gz``. The same events always give the same file."""
+    """Write a trace; compressed if the path ends in ``.gz``. Equal events produce equal files."""
     data = _text(events, metadata or {}).encode("ascii")
     write_bytes(path, data)
 
@@ -109,7 +109,7 @@ def _lines(events: EventList, process: int) -> Iterator[str]:
 def _arrows(
     arrows: list[tuple[FunctionEvent, FunctionEvent, str]], places: dict[FunctionEvent, int], process: int
 ) -> Iterator[str]:
-    """Yield the two ends of each arrow, at the starts of the slices it connects."""
+    """Yield both ends of each arrow, at the starts of the slices it connects."""
     for number, (source, target, kind) in enumerate(arrows, 1):
         if not (places[source] and places[target] and source.start_ns <= target.start_ns):
             continue
@@ -122,7 +122,7 @@ def _arrows(
 
 
 def _memory(events: EventList, process: int) -> Iterator[str]:
-    """Yield the bytes held of each category whenever they change."""
+    """Yield the bytes held in each category after every change."""
     if not events.moments:
         return
     timeline = MemoryTimeline(events)
@@ -134,14 +134,14 @@ def _memory(events: EventList, process: int) -> Iterator[str]:
 
 
 def _moment(event: FunctionEvent) -> str:
-    """Return the phase of something without duration: a counter, or an instant with the letter of its scope."""
+    """Return the phase of an event without duration: a counter, or an instant with the letter of its scope."""
     if event.kind == "counter":
         return '"C"'
     return f'"i","s":"{_REACH.get(event.attributes.get("scope", ""), "t")}"'
 
 
 def _tasks(events: EventList, process: int) -> Iterator[str]:
-    """Yield pairs of asynchronous events: tasks may overlap anything."""
+    """Yield pairs of asynchronous events for tasks, which may overlap anything."""
     for number, event in enumerate([event for event in events if event.kind == "task"], 1):
         common = {"name": event.name, "cat": event.domain, "id": number, "pid": process, "tid": event.thread}
         for phase, moment in (("b", event.start_ns), ("e", event.end_ns)):
@@ -157,29 +157,29 @@ def _track_order(process: int, track: int, thread: int, lane: int) -> str:
     return json.dumps({"ph": "M", "name": "thread_sort_index", "pid": process, "tid": track, "args": args})
 
 
-def checked_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return metadata if a trace can hold it."""
+def check_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata, or raise if a trace cannot hold it."""
     for key in metadata:
         if not isinstance(key, str):
-            raise TypeError(f"a key of metadata is a str, not {key!r}")
+            raise TypeError(f"a metadata key must be a str, not {key!r}")
         if key in ("traceEvents", "displayTimeUnit", "baseTimeNanoseconds", "schemaVersion", "host_name"):
-            raise ValueError(f"{key!r} has a meaning in traces; choose another key")
+            raise ValueError(f"{key!r} is reserved in traces; choose another key")
     try:
         json.dumps(metadata, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"metadata must be what JSON can hold: {error}") from error
+        raise type(error)(f"metadata must be JSON serializable: {error}") from error
     return metadata
 
 
 def lanes_of(stretches: list[Slice]) -> Iterator[tuple[Slice, int]]:
-    """Yield the slices of a thread with the number of the track where each nests inside the one it belongs to."""
+    """Yield each slice of a thread with the number of the track on which it nests in its parent."""
     lanes: list[list[Slice]] = [[]]
     first = lanes[0]
     for stretch in stretches:
         start, end, event, outer = stretch
         while first and first[-1][1] <= start and first[-1][2] is not outer:
             first.pop()
-        if first and first[-1][2] is outer and end <= first[-1][1]:  # the usual case
+        if first and first[-1][2] is outer and end <= first[-1][1]:  # fast path
             place = 0
         else:
             place = 0
@@ -194,7 +194,7 @@ def lanes_of(stretches: list[Slice]) -> Iterator[tuple[Slice, int]]:
 
 
 def _has_room(lane: list[Slice], stretch: Slice) -> bool:
-    """Return whether a slice can be drawn inside the innermost open slice of a track, after closing what is over."""
+    """Return whether a slice fits into the innermost open slice of a track, after closing finished slices."""
     start, end, _, outer = stretch
     while lane:
         _, until, around, _ = lane[-1]

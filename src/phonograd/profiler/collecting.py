@@ -1,7 +1,7 @@
-"""Collecting: what a profiler does while it runs. It keeps the ranges of each thread in a list, and nothing else.
+"""Collection: the only work of a running profiler is to append the ranges of each thread to a list.
 
-Bounds are kept here too: a limit of events (the first ones or the last ones stay), a share of them by sampling, a
-shortest duration.
+This module also limits the recording: a maximum number of events (keeping the first or the last), random sampling, and
+a minimum duration.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.base.errors import _PACKAGE_DIRECTORY
 from ..core.events import (
     MEMORY,
     MODULE,
-    Alone,
+    ExclusiveObservation,
     Observer,
     Range,
     RecordScope,
@@ -28,7 +28,7 @@ from ..core.observe.allocations import Allocation
 from .events import EventList, Slice, build
 from .memory import inventory
 
-__all__ = ["Recording", "joined", "observed_scopes"]
+__all__ = ["Recording", "join_cycles", "observed_scopes"]
 
 
 _ORDINARY = frozenset([int(scope) for scope in RecordScope if scope not in (MEMORY, MODULE)])
@@ -37,13 +37,13 @@ _ORDINARY = frozenset([int(scope) for scope in RecordScope if scope not in (MEMO
 def observed_scopes(
     scopes: Collection[int] | None, profile_memory: bool = False, with_modules: bool = False
 ) -> frozenset[int]:
-    """Return what a profiler observes: memory and modules only if asked for."""
+    """Return the scopes that a profiler observes; memory and modules only on request."""
     chosen = frozenset([int(RecordScope(scope)) for scope in scopes]) if scopes else _ORDINARY
     return chosen | ({MEMORY} if profile_memory else set()) | ({MODULE} if with_modules else set())
 
 
 class Recording:
-    """One stretch of recording: the ranges of each thread from :meth:`start` to :meth:`stop`."""
+    """One recording: the ranges of each thread from :meth:`start` to :meth:`stop`."""
 
     def __init__(
         self,
@@ -76,30 +76,30 @@ class Recording:
         self._held: list[tuple[int, list[Allocation]]] = []
         self.dropped = 0
         self.origin_ns = origin_ns or time.perf_counter_ns()
-        """The moment from which times are counted."""
+        """The origin of all times."""
         self.wall_ns = time.time_ns() - (time.perf_counter_ns() - self.origin_ns)
         self.stop_ns = 0
 
     def start(self) -> None:
-        """Begin to record."""
+        """Start recording."""
         if self._preexisting and self._observer.sees(MEMORY):
             self._held = [(max(time.perf_counter_ns() - self.origin_ns, 0), inventory())]
         add_collector(self._observer)
 
     def stop(self) -> None:
-        """End recording; what is open is closed as of now."""
+        """Stop recording, and close open ranges as of now."""
         remove_collector(self._observer)
         self.stop_ns = time.perf_counter_ns()
 
     def pause(self, paused: bool) -> None:
-        """Miss what begins from now on, or see it again."""
+        """Pause (True) or resume (False) recording of new ranges."""
         remove_collector(self._observer)
         if not paused:
             add_collector(self._observer)
 
-    def alone(self) -> Alone:
-        """Return a ``with`` block in which nobody else observes this thread."""
-        return Alone(self._observer)
+    def observe_exclusively(self) -> ExclusiveObservation:
+        """Return a ``with`` block that hides this thread from all other observers."""
+        return ExclusiveObservation(self._observer)
 
     def _collect(self, number: int, name: str) -> Callable[[Range], object]:
         if self._only not in (None, number):
@@ -120,7 +120,7 @@ class Recording:
             if shapes:
                 facts = entry.facts
                 if facts is not None and facts._inputs and facts.shapes is None:
-                    facts.shapes = [_described(value) for value in facts._inputs]
+                    facts.shapes = [_describe_input(value) for value in facts._inputs]
             if stack and entry.stack is None:
                 entry.stack = _stack()
             buffer.append(entry)
@@ -132,7 +132,7 @@ class Recording:
         fullest.popleft()
 
     def events(self) -> EventList:
-        """Return the events so far: made once when recording is over, each time while it goes on."""
+        """Return the events so far. A finished recording builds them once, a running one on every call."""
         if self._events is not None:
             return self._events
         stop_ns = self.stop_ns or time.perf_counter_ns()
@@ -145,7 +145,7 @@ class Recording:
         events = build(buffers, self.origin_ns, stop_ns, self.wall_ns, dropped, self._held)
         if self.stop_ns:
             self._events = events
-            # threads that have begun nothing since still know the lists
+            # threads that have begun no range since then still refer to the lists
             for _, kept in self._buffers.values():
                 kept.clear()
             self._buffers = {}
@@ -157,11 +157,11 @@ class Recording:
 
 
 def _ignore(entry: Range) -> None:
-    """Take no notice of a range of a thread that is not profiled."""
+    """Ignore a range of a thread that is not profiled."""
 
 
-def _described(value: Any) -> Any:
-    """Return the shape and dtype of an array, always the same object for the same; or the text of anything else."""
+def _describe_input(value: Any) -> Any:
+    """Return the shape and dtype of an array (one shared object per pair), or the text of any other value."""
     if value.__class__ is float or value.__class__ is int:
         return value
     shape = getattr(value, "shape", None)
@@ -172,7 +172,7 @@ def _described(value: Any) -> Any:
 
 
 def _description(shape: tuple[int, ...], dtype: Any) -> list[Any]:
-    # the dtype of an array may be a class of numbers
+    # the dtype of an array may be a NumPy scalar class
     text = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     if len(_descriptions) >= _MOST_REMEMBERED:
         _descriptions.clear()
@@ -183,13 +183,13 @@ def _description(shape: tuple[int, ...], dtype: Any) -> list[Any]:
 _DEEPEST = 64
 _MOST_REMEMBERED = 10_000
 _descriptions: dict[tuple[Any, Any], list[Any]] = {}
-#: by code and instruction, the text of each place in the user's code (nothing for places in this package); the code is
-#: kept, so that no other one has its identity
+#: the text of each place in user code, by code object and instruction (empty for places in this package). The key
+#: keeps the code object alive, so that its identity stays unique.
 _places: dict[tuple[int, int], tuple[str, Any]] = {}
 
 
 def _stack() -> tuple[str, ...]:
-    """Return where the user's code is, innermost call first."""
+    """Return the user's call stack, innermost call first."""
     places: list[str] = []
     frame: Any = sys._getframe(1)
     while frame is not None and len(places) < _DEEPEST:
@@ -207,7 +207,7 @@ def _stack() -> tuple[str, ...]:
     return tuple(places)
 
 
-def joined(cycles: list[EventList]) -> EventList:
+def join_cycles(cycles: list[EventList]) -> EventList:
     """Return the events of several cycles of one profiler as one list."""
     slices: dict[int, list[Slice]] = {}
     threads: dict[int, str] = {}

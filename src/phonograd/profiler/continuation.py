@@ -1,8 +1,7 @@
-"""Ending a range when a future completes, in whatever thread that happens, with the caller's state restored there.
+"""Continuations: end a range when a future completes, in any thread, under the caller's captured state.
 
-Three kinds of futures are known: ours, those of ``concurrent.futures`` and those of asyncio. The new future is of the
-same kind; it completes after the end callbacks have run, with the value, the exception or the cancellation of the
-first one.
+Three kinds of futures are supported: :mod:`phonograd.futures`, ``concurrent.futures`` and asyncio. The new future has
+the kind of the given one. It completes after the end callbacks, with the same value, exception or cancellation.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..core.events import Surroundings
+from ..core.events import ObservationContext
 from ..core.trace.flags import FLAGS, flags_set_to
 from ..futures import Future
 
@@ -23,29 +22,29 @@ End = Callable[[], object]
 
 
 class Captured:
-    """The state of the calling thread or task: recording and training, observers, current range, context variables."""
+    """The state of the calling thread or task: recording, training, observers, current range and context variables."""
 
-    __slots__ = ("_context", "_flags", "_surroundings")
+    __slots__ = ("_context", "_flags", "_observation")
 
     def __init__(self) -> None:
         self._flags = FLAGS.get()
-        self._surroundings = Surroundings()
+        self._observation = ObservationContext()
         self._context = contextvars.copy_context()
 
     def run(self, function: Callable[[], Any]) -> Any:
-        """Return what a function returns under the captured state; the thread's own state is back afterwards."""
+        """Call a function under the captured state, return its result, and restore the thread's own state."""
         return self._context.run(self._run, function)
 
     def _run(self, function: Callable[[], Any]) -> Any:
-        # set again, and not only found in the context: where threads inherit contexts, values belong to a thread
-        with flags_set_to(self._flags), self._surroundings:
+        # set explicitly: where threads inherit contexts, the values in the context belong to another thread
+        with flags_set_to(self._flags), self._observation:
             return function()
 
 
 def kind_of_future(future: Any) -> str | None:
-    """Return 'phonograd', 'concurrent' or 'asyncio', or None for anything else.
+    """Return 'phonograd', 'concurrent' or 'asyncio'; None for any other object.
 
-    A module that was never imported has no futures, so nothing is imported here.
+    It imports no module: a module that was never imported has no futures.
     """
     if isinstance(future, Future):
         return "phonograd"
@@ -59,10 +58,10 @@ def kind_of_future(future: Any) -> str | None:
 
 
 def end_on(future: Any, end: End) -> Any:
-    """Return a future like the given one, completed after ``end`` ran under the state of this call.
+    """Return a future like the given one that completes after ``end`` ran under the state of this call.
 
-    What ``end`` raises becomes the exception of the new future. If the given future is done, all of that is over when
-    this returns.
+    An exception raised by ``end`` becomes the exception of the new future. If the given future is done, the new one is
+    done when this function returns.
     """
     kind = kind_of_future(future)
     if kind == "phonograd":
@@ -79,7 +78,7 @@ def end_on(future: Any, end: End) -> Any:
         return _after_asyncio(future, end)
     raise TypeError(
         f"expected a future of phonograd.futures, concurrent.futures or asyncio, not {future!r}"
-        + ("; make a task of it first: asyncio.ensure_future(...)" if hasattr(future, "__await__") else "")
+        + ("; wrap it in a task first: asyncio.ensure_future(...)" if hasattr(future, "__await__") else "")
     )
 
 
@@ -90,16 +89,16 @@ def _after_concurrent(future: Any, end: End) -> Any:
     following: ConcurrentFuture[Any] = ConcurrentFuture()
     _cancel_with(following, future)
 
-    def completed(done: ConcurrentFuture[Any]) -> None:
-        error = _ended(captured, end)
+    def complete(done: ConcurrentFuture[Any]) -> None:
+        error = _run_end(captured, end)
         if done.cancelled() and error is None:
             following.cancel()
             following.set_running_or_notify_cancel()
-        # whoever was given the new future may have cancelled it; otherwise it can no longer be from here on
+        # the holder of the new future may have cancelled it; after this call it cannot
         elif following.set_running_or_notify_cancel():
             _copy(done, following, error)
 
-    future.add_done_callback(completed)
+    future.add_done_callback(complete)
     return following
 
 
@@ -108,40 +107,40 @@ def _after_asyncio(future: Any, end: End) -> Any:
     following = future.get_loop().create_future()
     _cancel_with(following, future)
 
-    def completed(done: Any) -> None:
-        error = _ended(captured, end)
+    def complete(done: Any) -> None:
+        error = _run_end(captured, end)
         if following.cancelled():
             if not done.cancelled():
-                done.exception()  # has been looked at: the loop need not report it as lost
+                done.exception()  # marks the exception as retrieved, so that the loop does not report it
         elif done.cancelled() and error is None:
             following.cancel()
         else:
             _copy(done, following, error)
 
     if future.done():
-        completed(future)
+        complete(future)
     else:
-        future.add_done_callback(completed)
+        future.add_done_callback(complete)
     return following
 
 
 def _cancel_with(following: Any, future: Any) -> None:
-    """Let cancelling the new future cancel the first one, without keeping that alive."""
+    """Cancel the first future when the new one is cancelled, without keeping the first alive."""
     first = weakref.ref(future)
 
-    def cancelled(done: Any) -> None:
+    def cancel_first(done: Any) -> None:
         source = first()
         if done.cancelled() and source is not None:
             source.cancel()
 
-    following.add_done_callback(cancelled)
+    following.add_done_callback(cancel_first)
 
 
-def _ended(captured: Captured, end: End) -> BaseException | None:
-    """Run the end and return what it raised: only a handle without a range does."""
+def _run_end(captured: Captured, end: End) -> BaseException | None:
+    """Run ``end`` and return its exception; only a handle without a range raises one."""
     try:
         captured.run(end)
-    except Exception as error:  # noqa: BLE001 - raised by whoever waits for the new future
+    except Exception as error:  # noqa: BLE001 - the new future raises it
         return error
     return None
 

@@ -1,4 +1,4 @@
-"""MXNet's way to profile: one profiler for the process, configured and switched by functions.
+"""MXNet's profiler: one profiler for the process, controlled by functions.
 
 >>> from phonograd import profiler
 >>> profiler.set_config(filename="profile.json", aggregate_stats=True)
@@ -9,8 +9,8 @@
 >>> "forward:" in profiler.dumps(reset=True)
 True
 
-``dump`` writes a Chrome trace, as often as it is called; ``dumps`` returns a table or JSON, in which an operator has
-the time of the kernels that computed it.
+``dump`` writes a Chrome trace and may be called repeatedly. ``dumps`` returns a table or JSON, where the time of an
+operator is the time of the kernels that computed it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 from ..core.base.errors import MXNetError, nearest
 from ..core.events import RecordScope
 from .chrome import write_chrome_trace
-from .collecting import Recording, joined
+from .collecting import Recording, join_cycles
 from .events import EventList, FunctionEvent
 from .memory import MemoryTimeline
 from .recording import record_function
@@ -57,7 +57,7 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class _Configuration:
-    """What :func:`set_config` takes."""
+    """The options of :func:`set_config`."""
 
     filename: str = "profile.json"
     profile_all: bool = False
@@ -72,7 +72,7 @@ class _Configuration:
     gpu_memory_profile_filename_prefix: str = ""
 
     def scopes(self) -> set[RecordScope]:
-        """Return what to observe: operators only if somebody wants them."""
+        """Return the scopes to observe; operators only if an option selects them."""
         hidden = set()
         if not (self.profile_all or self.profile_symbolic or self.profile_imperative):
             hidden = {RecordScope.FUNCTION, RecordScope.BACKWARD_FUNCTION, RecordScope.KERNEL}
@@ -93,11 +93,11 @@ class _Process:
         self.at_exit = False
 
     def run(self) -> None:
-        """Start, if it is not running."""
+        """Start the profiler unless it is running."""
         with self.lock:
             if self.running is None:
                 origin = self.finished[0].origin_ns if self.finished else 0
-                # as in MXNet, memory that was there before is not counted
+                # as in MXNet, memory allocated before the start is not counted
                 scopes = self.configuration.scopes()
                 self.running = Recording(scopes=scopes, origin_ns=origin, preexisting=False)
                 self.running.start()
@@ -108,7 +108,7 @@ class _Process:
                     atexit.register(self.write_unsaved)
 
     def stop(self) -> None:
-        """Stop, if it is running."""
+        """Stop the profiler if it is running."""
         with self.lock:
             if self.running is not None:
                 self.running.stop()
@@ -116,20 +116,20 @@ class _Process:
                 self.running = None
 
     def pause(self, paused: bool) -> None:
-        """Miss what begins, or see it again."""
+        """Pause (True) or resume (False) recording of new ranges."""
         with self.lock:
             self.paused = paused
             if self.running is not None:
                 self.running.pause(paused)
 
     def events(self) -> EventList:
-        """Return everything since the start or the last reset."""
+        """Return all events since the start or the last reset."""
         with self.lock:
             recordings = [*self.finished, *([self.running] if self.running is not None else [])]
-            return joined([recording.events() for recording in recordings])
+            return join_cycles([recording.events() for recording in recordings])
 
     def reset(self) -> None:
-        """Forget what was recorded; a running profiler goes on."""
+        """Discard all recorded events; a running profiler keeps running."""
         with self.lock:
             running = self.running is not None
             self.stop()
@@ -157,18 +157,18 @@ def set_config(**kwargs: Any) -> None:
     Parameters
     ----------
     filename : str
-        Where :func:`dump` writes; 'profile.json' unless given. A file of that name is deleted.
+        File that :func:`dump` writes; default 'profile.json'. An existing file of that name is deleted.
     profile_all, profile_symbolic, profile_imperative, profile_memory, profile_api : bool
-        What to record. Operators are left out if neither ``profile_symbolic`` nor ``profile_imperative`` is set, memory
-        if ``profile_memory`` is not.
+        Events to record. Operators are omitted if neither ``profile_symbolic`` nor ``profile_imperative`` is set, and
+        memory is omitted if ``profile_memory`` is not set.
     aggregate_stats : bool
-        Whether :func:`dumps` returns statistics.
+        Let :func:`dumps` return statistics.
     continuous_dump : bool
-        Whether a program that ends while the profiler runs leaves a trace.
+        Write a trace when the program ends while the profiler runs.
     dump_period : float
-        Checked and kept; a trace is always written whole, so there is no period.
+        Checked and stored, but without effect: a trace is always written as a whole.
     profile_process : str
-        'worker' or 'server'; there is one process.
+        'worker' or 'server'; without effect, because there is one process.
     """
     names = [field.name for field in dataclasses.fields(_Configuration)]
     for name in kwargs:
@@ -203,26 +203,26 @@ def stop(profile_process: str = "worker") -> None:
 
 
 def pause(profile_process: str = "worker") -> None:
-    """Record nothing that begins from now on, until :func:`resume`."""
+    """Stop recording new events until :func:`resume`."""
     _process.pause(True)
 
 
 def resume(profile_process: str = "worker") -> None:
-    """Record again what begins from now on."""
+    """Record new events again after :func:`pause`."""
     _process.pause(False)
 
 
 def dump(finished: bool = True, profile_process: str = "worker") -> None:
-    """Write a Chrome trace of everything recorded so far to the configured file, and stop if ``finished``."""
+    """Write a Chrome trace of all recorded events to the configured file, and stop if ``finished``."""
     if finished:
         _process.stop()
     _process.write()
 
 
 def dump_on_signal(number: int) -> None:
-    """Write a trace whenever this process receives a signal (``signal.SIGUSR1``, say), and go on.
+    """Write a trace whenever this process receives a signal (for example ``signal.SIGUSR1``), and continue.
 
-    Must be called in the main thread. Whoever handled the signal before is called afterwards.
+    Call it in the main thread. A previous handler of the signal still runs, after the dump.
     """
     previous = signal.getsignal(number)
 
@@ -238,18 +238,18 @@ _SORTS = {"total": "Total", "avg": "Avg", "min": "Min", "max": "Max", "count": "
 
 
 def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False) -> str:  # noqa: A002 - MXNet's name
-    """Return statistics of everything recorded so far, if ``set_config(aggregate_stats=True)`` asked for them.
+    """Return statistics of all recorded events; empty unless ``set_config(aggregate_stats=True)`` was called.
 
     Parameters
     ----------
     reset : bool
-        Forget what was recorded.
+        Discard the recorded events afterwards.
     format : {"table", "json"}
-        A text for people or for programs.
+        A table for people, or JSON for programs.
     sort_by : {"total", "avg", "min", "max", "count"}
         The order of the rows.
     ascending : bool
-        The smallest first.
+        Sort smallest first.
     """
     if format not in ("table", "json"):
         raise AssertionError(f"Invalid value provided for format: {format}. Support: 'table', 'json'")
@@ -260,7 +260,7 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
     found = _statistics(_process.events())
     if reset:
         _process.reset()
-    times, memory, counters = [_ordered(blocks, _SORTS[sort_by], ascending) for blocks in found]
+    times, memory, counters = [_sort_rows(blocks, _SORTS[sort_by], ascending) for blocks in found]
     if format == "json":
         units = {"Time": "ms", "Memory": "kB", "Counter": "value"}
         return json.dumps({"Time": times, "Memory": memory, "Counter": counters, "Unit": units}, indent=4)
@@ -284,7 +284,7 @@ def _category(event: FunctionEvent) -> str:
 
 
 def _statistics(events: EventList) -> tuple[_Rows, _Rows, _Rows]:
-    """Return by category and name: the times in milliseconds, memory in kilobytes, and the values of counters."""
+    """Return times in milliseconds, memory in kilobytes and counter values, each by category and name."""
     durations: dict[str, dict[str, list[float]]] = {}
     values: dict[str, dict[str, list[float]]] = {}
     computing = _computing_ns(events)
@@ -295,14 +295,14 @@ def _statistics(events: EventList) -> tuple[_Rows, _Rows, _Rows]:
             durations.setdefault(_category(event), {}).setdefault(event.name, []).append(
                 computing.get(event, event.total_ns) / 1e6
             )
-    return _summarized(durations), _summarized(_memory(events)), _summarized(values)
+    return _summarize(durations), _summarize(_memory(events)), _summarize(values)
 
 
 def _computing_ns(events: EventList) -> dict[FunctionEvent, float]:
-    """Return for operators, and for gradients of them, the time of the kernels that computed them, wherever they ran.
+    """Return the time of the kernels that computed each operator or gradient, wherever they ran.
 
-    Calling an operator computes nothing, but this is what MXNet means by its time. What no kernel has computed (a view,
-    something that nobody asked for) has the time of the call.
+    A call of an operator computes nothing itself, but MXNet reports the time of its computation. An operator without
+    a kernel (a view, or an unused result) has the time of its call.
     """
     found = {
         event: event.credit.forward_kernel_ns
@@ -319,7 +319,7 @@ def _computing_ns(events: EventList) -> dict[FunctionEvent, float]:
 
 
 def _memory(events: EventList) -> dict[str, dict[str, list[float]]]:
-    """Return how many kilobytes were held after each change, all together and by category."""
+    """Return the kilobytes held after each change, in total and by category."""
     if not events.moments:
         return {}
     timeline = MemoryTimeline(events, preexisting=False)
@@ -328,7 +328,7 @@ def _memory(events: EventList) -> dict[str, dict[str, list[float]]]:
     return {"Device Storage": {"Memory: cpu/0": [sum(sizes) / 1024 for sizes in timeline.sizes[1:]], **held}}
 
 
-def _summarized(samples: dict[str, dict[str, list[float]]]) -> _Rows:
+def _summarize(samples: dict[str, dict[str, list[float]]]) -> _Rows:
     return {
         category: {
             name: {
@@ -344,7 +344,7 @@ def _summarized(samples: dict[str, dict[str, list[float]]]) -> _Rows:
     }
 
 
-def _ordered(blocks: _Rows, key: str, ascending: bool) -> _Rows:
+def _sort_rows(blocks: _Rows, key: str, ascending: bool) -> _Rows:
     return {
         category: dict(sorted(names.items(), key=lambda row: row[1][key], reverse=not ascending))
         for category, names in blocks.items()
@@ -366,7 +366,7 @@ def _table(times: _Rows, memory: _Rows, counters: _Rows) -> str:
 
 
 def _block(category: str, names: dict[str, dict[str, float]], columns: dict[str, str]) -> list[str]:
-    """Return the lines of one category, in MXNet's widths."""
+    """Return the lines of one category, in MXNet's column widths."""
 
     def line(name: str, cells: list[str]) -> str:
         widths = [16, *[17] * (len(cells) - 1)]
@@ -384,10 +384,10 @@ _prefix: contextvars.ContextVar[str] = contextvars.ContextVar("phonograd.profile
 
 @contextmanager
 def scope(name: str = "<unk>:", append_mode: bool = True) -> Iterator[str]:
-    """Record a block under a name; yields the whole name.
+    """Record a block under a name, and yield the full name.
 
-    Names end in a colon, and nested ones are joined: ``'a:'`` inside ``'b:'`` is ``'b:a:'``, unless ``append_mode`` is
-    False.
+    Names end in a colon, and nested names are joined: ``'a:'`` inside ``'b:'`` is ``'b:a:'`` unless ``append_mode``
+    is False.
     """
     name = name if name.endswith(":") else f"{name}:"
     whole = _prefix.get() + name if append_mode else name
@@ -400,28 +400,28 @@ def scope(name: str = "<unk>:", append_mode: bool = True) -> Iterator[str]:
 
 
 def set_kvstore_handle(handle: Any) -> None:
-    """Accept the handle of a store of parameters; profiling needs none here."""
+    """Accept the handle of a parameter store, as MXNet does; it has no effect here."""
 
 
 def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:
-    """Configure the profiler: the old name of :func:`set_config`."""
-    _deprecated("profiler_set_config", "set_config")
+    """Configure the profiler (deprecated name of :func:`set_config`)."""
+    _warn_deprecated("profiler_set_config", "set_config")
     set_config(filename=filename, **({"profile_all": True} if mode == "all" else {f"profile_{mode}": True}))
 
 
 def profiler_set_state(state: str = "stop") -> None:
-    """Start or stop the profiler: the old name of :func:`set_state`."""
-    _deprecated("profiler_set_state", "set_state")
+    """Start or stop the profiler (deprecated name of :func:`set_state`)."""
+    _warn_deprecated("profiler_set_state", "set_state")
     set_state(state)
 
 
 def dump_profile() -> None:
-    """Write the trace: the old name of :func:`dump`."""
-    _deprecated("dump_profile", "dump")
+    """Write the trace (deprecated name of :func:`dump`)."""
+    _warn_deprecated("dump_profile", "dump")
     dump(True)
 
 
-def _deprecated(old: str, new: str) -> None:
+def _warn_deprecated(old: str, new: str) -> None:
     warnings.warn(f"profiler.{old}() is deprecated. Please use profiler.{new}() instead", FutureWarning, stacklevel=3)
 
 

@@ -1,9 +1,9 @@
-"""Credit: what events caused without doing it themselves.
+"""Credit: attribute kernels, backward work and memory to the events that caused them.
 
-Kernels run when values are asked for, long after the operators were called; gradients are derived later still; memory
-is taken by whoever evaluates. Each kernel is credited, in equal parts, to the ranges in which its operators were called
-and to everything around them; backward work to the range of the forward operator; memory to the range inside of which
-it was taken. So the columns of a scope show both what it did and what it caused.
+Kernels run when a value is read, long after the operator calls; gradients are derived later still. Each kernel is split
+evenly among the ranges that called its operators, and counts for the ranges around those too. Backward work counts for
+the range of the forward operator. Memory counts for the range that allocated it. The columns of a scope therefore show
+both its own work and the work it caused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Found = dict[Range, "FunctionEvent"]
 
 
 class Credit:
-    """What is credited to one event. Times are nanoseconds, memory is bytes."""
+    """The work attributed to one event. Times are nanoseconds, memory is bytes."""
 
     __slots__ = (
         "allocated",
@@ -40,39 +40,39 @@ class Credit:
 
     def __init__(self) -> None:
         self.forward_kernel_ns = 0.0
-        """Time of kernels that computed what was called inside."""
+        """Time of kernels that computed operators called inside."""
         self.backward_kernel_ns = 0.0
-        """Time of kernels that computed gradients of what was called inside."""
+        """Time of kernels that computed gradients of operators called inside."""
         self.self_kernel_ns = 0.0
-        """The part of both that no event inside it is credited with."""
+        """The part of both kernel times that belongs to no nested event."""
         self.backward_ns = 0
-        """Time in which gradients of what was called inside were derived."""
+        """Time spent deriving gradients of operators called inside."""
         self.kernel_flops = 0.0
         self.caused_bytes = 0
-        """Bytes taken, wherever, for values of what was called inside."""
+        """Bytes allocated, anywhere, for values of operators called inside."""
         self.backward_bytes = 0
-        """Bytes taken, wherever, for gradients of what was called inside."""
+        """Bytes allocated, anywhere, for gradients of operators called inside."""
         self.allocated = 0
-        """Bytes taken inside."""
+        """Bytes allocated inside."""
         self.freed = 0
-        """Bytes given back inside."""
+        """Bytes freed inside."""
         self.peak = 0
-        """The most that was held at once of what was taken inside."""
+        """The most bytes allocated inside that were held at once."""
         self.self_net = 0
-        """What was taken minus what was given back, without what events inside took."""
+        """Bytes allocated minus bytes freed, without nested events."""
 
     @property
     def kernel_ns(self) -> float:
-        """Time of all kernels."""
+        """The time of all kernels."""
         return self.forward_kernel_ns + self.backward_kernel_ns
 
     @property
     def net(self) -> int:
-        """What was taken minus what was given back."""
+        """Bytes allocated minus bytes freed."""
         return self.allocated - self.freed
 
 
-#: the credit of everything that caused nothing
+#: the shared credit of events that caused nothing
 NO_CREDIT = Credit()
 
 
@@ -83,14 +83,14 @@ def _of(event: FunctionEvent) -> Credit:
 
 
 def _event_of(source: Range | None, found: Found) -> FunctionEvent | None:
-    """Return the event of a range, or of the nearest one around it that was recorded."""
+    """Return the event of a range, or of its nearest recorded ancestor."""
     while source is not None and source not in found:
         source = source.parent
     return None if source is None else found[source]
 
 
 def credit_memory(moments: Iterable[Range], found: Found) -> None:
-    """Credit every piece of memory to the events inside of which it was taken or given back."""
+    """Credit every allocation and deallocation to the events around it."""
     for moment in moments:
         delta = int(moment.value)
         event = _event_of(moment.parent, found)
@@ -124,12 +124,12 @@ def _credit_cause(moment: Range, size: int, found: Found) -> None:
 def credit_kernels(
     events: Sequence[FunctionEvent], found: Found
 ) -> tuple[int, list[tuple[FunctionEvent, FunctionEvent]]]:
-    """Credit every kernel to whom it serves; return the time of those that serve nobody, and pairs of cause and kernel.
+    """Credit every kernel to the events it serves. Return the uncredited kernel time, and pairs of cause and kernel.
 
-    A name stands for the scope of that name that began last before the kernel.
+    A name in ``serves`` refers to the scope of that name that began last before the kernel.
     """
     named: dict[str, FunctionEvent] = {}
-    nobody = 0
+    uncredited = 0
     causes: list[tuple[FunctionEvent, FunctionEvent]] = []
     seen: set[tuple[FunctionEvent, FunctionEvent | None]] = set()
     for event in events:
@@ -140,16 +140,16 @@ def credit_kernels(
         served = [named.get(who) if isinstance(who, str) else _event_of(who, found) for who in source.serves]
         receivers = [receiver for receiver in served if receiver is not None]
         if not receivers:
-            nobody += event.total_ns
+            uncredited += event.total_ns
             continue
-        # the kernels of one evaluation stand side by side: the first one that runs for a scope stands for the others
+        # kernels of one evaluation are siblings: only the first one that runs for a scope is linked to it
         for cause in _causes(receivers, event):
             if (cause, event.parent) not in seen:
                 seen.add((cause, event.parent))
                 causes.append((cause, event))
         backward = (source.attributes or {}).get("phase") == "backward"
         share, flops = event.total_ns / len(receivers), (source.flops or 0.0) / len(receivers)
-        # what was not recorded has no gradient: an update of weights that is computed together with one
+        # an unrecorded operator has no gradient, for example a weight update fused with a gradient
         numbered = any([receiver.range.sequence_nr != -1 for receiver in receivers])
         for receiver in receivers:
             derived = backward and (receiver.range.sequence_nr != -1 or not numbered)
@@ -163,11 +163,11 @@ def credit_kernels(
                 else:
                     credit.forward_kernel_ns += share
                 around = around.parent
-    return nobody, causes
+    return uncredited, causes
 
 
 def _causes(receivers: Iterable[FunctionEvent], kernel: FunctionEvent) -> list[FunctionEvent]:
-    """Return the scopes for which a kernel runs, or operators outside of scopes; none of those that it runs inside."""
+    """Return the scopes (or operators outside scopes) that caused a kernel, except those it runs inside."""
     found: dict[FunctionEvent, None] = {}
     for receiver in receivers:
         scope: FunctionEvent | None = receiver
@@ -182,10 +182,10 @@ def _causes(receivers: Iterable[FunctionEvent], kernel: FunctionEvent) -> list[F
 
 
 def link(events: Sequence[FunctionEvent], found: Found) -> list[tuple[FunctionEvent, FunctionEvent]]:
-    """Return each backward event with the forward event whose gradient it computes, for every backward pass.
+    """Return pairs of forward and backward events, for every backward pass.
 
-    The forward range is known by identity; where only its number was kept, it is the last one of its thread that had
-    that number when the backward event began.
+    The backward range usually refers to its forward range. If only the sequence number is left, the forward event is
+    the last one of its thread that had this number when the backward event began.
     """
     numbered: dict[tuple[int, int], FunctionEvent] = {}
     links: list[tuple[FunctionEvent, FunctionEvent]] = []
@@ -197,19 +197,19 @@ def link(events: Sequence[FunctionEvent], found: Found) -> list[tuple[FunctionEv
                 forward = numbered.get((source.forward_thread_id or source.thread_id, source.sequence_nr))
             if forward is not None and forward is not event:
                 links.append((forward, event))
-        # operators that a backward pass calls have numbers too: that is how second derivatives are linked
+        # operators called by a backward pass have sequence numbers too: this links second derivatives
         if source.scope == FUNCTION and source.sequence_nr != -1:
             numbered[source.thread_id, source.sequence_nr] = event
     return links
 
 
 def credit_backward(links: Iterable[tuple[FunctionEvent, FunctionEvent]]) -> None:
-    """Credit the time of backward events to their forward events and to everything around those."""
+    """Credit the time of backward events to their forward events and to the events around those."""
     for forward, backward in links:
         around: FunctionEvent | None = backward.parent
         while around is not None and around.range.scope != BACKWARD_FUNCTION:
             around = around.parent
-        if around is not None:  # the one around it is credited already
+        if around is not None:  # the outer event is credited already
             continue
         around = forward
         while around is not None:

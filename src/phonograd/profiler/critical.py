@@ -1,8 +1,8 @@
-"""The critical path: what the end of a profile had to wait for, followed from its last moment back to the first.
+"""The critical path: the events that determined when the profile ended, followed back from its last moment.
 
-In one thread everything is on the path. Where a thread had nothing to do, the path goes on in the thread that did
-something last, and where an event was begun by one of another thread, it goes on there. What is not on the path can
-become faster without the program becoming so.
+In a single thread everything is on the path. While a thread was idle, the path continues in the thread that worked
+last. At an event that another thread started, it continues in that thread. Making an event faster that is not on the
+path does not make the program faster.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 import bisect
 
 from .breakdowns import View
-from .events import EventList, FunctionEvent, owned
+from .events import EventList, FunctionEvent, thread_owners
 
 __all__ = ["critical_path"]
 
-#: whose time it is, from when until when; nobody's where nothing was recorded
+#: the event, start and end of a stretch; the event is None while no event was recorded
 _Stretch = tuple[FunctionEvent | None, int, int]
 
 
 def critical_path(events: EventList) -> View:
-    """Return a row for each path of names whose events are on the critical path, with their time on it."""
+    """Return one row for each path of names on the critical path, with its time on it."""
     times: dict[str, int] = {}
     counts: dict[str, int] = {}
-    for event, start, end in _followed(events):
+    for event, start, end in _follow_path(events):
         name = "(nothing recorded)" if event is None else " > ".join(event.path)
         times[name] = times.get(name, 0) + end - start
         counts[name] = counts.get(name, 0) + 1
@@ -34,9 +34,9 @@ def critical_path(events: EventList) -> View:
     return View(rows)
 
 
-def _followed(events: EventList) -> list[_Stretch]:
-    """Return the stretches of the critical path, the last one first."""
-    threads = {number: list(owned(stretches)) for number, stretches in events.slices.items()}
+def _follow_path(events: EventList) -> list[_Stretch]:
+    """Return the stretches of the critical path, last one first."""
+    threads = {number: list(thread_owners(stretches)) for number, stretches in events.slices.items()}
     threads = {number: [s for s in stretches if s[2] > s[1]] for number, stretches in threads.items()}
     starts = {number: [start for _, start, _ in stretches] for number, stretches in threads.items()}
     ends = {stretches[-1][2]: number for number, stretches in threads.items() if stretches}
@@ -48,7 +48,7 @@ def _followed(events: EventList) -> list[_Stretch]:
     while True:
         event, start, end = _before(threads[thread], starts[thread], now)
         if event is None or end < now:
-            # nothing was done here: whoever did something last was waited for
+            # this thread was idle: it waited for the thread that worked last
             latest = max(threads, key=lambda number: min(_before(threads[number], starts[number], now)[2], now))
             event, start, end = _before(threads[latest], starts[latest], now)
             if event is None:
@@ -66,6 +66,6 @@ def _followed(events: EventList) -> list[_Stretch]:
 def _before(
     stretches: list[tuple[FunctionEvent, int, int]], starts: list[int], now: int
 ) -> tuple[FunctionEvent | None, int, int]:
-    """Return the last stretch of a thread that began before a moment."""
+    """Return the last stretch of a thread that began before a time."""
     index = bisect.bisect_left(starts, now) - 1
     return stretches[index] if index >= 0 else (None, -1, -1)

@@ -1,4 +1,4 @@
-"""Difference: two profiles of one program, name by name, with what is more than chance.
+"""Difference: compare two profiles of one program by name, and test changes for significance.
 
 >>> from phonograd.profiler import profile, record_function
 >>> with profile() as before, record_function("work"):
@@ -23,7 +23,7 @@ from .tables import cut, printable, text_table, time_text
 __all__ = ["Change", "Difference", "compare"]
 
 _LEVEL = 0.01
-#: with fewer samples on either side nothing can be said
+#: with fewer samples on either side the test says nothing
 _FEWEST = 4
 
 
@@ -40,21 +40,21 @@ class Change:
     self_before: float
     self_after: float
     p_value: float
-    """How probable such a difference of the durations is by chance; 1 where there are too few of them."""
+    """The probability of such a difference by chance; 1 if there are too few samples."""
 
     @property
     def ratio(self) -> float:
-        """The mean duration afterwards as a multiple of the one before; 1 if there is nothing to compare."""
+        """The mean duration afterwards relative to the one before; 1 if there is nothing to compare."""
         return self.mean_after / self.mean_before if self.mean_before and self.mean_after else 1.0
 
     @property
     def self_change(self) -> float:
-        """By how much the sum of self times has grown."""
+        """The increase of the total self time."""
         return self.self_after - self.self_before
 
     @property
     def significant(self) -> bool:
-        """Whether chance is an improbable explanation."""
+        """Return whether the change is statistically significant."""
         return self.p_value < _LEVEL
 
     @property
@@ -68,7 +68,7 @@ class Change:
 
 
 class Difference(Sequence[Change]):
-    """The changes of all names, the largest change of self time first."""
+    """The changes of all names, largest change of self time first."""
 
     def __init__(self, changes: list[Change]) -> None:
         self._changes = sorted(changes, key=lambda change: -abs(change.self_change))
@@ -89,11 +89,11 @@ class Difference(Sequence[Change]):
         return iter(self._changes)
 
     def slower(self, tolerance: float = 0.1) -> list[Change]:
-        """Return what takes longer by more than a tolerance (0.1 is 10 %) and not by chance."""
+        """Return the significant changes that are slower by more than a tolerance (0.1 is 10 %)."""
         return [change for change in self._changes if change.status == "slower" and change.ratio > 1 + tolerance]
 
     def check(self, tolerance: float = 0.1) -> None:
-        """Raise an AssertionError that lists what has become slower: for tests of speed."""
+        """Raise an AssertionError that lists all significant slowdowns; for performance tests."""
         slower = self.slower(tolerance)
         if slower:
             lines = [
@@ -135,7 +135,7 @@ class Difference(Sequence[Change]):
 
 
 def compare(before: AverageList, after: AverageList) -> Difference:
-    """Return how the averages of one profile differ from those of another."""
+    """Return the differences between the averages of two profiles."""
     first = {(average.key, average.scope): average for average in before}
     second = {(average.key, average.scope): average for average in after}
     changes = []
@@ -159,9 +159,9 @@ def compare(before: AverageList, after: AverageList) -> Difference:
 
 
 def rank_test(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return how probable it is that two samples differ as much in rank by chance (Mann and Whitney, two-sided).
+    """Return the two-sided p-value of the Mann-Whitney rank test for two samples.
 
-    Ranks, because durations have outliers that would drown any mean.
+    It uses ranks because durations have outliers that dominate any mean.
 
     >>> rank_test(range(100), range(100)), rank_test(range(100), range(50, 150)) < 1e-9
     (1.0, True)

@@ -1,4 +1,4 @@
-"""One event: a finished range with its times, what is inside it, what it cost, and PyTorch's names for all of that."""
+"""FunctionEvent: a finished range with its times, children, cost and credit, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CHILDLESS", "FunctionEvent", "Interval", "WithoutDevice", "costs_of"
 
 
 class WithoutDevice:
-    """What PyTorch knows of devices: there is none but the processor."""
+    """PyTorch's device attributes with the values of a CPU-only profile."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class WithoutDevice:
 
     @property
     def node_id(self) -> int:
-        """The number of this process among those that work together; see :func:`set_default_node_id`."""
+        """The number of this process in a distributed program; see :func:`set_default_node_id`."""
         return default_node_id()
 
 
@@ -57,7 +57,7 @@ _NO_COST = Cost(0.0, 0)
 
 
 class FunctionEvent(WithoutDevice):
-    """One finished range. Times in ``_ns`` are nanoseconds since the profile began; the others are microseconds."""
+    """A finished range. Times in ``_ns`` are nanoseconds since the profile began; other times are microseconds."""
 
     __slots__ = (
         "children",
@@ -81,23 +81,23 @@ class FunctionEvent(WithoutDevice):
         self.start_ns = start_ns
         self.end_ns = end_ns
         self.total_ns = end_ns - start_ns
-        """The time in which it was open; for a generator or coroutine, in which it ran."""
+        """The time it was open; for a generator or coroutine, the time it ran."""
         self.self_ns = 0
-        """The part of it in which none of its children ran."""
+        """The part of the total time in which none of its children ran."""
         self.unfinished = unfinished
-        """Whether it was still open when the profile ended."""
+        """True if it was still open when the profile ended."""
         self.children: list[FunctionEvent] = CHILDLESS
         self.credit: Credit = NO_CREDIT
-        """What it caused: kernels, backward work, memory."""
+        """The work it caused: kernels, backward work, memory."""
 
     @property
     def name(self) -> str:
-        """The name, as it was given."""
+        """The name as given."""
         return self.range.name
 
     @property
     def key(self) -> str:
-        """The name under which events are averaged: all steps are one."""
+        """The name under which events are averaged; all scheduled steps share one."""
         name = self.range.name
         return "ProfilerStep*" if name.startswith("ProfilerStep#") else name
 
@@ -128,22 +128,22 @@ class FunctionEvent(WithoutDevice):
 
     @property
     def is_async(self) -> bool:
-        """Whether it ended in another thread, with a future, or not at all while profiled."""
+        """Return whether it ended in another thread, with a future, or not at all while profiled."""
         return self.range.is_async or self.unfinished
 
     @property
     def is_user_annotation(self) -> bool:
-        """Whether it is a scope of the user's program."""
+        """Return whether it is a user scope."""
         return self.range.scope == RecordScope.USER_SCOPE
 
     @property
     def instant(self) -> bool:
-        """Whether it stands for a moment."""
+        """Return whether it is an instant without duration."""
         return self.range.instant
 
     @property
     def kind(self) -> str:
-        """'task', 'frame', 'event', 'counter' or 'marker' for what has MXNet's names; otherwise empty."""
+        """'task', 'frame', 'event', 'counter' or 'marker' for MXNet's profiling objects; otherwise empty."""
         return self.range.kind
 
     @property
@@ -158,7 +158,7 @@ class FunctionEvent(WithoutDevice):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What was said about it: the scope's ``args`` and attributes."""
+        """The ``args`` and attributes of the scope."""
         found = dict(self.range.attributes or ())
         if self.range.args is not None:
             found.setdefault("args", self.range.args)
@@ -166,24 +166,24 @@ class FunctionEvent(WithoutDevice):
 
     @property
     def input_shapes(self) -> list[list[int]]:
-        """The shapes of the inputs, if the profile recorded shapes; empty for what is no array."""
+        """The shapes of the inputs if the profile recorded shapes; empty for inputs that are not arrays."""
         return [known[0] if isinstance(known, list) else [] for known in self.range.shapes or ()]
 
     structured_input_shapes = input_shapes
 
     @property
     def structured_input_strides(self) -> list[list[int]]:
-        """By how many elements of the inputs a step along each axis moves."""
+        """The strides of the inputs in elements."""
         return [strides_of(shape) for shape in self.input_shapes]
 
     @property
     def input_dtypes(self) -> list[str]:
-        """The dtypes of the inputs; for what is no array, its type."""
+        """The dtypes of array inputs and the type names of other inputs."""
         return [known[1] if isinstance(known, list) else type(known).__name__ for known in self.range.shapes or ()]
 
     @property
     def concrete_inputs(self) -> list[Any]:
-        """The inputs that are no arrays, as they were given; None in the places of arrays."""
+        """The values of inputs that are not arrays; None in place of arrays."""
         return [None if isinstance(known, list) else known for known in self.range.shapes or ()]
 
     @property
@@ -193,12 +193,12 @@ class FunctionEvent(WithoutDevice):
 
     @property
     def trace_name(self) -> str:
-        """The name in traces, which is the name."""
+        """The name in traces: the same as ``name``."""
         return self.range.name
 
     @property
     def stack(self) -> tuple[str, ...]:
-        """Where the user's code was, innermost call first, if the profile recorded stacks."""
+        """The user's call stack at the start, innermost call first, if the profile recorded stacks."""
         return self.range.stack or ()
 
     @property
@@ -208,7 +208,7 @@ class FunctionEvent(WithoutDevice):
 
     @property
     def cost(self) -> Cost | None:
-        """Operations and bytes, if whoever recorded it knew, or if the profile recorded shapes."""
+        """Operations and bytes, if the range carries them or the profile recorded shapes."""
         source, facts = self.range, self.range.facts
         if facts is None:
             return None
@@ -220,22 +220,22 @@ class FunctionEvent(WithoutDevice):
 
     @property
     def flops(self) -> float:
-        """Arithmetic operations; 0 if they are not known."""
+        """Arithmetic operations; 0 if unknown."""
         return (self.cost or _NO_COST).flops
 
     @property
     def cpu_memory_usage(self) -> int:
-        """Bytes taken inside minus bytes given back, if the profile recorded memory."""
+        """Bytes allocated inside minus bytes freed inside, if the profile recorded memory."""
         return self.credit.net
 
     @property
     def self_cpu_memory_usage(self) -> int:
-        """The same without what events inside it took and gave back."""
+        """Bytes allocated minus bytes freed, without nested events."""
         return self.credit.self_net
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The keys of all events around it and its own, outermost first."""
+        """The keys of its ancestors and its own key, outermost first."""
         names = [self.key]
         around = self.parent
         while around is not None:
@@ -245,7 +245,7 @@ class FunctionEvent(WithoutDevice):
 
     @property
     def count(self) -> int:
-        """One: an average has more."""
+        """Always 1; an average has more."""
         return 1
 
     @property
@@ -286,7 +286,7 @@ class FunctionEvent(WithoutDevice):
 
 
 def strides_of(shape: Sequence[int]) -> list[int]:
-    """Return by how many elements a step along each axis moves: all arrays lie in memory row by row.
+    """Return the strides in elements of a contiguous row-major array.
 
     >>> strides_of([2, 3, 4])
     [12, 4, 1]
@@ -298,13 +298,13 @@ def strides_of(shape: Sequence[int]) -> list[int]:
 
 
 def with_numbers(shapes: Sequence[Any]) -> list[Any]:
-    """Return shapes and dtypes of inputs, where numbers are arrays without axes of the same dtype as the others."""
+    """Return shapes and dtypes of inputs, with each number as a 0-d array of the first array's dtype."""
     dtype = next((entry[1] for entry in shapes if isinstance(entry, list)), "float32")
     return [entry if entry is None or isinstance(entry, list) else [[], dtype] for entry in shapes]
 
 
 def costs_of(events: Iterable[FunctionEvent]) -> list[Cost]:
-    """Return the costs of events, as far as they are known; each kind of call is looked at once."""
+    """Return the known costs of events; calls of one kind are evaluated once."""
     known: dict[Any, Cost | None] = {}
     found: list[Cost] = []
     for event in events:
@@ -315,7 +315,7 @@ def costs_of(events: Iterable[FunctionEvent]) -> list[Cost]:
         if shapes is None or facts.flops is not None or facts.moved_bytes is not None:
             cost = event.cost
         else:
-            # what describes an array is the same object whenever shape and dtype are the same
+            # id() is a valid key: one description object exists per shape and dtype
             places = tuple([id(known) if known.__class__ is list else known for known in shapes])
             key = event.range.name, places, repr(facts.parameters) if facts.parameters else ""
             cost = known[key] if key in known else known.setdefault(key, event.cost)

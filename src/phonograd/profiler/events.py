@@ -1,9 +1,9 @@
-"""Events: what a profiler saw, as a tree with times. Made of ranges after the fact, in one pass.
+"""Events: build the tree of timed events from recorded ranges, in one pass after the recording.
 
-An event's parent is the range that was open in the same thread or task when it began, whatever the clock says. Self
-time is found by a sweep over the events of a thread: at each moment the time belongs to one of them, the one that
-began last or that was returned to. So no self time is negative and no time is counted twice, however generators and
-tasks interleave.
+The parent of an event is the range that was open in the same thread or task when it began, regardless of the clock.
+Self time comes from a sweep over the events of a thread. Each moment belongs to exactly one event: the one that began
+last or that control returned to. Self times are therefore never negative, and no time counts twice, even if generators
+and tasks interleave.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
     from .averages import Average, AverageList
 
-__all__ = ["EventList", "FunctionEvent", "Slice", "build", "owned", "without_collection"]
+__all__ = ["EventList", "FunctionEvent", "Slice", "build", "thread_owners", "without_collection"]
 
 
-#: a stretch of time in which an event occupied a thread: start, end, the event, and the one that it returns to
+#: a stretch of time in which an event occupied a thread: start, end, the event, and the event it returns to
 Slice = tuple[int, int, FunctionEvent, FunctionEvent | None]
 
 
 class EventList(Sequence[FunctionEvent]):
-    """The events of a profile, parents before children, with what a trace needs besides."""
+    """The events of a profile, parents before children, with the additional data that traces need."""
 
     def __init__(
         self,
@@ -52,26 +52,26 @@ class EventList(Sequence[FunctionEvent]):
     ) -> None:
         self._events = events
         self.slices = slices
-        """By thread number, the stretches of its events in the order of their start."""
+        """The stretches of each thread's events, ordered by start, by thread number."""
         self.threads = threads
         self.elapsed_ns = elapsed_ns
         self.wall_ns = wall_ns
-        """The time of day when the profile began, in nanoseconds since the epoch."""
+        """The wall-clock start of the profile, in nanoseconds since the epoch."""
         self.dropped = dropped
-        """How many events were not kept because there were too many."""
+        """The number of events discarded because of the limit."""
         self.moments = moments or []
-        """Memory as it was taken and given back, in order; see :mod:`.memory`."""
+        """Allocations and deallocations in order; see :mod:`.memory`."""
         self.held = held or []
-        """The memory that arrays held when recording began, with the time of that, for each cycle."""
+        """For each cycle, its start time and the memory that arrays held at that time."""
         self.links = links or []
         """Pairs of forward and backward events."""
         self.causes = causes or []
-        """Pairs of a scope (or of an operator outside of scopes) and the first kernel of an evaluation that runs for it
+        """Pairs of a scope (or an operator outside scopes) and the first kernel of an evaluation that runs for it
         elsewhere."""
         self.uncredited_ns = uncredited_ns
-        """Time of kernels that serve nobody who was recorded."""
+        """Time of kernels that serve no recorded event."""
         self.origin_ns = origin_ns
-        """The moment of ``perf_counter_ns`` from which times are counted."""
+        """The ``perf_counter_ns`` value at which times start."""
 
     @overload
     def __getitem__(self, index: int) -> FunctionEvent: ...
@@ -89,7 +89,7 @@ class EventList(Sequence[FunctionEvent]):
         return iter(self._events)
 
     def roots(self) -> list[FunctionEvent]:
-        """Return the events that have no parent."""
+        """Return the events without a parent."""
         return [event for event in self._events if event.parent is None]
 
     @property
@@ -130,9 +130,9 @@ class EventList(Sequence[FunctionEvent]):
         write_text(path, folded_stacks(self, metric))
 
     def tree(self, minimum_percent: float = 0.0) -> str:
-        """Return the events as an indented tree with times; equal siblings are one line.
+        """Return the events as an indented tree with times; equal siblings share one line.
 
-        Branches below ``minimum_percent`` of the whole are left out.
+        Branches below ``minimum_percent`` of the total time are omitted.
         """
         whole = sum([event.total_ns for event in self.roots()]) or 1
         lines: list[str] = []
@@ -158,7 +158,7 @@ class EventList(Sequence[FunctionEvent]):
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Look for no garbage meanwhile: none is made, and with 200,000 events two thirds of the time would go there."""
+    """Disable garbage collection: no garbage arises here, and with 200,000 events it would take 2/3 of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -177,12 +177,12 @@ def build(
     dropped: int = 0,
     held: list[tuple[int, list[Allocation]]] | None = None,
 ) -> EventList:
-    """Return the events of the ranges that each thread began, with parents, self times, slices and credit."""
+    """Return the events of all threads' ranges, with parents, self times, slices and credit."""
     found: dict[Range, FunctionEvent] = {}
     events: list[FunctionEvent] = []
     ranges = [source for _, (_, collected) in sorted(buffers.items()) for source in list(collected) if source.start_ns]
-    # what was measured elsewhere comes later than what has begun since
-    ranges.sort(key=_started)
+    # ranges measured elsewhere arrive later than ranges that began after them
+    ranges.sort(key=_start_of)
     scopes = {source.scope for source in ranges}
     moments: list[Range] = []
     if MEMORY in scopes:
@@ -206,13 +206,13 @@ def build(
         events.append(event)
     slices = _slices(events, found, start_ns, stop_ns)
     for stretches in slices.values():
-        for owner, began, ended in owned(stretches):
+        for owner, began, ended in thread_owners(stretches):
             owner.self_ns += ended - began
     threads = {number: name for number, (name, _) in sorted(buffers.items())}
     links = link(events, found) if BACKWARD_FUNCTION in scopes else []
     credit_backward(links)
     credit_memory(moments, found)
-    nobody, causes = credit_kernels(events, found) if KERNEL in scopes else (0, [])
+    uncredited_ns, causes = credit_kernels(events, found) if KERNEL in scopes else (0, [])
     return EventList(
         events,
         slices,
@@ -224,25 +224,25 @@ def build(
         held=held,
         links=links,
         causes=causes,
-        uncredited_ns=nobody,
+        uncredited_ns=uncredited_ns,
         origin_ns=start_ns,
     )
 
 
-def _started(source: Range) -> int:
+def _start_of(source: Range) -> int:
     return source.start_ns
 
 
 def _slices(
     events: list[FunctionEvent], found: dict[Range, FunctionEvent], start_ns: int, stop_ns: int
 ) -> dict[int, list[Slice]]:
-    """Return the stretches in which events occupied each thread, and set the running time of those that waited."""
+    """Return the stretches in which events occupied each thread, and set the running time of suspended events."""
     slices: dict[int, list[Slice]] = {}
     interrupted = False
     for event in events:
         source = event.range
         facts = source.facts
-        if facts is not None and facts.kind == "task":  # stands beside what the thread does
+        if facts is not None and facts.kind == "task":  # a task may overlap the other events of its thread
             continue
         thread = source.thread_id
         own = slices.get(thread)
@@ -267,20 +267,21 @@ def _slices(
                 event.total_ns += ended - began
     if interrupted:
         for own in slices.values():
-            own.sort(key=_placed)
+            own.sort(key=_slice_order)
     return slices
 
 
-def _placed(stretch: Slice) -> tuple[int, int, int]:
+def _slice_order(stretch: Slice) -> tuple[int, int, int]:
     return stretch[0], -stretch[1], stretch[2].id
 
 
-def owned(stretches: list[Slice]) -> Iterator[tuple[FunctionEvent, int, int]]:
-    """Yield who owns a thread, from when until when: each moment belongs to one event, the one that began last or that
-    was returned to.
+def thread_owners(stretches: list[Slice]) -> Iterator[tuple[FunctionEvent, int, int]]:
+    """Yield the owner of a thread over time as (event, start, end).
+
+    Each moment belongs to one event: the one that began last or that control returned to.
     """
     running: set[FunctionEvent] = set()
-    stack: list[Slice] = []  # by falling end
+    stack: list[Slice] = []  # sorted by end, latest first
     owner: FunctionEvent | None = None
     last = 0
     for stretch in stretches:
@@ -311,7 +312,7 @@ def owned(stretches: list[Slice]) -> Iterator[tuple[FunctionEvent, int, int]]:
 
 
 def _owner_after(over: Slice, owner: FunctionEvent | None, running: set[FunctionEvent]) -> FunctionEvent | None:
-    """Return who owns the time after a stretch is over."""
+    """Return the owner of the time after a stretch ends."""
     event = over[2]
     running.discard(event)
     if owner is not event:
@@ -319,7 +320,7 @@ def _owner_after(over: Slice, owner: FunctionEvent | None, running: set[Function
         while inner is not None and inner is not event:
             inner = inner.parent
         if inner is not None:
-            return owner  # what began inside goes on
+            return owner  # a nested event continues
     following = over[3]
     while following is not None and following not in running:
         following = following.parent

@@ -1,8 +1,8 @@
-"""Execution traces: which operator was called with which arrays, as a graph that can be replayed or analysed.
+"""Execution traces: the graph of operator calls and their arrays, for replay or analysis.
 
-The format is that of PyTorch's execution traces: a node for each operator, scope, gradient and kernel, with the node
-around it, and with the numbers, shapes and types of the arrays that go in and come out. An array has the same number
-wherever it appears; arrays that share memory have the same storage.
+The format is PyTorch's: one node for each operator, scope, gradient and kernel, with its parent node and the numbers,
+shapes and types of its input and output arrays. An array has the same number wherever it appears; arrays that share
+memory have the same storage.
 
 >>> import phonograd as mx
 >>> x = mx.nd.ones((2, 3))
@@ -43,7 +43,7 @@ _ROOT = 1
 
 
 class _Numbers:
-    """Numbers of objects, for as long as they live; never used again."""
+    """Unique numbers of objects while they live; a number is never reused."""
 
     def __init__(self) -> None:
         self._next = itertools.count(1)
@@ -64,14 +64,14 @@ class _Numbers:
 
 
 class ExecutionTraceObserver:
-    """An observer that writes down the graph of what is called, between :meth:`start` and :meth:`stop`.
+    """An observer that records the graph of calls between :meth:`start` and :meth:`stop`.
 
     Parameters
     ----------
     path : path, optional
-        Where :meth:`stop` writes the trace; compressed if it ends in ``.gz``. :meth:`register_callback` sets it too.
+        File that :meth:`stop` writes; compressed if it ends in ``.gz``. :meth:`register_callback` sets it too.
 
-    It is a ``with`` block, or an option of :class:`.session.profile` (``execution_trace_observer``).
+    Use it as a ``with`` block, or pass it to :class:`.session.profile` as ``execution_trace_observer``.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -88,28 +88,28 @@ class ExecutionTraceObserver:
     # -- PyTorch's names
 
     def register_callback(self, path: str | os.PathLike[str]) -> ExecutionTraceObserver:
-        """Set the file to write, and return the observer."""
+        """Set the output file, and return the observer."""
         self._path = Path(path)
         return self
 
     def unregister_callback(self) -> None:
-        """Stop, and forget the file."""
+        """Stop the observer, and forget the output file."""
         self.stop()
         self._path = None
 
     @property
     def is_registered(self) -> bool:
-        """Whether there is a file to write."""
+        """Return whether an output file is set."""
         return self._path is not None
 
     def get_output_file_path(self) -> str | None:
-        """Return the file that is written."""
+        """Return the path of the output file; None if none is set."""
         return None if self._path is None else str(self._path)
 
     # -- life
 
     def start(self) -> None:
-        """Begin a new graph; nothing happens if the observer is running."""
+        """Start a new graph; does nothing if the observer is running."""
         if self._handle:
             return
         self._nodes, self._threads = [], {}
@@ -122,7 +122,7 @@ class ExecutionTraceObserver:
         )
 
     def stop(self) -> None:
-        """End the graph, and write it if there is a file; nothing happens if the observer is not running."""
+        """Finish the graph and write it to the output file, if set; does nothing if the observer is not running."""
         if not self._handle:
             return
         remove_callback(self._handle)
@@ -143,7 +143,7 @@ class ExecutionTraceObserver:
     # -- results
 
     def nodes(self) -> list[dict[str, Any]]:
-        """Return the nodes so far, in the order in which they began."""
+        """Return the nodes so far, ordered by start."""
         return list(self._nodes)
 
     def document(self) -> dict[str, Any]:
@@ -181,17 +181,17 @@ class ExecutionTraceObserver:
             attributes.append(_attribute("operators", "string", as_json(source.operators)))
             attributes.append(_attribute("serves", "string", as_json([who for who in served if who])))
         made = _node(number, source.name, self._around(source), attributes)
-        made["inputs"] = self._described(source.inputs)
+        made["inputs"] = self._describe_arrays(source.inputs)
         self._known[source] = number
         self._nodes.append(made)
         return made
 
     def _end(self, source: Range, made: dict[str, Any] | None) -> None:
         if made is not None:
-            made["outputs"] = self._described(source.outputs)
+            made["outputs"] = self._describe_arrays(source.outputs)
 
     def _around(self, source: Range) -> int:
-        """Return the node around a range, or the one of its thread."""
+        """Return the node around a range, or the node of its thread."""
         around = source.parent
         while around is not None and around not in self._known:
             around = around.parent
@@ -205,7 +205,7 @@ class ExecutionTraceObserver:
             self._nodes.append(_node(found, "[phonograd|profiler|execution_trace|thread]", _ROOT, attributes))
         return found
 
-    def _described(self, values: tuple[Any, ...]) -> dict[str, list[Any]]:
+    def _describe_arrays(self, values: tuple[Any, ...]) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = {"values": [], "shapes": [], "types": [], "strides": []}
         for value in values:
             if isinstance(value, Handle):
@@ -222,7 +222,7 @@ class ExecutionTraceObserver:
         return found
 
     def _place(self, array: Handle) -> list[Any]:
-        """Return number, storage, offset, elements, bytes of an element and device of an array."""
+        """Return the number, storage, offset, element count, element size and device of an array."""
         top, offset = array, 0
         while top._root is not None:
             region = top._region

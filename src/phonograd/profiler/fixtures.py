@@ -1,7 +1,7 @@
-"""Fixtures: tests of speed with pytest. Put ``pytest_plugins = ["phonograd.profiler.fixtures"]`` into ``conftest.py``.
+"""Performance tests with pytest: set ``pytest_plugins = ["phonograd.profiler.fixtures"]`` in ``conftest.py``.
 
-A test runs what it measures inside the fixture. The first run saves a profile, later runs are compared with it and fail
-if something has become slower by more than chance explains::
+A test runs the code to measure inside the fixture. The first run saves a profile. Later runs are compared with it, and
+fail on a statistically significant slowdown::
 
     def test_training(profiled):
         with profiled(tolerance=0.2):
@@ -9,8 +9,8 @@ if something has become slower by more than chance explains::
                 with record_function("step"):
                     train()
 
-``pytest --profile-update`` saves new profiles; ``--profile-directory`` says where they are, ``.profiles`` beside the
-configuration of pytest otherwise. Durations of one machine mean nothing on another: each should have its own.
+``pytest --profile-update`` saves new profiles. ``--profile-directory`` sets their directory; the default is
+``.profiles`` in pytest's root directory. Durations are not comparable between machines: keep one directory for each.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ __all__ = ["Profiled", "profiled", "pytest_addoption"]
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the fixture to pytest."""
     group = parser.getgroup("phonograd profiles")
-    group.addoption("--profile-update", action="store_true", help="save the profiles of all tests anew")
-    group.addoption("--profile-directory", default=None, help="where profiles are saved (.profiles)")
+    group.addoption("--profile-update", action="store_true", help="replace the saved profiles of all tests")
+    group.addoption("--profile-directory", default=None, help="directory of the saved profiles (default: .profiles)")
 
 
 class Profiled:
-    """What the fixture gives to a test: blocks that are profiled and compared with an earlier run."""
+    """The value of the fixture: call it to profile a block and compare it with an earlier run."""
 
     def __init__(self, directory: Path, test: str, update: bool) -> None:
         self.directory = directory
         self._test = test
         self._update = update
         self.differences: dict[str, Difference] = {}
-        """How each block differs from its saved profile, by name; nothing for those just saved."""
+        """The difference of each compared block from its saved profile, by name; newly saved blocks are missing."""
 
     def path(self, name: str = "") -> Path:
         """Return the file of a block's profile."""
@@ -53,16 +53,16 @@ class Profiled:
 
     @contextmanager
     def __call__(self, name: str = "", *, tolerance: float = 0.1, **options: Any) -> Iterator[profile]:
-        """Profile a block; afterwards fail if it has become slower. Several blocks of a test need names.
+        """Profile a block, and fail if it has become slower. If a test has several blocks, give them names.
 
         Parameters
         ----------
         name : str
-            Tells the blocks of one test apart.
+            Distinguishes the blocks of one test.
         tolerance : float
-            By how much something may become slower: 0.1 is 10 %.
+            Accepted slowdown: 0.1 is 10 %.
         options
-            Those of :class:`.session.profile`.
+            Options of :class:`.session.profile`.
         """
         with profile(**options) as prof:
             yield prof
@@ -77,7 +77,7 @@ class Profiled:
 
 @pytest.fixture
 def profiled(request: pytest.FixtureRequest) -> Profiled:
-    """Return what profiles blocks of a test and compares them with earlier runs; see :class:`Profiled`."""
+    """Return the profiler of blocks of a test; see :class:`Profiled`."""
     configuration = request.config
     directory = configuration.getoption("--profile-directory") or configuration.rootpath / ".profiles"
     return Profiled(Path(directory), request.node.nodeid, bool(configuration.getoption("--profile-update")))

@@ -1,4 +1,4 @@
-"""Folded stacks: one line for each path of calls with its own time, as flame graph tools read them."""
+"""Folded stacks: one line per call path with its own weight, the input of flame graph tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .events import EventList, FunctionEvent
 
 __all__ = ["METRICS", "folded_stacks"]
 
-#: what lines can be weighted with
+#: the metrics that can weigh lines
 METRICS: dict[str, Callable[[FunctionEvent], float]] = {
     "self_cpu_time_total": lambda event: event.self_ns / 1000,
     "self_ns": lambda event: event.self_ns,
@@ -22,14 +22,14 @@ _FORBIDDEN = str.maketrans({";": "_", "\n": "_", "\r": "_", "\t": "_", " ": "_"}
 
 
 def folded_stacks(events: EventList, metric: str = "self_ns") -> str:
-    """Return lines ``outer;inner weight``, the heaviest first.
+    """Return lines ``outer;inner weight``, heaviest first.
 
-    Paths are those of scopes and operators; where the profile recorded stacks, calls of functions stand before them.
+    A path consists of scopes and operators. If the profile recorded stacks, function calls come before them.
 
     Parameters
     ----------
     metric : {"self_ns", "self_cpu_time_total", "self_kernel_ns", "self_cpu_memory_usage", "count"}
-        What weighs: nanoseconds, microseconds, nanoseconds of kernels caused, bytes, or calls.
+        The weight: nanoseconds, microseconds, nanoseconds of kernels caused, bytes, or calls.
     """
     if metric not in METRICS:
         raise ValueError(f"metric must be one of {', '.join(METRICS)}, not {metric!r}{nearest(metric, list(METRICS))}")
@@ -50,7 +50,7 @@ def folded_stacks(events: EventList, metric: str = "self_ns") -> str:
 
 
 def frames_of(event: FunctionEvent) -> tuple[str, ...]:
-    """Return the path of an event, outermost first, with the calls of functions that led to it."""
+    """Return the path of an event, outermost first, with the function calls that led to it."""
     if event.range.stack is not None:
         return (*reversed(event.range.stack), event.key)
     return event.path

@@ -1,4 +1,4 @@
-"""Handles: what owns an open range when no ``with`` block does. Dropping the last reference ends the range."""
+"""Handles: owners of ranges opened without a ``with`` block. Dropping the last reference ends the range."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from ..core.base.errors import MXNetError
 from ..core.events import USER_SCOPE, Range
 
-__all__ = ["ArgumentTypeError", "RecordFunctionHandle", "begun", "text"]
+__all__ = ["ArgumentTypeError", "RecordFunctionHandle", "begin_scope", "text"]
 
 
 class ArgumentTypeError(TypeError, MXNetError):
-    """An argument has the wrong type; also a RuntimeError, because that is what PyTorch raises."""
+    """An argument has the wrong type. Also a RuntimeError, because PyTorch raises that."""
 
 
 class RecordFunctionHandle:
-    """The owner of a range, which ends with it at the latest."""
+    """The owner of a range. Deleting it ends the range."""
 
     __slots__ = ("__weakref__", "record")
 
@@ -24,11 +24,11 @@ class RecordFunctionHandle:
         self.record = record
 
     def end(self) -> None:
-        """End the range, if it has not ended."""
+        """End the range unless it has ended."""
         self.record.end()
 
     def leave(self) -> None:
-        """Let something else end the range: what begins here from now on is not inside it."""
+        """Hand the end of the range over to another owner, and stop being the parent of new ranges here."""
         if self.record.active:
             self.record.is_async = True
             self.record.step_out()
@@ -41,7 +41,7 @@ class RecordFunctionHandle:
 
 
 def text(what: str, value: Any) -> str:
-    """Return a text argument; bytes are decoded."""
+    """Return a text argument; decode bytes."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -49,8 +49,8 @@ def text(what: str, value: Any) -> str:
     raise ArgumentTypeError(f"Expected a value of type 'str' for argument '{what}' but instead found {value!r}")
 
 
-def begun(name: str, args: str | None, attributes: Mapping[str, Any] | None = None) -> Range:
-    """Return a new range of a user's scope, begun if anybody observes it."""
+def begin_scope(name: str, args: str | None, attributes: Mapping[str, Any] | None = None) -> Range:
+    """Return a new range of a user scope, started if any observer listens."""
     entry = Range(USER_SCOPE)
     if args is not None:
         entry.args = args

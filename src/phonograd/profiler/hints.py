@@ -1,4 +1,4 @@
-"""Hints: patterns in a profile that often mean lost time."""
+"""Hints: patterns in a profile that often indicate wasted time."""
 
 from __future__ import annotations
 
@@ -13,32 +13,41 @@ from .tables import bytes_text, time_text
 __all__ = ["Hint", "find_hints"]
 
 _MANY = 100
-#: a kernel below this time costs more to launch than to run
+#: a kernel shorter than this costs more to launch than to run
 _TINY_NS = 5_000
 _RECOMPILATIONS = 10
-#: backward passes over one operator
+#: minimum backward passes over one operator
 _PASSES = 3
-#: copies, and the share of the kernels' time that they take
+#: minimum number of copies, and minimum share of the kernel time
 _FEW = 10
 _MUCH = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
 class Hint:
-    """Something worth looking at."""
+    """A pattern worth looking at."""
 
     kind: str
     text: str
     cost_ns: int
-    """The time that it is about."""
+    """The time it concerns."""
 
     def __str__(self) -> str:
         return f"{self.text} ({time_text(self.cost_ns / 1000)})"
 
 
 def find_hints(events: EventList) -> list[Hint]:
-    """Return the hints for some events, the most costly first."""
-    kinds = (_tiny_kernels, _evaluations, _compilations, _repeated, _retained, _unused_gradients, _copies, _grown)
+    """Return the hints for some events, most costly first."""
+    kinds = (
+        _tiny_kernels,
+        _evaluations,
+        _compilations,
+        _repeated_calls,
+        _retained_graphs,
+        _unused_gradients,
+        _copies,
+        _memory_growth,
+    )
     found = [hint for find in kinds for hint in find(events)]
     return sorted(found, key=lambda hint: -hint.cost_ns)
 
@@ -50,7 +59,7 @@ def _of(events: EventList, scope: int) -> list[FunctionEvent]:
 def _tiny_kernels(events: EventList) -> Iterator[Hint]:
     tiny = [event for event in _of(events, KERNEL) if event.total_ns < _TINY_NS]
     if len(tiny) >= _MANY:
-        text = f"{len(tiny)} kernels took less than {_TINY_NS // 1000} us each: work on larger batches at once"
+        text = f"{len(tiny)} kernels took less than {_TINY_NS // 1000} us each: use larger batches"
         yield Hint("tiny kernels", text, sum([event.total_ns for event in tiny]))
 
 
@@ -64,7 +73,7 @@ def _evaluations(events: EventList) -> Iterator[Hint]:
         if len(members) >= _MANY and len(members) >= 10 * parents:
             where = " > ".join(path)
             times = len(members) // parents
-            text = f"{where!r} asks for values {times} times each time it runs: read them once, at the end"
+            text = f"{where!r} reads values {times} times per run: read them once, at the end"
             yield Hint("many evaluations", text, sum([event.total_ns for event in members]))
 
 
@@ -73,28 +82,24 @@ def _compilations(events: EventList) -> Iterator[Hint]:
     if len(compilations) >= _RECOMPILATIONS:
         last = max([event.start_ns for event in compilations])
         if last > events.elapsed_ns / 2:
-            text = (
-                f"kernels are still compiled late in the profile, {len(compilations)} times: do shapes keep changing?"
-            )
+            text = f"{len(compilations)} compilations, some late in the profile: do shapes keep changing?"
             yield Hint("recompilation", text, sum([event.total_ns for event in compilations]))
 
 
-def _repeated(events: EventList) -> Iterator[Hint]:
-    """Yield operators that are called again and again with the same shapes by the same caller."""
+def _repeated_calls(events: EventList) -> Iterator[Hint]:
+    """Yield operators that one caller calls repeatedly with the same shapes."""
     groups: dict[tuple[FunctionEvent, str, str], list[FunctionEvent]] = {}
     for event in _of(events, FUNCTION):
         if event.parent is not None and event.range.shapes:
             groups.setdefault((event.parent, event.name, repr(event.range.shapes)), []).append(event)
     for (parent, name, _), members in groups.items():
         if len(members) >= _MANY:
-            text = (
-                f"{parent.name!r} calls {name} {len(members)} times with the same shapes: stack the inputs, call once"
-            )
+            text = f"{parent.name!r} calls {name} {len(members)} times with equal shapes: stack the inputs, call once"
             yield Hint("repeated operator", text, sum([event.total_ns for event in members]))
 
 
-def _retained(events: EventList) -> Iterator[Hint]:
-    """Yield records that are differentiated again and again."""
+def _retained_graphs(events: EventList) -> Iterator[Hint]:
+    """Yield recorded operators that are differentiated repeatedly."""
     passes: dict[FunctionEvent, list[FunctionEvent]] = {}
     for forward, backward in events.links:
         passes.setdefault(forward, []).append(backward)
@@ -102,14 +107,14 @@ def _retained(events: EventList) -> Iterator[Hint]:
     if again:
         most = max([len(derived) for derived in again])
         text = (
-            f"{len(again)} operators are differentiated up to {most} times each (retain_graph=True): one backward() "
-            "with all heads, or with their sum, passes over them once"
+            f"{len(again)} operators are differentiated up to {most} times each (retain_graph=True): call "
+            "backward() once, with all heads or with their sum"
         )
         yield Hint("retained graph", text, sum([event.total_ns for derived in again for event in derived[1:]]))
 
 
 def _unused_gradients(events: EventList) -> Iterator[Hint]:
-    """Yield gradients that were written over or dropped before anything was computed from them."""
+    """Yield gradients that were overwritten or dropped before any use."""
     unused: set[int] = set()
     count = size = 0
     for moment in events.moments:
@@ -121,8 +126,8 @@ def _unused_gradients(events: EventList) -> Iterator[Hint]:
             unused.discard(moment.identity)
     if count >= _FEW:
         text = (
-            f"nothing was computed from {count} gradients, {bytes_text(size)}: grad_req='null' has none computed, "
-            "'add' adds several up"
+            f"{count} gradients ({bytes_text(size)}) were computed but never used: set grad_req='null' to skip them, "
+            "or 'add' to accumulate"
         )
         yield Hint("unused gradients", text, 0)
 
@@ -135,13 +140,13 @@ def _copies(events: EventList) -> Iterator[Hint]:
     if len(copies) >= _FEW and cost > _MUCH * sum([event.total_ns for event in kernels]):
         names = ", ".join(dict.fromkeys([name for event in copies for name in event.operators]))
         moved = bytes_text(sum([event.range.moved_bytes or 0 for event in copies]))
-        text = f"{len(copies)} kernels only move, convert or fill in values ({names}), {moved}: keep dtype and layout"
+        text = f"{len(copies)} kernels only copy, convert or fill values ({names}), {moved}: keep dtype and layout"
         yield Hint("copies", text, cost)
 
 
-def _grown(events: EventList) -> Iterator[Hint]:
-    """Yield memory that grows with every step."""
+def _memory_growth(events: EventList) -> Iterator[Hint]:
+    """Yield memory growth over the steps."""
     steps = [event.credit.net for event in events if event.key == "ProfilerStep*"]
     if len(steps) >= 3 and all([net > 0 for net in steps[1:]]) and events.moments:
         held = bytes_text(MemoryTimeline(events).end)
-        yield Hint("growing memory", f"every step leaves memory behind; {held} are held at the end", 0)
+        yield Hint("growing memory", f"memory grows with every step; {held} are held at the end", 0)

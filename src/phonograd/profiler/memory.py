@@ -1,6 +1,6 @@
-"""Memory: how much was held at each moment, by category, and which pieces were the largest.
+"""Memory timeline: bytes held over time by category, and the largest allocations.
 
-What individual events took and gave back is in their :class:`~phonograd.profiler.credit.Credit`.
+The allocations of individual events are in their :class:`~phonograd.profiler.credit.Credit`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..core.array.handle import Handle, buffer_of
 from ..core.events import CATEGORIES, Range
-from ..core.observe.allocations import Allocation, pieces, roles_of
+from ..core.observe.allocations import Allocation, live_allocations, roles_of
 from .events import EventList
 from .tables import bytes_text, printable, text_table
 
@@ -20,28 +20,28 @@ __all__ = ["HeldMemory", "MemoryTimeline", "inventory"]
 
 
 def inventory() -> list[Allocation]:
-    """Return the memory that arrays hold now, each piece with what it is for."""
+    """Return the allocations that arrays hold now, each with its category."""
     tracked = gc.get_objects()
     kinds = {kind for kind in set(map(type, tracked)) if issubclass(kind, Handle)}
     arrays: list[Any] = [found for found in tracked if type(found) in kinds]
     roles = roles_of(arrays)
     held = [(buffer_of(array), roles.get(id(array), "input")) for array in arrays]
     known = [(buffer, role) for buffer, role in held if buffer is not None]
-    return pieces(known)
+    return live_allocations(known)
 
 
 class HeldMemory(NamedTuple):
-    """A piece of memory that is held."""
+    """An allocation that is held."""
 
     nbytes: int
     category: str
     since_ns: int
-    """When it was taken, since the profile began."""
+    """The time of the allocation since the profile began."""
     path: tuple[str, ...]
-    """The names of the ranges inside of which it was taken, outermost first."""
+    """The names of the ranges around the allocation, outermost first."""
     stack: tuple[str, ...]
-    """Where the user's code called the operator whose value it holds, innermost call first, if the profile recorded
-    stacks; for what is not the value of an operator, where the user's code was when it was taken."""
+    """The call stack of the operator whose value it holds, innermost call first, if the profile recorded stacks. For
+    memory that holds no operator's value, the call stack of the allocation."""
     value_of: tuple[str, ...] = ()
     """The names of the ranges around that call and of the operator itself."""
 
@@ -49,23 +49,23 @@ class HeldMemory(NamedTuple):
 class MemoryTimeline:
     """Memory over time, by category.
 
-    What was there before the profile began counts from the beginning, as ``preexisting``: what arrays held then, and
-    what was given back without having been taken, so that no number is negative. Without ``preexisting``, only what was
-    taken since is shown.
+    Memory held before the profile began counts from the beginning, as ``preexisting``. It consists of the memory of the
+    arrays that existed then, and of memory freed later without a recorded allocation, so that no number is negative.
+    With ``preexisting=False`` the timeline shows only memory allocated since.
 
-    What memory is for may turn out later (an array becomes a parameter when a gradient is attached to it): a piece has
-    the category that was known last all the time.
+    The category of an allocation may change later: an array becomes a parameter when a gradient is attached to it. The
+    last known category applies to the whole lifetime.
     """
 
     def __init__(self, events: EventList, preexisting: bool = True) -> None:
         self._origin_ns = events.origin_ns
         self._moments = events.moments
         held_ns = [(time, found if preexisting else []) for time, found in events.held] or [(0, [])]
-        finals, self._held = _categorized(held_ns, self._moments)
+        finals, self._held = _categorize(held_ns, self._moments)
         taken = {identity for identity in [m.identity for m in self._moments if m.value > 0] if identity}
         own = self._moments if preexisting else [m for m in self._moments if m.value > 0 or m.identity in taken]
         self.preexisting = _preexisting(self._held[0], [(m, finals[m]) for m in own])
-        """Bytes that were there before the profile began, by category."""
+        """Bytes held before the profile began, by category."""
         named = {*self.preexisting, *finals.values(), *[c for found in self._held for _, _, c in found]}
         self.categories = [*[c for c in CATEGORIES if c in named], *sorted(named.difference(CATEGORIES))]
         self.times_ns: list[int] = [0]
@@ -78,7 +78,7 @@ class MemoryTimeline:
         for moment in own:
             time = moment.start_ns - self._origin_ns
             while preexisting and later and later[0][0][0] <= time:
-                # between two cycles nobody looked: what was held when the next one began is known
+                # allocations between two cycles were not recorded, but those held when the next one began are known
                 (began, _), found = later.pop(0)
                 held = [sum([size for _, size, c in found if c == category]) for category in self.categories]
                 self.times_ns.append(began)
@@ -100,22 +100,22 @@ class MemoryTimeline:
         return len(self.times_ns)
 
     def by_category(self, index: int | None = None) -> dict[str, int]:
-        """Return the bytes by category at one of the times; at the peak if none is given."""
+        """Return the bytes by category at one of the times; at the peak by default."""
         sizes = self.sizes[self._peak_index if index is None else index]
         return dict(zip(self.categories, sizes, strict=True))
 
     def largest(self, count: int = 10, at_end: bool = False) -> list[HeldMemory]:
-        """Return the largest pieces held at the peak (or at the end), with where they were taken."""
+        """Return the largest allocations held at the peak (or at the end), with their origin."""
         alive = {
             identity: HeldMemory(size, category, 0, ("(before the profile)",), ())
             for identity, size, category in self._held[0]
         }
-        finals, _ = _categorized([(0, [])], self._moments)
+        finals, _ = _categorize([(0, [])], self._moments)
         until = self._origin_ns + (self.times_ns[-1] if at_end else self.peak_ns)
         for number, moment in enumerate(self._moments):
             if moment.start_ns > until:
                 break
-            # without an identity, a piece is known only by its number
+            # an allocation without an identity gets a unique negative key
             if moment.value > 0:
                 taken = moment.start_ns - self._origin_ns
                 piece = HeldMemory(int(moment.value), finals[moment], taken, _path(moment), *_cause(moment))
@@ -125,7 +125,7 @@ class MemoryTimeline:
         return sorted(alive.values(), key=lambda piece: -piece.nbytes)[:count]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can hold it."""
+        """Return the timeline as a dictionary that JSON can hold."""
         return {
             "unit": {"time": "ns", "size": "bytes"},
             "categories": self.categories,
@@ -146,7 +146,7 @@ class MemoryTimeline:
         return "\n".join(lines) + "\n"
 
     def table(self, count: int = 10) -> str:
-        """Return the peak by category and the largest pieces held then."""
+        """Return the peak by category and the largest allocations held at the peak."""
         rows = [[name, bytes_text(size)] for name, size in self.by_category().items()]
         lines = [f"Peak: {bytes_text(self.peak)} after {self.peak_ns / 1e6:.3f}ms", ""]
         lines += text_table(["Category", "At the peak"], rows)
@@ -168,7 +168,7 @@ class MemoryTimeline:
 
 
 def _cause(moment: Range) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return where the operator was called whose value lies there, and its path."""
+    """Return the call stack and path of the operator whose value the memory holds."""
     (cause,) = moment.serves or ("",)
     if isinstance(cause, str):
         return moment.stack or (), ()
@@ -184,10 +184,10 @@ def _path(moment: Range) -> tuple[str, ...]:
     return tuple(reversed(names))
 
 
-def _categorized(
+def _categorize(
     held_ns: Sequence[tuple[int, list[Allocation]]], moments: Sequence[Range]
 ) -> tuple[dict[Range, str], list[list[Allocation]]]:
-    """Return the category of each moment, and the pieces held at some times with theirs: those that were known last."""
+    """Return the category of each moment and of the allocations held at some times: the last known ones."""
     latest: dict[int, str] = {}
     finals: dict[Range, str] = {}
     for moment in reversed(moments):
@@ -196,14 +196,14 @@ def _categorized(
             latest[identity] = finals[moment] = category
         else:
             finals[moment] = latest.setdefault(identity, category)
-            if moment.value > 0:  # whatever had this identity before was something else
+            if moment.value > 0:  # the identity is reused: the older allocation was another one
                 del latest[identity]
     held = [[piece._replace(category=latest.get(piece.identity, piece.category)) for piece in h] for _, h in held_ns]
     return finals, held
 
 
 def _preexisting(there: Iterable[Allocation], moments: Iterable[tuple[Range, str]]) -> dict[str, int]:
-    """Return what was there before, and must have been for no category ever to be negative."""
+    """Return the bytes held before by category: at least as many as keep every category non-negative."""
     known: set[int] = set()
     held: dict[str, int] = {}
     before: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""MXNet's objects for marking a program: Domain, Task, Frame, Event, Counter and Marker.
+"""MXNet's profiling objects: Domain, Task, Frame, Event, Counter and Marker.
 
-They are seen by every profiler that runs, and cost one test while none does. Task, Frame and Event are also context
+Every running profiler records them; without a profiler they cost one test. Task, Frame and Event are also context
 managers, and may be started again while they run.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["Counter", "Domain", "Event", "Frame", "Marker", "Task"]
 
 
 class Domain:
-    """A name under which tasks, frames, counters and markers are grouped."""
+    """A named group of tasks, frames, counters and markers."""
 
     def __init__(self, name: str) -> None:
         self.name = text("name", name)
@@ -44,7 +44,7 @@ class Domain:
 
 
 class _Timed:
-    """Something that is started and stopped."""
+    """Base class of objects that are started and stopped."""
 
     kind = ""
 
@@ -56,7 +56,7 @@ class _Timed:
         self._open: list[Range] = []
 
     def start(self) -> None:
-        """Begin."""
+        """Start an interval."""
         if LISTENING[USER_SCOPE]:
             entry = _entry(self.kind, self.domain)
             entry.before(self.name)
@@ -65,7 +65,7 @@ class _Timed:
             self._open.append(entry)
 
     def stop(self) -> None:
-        """End what was started last; nothing if nothing was."""
+        """Stop the interval that was started last; does nothing if none is open."""
         if self._open:
             self._open.pop().end()
 
@@ -89,7 +89,7 @@ class _Timed:
 
 
 class Task(_Timed):
-    """A piece of work that may overlap others: started and stopped anywhere, in any thread."""
+    """A piece of work that may overlap others; start and stop it anywhere, in any thread."""
 
     kind = "task"
 
@@ -98,7 +98,7 @@ class Task(_Timed):
 
 
 class Frame(_Timed):
-    """One of many equal intervals, like the steps of a training loop."""
+    """One of many similar intervals, such as the steps of a training loop."""
 
     kind = "frame"
 
@@ -134,9 +134,9 @@ class Counter:
             self.set_value(value)
 
     def set_value(self, value: float) -> None:
-        """Set the value."""
+        """Set the counter to a value."""
         if not isinstance(value, numbers.Real) or value != value or abs(value) == float("inf"):
-            raise ValueError(f"the value of a counter is a finite number, not {value!r}")
+            raise ValueError(f"a counter value must be a finite number, not {value!r}")
         self.value = value
         if LISTENING[USER_SCOPE]:
             entry = _entry("counter", self.domain)
@@ -146,11 +146,11 @@ class Counter:
             entry.end()
 
     def increment(self, delta: float = 1) -> None:
-        """Add to the value."""
+        """Increase the counter."""
         self.set_value(self.value + delta)
 
     def decrement(self, delta: float = 1) -> None:
-        """Subtract from the value."""
+        """Decrease the counter."""
         self.set_value(self.value - delta)
 
     def __iadd__(self, delta: float) -> Counter:
@@ -169,7 +169,7 @@ _MARKER_SCOPES = ["global", "marker", "process", "task", "thread"]
 
 
 class Marker:
-    """A moment worth noting."""
+    """A moment worth marking."""
 
     def __init__(self, domain: Domain, name: str) -> None:
         if not isinstance(domain, Domain):
@@ -178,7 +178,7 @@ class Marker:
         self.name = text("name", name)
 
     def mark(self, scope: str = "process") -> None:
-        """Note that it happened now. ``scope`` says how far it reaches: 'global', 'process', 'thread', ..."""
+        """Record a marker now. ``scope`` is its extent: 'global', 'process', 'thread', ..."""
         if scope not in _MARKER_SCOPES:
             valid = ", ".join(map(repr, _MARKER_SCOPES))
             raise MXNetError(

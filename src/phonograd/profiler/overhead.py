@@ -1,4 +1,4 @@
-"""Overhead: what recording itself takes, measured, and times without it."""
+"""Overhead: measure the time that recording itself takes, and subtract it from events."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from ..core.events import USER_SCOPE, Range
 from .collecting import Recording, observed_scopes
 from .events import EventList, FunctionEvent
 
-__all__ = ["Overhead", "measured", "without_overhead"]
+__all__ = ["Overhead", "measure_overhead", "without_overhead"]
 
 _SAMPLES = 200
 
 
 class Overhead(NamedTuple):
-    """What one scope adds to times, in nanoseconds."""
+    """The time that one scope adds, in nanoseconds."""
 
     inside_ns: int
-    """To its own duration."""
+    """Added to its own duration."""
     outside_ns: int
-    """To what is around it, besides its own duration."""
+    """Added to the enclosing event, besides the scope's own duration."""
 
 
-def measured() -> Overhead:
-    """Return the overhead of a scope on this machine: the least of many, because everything else is disturbance."""
+def measure_overhead() -> Overhead:
+    """Return the overhead of a scope on this machine: the minimum of many runs, because noise only adds time."""
     from .recording import record_function
 
     recording = Recording(scopes=observed_scopes(None), all_threads=False)
     recording.start()
     whole = []
     try:
-        with recording.alone():
+        with recording.observe_exclusively():
             for _ in range(_SAMPLES):
                 start = time.perf_counter_ns()
                 with record_function("overhead"):
@@ -44,7 +44,7 @@ def measured() -> Overhead:
 
 
 def without_overhead(events: EventList, overhead: Overhead) -> EventList:
-    """Return the same events with shorter times; where each of them stands in the timeline stays as it is."""
+    """Return the same events with shorter durations; start times stay unchanged."""
     copies: dict[FunctionEvent, FunctionEvent] = {}
     for event in events:
         around = None if event.parent is None else copies[event.parent]
@@ -58,7 +58,7 @@ def without_overhead(events: EventList, overhead: Overhead) -> EventList:
         recorded = [child for child in event.children if _costs(child.range)]
         own = overhead.inside_ns if _costs(event.range) else 0
         copy.self_ns = max(event.self_ns - own - overhead.outside_ns * len(recorded), 0)
-        # what children lost is lost here too, but nobody takes less time than what is left of it
+        # subtract the reduction of the children too, but never go below their remaining time
         lost = sum([inside_ns[child] for child in event.children]) + event.self_ns - copy.self_ns
         inside_ns[event] = lost
         copy.total_ns = max(event.total_ns - lost, copy.self_ns)

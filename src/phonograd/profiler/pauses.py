@@ -1,4 +1,4 @@
-"""Pauses: when Python collects garbage, as ranges of their own."""
+"""Pauses: record Python's garbage collections as ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _began = 0
 
 
 def watch() -> None:
-    """Record pauses from now on, until :func:`unwatch` was called as often as this."""
+    """Record pauses until :func:`unwatch` has been called once for each call of this function."""
     global _watchers
     with _lock:
         _watchers += 1

@@ -1,7 +1,7 @@
-"""Perfetto's own format: a binary trace for https://ui.perfetto.dev, half the size of a Chrome trace and exact to 1 ns.
+"""Perfetto traces: binary files for https://ui.perfetto.dev, half the size of Chrome traces and exact to 1 ns.
 
-A trace is a row of packets. First each track is described, then come its events: slices begin and end in the order of
-time, so that they nest whatever else there is. Names stand once, and events refer to them by number.
+A trace is a sequence of packets: descriptions of tracks, followed by their events. Slices begin and end in the order of
+time, so they always nest. Names are interned: events refer to them by number.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 
 from ..core.events.facts import Facts
-from .arguments import as_json, described
+from .arguments import as_json, describe_event
 from .chrome import lanes_of
 from .events import EventList, FunctionEvent
 from .memory import MemoryTimeline
@@ -19,7 +19,7 @@ from .tables import write_bytes
 
 __all__ = ["perfetto_trace", "write_perfetto_trace"]
 
-# the numbers of the fields of each message
+# field numbers of each message
 _TRACE_PACKET = 1
 _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _SEQUENCE_FLAGS, _TRACK_DESCRIPTOR = 8, 10, 11, 12, 13, 60
 _DESCRIPTOR_UUID, _DESCRIPTOR_NAME, _DESCRIPTOR_PROCESS, _DESCRIPTOR_PARENT, _DESCRIPTOR_COUNTER = 1, 2, 3, 5, 8
@@ -33,7 +33,7 @@ _CLEARED, _NEEDED = 1, 2
 
 
 def _varint(value: int) -> bytes:
-    """Return a number in groups of seven bits, the lowest first; negative ones as 64 bits.
+    """Return a number in groups of seven bits, lowest first; negative numbers use 64 bits.
 
     >>> _varint(300).hex()
     'ac02'
@@ -56,11 +56,11 @@ def _block(field: int, data: bytes) -> bytes:
 
 
 def _text(field: int, text: str) -> bytes:
-    # halves of characters, which no encoding has, are escaped
+    # lone surrogates cannot be encoded, so they are escaped
     return _block(field, text.encode("utf-8", "backslashreplace"))
 
 
-def _fixed(field: int, value: int) -> bytes:
+def _fixed64(field: int, value: int) -> bytes:
     return _varint(field << 3 | 1) + struct.pack("<Q", value)
 
 
@@ -88,7 +88,7 @@ def _packets(events: EventList) -> Iterator[bytes]:
 
 
 class _Writer:
-    """What is known while a trace is written."""
+    """The state of a trace while it is written."""
 
     def __init__(self, events: EventList) -> None:
         self._events = events
@@ -102,7 +102,7 @@ class _Writer:
             self._ends.setdefault(target, []).append(number)
 
     def new_track(self, title: str, more: bytes = b"", parent: int = 0) -> int:
-        """Return the number of a new track, whose description is put aside."""
+        """Return the number of a new track, and queue its description."""
         self._tracks += 1
         around = _number(_DESCRIPTOR_PARENT, parent) if parent else b""
         data = _number(_DESCRIPTOR_UUID, self._tracks) + _text(_DESCRIPTOR_NAME, title) + around + more
@@ -123,7 +123,7 @@ class _Writer:
         return packet + _block(_TRACK_EVENT, data + more)
 
     def thread(self, thread: int, title: str, parent: int) -> Iterator[bytes]:
-        """Yield the packets of a thread: a track for it, and one for each row of what overlaps."""
+        """Yield the packets of a thread: one track for it, and further tracks for overlapping slices."""
         tracks: list[int] = []
         open_until: list[list[int]] = []
         for (start, end, event, _), lane in lanes_of(self._events.slices.get(thread, [])):
@@ -136,27 +136,29 @@ class _Writer:
             while stack and stack[-1] <= start:
                 yield self._event(stack.pop(), tracks[lane], _END)
             instant = event.range.instant
-            yield self._event(start, tracks[lane], _INSTANT if instant else _BEGIN, event.name, self._more(event))
+            yield self._event(
+                start, tracks[lane], _INSTANT if instant else _BEGIN, event.name, self._extra_fields(event)
+            )
             if not instant:
                 stack.append(end)
         for track, stack in zip(tracks, open_until, strict=True):
             while stack:
                 yield self._event(stack.pop(), track, _END)
 
-    def _more(self, event: FunctionEvent) -> bytes:
-        flows = [_fixed(_FLOW, number) for number in self._starts.pop(event, ())]
-        flows += [_fixed(_FLOW_END, number) for number in self._ends.pop(event, ())]
+    def _extra_fields(self, event: FunctionEvent) -> bytes:
+        flows = [_fixed64(_FLOW, number) for number in self._starts.pop(event, ())]
+        flows += [_fixed64(_FLOW_END, number) for number in self._ends.pop(event, ())]
         facts = event.range.facts
         if facts is None and not event.unfinished:
             return b"".join(flows)
         notes = [
             _block(_ANNOTATION, _text(_ANNOTATION_NAME, str(key)) + _text(_ANNOTATION_JSON, as_json(value)))
-            for key, value in described(event, facts or Facts()).items()
+            for key, value in describe_event(event, facts or Facts()).items()
         ]
         return b"".join([*flows, *notes])
 
     def memory(self, parent: int) -> Iterator[bytes]:
-        """Yield a counter for each category of memory."""
+        """Yield one counter for each category of memory."""
         timeline = MemoryTimeline(self._events)
         for place, category in enumerate(timeline.categories):
             track = self.new_track(f"memory: {category}", _block(_DESCRIPTOR_COUNTER, b""), parent)

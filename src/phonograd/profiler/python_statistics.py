@@ -1,4 +1,4 @@
-"""Python's own statistics: files that ``pstats``, snakeviz, gprof2dot and tuna read."""
+"""Python statistics: files for ``pstats``, snakeviz, gprof2dot and tuna."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PLACE = re.compile(r"(?P<file>.*)\((?P<line>\d+)\): (?P<function>.*)", re.DOTAL
 
 
 def python_statistics(events: EventList) -> bytes:
-    """Return the contents of a file for ``pstats.Stats``: calls, own and cumulative seconds, and who called whom.
+    """Return the contents of a file for ``pstats.Stats``: calls, own and cumulative seconds, callers and callees.
 
-    A recursive call is counted, but its time is part of the outer call's. Where the profile recorded stacks, an event
-    is found under the file and line where it began.
+    A recursive call is counted, but its time is part of the outer call. If the profile recorded stacks, an event
+    appears under the file and line where it began.
     """
     rows: dict[_Key, list[Any]] = {}
     for event in events:

@@ -1,8 +1,7 @@
-"""record_function: a named scope in the user's program, as a ``with`` block or around a function.
+"""record_function: a named scope in the user's program, as a ``with`` block or a decorator.
 
-A scope that nobody observes makes two tests. What is known of a running scope stands in its :class:`Range
-<phonograd.core.events.Range>`, one for each entry: the same object may be entered again while it is open, by the same
-thread or by others.
+An unobserved scope costs two tests. The state of an open scope is in a :class:`Range <phonograd.core.events.Range>`,
+one for each entry: a scope may be entered again while it is open, by the same thread or by others.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from ..core.events import LISTENING, USER_SCOPE, Range, current_thread_id
-from ..core.events.range import CURRENT, OVER, started
+from ..core.events.range import CURRENT, OVER, start_range
 from ..core.events.registry import LOCAL
 from .continuation import end_on, kind_of_future
-from .handles import RecordFunctionHandle, begun, text
+from .handles import RecordFunctionHandle, begin_scope, text
 
 __all__ = ["record_function"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
 
-#: whoever listens to scopes: nobody while it is empty
+#: the listeners to user scopes; empty while no observer is registered
 _LISTENERS = LISTENING[USER_SCOPE]
 
 
 class _NoEntries(list[Range]):
-    """The entries of all scopes without any, as long as nobody listens; and what happened to a scope last."""
+    """Shared empty lists of entries for unobserved scopes; their identity tells the last state of a scope."""
 
 
 _NEW, _ENTERED, _ATTACHED = _NoEntries(), _NoEntries(), _NoEntries()
@@ -39,19 +38,19 @@ _creation = threading.Lock()
 
 
 class record_function:  # noqa: N801 - PyTorch's name
-    """A named scope that observers see: a ``with`` block, or a decorator of functions.
+    """A named scope for observers and profilers: a ``with`` block, or a decorator of functions.
 
     Parameters
     ----------
     name : str
-        Any text; it is shown as it is.
+        Any text, shown unchanged.
     args : str, optional
-        More text, which observers that ask for inputs get as the scope's only input.
+        Additional text. Observers that request inputs receive it as the only input of the scope.
     attributes : mapping, optional
-        Anything else worth keeping, by name; shown with the scope in traces. :meth:`set` adds more.
+        Further values by name, shown with the scope in traces. :meth:`set` adds more.
 
-    As a decorator it takes functions, methods, generators, coroutines and asynchronous generators. The time in which a
-    generator or coroutine waits for others is not counted as its own.
+    It decorates functions, methods, generators, coroutines and asynchronous generators. The time in which a generator
+    or coroutine is suspended does not count as its own.
 
     >>> import phonograd as mx
     >>> with mx.profiler.profile() as prof:
@@ -74,12 +73,12 @@ class record_function:  # noqa: N801 - PyTorch's name
 
     @property
     def args(self) -> str | None:
-        """More text, which observers that ask for inputs get."""
+        """The additional text of the scope."""
         return None if self._details is None else self._details[0]
 
     @property
     def attributes(self) -> Mapping[str, Any] | None:
-        """Whatever else was given, by name."""
+        """The further values of the scope, by name."""
         return None if self._details is None else self._details[1]
 
     def __enter__(self) -> record_function:
@@ -91,9 +90,9 @@ class record_function:  # noqa: N801 - PyTorch's name
                 return self
         entries = self._entries
         if self._details is None:
-            entry = started(USER_SCOPE, self.name)
+            entry = start_range(USER_SCOPE, self.name)
         else:
-            entry = begun(self.name, self.args, self.attributes)
+            entry = begin_scope(self.name, self.args, self.attributes)
         if entry.start_ns and type(entries) is list:
             entries.append(entry)
             self.__class__ = _OpenScope
@@ -120,14 +119,14 @@ class record_function:  # noqa: N801 - PyTorch's name
                 self.__class__ = record_function
             if entry._snapshot.observers or entry._thread is not LOCAL.thread or entry.end_ns:
                 entry.end()
-            else:  # the same without a call
+            else:  # inlined entry.end()
                 entry.end_ns = perf_counter_ns()
                 entry._snapshot = OVER
         else:
             self._exit(error)
 
     def _enter_unobserved(self) -> bool:
-        """Return whether nothing is to be noted but that the scope was entered: none of its entries is observed."""
+        """Return whether the entry needs no range, because no entry of the scope is observed; note the entry if so."""
         entries = self._entries
         if entries:
             return False
@@ -139,18 +138,18 @@ class record_function:  # noqa: N801 - PyTorch's name
 
     @property
     def _last(self) -> list[Range]:
-        """What happened to the scope last."""
+        """The last state of the scope."""
         entries = self._entries
         return getattr(self, "_state", _NEW) if type(entries) is list else entries
 
     def _keep(self, entry: Range) -> None:
-        """Remember an entry of a scope that was made when nobody listened, or one that nobody observes."""
+        """Store an unobserved entry, or the first entry of a scope without its own list."""
         if not entry.start_ns:
             if not self._entries:
                 if type(self._entries) is not list:
                     self._entries = _ENTERED
                 return
-            # the exit that belongs to this entry must not find the one around it
+            # keep a marker: the exit of this entry must not close the enclosing one
             entry.mark()
         with _creation:
             if type(self._entries) is not list:
@@ -170,12 +169,12 @@ class record_function:  # noqa: N801 - PyTorch's name
             entry.step_out()
             return
         if error is not None:
-            entry.error = _described(error)
+            entry.error = _error_text(error)
         entry.end()
 
     @property
     def record(self) -> Range | None:
-        """The range of the innermost entry of this thread or task, if it is observed."""
+        """The range of the innermost entry in this thread or task, if observed."""
         entries = list(self._entries)
         if len(entries) > 1:
             found = CURRENT.get()
@@ -183,13 +182,13 @@ class record_function:  # noqa: N801 - PyTorch's name
                 if found in entries:
                     return found
                 found = found.parent
-            # entered in another task or thread: the last one of this thread, or else the last one
+            # entered in another task or thread: prefer the last entry of this thread, then the last entry of all
             entries = [entry for entry in entries if entry.thread_id == current_thread_id()] or entries
         return entries[-1] if entries else None
 
     @property
     def run_callbacks_on_exit(self) -> bool:
-        """Whether leaving the scope ends it: not after a future has been told to."""
+        """Return whether leaving the block ends the scope: False once a future controls its end."""
         entry = self.record
         return self._last is not _ATTACHED if entry is None else not entry.attached
 
@@ -200,17 +199,17 @@ class record_function:  # noqa: N801 - PyTorch's name
             entry.attributes = {**(entry.attributes or {}), **attributes}
 
     def event(self, name: str, **attributes: Any) -> None:
-        """Note that something happened now, inside this scope."""
+        """Record that an event happened now, inside this scope."""
         if _LISTENERS:
-            moment = begun(text("name", name), None, attributes)
+            moment = begin_scope(text("name", name), None, attributes)
             moment.instant = True
             moment.end()
 
     def _call_end_callbacks_on_future(self, fut: Any) -> Any:
-        """Return a future like ``fut`` that completes after this scope has ended, which it does when ``fut`` completes.
+        """Return a future like ``fut`` that completes after this scope; the scope ends when ``fut`` completes.
 
-        The scope stays open when the ``with`` block is left. Can be called once for each entry. Takes futures of
-        :mod:`phonograd.futures`, of ``concurrent.futures`` and of asyncio.
+        The scope stays open after the ``with`` block. Call it once for each entry. It accepts futures of
+        :mod:`phonograd.futures`, ``concurrent.futures`` and asyncio.
         """
         if self._last is _NEW:
             raise AssertionError("Expected record to be set: the scope was never entered")
@@ -218,7 +217,7 @@ class record_function:  # noqa: N801 - PyTorch's name
         if self._last is _ATTACHED if entry is None else entry.attached:
             raise RuntimeError("_call_end_callbacks_on_future can only be called once.")
         if kind_of_future(fut) is None:
-            return end_on(fut, _nothing)  # raises, and says what would have been right
+            return end_on(fut, _nothing)  # only to raise for an unsupported future
         if type(self._entries) is list:
             self._state = _ATTACHED
         else:
@@ -249,11 +248,11 @@ class record_function:  # noqa: N801 - PyTorch's name
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if not _LISTENERS:
                 return function(*args, **kwargs)
-            entry = begun(self.name, self.args, self.attributes)
+            entry = begin_scope(self.name, self.args, self.attributes)
             try:
                 return function(*args, **kwargs)
             except BaseException as error:
-                entry.error = _described(error)
+                entry.error = _error_text(error)
                 raise
             finally:
                 entry.end()
@@ -313,7 +312,7 @@ class record_function:  # noqa: N801 - PyTorch's name
 
 
 class _OpenScope(record_function):
-    """A scope that is open: what an object is while somebody observes it, because a finalizer costs even if unused."""
+    """An open, observed scope. Only this class has a finalizer, because a finalizer costs time even if unused."""
 
     __slots__ = ()
 
@@ -329,7 +328,7 @@ class _Visit:
     __slots__ = ("entry",)
 
     def __init__(self, scope: record_function) -> None:
-        self.entry = begun(scope.name, scope.args, scope.attributes)
+        self.entry = begin_scope(scope.name, scope.args, scope.attributes)
 
     def __enter__(self) -> Range:
         return self.entry
@@ -338,12 +337,12 @@ class _Visit:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None and not isinstance(error, GeneratorExit):
-            self.entry.error = _described(error)
+            self.entry.error = _error_text(error)
         self.entry.leave()
 
 
 def _steps(entry: Range, iterator: Any) -> Generator[Any, Any, Any]:
-    """Run a generator, coroutine or step of an asynchronous generator, stopping the clock while it waits."""
+    """Run a generator, coroutine or step of an asynchronous generator; stop the clock while it is suspended."""
     step, value = iterator.send, None
     while True:
         try:
@@ -365,7 +364,7 @@ def _steps(entry: Range, iterator: Any) -> Generator[Any, Any, Any]:
 
 
 class _Steps(Generic[T]):
-    """The steps of something awaitable, to be awaited."""
+    """An awaitable of the steps of another one."""
 
     __slots__ = ("entry", "iterator")
 
@@ -377,9 +376,9 @@ class _Steps(Generic[T]):
         return _steps(self.entry, self.iterator)
 
 
-def _described(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 def _nothing() -> None:
-    """End a scope that nobody observes."""
+    """Do nothing: the end of an unobserved scope."""

@@ -1,7 +1,7 @@
-"""The HTML report: one file that any browser shows, without anything from elsewhere.
+"""HTML report: one self-contained file for any browser.
 
-It holds a timeline of every track, a flame graph, the memory by category, and tables by name, scope and step. The page
-itself is ``report.html`` beside this module; here its data is put together.
+It shows a timeline of every track, a flame graph, memory by category, and tables by name, scope and step. The page is
+``report.html`` beside this module; this module collects its data.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from ..core.events import RecordScope
 from ..core.events.facts import Facts
-from .arguments import as_json, described
+from .arguments import as_json, describe_event
 from .averages import key_averages
 from .breakdowns import View, by_scope, by_step
 from .chrome import lanes_of
@@ -23,7 +23,7 @@ from .memory import MemoryTimeline
 
 __all__ = ["html_report"]
 
-#: slices that a report shows; of more than that the longest
+#: maximum number of slices in a report; the longest ones stay
 _MOST_SLICES = 200_000
 _MOST_ARROWS = 5_000
 _PAGE = Path(__file__).with_name("report.html")
@@ -32,7 +32,7 @@ _PAGE = Path(__file__).with_name("report.html")
 @without_collection()
 def html_report(events: EventList, title: str = "Profile") -> str:
     """Return the report as the text of an HTML page."""
-    # no name can end the element that holds the data, or begin another one
+    # no name may end the element that holds the data, or begin another one
     data = as_json(_data(events)).replace("<", "\\u003c")
     page = _PAGE.read_text(encoding="utf-8")
     before, after = page.replace("__TITLE__", html.escape(title)).split("__DATA__")
@@ -53,7 +53,7 @@ def _data(events: EventList) -> dict[str, Any]:
         "tracks": tracks,
         "arrows": arrows,
         "flame": _flame(events, names),
-        "names": names.listed(),
+        "names": names.as_list(),
         "averages": averages.as_dicts("self_cpu_time_total"),
         "kinds": [_kind(average.scope) for average in averages.sorted_by("self_cpu_time_total")],
         "scopes": _rows(by_scope(events)),
@@ -73,7 +73,7 @@ class _Names:
         """Return the number of a name."""
         return self._numbers.setdefault(name, len(self._numbers))
 
-    def listed(self) -> list[str]:
+    def as_list(self) -> list[str]:
         """Return all names in order."""
         return list(self._numbers)
 
@@ -88,14 +88,14 @@ def _rows(view: View) -> list[dict[str, Any]]:
 
 
 def _shortest_shown(events: EventList) -> int:
-    """Return the duration below which slices are left out for there to be few enough."""
+    """Return the minimum duration of slices that keeps a report within its limit."""
     if len(events) <= _MOST_SLICES:
         return 0
     return sorted([event.total_ns for event in events], reverse=True)[_MOST_SLICES]
 
 
 def _tracks(events: EventList, names: _Names) -> tuple[list[dict[str, Any]], list[list[int]], int]:
-    """Return for each track its slices (start, length, depth, name, kind, facts), the arrows, and what is left out."""
+    """Return the tracks with their slices (start, length, depth, name, kind, facts), the arrows, and omissions."""
     shortest = _shortest_shown(events)
     tracks: list[dict[str, Any]] = []
     places: dict[FunctionEvent, tuple[int, int]] = {}
@@ -130,14 +130,14 @@ def _tracks(events: EventList, names: _Names) -> tuple[list[dict[str, Any]], lis
 
 
 def _facts(event: FunctionEvent) -> dict[str, Any]:
-    """Return what a click on a slice shows besides its times."""
+    """Return the details that a click on a slice shows besides its times."""
     known = event.range.facts
-    facts = described(event, known or Facts()) if known is not None or event.unfinished else {}
+    facts = describe_event(event, known or Facts()) if known is not None or event.unfinished else {}
     facts = {key: value if isinstance(value, str | int | float) else as_json(value) for key, value in facts.items()}
     if event.credit.kernel_ns:
         facts["kernels caused"] = f"{event.credit.kernel_ns / 1000:.3f} us"
     if event.credit.allocated:
-        facts["memory taken"] = event.credit.allocated
+        facts["memory allocated"] = event.credit.allocated
         facts["memory peak"] = event.credit.peak
     return facts
 
@@ -156,13 +156,13 @@ def _flame(events: EventList, names: _Names) -> list[Any]:
         node[3] += 1
         nodes[event] = node
 
-    def finished(node: list[Any]) -> list[Any]:
-        # widths are sums of self times, so that what is inside always fits
-        children = [finished(child) for child in node[4].values()]
+    def as_row(node: list[Any]) -> list[Any]:
+        # widths are sums of self times, so that children always fit
+        children = [as_row(child) for child in node[4].values()]
         total = node[2] + sum([child[1] for child in children])
         return [node[0], total, node[2], node[3], sorted(children, key=lambda child: -child[1])]
 
-    return finished(root)
+    return as_row(root)
 
 
 def _memory(timeline: MemoryTimeline) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Results: what can be asked of a profile, whether it was recorded just now or read from a file."""
+"""Results: the tables, views and exports of a profile, whether recorded now or loaded from a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ..core.base.files import write_atomically
 from .averages import Average, AverageList, key_averages, total_average
 from .breakdowns import View, by_module, by_scope, by_step
-from .chrome import checked_metadata, write_chrome_trace
+from .chrome import check_metadata, write_chrome_trace
 from .critical import critical_path
 from .difference import Difference, compare
 from .events import EventList
@@ -31,13 +31,13 @@ AnyPath = str | os.PathLike[str]
 
 
 class Results:
-    """Everything that is made of the events of a profile."""
+    """Base class of profiles: everything derived from their events."""
 
     def __init__(self) -> None:
         self._metadata: dict[str, Any] = {}
 
     def events(self) -> EventList:
-        """Return everything that was recorded, in the order in which it began."""
+        """Return all recorded events, ordered by start."""
         raise NotImplementedError
 
     # -- tables
@@ -45,10 +45,10 @@ class Results:
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
     ) -> AverageList:
-        """Return the averages of all events with one name; see :meth:`AverageList.table`.
+        """Return the average of all events with one name; see :meth:`AverageList.table`.
 
-        Events are told apart by their shapes too if asked for, and by the innermost calls of their stacks. Operators
-        have no overloads here.
+        On request, events are also grouped by input shapes and by the innermost calls of their stacks. Operators have
+        no overloads here.
         """
         return key_averages(self.events(), group_by_input_shape, group_by_stack_n)
 
@@ -70,61 +70,61 @@ class Results:
         return self.events().tree(minimum_percent)
 
     def by_scope(self) -> View:
-        """Return a row for each scope: the time it took, the kernels and the memory that it caused."""
+        """Return one row for each scope: its time, and the kernels and memory it caused."""
         return by_scope(self.events())
 
     def by_module(self) -> View:
-        """Return a row for each layer of a model, if the profile recorded ``with_modules``."""
+        """Return one row for each layer of a model, if the profile recorded ``with_modules``."""
         return by_module(self.events())
 
     def by_step(self) -> View:
-        """Return a row for each step of the schedule and each frame."""
+        """Return one row for each step of the schedule and each frame."""
         return by_step(self.events())
 
     def critical_path(self) -> View:
-        """Return what the end of the profile had to wait for, by path of names; see :mod:`.critical`."""
+        """Return the critical path of the profile, by path of names; see :mod:`.critical`."""
         return critical_path(self.events())
 
     def memory_timeline(self, preexisting: bool = True) -> MemoryTimeline:
-        """Return how much memory was held at each moment, if the profile recorded memory.
+        """Return the memory held over time, if the profile recorded memory.
 
-        Without ``preexisting``, only what was taken since the profile began.
+        With ``preexisting=False``, only memory allocated since the profile began.
         """
         return MemoryTimeline(self.events(), preexisting)
 
     def diff(self, other: Results) -> Difference:
-        """Return how another profile of the same program differs from this one."""
+        """Return the differences between this profile and a later one of the same program."""
         return compare(self.key_averages(), other.key_averages())
 
     def hints(self) -> list[Hint]:
-        """Return what is worth looking at, the most costly first."""
+        """Return patterns worth looking at, most costly first."""
         return find_hints(self.events())
 
     # -- files
 
     def add_metadata(self, key: str, value: Any) -> None:
-        """Add something to the trace that is not an event: anything JSON can hold."""
-        self._metadata.update(checked_metadata({key: value}))
+        """Add a value to the trace's metadata; JSON must be able to hold it."""
+        self._metadata.update(check_metadata({key: value}))
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Add something to the trace that is given as the text of JSON; anything else is refused."""
+        """Add a value to the trace's metadata, given as JSON text; invalid JSON raises a ValueError."""
         try:
             self.add_metadata(key, json.loads(value))
         except json.JSONDecodeError as error:
-            raise ValueError(f"the metadata {key!r} is not JSON: {error}") from error
+            raise ValueError(f"metadata {key!r} is not valid JSON: {error}") from error
 
     preset_metadata_json = add_metadata_json
 
     def export_chrome_trace(self, path: AnyPath) -> None:
-        """Write a trace for ``chrome://tracing`` and https://ui.perfetto.dev; compressed if called ``.gz``."""
+        """Write a trace for ``chrome://tracing`` and https://ui.perfetto.dev; ``.gz`` paths are compressed."""
         write_chrome_trace(self.events(), path, self._metadata)
 
     def export_perfetto_trace(self, path: AnyPath) -> None:
-        """Write a trace in Perfetto's own binary format; compressed if called ``.gz``."""
+        """Write a trace in Perfetto's binary format; ``.gz`` paths are compressed."""
         write_perfetto_trace(self.events(), path)
 
     def export_spans(self, tracer: Any, minimum_duration_us: float = 0.0, max_spans: int | None = None) -> int:
-        """Make spans of OpenTelemetry; see :func:`.telemetry.export_spans`."""
+        """Export the events as OpenTelemetry spans; see :func:`.telemetry.export_spans`."""
         return export_spans(self.events(), tracer, minimum_duration_us, max_spans)
 
     def export_json(self, path: AnyPath, sort_by: str | None = None, ascending: bool = False) -> None:
@@ -144,24 +144,24 @@ class Results:
         write_text(path, folded_stacks(self.events(), metric))
 
     def export_stacks(self, path: AnyPath, metric: str = "self_cpu_time_total") -> None:
-        """Write folded stacks in microseconds: PyTorch's name."""
+        """Write folded stacks in microseconds; PyTorch's name of :meth:`export_folded`."""
         self.export_folded(path, metric)
 
     def export_pstats(self, path: AnyPath) -> None:
-        """Write a file for Python's ``pstats`` and the tools that read it."""
+        """Write a file for Python's ``pstats`` and compatible tools."""
         write_atomically(path, [python_statistics(self.events())], durable=False)
 
     def export_memory_timeline(self, path: AnyPath) -> None:
-        """Write the memory over time: as comma-separated values if called ``.csv``, otherwise as JSON."""
+        """Write the memory timeline: comma-separated values for ``.csv`` paths, otherwise JSON."""
         timeline = self.memory_timeline()
         write_text(path, timeline.to_csv() if Path(path).suffix == ".csv" else timeline.to_json())
 
     def export_html(self, path: AnyPath, title: str = "Profile") -> None:
-        """Write a report that any browser shows, in one file: timeline, flame graph, memory, tables."""
+        """Write a self-contained report for browsers: timeline, flame graph, memory, tables."""
         write_text(path, html_report(self.events(), title))
 
     def save(self, path: AnyPath) -> None:
-        """Write everything, to be read again by :func:`load`; compressed if called ``.gz``."""
+        """Write the whole profile for :func:`load`; ``.gz`` paths are compressed."""
         save_events(self.events(), path, self._metadata)
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ class Results:
 
 
 class LoadedProfile(Results):
-    """A profile that was read from files; see :func:`load`."""
+    """A profile read from files; see :func:`load`."""
 
     def __init__(self, events: EventList, metadata: dict[str, Any]) -> None:
         super().__init__()
@@ -178,9 +178,9 @@ class LoadedProfile(Results):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What :meth:`add_metadata` added."""
+        """The values added by :meth:`add_metadata`."""
         return dict(self._metadata)
 
     def events(self) -> EventList:
-        """Return the events, in the order in which they began."""
+        """Return the events, ordered by start."""
         return self._events

@@ -1,4 +1,4 @@
-"""Saving: profiles in files from which they can be read again exactly, also those of several processes together."""
+"""Saving: lossless profile files, and loading one or several of them as one profile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["load_events", "save_events"]
 
 _FORMAT = "phonograd profile"
 _VERSION = 1
-#: what is kept of a range besides name, scope, thread, times and parent
+#: the saved facts of a range besides name, scope, thread, times and parent
 _FACTS = (
     *("forward_thread_id", "is_async", "kind", "domain", "value", "shapes", "instant", "args"),
     *("attributes", "error", "operators", "flops", "moved_bytes", "category", "identity", "stack", "parameters"),
@@ -66,7 +66,7 @@ def _row(
         facts["forward"] = numbers[source.forward]
     if source.serves:
         facts["serves"] = [
-            who if isinstance(who, str) else numbers.get(_known(who, numbers), -1) for who in source.serves
+            who if isinstance(who, str) else numbers.get(_saved_ancestor(who, numbers), -1) for who in source.serves
         ]
     if source.segments is not None:
         resumed, outer = source.running()
@@ -74,28 +74,28 @@ def _row(
         if resumed:
             stretches.append(Segment(resumed, stop_ns if unfinished else source.end_ns, stretches[-1].thread_id, outer))
         facts["segments"] = [
-            [began - origin_ns, ended - origin_ns, thread, numbers.get(_known(around, numbers), -1)]
+            [began - origin_ns, ended - origin_ns, thread, numbers.get(_saved_ancestor(around, numbers), -1)]
             for began, ended, thread, around in stretches
         ]
     number = names.setdefault(source.name, len(names))
-    parent = numbers.get(_known(source.parent, numbers), -1)
+    parent = numbers.get(_saved_ancestor(source.parent, numbers), -1)
     end = -1 if unfinished else source.end_ns - origin_ns
     row = [number, source.scope, source.thread_id, source.start_ns - origin_ns, end, parent]
     return [*row, facts] if facts else row
 
 
-def _known(source: Range | None, numbers: dict[Range, int]) -> Any:
-    """Return the nearest range around one, or itself, that is saved; None if there is none."""
+def _saved_ancestor(source: Range | None, numbers: dict[Range, int]) -> Any:
+    """Return the number of a range, or of its nearest saved ancestor; None if there is none."""
     while source is not None and source not in numbers:
         source = source.parent
     return source
 
 
 def load_events(paths: Iterable[str | os.PathLike[str]]) -> tuple[EventList, dict[str, Any]]:
-    """Return the events and the metadata of files, as one profile: processes are told apart by their threads' names."""
+    """Return the events and metadata of files as one profile; thread names tell the processes apart."""
     documents = [_read(path) for path in paths]
     if not documents:
-        raise ValueError("there is no profile to load")
+        raise ValueError("no profile to load")
     origin = min([document["wall_ns"] for document in documents])
     buffers: dict[int, tuple[str, list[Range]]] = {}
     metadata: dict[str, Any] = {}
@@ -123,7 +123,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
         data = gzip.decompress(data)
     document = json.loads(data)
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ValueError(f"{os.fspath(path)!r} is no saved profile: save one with profile.save()")
+        raise ValueError(f"{os.fspath(path)!r} is not a saved profile: write one with profile.save()")
     if document["version"] > _VERSION:
         raise ValueError(f"{os.fspath(path)!r} was saved by a newer version of this library")
     return document
@@ -137,7 +137,7 @@ def _ranges(
     for name, scope, thread, start, end, *_ in document["ranges"]:
         number = first + thread
         title, _ = buffers.setdefault(number, (f"thread {thread}", []))
-        made.append(Range.restored(names[name], scope, number, title, start + shift, end + shift if end >= 0 else 0))
+        made.append(Range.restore(names[name], scope, number, title, start + shift, end + shift if end >= 0 else 0))
 
     def place(number: int) -> Range | None:
         return made[number] if number >= 0 else None

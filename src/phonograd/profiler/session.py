@@ -1,7 +1,6 @@
-"""profile: recording what happens, all of it or by a schedule of steps, in as many profilers at once as wanted.
+"""profile: record everything, or the steps that a schedule selects. Any number of profilers may run at once.
 
-A profiler is an observer that keeps the ranges of each thread in a list. Nothing else happens while it runs; events,
-tables and traces are made when they are asked for.
+A running profiler only appends the ranges of each thread to a list. Events, tables and traces are made on request.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from . import pauses
 from .activities import ProfilerActivity, check_activities
 from .aggregation import Aggregation
 from .averages import AverageList, key_averages
-from .collecting import Recording, joined, observed_scopes
+from .collecting import Recording, join_cycles, observed_scopes
 from .events import EventList
 from .execution import ExecutionTraceObserver
-from .overhead import Overhead, measured, without_overhead
+from .overhead import Overhead, measure_overhead, without_overhead
 from .results import LoadedProfile, Results
 from .saving import load_events
 from .streaming import Stream
@@ -33,7 +32,7 @@ __all__ = ["ProfilerAction", "load", "profile", "schedule", "tensorboard_trace_h
 
 
 class ProfilerAction(enum.Enum):
-    """What a profiler does during a step."""
+    """The action of a profiler during a step."""
 
     NONE = 0
     WARMUP = 1
@@ -47,18 +46,18 @@ _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """Return a function from step numbers to actions: cycles of waiting, warming up and recording.
+    """Return a function that maps step numbers to actions, in cycles of waiting, warming up and recording.
 
     Parameters
     ----------
     wait, warmup, active : int
-        Steps of each part of a cycle. Nothing is recorded but in the active ones.
+        Steps of each part of a cycle. Only the active steps are recorded.
     repeat : int
-        Cycles; 0 for no end.
+        Number of cycles; 0 for no limit.
     skip_first : int
         Steps before the first cycle.
     skip_first_wait : int
-        If not 0, the first cycle does not wait.
+        If not 0, the first cycle skips its wait.
 
     >>> steps = schedule(wait=1, warmup=1, active=2)
     >>> [steps(number).name for number in range(5)]
@@ -74,7 +73,7 @@ def schedule(
 
     def action(step: int) -> ProfilerAction:
         if step < 0:
-            raise ValueError(f"steps are numbered from 0, not {step}")
+            raise ValueError(f"a step number must not be negative, but is {step}")
         step -= skip_first
         if skip_first_wait:
             step += wait
@@ -93,56 +92,56 @@ def schedule(
 
 
 class profile(Results):  # noqa: N801 - PyTorch's name
-    """A profiler: a ``with`` block whose operators, kernels and scopes are recorded, in all threads.
+    """A profiler: a ``with`` block that records operators, kernels and scopes in all threads.
 
     Parameters
     ----------
     schedule : callable, optional
-        From the number of a step to a :class:`ProfilerAction`; see :func:`schedule`. Without one, everything is
-        recorded. With one, call :meth:`step` at the end of each step.
+        Maps a step number to a :class:`ProfilerAction`; see :func:`schedule`. Without one, everything is recorded. With
+        one, call :meth:`step` at the end of each step.
     on_trace_ready : callable, optional
-        Called with the profiler at the end of each recorded cycle; what is asked of the profiler there concerns that
-        cycle. Afterwards it concerns all cycles together.
+        Called with the profiler at the end of each recorded cycle. During this call the profiler's results cover that
+        cycle, afterwards all cycles together.
     record_shapes : bool
-        Keep the shapes and dtypes of inputs.
+        Record the shapes and dtypes of inputs.
     profile_memory : bool
-        Record how memory is taken and given back.
+        Record allocations and deallocations of memory.
     with_stack : bool
-        Keep where in the user's code each event began.
+        Record the user's call stack at the start of each event.
     with_flops : bool
-        Count operations and bytes of every operator; keeps shapes too.
+        Count operations and bytes of every operator; records shapes too.
     with_modules : bool
         Record the layers of models.
     with_gc : bool
-        Record when Python collects garbage.
+        Record Python's garbage collections.
     all_threads : bool
-        Record every thread, or only the one that starts the profiler.
+        Record every thread, or only the thread that starts the profiler.
     scopes : collection of RecordScope, optional
-        What to record; everything but memory and modules if empty.
+        Scopes to record; by default everything but memory and modules.
     max_events : int, optional
-        Keep no more than that many events of a cycle; the number of those not kept is in ``events().dropped``.
+        Maximum number of events per cycle; ``events().dropped`` is the number of discarded ones.
     keep_last : bool
-        Of too many events keep the last ones instead of the first ones.
+        Beyond ``max_events``, keep the last events instead of the first ones.
     minimum_duration_us : float
-        Leave out what takes less time; what is inside goes to what is around.
+        Omit shorter events; their children move to their parents.
     sampling_probability : float
-        The share of events to record.
+        The fraction of events to record.
     aggregate : bool
-        Keep no events but statistics of each name, for programs that run for days: there are averages and nothing else.
+        Keep only statistics of each name, for programs that run for days. Only averages are available.
     stream_to : path, optional
-        Write a Chrome trace while the program runs, valid at every moment, and keep nothing in memory.
+        Write a Chrome trace while the program runs, valid at every moment, and keep no events in memory.
     subtract_overhead : bool
-        Subtract what recording itself takes from all times of ``events()``; see :attr:`overhead`.
+        Subtract the time of recording itself from all times of ``events()``; see :attr:`overhead`.
     execution_trace_observer : ExecutionTraceObserver, optional
-        Runs while the profiler records, and writes the graph of what was called.
+        Runs while the profiler records, and writes the graph of calls.
     enabled : bool
         False makes the profiler record nothing.
     activities, use_cuda, acc_events, experimental_config, custom_trace_id_callback, post_processing_timeout_s
-        PyTorch's: there is one activity, the events of all cycles are kept, nothing is experimental, and what is asked
-        for is worked out in microseconds. ``custom_trace_id_callback`` returns what :meth:`get_trace_id` returns.
+        PyTorch's arguments. There is one activity, the events of all cycles are kept, and nothing is experimental.
+        ``custom_trace_id_callback`` returns the text for :meth:`get_trace_id`.
 
-    Profilers are independent: any number may run at once, nested or not, in any threads; one may be started in one
-    thread and stopped in another.
+    Profilers are independent: any number may run at once, nested or not, in any threads. A profiler may be started in
+    one thread and stopped in another.
 
     >>> import phonograd as mx
     >>> with mx.profiler.profile() as prof:
@@ -192,7 +191,7 @@ class profile(Results):  # noqa: N801 - PyTorch's name
         if minimum_duration_us < 0:
             raise ValueError(f"minimum_duration_us must not be negative, but is {minimum_duration_us}")
         if aggregate and stream_to is not None:
-            raise ValueError("a profile is either aggregated or streamed: use two profilers for both")
+            raise ValueError("aggregate and stream_to exclude each other: use two profilers")
         self._schedule = schedule
         self.on_trace_ready = on_trace_ready
         self.enabled = enabled
@@ -228,9 +227,9 @@ class profile(Results):  # noqa: N801 - PyTorch's name
     # -- life
 
     def start(self) -> profile:
-        """Begin; the first step begins too."""
+        """Start the profiler and its first step."""
         if self._running:
-            raise RuntimeError("the profiler is running already: stop it first, or use another one")
+            raise RuntimeError("the profiler is already running: stop it first, or use another one")
         self._running = self.enabled
         if self.enabled:
             self._trace_id = self._make_trace_id()
@@ -241,7 +240,7 @@ class profile(Results):  # noqa: N801 - PyTorch's name
         return self
 
     def stop(self) -> None:
-        """End. What is still open is closed and marked; nothing happens if the profiler is not running."""
+        """Stop the profiler. Open events are closed and marked; does nothing if the profiler is not running."""
         if not self._running:
             return
         self._running = False
@@ -256,7 +255,7 @@ class profile(Results):  # noqa: N801 - PyTorch's name
                 self._running_sink.close()
 
     def step(self) -> None:
-        """End a step and begin the next one."""
+        """End the current step and begin the next one."""
         if not self._running:
             return
         before = self.current_action
@@ -279,7 +278,7 @@ class profile(Results):  # noqa: N801 - PyTorch's name
             return ProfilerAction.RECORD
         action = self._schedule(self.step_num)
         if not isinstance(action, ProfilerAction):
-            raise ValueError(f"a schedule returns a ProfilerAction, not {action!r}")
+            raise ValueError(f"a schedule must return a ProfilerAction, not {action!r}")
         return action
 
     def _enter_step(self) -> None:
@@ -296,7 +295,7 @@ class profile(Results):  # noqa: N801 - PyTorch's name
             self._step.before(f"ProfilerStep#{self.step_num}")
 
     def _sink(self) -> Recording | Aggregation | Stream:
-        """Return what takes the events of the next cycle."""
+        """Return the destination of the next cycle's events."""
         if self._aggregate or self._stream_to is not None:
             if self._running_sink is None:
                 if self._stream_to is None:
@@ -315,7 +314,7 @@ class profile(Results):  # noqa: N801 - PyTorch's name
             self._step = None
 
     def _finish(self) -> None:
-        """End the cycle that is recorded, if there is one, and hand it over."""
+        """Finish the recorded cycle, if any, and pass it to ``on_trace_ready``."""
         recording, self._current = self._current, None
         if recording is None:
             return
@@ -330,26 +329,26 @@ class profile(Results):  # noqa: N801 - PyTorch's name
                 self._shown = None
 
     def pause(self) -> None:
-        """Record nothing that begins from now on, until :meth:`resume`."""
+        """Stop recording new events until :meth:`resume`."""
         if self._current is not None:
             self._current.pause(True)
 
     def resume(self) -> None:
-        """Record again what begins from now on."""
+        """Record new events again after :meth:`pause`."""
         if self._current is not None:
             self._current.pause(False)
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity] | None = None) -> None:
-        """Record again, or nothing that begins from now on: PyTorch's name for :meth:`pause` and :meth:`resume`."""
+        """Resume or pause recording: PyTorch's name for :meth:`resume` and :meth:`pause`."""
         check_activities(activities, None)
         (self.resume if enable else self.pause)()
 
     def get_trace_id(self) -> str | None:
-        """Return a text by which the profile is known since it was started, and which stands in its traces."""
+        """Return the identifier of the profile, set when it started; its traces contain it."""
         return self._trace_id
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
-        """Have a function called for that text when the profiler is started."""
+        """Set the function that returns the identifier when the profiler starts."""
         self._make_trace_id = callback
 
     def __enter__(self) -> profile:
@@ -364,38 +363,38 @@ class profile(Results):  # noqa: N801 - PyTorch's name
 
     @property
     def cycles(self) -> list[EventList]:
-        """The events of each cycle that was recorded."""
+        """The events of each recorded cycle."""
         return [recording.events() for recording in self._recordings()]
 
     def _recordings(self) -> list[Recording]:
         if self._aggregate:
-            raise RuntimeError("an aggregated profile has averages, but no events: profile without aggregate=True")
+            raise RuntimeError("an aggregated profile has averages but no events: profile without aggregate=True")
         if self._stream_to is not None:
             raise RuntimeError(f"the events were written to {os.fspath(self._stream_to)!r} and not kept")
         recordings = self._cycles if self._shown is None else self._shown
         if not recordings and self.enabled:
-            raise RuntimeError("nothing has been recorded: the profiler was not started, or its schedule never records")
+            raise RuntimeError("nothing was recorded: the profiler was not started, or its schedule never records")
         return recordings
 
     def events(self) -> EventList:
-        """Return everything that was recorded, in the order in which it began."""
+        """Return all recorded events, ordered by start."""
         cycles = self.cycles
-        events = cycles[0] if len(cycles) == 1 else joined(cycles)
+        events = cycles[0] if len(cycles) == 1 else join_cycles(cycles)
         if self._subtract_overhead and not self._running:
             return without_overhead(events, self.overhead)
         return events
 
     @property
     def overhead(self) -> Overhead:
-        """What recording one event takes here and now: measured when it is first asked for."""
+        """The time that recording one event takes on this machine; measured on first access."""
         if self._overhead is None:
-            self._overhead = measured()
+            self._overhead = measure_overhead()
         return self._overhead
 
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
     ) -> AverageList:
-        """Return the averages of all events with one name; see :meth:`AverageList.table`."""
+        """Return the average of all events with one name; see :meth:`AverageList.table`."""
         if isinstance(self._running_sink, Aggregation):
             return self._running_sink.averages()
         if self._subtract_overhead:
@@ -414,8 +413,9 @@ def _new_trace_id() -> str:
 
 
 def load(*paths: str | os.PathLike[str]) -> LoadedProfile:
-    """Return a profile that was written by :meth:`profile.save`; of several files, for instance those of subprocesses,
-    one profile with everything on one timeline.
+    """Return a profile that :meth:`profile.save` wrote.
+
+    Several files, for example those of subprocesses, become one profile on one timeline.
     """
     return LoadedProfile(*load_events(paths))
 
@@ -423,10 +423,10 @@ def load(*paths: str | os.PathLike[str]) -> LoadedProfile:
 def tensorboard_trace_handler(
     dir_name: str | os.PathLike[str], worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """Return what writes a Chrome trace of each cycle into a directory, for ``on_trace_ready``.
+    """Return a function for ``on_trace_ready`` that writes a Chrome trace of each cycle into a directory.
 
-    The files are called ``<host>_<process>.<time>.pt.trace.json``, as TensorBoard expects; ``worker_name`` replaces
-    host and process.
+    The files are named ``<host>_<process>.<time>.pt.trace.json``, as TensorBoard expects. ``worker_name`` replaces host
+    and process.
     """
 
     def write(done: profile) -> None:

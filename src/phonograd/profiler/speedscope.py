@@ -1,4 +1,4 @@
-"""speedscope: files for https://www.speedscope.app, one profile for each track and one for memory."""
+"""speedscope: files for https://www.speedscope.app with one profile per track and one for memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 class _Frames:
-    """The names of a file, each once."""
+    """The interned names of a file."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -23,13 +23,13 @@ class _Frames:
         """Return the number of a name."""
         return self._numbers.setdefault(name, len(self._numbers))
 
-    def listed(self) -> list[dict[str, str]]:
-        """Return all of them."""
+    def as_list(self) -> list[dict[str, str]]:
+        """Return all names in order."""
         return [{"name": name} for name in self._numbers]
 
 
 def speedscope_json(events: EventList, name: str = "phonograd") -> str:
-    """Return a file: what each thread did over time, perfectly nested, and where memory was taken."""
+    """Return a file with the perfectly nested work of each thread, and the origins of memory."""
     frames = _Frames()
     profiles = []
     for thread, title in sorted(events.threads.items()):
@@ -39,7 +39,7 @@ def speedscope_json(events: EventList, name: str = "phonograd") -> str:
                 tracks.setdefault(lane, []).append((start, end, event.name))
         for lane, slices in sorted(tracks.items()):
             suffix = f" (overlapping {lane})" if lane else ""
-            profiles.append(_evented(f"{title}{suffix}", slices, frames, events.elapsed_ns))
+            profiles.append(_evented_profile(f"{title}{suffix}", slices, frames, events.elapsed_ns))
     if any([moment.value > 0 for moment in events.moments]):
         profiles.append(_memory(events, frames))
     return json.dumps(
@@ -48,13 +48,15 @@ def speedscope_json(events: EventList, name: str = "phonograd") -> str:
             "name": name,
             "exporter": "phonograd",
             "activeProfileIndex": 0,
-            "shared": {"frames": frames.listed()},
+            "shared": {"frames": frames.as_list()},
             "profiles": profiles,
         }
     )
 
 
-def _evented(title: str, slices: list[tuple[int, int, str]], frames: _Frames, elapsed_ns: int) -> dict[str, Any]:
+def _evented_profile(
+    title: str, slices: list[tuple[int, int, str]], frames: _Frames, elapsed_ns: int
+) -> dict[str, Any]:
     moments: list[dict[str, Any]] = []
     stack: list[tuple[int, int]] = []
 
@@ -92,7 +94,7 @@ def _memory(events: EventList, frames: _Frames) -> dict[str, Any]:
             weights[path] = weights.get(path, 0) + int(moment.value)
     return {
         "type": "sampled",
-        "name": "memory taken",
+        "name": "memory allocated",
         "unit": "bytes",
         "startValue": 0,
         "endValue": sum(weights.values()),

@@ -1,8 +1,8 @@
-"""Streaming: a Chrome trace that is written while the program runs, and is valid at every moment.
+"""Streaming: a Chrome trace written while the program runs, valid at every moment.
 
-Each write ends with the end of the document, and the next one begins by overwriting that: a program that is killed
-leaves a file that can be read, with everything but the last moments. Beginnings and ends are separate events, on tracks
-where they are brackets; what overlaps without being inside goes to further tracks.
+Each write appends the end of the document, and the next write overwrites it. A killed program therefore leaves a
+readable file that lacks only the last moments. Beginnings and ends are separate events that match like brackets on
+each track; overlapping ranges that do not nest go to further tracks.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .arguments import plain, served_scopes
 __all__ = ["Stream"]
 
 _END = b"\n]}\n"
-#: lines that are kept before they are written, and seconds after which they are written anyway
+#: maximum number of buffered lines, and seconds after which they are written anyway
 _MOST_LINES = 512
 _LONGEST_WAIT = 1.0
 
 
 class Stream:
-    """An observer that writes what it sees to a file."""
+    """An observer that writes ranges to a file."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Stream:
         self._process = os.getpid()
         self.origin_ns = time.perf_counter_ns()
         self.events = 0
-        """How many ranges were seen."""
+        """The number of ranges seen."""
         head = {**(metadata or {}), "displayTimeUnit": "ns", "baseTimeNanoseconds": time.time_ns()}
         title = {"ph": "M", "name": "process_name", "pid": self._process, "tid": 0}
         first = json.dumps({**title, "args": {"name": f"phonograd {self._process}"}})
@@ -66,22 +66,22 @@ class Stream:
         self._file.write(f'{json.dumps(head)[:-1]}, "traceEvents":[\n{first}'.encode("ascii") + _END)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start writing."""
         add_collector(self._observer)
 
     def stop(self) -> None:
-        """Miss what begins from now on; what is open is still closed when it ends."""
+        """Stop recording new ranges; open ranges are still closed when they end."""
         remove_collector(self._observer)
         self.flush()
 
     def pause(self, paused: bool) -> None:
-        """Miss what begins from now on, or see it again."""
+        """Pause (True) or resume (False) recording of new ranges."""
         remove_collector(self._observer)
         if not paused:
             add_collector(self._observer)
 
     def close(self) -> None:
-        """End the file: what is open is closed as of now."""
+        """Close the file, and close open ranges as of now."""
         with self._lock:
             now = time.perf_counter_ns()
             for track, stack in [place for places in self._tracks.values() for place in places]:
@@ -92,7 +92,7 @@ class Stream:
             self._file.close()
 
     def flush(self) -> None:
-        """Write what is waiting."""
+        """Write the buffered lines."""
         with self._lock:
             if self._lines and not self._file.closed:
                 text = "".join([",\n" + line for line in self._lines])
@@ -111,12 +111,12 @@ class Stream:
             if source.instant:
                 self._moment(source)
                 return False
-            # what was measured elsewhere has begun already
+            # a range measured elsewhere has already begun
             self._open(source, source.start_ns or time.perf_counter_ns())
         return True
 
     def _open(self, source: Range, now: int) -> None:
-        """Write a beginning on the track of the thread whose innermost open range is the parent, or on a free one."""
+        """Write a beginning on the thread's track whose innermost open range is the parent, or on a free one."""
         places = self._tracks.setdefault(source.thread_id, [])
         parent = source.parent
         while parent is not None and parent not in self._places:
@@ -144,7 +144,7 @@ class Stream:
             stack = next(stack for number, stack in self._tracks[source.thread_id] if number == track)
             now = source.closing_ns
             inner: list[Range] = []
-            while stack[-1] is not source:  # outlived by what began inside it: that goes on elsewhere
+            while stack[-1] is not source:  # a nested range outlives it and moves to another track
                 inner.append(stack.pop())
                 self._line("E", inner[-1], track, now, {"continued": True})
             stack.pop()
@@ -154,7 +154,7 @@ class Stream:
 
     def _moment(self, source: Range) -> None:
         if source.scope == RecordScope.MEMORY:
-            # what was there before is not known, but nothing is less than nothing
+            # earlier allocations are unknown, so the counter could become negative
             held = self._memory.get(source.category, 0) + int(source.value)
             self._memory[source.category] = max(held, 0)
             event = {"ph": "C", "name": "memory", "pid": self._process, "tid": 0, "args": dict(self._memory)}
@@ -166,7 +166,7 @@ class Stream:
         self._lines.append(json.dumps({**event, "ts": (time.perf_counter_ns() - self.origin_ns) / 1000}))
 
     def _line(self, phase: str, source: Range, track: int, now: int, args: dict[str, Any] | None = None) -> None:
-        # callbacks of one track may come in another order than their times
+        # callbacks of one track may arrive out of order
         now = self._last[track] = max(now, self._last.get(track, 0))
         event = {"ph": phase, "name": source.name, "pid": self._process, "tid": track}
         event["ts"] = (now - self.origin_ns) / 1000

@@ -1,4 +1,4 @@
-"""Tables: rows of text for terminals, Markdown and HTML, and how times, sizes and names are written in them."""
+"""Tables as text, Markdown and HTML, and the formatting of times, sizes and names in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = [
     "bytes_text",
     "count_text",
     "cut",
-    "fitted",
+    "fit_width",
     "html_table",
     "markdown_table",
     "printable",
@@ -25,21 +25,21 @@ __all__ = [
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file, all of it or nothing; compressed if the path ends in ``.gz``. The same data give the same file."""
+    """Write a file atomically; ``.gz`` paths are compressed. Equal data produce equal files."""
     compressed = os.fspath(path).endswith(".gz")
     write_atomically(path, [gzip.compress(data, 6, mtime=0) if compressed else data], durable=False)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file whose text may hold anything that names may hold, all of it or nothing."""
-    # halves of characters have no encoding
+    """Write a text file atomically; the text may hold any character that names may hold."""
+    # lone surrogates have no encoding
     write_atomically(path, [text.encode("utf-8", "backslashreplace")], durable=False)
 
 
 def text_table(titles: Sequence[str], rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]] = ()) -> list[str]:
     """Return the lines of a table in PyTorch's layout: rule, titles, rule, rows, rule.
 
-    ``below`` holds lines to be shown under each row.
+    ``below`` holds lines to show under each row.
     """
     columns = list(zip(titles, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
@@ -51,14 +51,14 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[str]], below: Sequ
     return [*lines, rule]
 
 
-def fitted(
+def fit_width(
     titles: Sequence[str], rows: Sequence[Sequence[str]], width: int, dispensable: Collection[str], least_name: int = 20
 ) -> tuple[list[str], list[list[str]]]:
-    """Return titles and rows that fit into a width, if they can.
+    """Return titles and rows that fit into a width, if possible.
 
-    Columns that are dispensable are left out, in that order, and at last names (the first column) are cut.
+    It drops the dispensable columns in their order, and finally cuts names (the first column).
 
-    >>> fitted(["Name", "Calls", "Time"], [["convolution", "3", "1.000ms"]], 22, ["Calls"])
+    >>> fit_width(["Name", "Calls", "Time"], [["convolution", "3", "1.000ms"]], 22, ["Calls"])
     (['Name', 'Time'], [['convolution', '1.000ms']])
     """
     kept = list(range(len(titles)))
@@ -82,13 +82,13 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table for documents in Markdown; the first column to the left, the others to the right."""
+    """Return a Markdown table; the first column is left-aligned, the others right-aligned."""
     lines = [list(titles), ["---", *["---:"] * (len(titles) - 1)], *rows]
     return "\n".join(["| " + " | ".join([cell.replace("|", "\\|") for cell in line]) + " |" for line in lines]) + "\n"
 
 
 def html_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in HTML, with everything escaped."""
+    """Return an HTML table with all texts escaped."""
     head = "".join([f"<th>{html.escape(title)}</th>" for title in titles])
     body = "".join(
         ["<tr>" + "".join([f"<td>{html.escape(cell)}</td>" for cell in row]) + "</tr>\n" for row in rows],
@@ -97,14 +97,14 @@ def html_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a name as one line that any terminal takes: what cannot be printed is escaped."""
+    """Return a name as one line for any terminal; unprintable characters are escaped."""
     if name.isprintable():
         return name
     return "".join([char if char.isprintable() else ascii(char)[1:-1] for char in name])
 
 
 def cut(text: str, width: int, left: bool = False) -> str:
-    """Return a text without what is beyond a width, at its end or at its beginning."""
+    """Return a text cut to a width, at its end or (``left``) at its beginning."""
     if len(text) <= width:
         return text
     kept = max(width - 3, 0)
@@ -112,7 +112,7 @@ def cut(text: str, width: int, left: bool = False) -> str:
 
 
 def time_text(microseconds: float, unit: str | None = None) -> str:
-    """Return a time in a unit, or in the one that fits."""
+    """Return a time in a unit, by default in the one that fits."""
     if unit is None:
         unit = "s" if microseconds >= 1e6 else "ms" if microseconds >= 1e3 else "us"
     return f"{microseconds / {'s': 1e6, 'ms': 1e3, 'us': 1.0}[unit]:.3f}{unit}"
@@ -131,7 +131,7 @@ def bytes_text(count: float) -> str:
 
 
 def count_text(count: float) -> str:
-    """Return a large number with a prefix that fits.
+    """Return a large number with the prefix that fits.
 
     >>> count_text(2_500_000), count_text(12)
     ('2.500M', '12')

@@ -1,6 +1,6 @@
-"""OpenTelemetry: finished events as spans, with the times they had and links from gradients to forward operators.
+"""OpenTelemetry: export finished events as spans with their times, and link gradients to operators.
 
-Nothing of OpenTelemetry is needed but the tracer that is handed in::
+It needs nothing of OpenTelemetry but the tracer that the caller passes::
 
     from opentelemetry import trace
 
@@ -19,16 +19,16 @@ __all__ = ["export_spans"]
 
 
 def export_spans(events: EventList, tracer: Any, minimum_duration_us: float = 0.0, max_spans: int | None = None) -> int:
-    """Make a span of each event, parents first, and return how many were left out.
+    """Create a span for each event, parents first, and return the number of omitted events.
 
     Parameters
     ----------
     tracer : opentelemetry.trace.Tracer
-        Where spans are started.
+        The tracer that starts the spans.
     minimum_duration_us : float
-        Shorter events become no spans; what is inside them goes to what is around.
+        Shorter events are omitted; their children move to their parents.
     max_spans : int, optional
-        Of more events than that, the longest.
+        Maximum number of spans; the longest events stay.
     """
     trace: Any = importlib.import_module("opentelemetry.trace")
 

@@ -1,4 +1,4 @@
-"""Validation: what is wrong with a Chrome trace, whoever wrote it."""
+"""Validation: find errors in a Chrome trace of any origin."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["validate_trace"]
 
 
 def validate_trace(path: str | os.PathLike[str]) -> list[str]:
-    """Return what is wrong with a Chrome trace, one sentence each; nothing if it is valid.
+    """Return the errors of a Chrome trace, one sentence each; empty if the trace is valid.
 
-    Checked are: text and JSON, numbers, the nesting of slices on each track, pairs of flow and asynchronous events,
-    names of tracks.
+    It checks the encoding, JSON, numbers, the nesting of slices on each track, pairs of flow and asynchronous events,
+    and names of tracks.
     """
     data = Path(path).read_bytes()
     if data[:2] == b"\x1f\x8b":
@@ -28,7 +28,7 @@ def validate_trace(path: str | os.PathLike[str]) -> list[str]:
         return [f"not JSON: {error}"]
     events = root.get("traceEvents") if isinstance(root, dict) else root
     if not isinstance(events, list) or not events:
-        return ["traceEvents is not a list with something in it"]
+        return ["traceEvents is not a non-empty list"]
     return [*_wrong_fields(events), *_wrong_nesting(events), *_wrong_pairs(events), *_unnamed_tracks(events)]
 
 
@@ -81,9 +81,9 @@ def _wrong_nesting(events: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _wrong_brackets(events: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield what is wrong with pairs of B and E: they are brackets, in the order of the file and of time.
+    """Yield errors in pairs of B and E events: they must match like brackets, in the order of file and time.
 
-    A file that is still written, or whose writer was killed, may have brackets that are open.
+    A file that is still being written, or whose writer was killed, may have open brackets.
     """
     stacks: dict[tuple[int, int], list[str]] = {}
     last: dict[tuple[int, int], float] = {}
@@ -92,15 +92,15 @@ def _wrong_brackets(events: list[dict[str, Any]]) -> Iterator[str]:
             continue
         track = (event.get("pid", 0), event.get("tid", 0))
         if event["ts"] < last.get(track, event["ts"]):
-            yield f"{event.get('name')!r} on track {track} is earlier than what stands before it"
+            yield f"{event.get('name')!r} on track {track} is earlier than the event before it"
         last[track] = event["ts"]
         stack = stacks.setdefault(track, [])
         if event["ph"] == "B":
             stack.append(event.get("name", ""))
         elif not stack:
-            yield f"{event.get('name')!r} ends on track {track} without a beginning"
+            yield f"{event.get('name')!r} ends on track {track} without having begun"
         elif stack.pop() != event.get("name", ""):
-            yield f"{event.get('name')!r} ends on track {track} while something else is open"
+            yield f"{event.get('name')!r} ends on track {track} while another event is open"
 
 
 def _wrong_pairs(events: list[dict[str, Any]]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""sym: computations as named graphs, in MXNet's terms. Functions are operators of the registry, made at first use.
+"""sym: computations as named graphs, with MXNet's API. Functions of operators are created at first use.
 
 >>> import phonograd as mx
 >>> x = mx.sym.var("x")
@@ -65,12 +65,12 @@ del loops
 
 
 def load_json(json_str: str) -> Symbol:
-    """Return the symbol that a text in MXNet's JSON form describes."""
+    """Return the symbol described by a text in MXNet's JSON format."""
     return Symbol(files.read(json_str))
 
 
 def load(fname: str | os.PathLike[str]) -> Symbol:
-    """Return the symbol that a file holds; files of MXNet are read as they are."""
+    """Return the symbol stored in a file; it reads files of MXNet too."""
     if not isinstance(fname, (str, os.PathLike)):
         raise TypeError("fname need to be string")
     try:
@@ -79,25 +79,25 @@ def load(fname: str | os.PathLike[str]) -> Symbol:
     except OSError as error:
         raise MXNetError(f'Open "{os.fspath(fname)}": {error.strerror or error}') from error
     except UnicodeDecodeError as error:
-        raise MXNetError(f"{os.fspath(fname)} is no symbol file: {error}") from None
+        raise MXNetError(f"{os.fspath(fname)} is not a symbol file: {error}") from None
     return load_json(text)
 
 
-def _declared(prefix: str, name: str) -> Operator | None:
-    """Return the operator a name has in a namespace, or None."""
+def _find_operator(prefix: str, name: str) -> Operator | None:
+    """Return the operator of a name in a namespace, or None."""
     whole = name if prefix == "_" else prefix + name
     known = whole in REGISTRY and known_operator(whole) is not None and (prefix or not name.startswith("_"))
     return REGISTRY[whole] if known else None
 
 
 def lookup(prefix: str, name: str) -> Callable[..., Any] | None:
-    """Return the function a name has in a namespace, or None."""
-    declared = _declared(prefix, name)
+    """Return the function of a name in a namespace, or None."""
+    declared = _find_operator(prefix, name)
     return None if declared is None else function_of(declared, name)
 
 
 class SymbolNamespace(Namespace):
-    """A module whose functions make symbols of the operators with a common prefix, and others that are set on it."""
+    """A module with a function for each operator with a common prefix, plus functions set explicitly."""
 
     def __getattr__(self, name: str) -> Any:
         function = None if name.startswith("__") else lookup(self._prefix, name)
@@ -107,12 +107,12 @@ class SymbolNamespace(Namespace):
         return function
 
     def __dir__(self) -> list[str]:
-        names = [name for name in public_names(self._prefix) if _declared(self._prefix, name) is not None]
+        names = [name for name in public_names(self._prefix) if _find_operator(self._prefix, name) is not None]
         return sorted({*self.__dict__, *names})
 
 
 class SparseNamespace(SymbolNamespace):
-    """Operators that only sparse arrays have, and all others by their plain names."""
+    """All operators by their plain names, plus those that exist only for sparse arrays."""
 
     def __getattr__(self, name: str) -> Any:
         function = None if name.startswith("__") else lookup("_sparse_", name)
@@ -125,7 +125,7 @@ class SparseNamespace(SymbolNamespace):
 contrib = SymbolNamespace(
     "phonograd.symbol.contrib",
     "_contrib_",
-    "Operators that MXNet had under sym.contrib, loops and branches.",
+    "Operators of MXNet's sym.contrib, loops and branches.",
     boolean_mask=boolean_mask,
     cond=control.cond,
     foreach=control.foreach,
@@ -133,13 +133,13 @@ contrib = SymbolNamespace(
     while_loop=control.while_loop,
 )
 image = SymbolNamespace("phonograd.symbol.image", "_image_", "Images (height, width, channel): size, colors, tensors.")
-linalg = SymbolNamespace("phonograd.symbol.linalg", "_linalg_", "Linear algebra: factorisations, solves, triangles.")
+linalg = SymbolNamespace("phonograd.symbol.linalg", "_linalg_", "Linear algebra: factorizations, solvers, triangles.")
 op = SymbolNamespace("phonograd.symbol.op", "", "All operators by their plain names.", Custom=Custom)
-sparse = SparseNamespace("phonograd.symbol.sparse", "", "Operators for sparse arrays; symbols compute with whole ones.")
+sparse = SparseNamespace("phonograd.symbol.sparse", "", "Operators for sparse arrays; symbols compute densely.")
 _internal = SymbolNamespace("phonograd.symbol._internal", "_", "Operators whose names begin with an underscore.")
 for _module in (contrib, image, linalg, op, sparse, _internal):
     sys.modules[_module.__name__] = _module
-# MXNet has it in sym.contrib only
+# MXNet has it only in sym.contrib
 del boolean_mask
 
 

@@ -1,6 +1,6 @@
-"""Building: symbols made by calling operators. Names, attributes and the variables of inputs that are left out.
+"""Building: make symbols by calling operators, with names, attributes and variables for missing inputs.
 
-:func:`function_of` gives the public function of an operator, with MXNet's arguments; :func:`build` does the work.
+:func:`function_of` returns the public function of an operator, with MXNet's arguments; :func:`build` makes the symbol.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .graph import Symbol
 
 __all__ = ["attributes_for", "build", "function_of", "var"]
 
-#: arguments every generated function takes and that mean nothing here
+#: arguments that every generated function accepts and ignores
 _IGNORED = frozenset(("out", "ctx"))
 
 #: in the order of their numbers in files
@@ -35,7 +35,7 @@ _OF_A_VARIABLE = re.compile(r".+_(ctx_group|lr_mult|wd_mult|force_mirroring|mirr
 
 
 def attributes_for(attr: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the attributes of something new: those of the scopes around it, and its own."""
+    """Return the attributes of a new entry: those of the enclosing scopes, and its own."""
     for value in (attr or {}).values():
         if not isinstance(value, str):
             raise ValueError("Set Attr only accepts string values")
@@ -53,7 +53,7 @@ def var(
     stype: str | None = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return a symbol that is an argument.
+    """Return a symbol that is an argument of the graph.
 
     Parameters
     ----------
@@ -62,15 +62,15 @@ def var(
     attr
         Attributes, strings by name.
     shape, dtype
-        What is known of it before anything is inferred; 0 in a shape stands for an extent that is not known.
+        Known shape and dtype, used by inference; 0 in a shape means an unknown extent.
     lr_mult, wd_mult
         Factors of the learning rate and of the weight decay.
     init
-        How it is to be initialized: a name, or an initializer with a method ``dumps``.
+        The initializer: a name, or an object with a method ``dumps``.
     stype
-        The storage type: ``"default"``, ``"row_sparse"`` or ``"csr"``. It is written to files, and changes nothing.
+        The storage type: ``"default"``, ``"row_sparse"`` or ``"csr"``. It is written to files and has no other effect.
     kwargs
-        More attributes, whose names begin and end with two underscores.
+        More attributes; their names begin and end with two underscores.
 
     >>> var("x", shape=(2, 3)).list_attr()
     {'__shape__': '(2, 3)'}
@@ -90,7 +90,7 @@ def var(
         attributes["__init__"] = init if isinstance(init, str) else init.dumps()
     if stype is not None:
         if stype not in _STORAGE_TYPES:
-            raise MXNetError(f"variable {name}: unknown storage type {stype!r}; known are {', '.join(_STORAGE_TYPES)}")
+            raise MXNetError(f"variable {name}: unknown storage type {stype!r}; use one of {', '.join(_STORAGE_TYPES)}")
         attributes["__storage_type__"] = str(_STORAGE_TYPES.index(stype))
     for key, value in kwargs.items():
         if not (key.startswith("__") and key.endswith("__")):
@@ -118,9 +118,9 @@ def build(
     named: Mapping[str, Symbol] | None = None,
     subgraphs: tuple[list[Head], ...] = (),
 ) -> Symbol:
-    """Return the symbol of a call: inputs by position and by name, parameters as text.
+    """Return the symbol of a call, given its inputs by position and by name, and its parameters as text.
 
-    Inputs that are left out become variables, named after the call and the input.
+    Missing inputs become variables, named after the call and the input.
     """
     attributes = {**attributes_for(attr), **parameters}
     for key in attributes:
@@ -134,7 +134,7 @@ def build(
     call = call_of(operator, attributes, subgraphs, len(given))
     heads: list[Head] = []
     if len(given) > len(call.argument_names):
-        # None in the place of an input that there is not with these parameters
+        # None may take the place of an input that does not exist with these parameters
         given = [head for head in given if head is not None]
     if len(given) > len(call.argument_names):
         expected = ", ".join(call.argument_names)
@@ -144,7 +144,7 @@ def build(
         head = given[position] if position < len(given) else None
         if argument in rest:
             if head is not None:
-                raise MXNetError(f"Operator {operator} got the input {argument} twice: by position and by name")
+                raise MXNetError(f"Operator {operator} got input {argument} both by position and by name")
             head = rest.pop(argument)
         if head is None:
             head = Entry(NULL, f"{name}_{argument}", dict(attributes), []), 0
@@ -163,7 +163,7 @@ def build(
 
 
 def single_head(symbol: Symbol, name: str) -> Head:
-    """Return the only output of a symbol that is the input of a call."""
+    """Return the only output of a symbol used as the input of a call; raise if it has several."""
     if len(symbol) != 1:
         raise MXNetError(
             f"an input of {name} is a tuple of {len(symbol)} outputs ({', '.join(symbol.list_outputs())}), single "
@@ -195,7 +195,7 @@ def _signature(declared: Operator) -> inspect.Signature:
 
 
 def parameter_text(parameter: Parameter, value: Any) -> str:
-    """Return the value of a parameter as it stands in attributes."""
+    """Return the value of a parameter as attribute text."""
     if parameter.kind == "DType" and value is not None and not isinstance(value, str):
         return str(np.dtype(value))
     return text_of(value)
@@ -203,7 +203,7 @@ def parameter_text(parameter: Parameter, value: Any) -> str:
 
 @functools.cache
 def function_of(declared: Operator, name: str) -> Callable[..., Any]:
-    """Return the function that makes symbols of an operator; new symbols are called after ``name``."""
+    """Return the function that makes symbols of an operator; ``name`` is the prefix of their names."""
     inputs = [i for i in declared.input_names if i != "counter"]
     parameters = {parameter.name: parameter for parameter in _visible(declared)}
     positional = list(parameters) if declared.variadic else [*inputs, *parameters]
@@ -221,7 +221,7 @@ def function_of(declared: Operator, name: str) -> Callable[..., Any]:
                 if key in kwargs:
                     raise TypeError(f"{hint}() got multiple values for argument {key!r}")
             if depends:
-                # parameters say which inputs there are, so one that is named need not be where the signature has it
+                # parameters decide which inputs exist, so a named one need not be at its position in the signature
                 by_name = {i: _symbol(i, kwargs.pop(i)) for i in inputs if kwargs.get(i) is not None}
             kwargs = {**given, **kwargs}
             sources = [_symbol(i, kwargs.pop(i, None)) for i in inputs]

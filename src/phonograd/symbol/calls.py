@@ -1,7 +1,7 @@
-"""Calls: what the entries of a graph do. An operator of the registry with its parameters, a custom operator, a loop.
+"""Calls: the meaning of graph entries. A call is an operator with its parameters, a custom operator or a loop.
 
-A :class:`Call` knows the names of what it takes and gives, infers shapes and dtypes in both directions, and computes
-nodes from nodes. All arithmetic is the registry's: nothing here computes a value itself.
+A :class:`Call` knows the names of its inputs and outputs, infers shapes and dtypes in both directions, and computes
+nodes from nodes. All arithmetic is in the operator registry; no call computes a value itself.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Environment", "OperatorCall", "Spec", "call_of", "current_name", "known_operator", "special"]
 
-#: what is known of an array: its partial shape and its dtype
+#: the known part of an array: its partial shape and its dtype
 Spec = tuple[Partial, DType | None]
-#: nodes of the outputs, and the new values of inputs that were changed, by position
+#: nodes of the outputs, and the new values of modified inputs by position
 Outcome = tuple[tuple[Node, ...], dict[int, Node]]
 
 _FLOAT32, _INT32 = np.dtype("float32"), np.dtype("int32")
 
-#: numbers that are tried in the place of an extent that is not known: what they do not change is known all the same.
-#: Many numbers divide them, so that groups and factors of reshapes fit.
+#: trial values for an unknown extent: a result that is the same for all of them does not depend on the extent. They
+#: have many divisors, so that groups and factors of reshapes fit.
 _TRIALS = (240, 480)
 
-#: no call has more inputs or outputs
+#: maximum number of inputs or outputs of a call
 _MOST = 100_000
 
 
 def at_most(count: int, what: str) -> int:
-    """Return a number of inputs or outputs that a file gives, if somebody may have meant it."""
+    """Return a number of inputs or outputs read from a file; raise if it is implausible."""
     if not 0 <= count <= _MOST:
-        raise MXNetError(f"the number of {what} is {count}, and must lie between 0 and {_MOST}")
+        raise MXNetError(f"the number of {what} must be between 0 and {_MOST}, not {count}")
     return count
 
 
-def numbered(count: int, even_one: bool = False) -> tuple[str, ...]:
-    """Return the names of outputs that have no better ones."""
+def default_output_names(count: int, even_one: bool = False) -> tuple[str, ...]:
+    """Return default names for outputs."""
     if count == 1 and not even_one:
         return ("output",)
     return tuple([f"output{index}" for index in range(at_most(count, "outputs"))])
 
 
 class Environment:
-    """Where a graph is computed: the thread's current trace, the context, and the training flag.
+    """The environment of an evaluation: the thread's current trace, the context, and the training flag.
 
-    A custom operator may look at values, and that may end the trace. A graph with such calls is computed *carefully*:
-    between two calls its values are held as arrays, which follow from one trace to the next.
+    A custom operator may read values, and that may end the trace. A graph with such calls is computed *carefully*:
+    values between two calls are held as arrays, which move from one trace to the next.
     """
 
     def __init__(self, context: Context | None, training: bool, careful: bool = False) -> None:
@@ -74,15 +74,15 @@ class Environment:
 
     @property
     def trace(self) -> Trace:
-        """The trace that nodes belong to."""
+        """The trace of the nodes."""
         return LOCAL.trace
 
     def keep(self, node: Node) -> Any:
-        """Return what to hold until a value is needed."""
+        """Return an object that holds a node until it is needed."""
         return make(node, LOCAL.trace) if self.careful else node
 
     def node(self, kept: Any) -> Node:
-        """Return the node of something that was kept."""
+        """Return the node of a held object."""
         return node_in(kept, LOCAL.trace) if self.careful else kept
 
     def counter(self) -> Node:
@@ -90,39 +90,39 @@ class Environment:
         return LOCAL.trace.counter()
 
     def is_true(self, node: Node) -> bool:
-        """Return whether the only element of a node is not zero; it is computed now."""
+        """Evaluate a node with one element, and return whether it is nonzero."""
         if node.size != 1:
             raise MXNetError(f"a condition must have one element, not the shape {format_shape(node.shape)}")
         return bool(LOCAL.trace.value(node).item())
 
 
 class Call(ABC):
-    """What an entry does."""
+    """The meaning of an entry."""
 
     argument_names: tuple[str, ...]
-    """The names of the inputs that it takes; variables are made for those that are left out."""
+    """The names of the inputs; missing ones become variables."""
     output_names: tuple[str, ...]
     visible: int
-    """How many of the outputs users see."""
+    """The number of outputs that users see."""
     auxiliary: frozenset[int] = frozenset()
     """The positions of inputs that are auxiliary states."""
     initial: Mapping[str, str] = {}
-    """How variables made for inputs are to be initialized."""
+    """The initializers of variables made for inputs."""
     looks_at_values: bool = False
-    """Whether the call may look at values while it is evaluated."""
+    """True if the call may read values while it is evaluated."""
     is_open: bool = False
-    """Whether the shape of the output is not known to the call itself, but follows from where it is used."""
+    """True if the output's shape is unknown to the call, and follows from its use."""
 
     @abstractmethod
     def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
-        """Return the nodes of the outputs, and the new values of inputs that change."""
+        """Return the nodes of the outputs, and the new values of modified inputs."""
 
     @abstractmethod
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
-        """Return what is known of inputs and outputs, given what was."""
+        """Return refined specs of inputs and outputs."""
 
     def with_shape(self, shape: Partial) -> Call:
-        """Return the call with the shape that its output must have, for a call that is open."""
+        """Return an open call with the shape that its output must have."""
         return self
 
 
@@ -147,7 +147,7 @@ def name_in_files(declared: Operator) -> str:
 
 
 def current_name(name: str) -> str:
-    """Return the name by which symbol files know an operator today.
+    """Return the current name of an operator in symbol files.
 
     >>> current_name("_Plus"), current_name("Softmax"), current_name("_CrossDeviceCopy")
     ('elemwise_add', 'SoftmaxOutput', '_CrossDeviceCopy')
@@ -156,12 +156,12 @@ def current_name(name: str) -> str:
     return name if declared is None or name in special or name in NAMES["in_files"] else name_in_files(declared)
 
 
-#: makers of calls that are no operators of the registry, by name: (attributes, graphs, number of inputs) -> call
+#: makers of calls outside the operator registry, by name: (attributes, graphs, number of inputs) -> call
 special: dict[str, Callable[[Mapping[str, str], tuple[list[Head], ...], int], Call]] = {}
 
 
 def call_of(name: str, attributes: Mapping[str, str], subgraphs: tuple[list[Head], ...], inputs: int) -> Call:
-    """Return the call that an operator's name and attributes as text stand for."""
+    """Return the call described by an operator's name and text attributes."""
     if name in special:
         return special[name](attributes, subgraphs, inputs)
     declared = known_operator(name)
@@ -172,7 +172,7 @@ def call_of(name: str, attributes: Mapping[str, str], subgraphs: tuple[list[Head
 
 
 def _parameters(declared: Operator, attributes: Mapping[str, str]) -> dict[str, Any]:
-    """Return the attributes that are parameters; what stands between underscores is for others."""
+    """Return the attributes that are parameters; names between underscores are not."""
     ignored = {"num_args", "ctx", "__layout__"}
     if not [p for p in declared.parameters if p.name != "training"]:
         return {}
@@ -183,7 +183,7 @@ def _parameters(declared: Operator, attributes: Mapping[str, str]) -> dict[str, 
     }
 
 
-def _named(declared: Operator, attributes: tuple[Any, ...]) -> dict[str, Any]:
+def _by_name(declared: Operator, attributes: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(declared.parameter_names, attributes, strict=True))
 
 
@@ -193,7 +193,7 @@ class OperatorCall(Call):
     def __init__(self, declared: Operator, attributes: Mapping[str, str], inputs: int) -> None:
         self.declared = declared
         given = _parameters(declared, attributes)
-        #: the attributes outside of training, and in it
+        #: the attributes in inference, and in training
         self.attributes = tuple(
             [
                 declared.attributes_of({**given, "training": training} if declared.training else given)
@@ -205,7 +205,7 @@ class OperatorCall(Call):
         self.auxiliary = frozenset([self.argument_names.index(name) for name in interface.auxiliary])
         self.initial = interface.initial
         names = self._ask(interface.outputs) if callable(interface.outputs) else interface.outputs
-        self.output_names = numbered(names, interface.numbered) if isinstance(names, int) else tuple(names)
+        self.output_names = default_output_names(names, interface.numbered) if isinstance(names, int) else tuple(names)
         visible = declared.visible
         if visible is None:
             shown = self._ask(interface.shown) if callable(interface.shown) else interface.shown
@@ -213,16 +213,16 @@ class OperatorCall(Call):
         else:
             self.visible = visible if isinstance(visible, int) else self._ask(visible)
         if self.visible > len(self.output_names):
-            self.output_names = numbered(self.visible)
-        # 0 in the shape of new arrays is an extent that is not known: that of a batch, in the first state of a cell
+            self.output_names = default_output_names(self.visible)
+        # 0 in the shape of a new array is an unknown extent, such as the batch size of a cell's first state
         self.is_open = not self.argument_names and 0 in (self._shape() or ())
 
     def _shape(self) -> Any:
-        """Return the parameter that gives the shape of a new array, if there is one."""
+        """Return the shape parameter of an operator that creates an array, or None."""
         return dict(zip(self.declared.parameter_names, self.attributes[0], strict=True)).get("shape")
 
     def with_shape(self, shape: Partial) -> OperatorCall:
-        """Return the call with the shape that its output must have; what stays open has no elements."""
+        """Return the call with the shape that its output must have; extents that stay unknown become 0."""
         if shape is None or 0 in shape:
             return self
         place = self.declared.parameter_names.index("shape")
@@ -249,9 +249,9 @@ class OperatorCall(Call):
         try:
             return at_most(inputs if text is None else int(text), "inputs")
         except ValueError:
-            raise MXNetError(f"operator {self.declared.name}: the number of inputs is {text!r}") from None
+            raise MXNetError(f"operator {self.declared.name}: {text!r} is not a number of inputs") from None
 
-    def _placed(self, inputs: Sequence[Any], counter: Callable[[], Any]) -> tuple[Any, ...]:
+    def _in_signature_order(self, inputs: Sequence[Any], counter: Callable[[], Any]) -> tuple[Any, ...]:
         """Return inputs in the order of the operator's signature."""
         declared = self.declared
         if declared.variadic:
@@ -262,26 +262,26 @@ class OperatorCall(Call):
         return tuple(nodes)
 
     def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
-        """Return the nodes of the outputs, and the new values of inputs that change."""
-        return self._watched(inputs, environment) if LISTENERS else self._evaluate(inputs, environment)
+        """Return the nodes of the outputs, and the new values of modified inputs."""
+        return self._evaluate_observed(inputs, environment) if LISTENERS else self._evaluate(inputs, environment)
 
-    def _watched(self, inputs: list[Node], environment: Environment) -> Outcome:
-        """Return what a call does that observers of operators are told of, as of one that arrays are given to."""
+    def _evaluate_observed(self, inputs: list[Node], environment: Environment) -> Outcome:
+        """Evaluate the call and notify operator observers, as a call with arrays does."""
         outcomes: list[Outcome] = []
 
         def call() -> list[Any]:
             outcomes.append(self._evaluate(inputs, environment))
             return [make(node, environment.trace) for node in outcomes[0][0]]
 
-        nodes = self._placed(inputs, lambda: ABSENT)
+        nodes = self._in_signature_order(inputs, lambda: ABSENT)
         arrays = [None if node is None else make(node, environment.trace) for node in nodes if node is not ABSENT]
-        observed(self.declared, arrays, _named, self.attributes[environment.training], call, ())
+        observed(self.declared, arrays, _by_name, self.attributes[environment.training], call, ())
         return outcomes[0]
 
     def _evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
         declared = self.declared
         attributes = self.attributes[environment.training]
-        nodes = self._placed(inputs, environment.counter)
+        nodes = self._in_signature_order(inputs, environment.counter)
         if declared.numbers:
             attributes = with_data(declared, nodes, attributes, environment.trace)
         result = declared.apply(nodes, attributes)
@@ -301,7 +301,7 @@ class OperatorCall(Call):
         return result, changed
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
-        """Return what is known of inputs and outputs, given what was."""
+        """Return refined specs of inputs and outputs."""
         dtypes, output_dtypes = self._dtypes([d for _, d in inputs], [d for _, d in outputs])
         shapes = self._shapes([s for s, _ in inputs], [s for s, _ in outputs])
         inputs = list(zip(shapes, dtypes, strict=True))
@@ -340,7 +340,7 @@ class OperatorCall(Call):
         return known, [dtype or common for dtype in outputs]
 
     def _try_types(self, dtypes: Sequence[DType | None]) -> None:
-        """Raise what the operator says of inputs of different dtypes, if it takes them when they are all equal."""
+        """Raise the operator's error about mixed dtypes, unless it also rejects equal ones."""
         for rank in (2, 1, 3, 4):
             data = (2,) * rank
             try:
@@ -348,13 +348,13 @@ class OperatorCall(Call):
                 given = [shape or data for shape in shapes]
                 self._given_types([(shape, dtypes[0]) for shape in given], 2, _FLOAT32)
             except (MXNetError, AssertionError):
-                # it does not take these shapes
+                # the operator rejects these shapes
                 continue
             self._given_types(list(zip(given, dtypes, strict=True)), 2, _FLOAT32)
             return
 
     def _forward(self, inputs: list[Spec]) -> list[Spec] | None:
-        """Return what follows for the outputs from the shapes of all inputs, or None if too little is known."""
+        """Return the specs of the outputs that follow from the inputs; None if too little is known."""
         if any([shape is None for shape, _ in inputs]):
             return None
         if all([is_known(shape) for shape, _ in inputs]):
@@ -364,7 +364,7 @@ class OperatorCall(Call):
             try:
                 tried.append(self._outputs_for(inputs, trial))
             except (MXNetError, AssertionError):
-                # the number does not fit; nothing is known then, and nothing is wrong yet
+                # the trial value does not fit: nothing is inferred, and it is no error yet
                 return None
         pairs = list(zip(*tried, strict=True))
         if any([len(first[0] or ()) != len(second[0] or ()) for first, second in pairs]):
@@ -375,13 +375,13 @@ class OperatorCall(Call):
         ]
 
     def _outputs_for(self, inputs: list[Spec], trial: int) -> list[Spec]:
-        """Return what the shape rule gives, with a number in the place of extents that are not known."""
+        """Return the result of the shape rule with a trial value for each unknown extent."""
         try:
             return self._given_types(inputs, trial, _FLOAT32)
         except MXNetError:
             if all([dtype is not None for _, dtype in inputs[1:]]):
                 raise
-            # lengths and indices must be whole numbers; nobody has said yet that these are not
+            # lengths and indices must be integers, and unknown dtypes may still turn out to be
             return self._given_types(inputs, trial, _INT32)
 
     def _given_types(self, inputs: list[Spec], trial: int, other: DType) -> list[Spec]:
@@ -389,7 +389,7 @@ class OperatorCall(Call):
             leaf(index, tuple([extent or trial for extent in shape or ()]), dtype or (other if index else _FLOAT32))
             for index, (shape, dtype) in enumerate(inputs)
         ]
-        placed = self._placed(nodes, lambda: leaf(len(nodes), (4,), np.dtype("uint32")))
+        placed = self._in_signature_order(nodes, lambda: leaf(len(nodes), (4,), np.dtype("uint32")))
         result = self.declared.apply(placed, self.attributes[0])
         found: list[Spec] = [(node.shape, node.dtype) for node in (result if isinstance(result, tuple) else (result,))]
         return found[: len(self.output_names)] + [(None, None)] * (len(self.output_names) - len(found))

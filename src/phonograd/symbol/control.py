@@ -1,7 +1,7 @@
-"""Control flow: ``sym.contrib.foreach``, ``while_loop`` and ``cond``. The body becomes a graph inside of one entry.
+"""Control flow: ``sym.contrib.foreach``, ``while_loop`` and ``cond``. The body becomes a graph inside one entry.
 
-A Python function is called once, with variables, and what it returns is the graph. Values from outside that it uses
-become inputs of the loop. How such an entry is computed is in :mod:`.loops`.
+The Python function is called once, with variables, and returns the graph. Outside values that it uses become inputs of
+the loop. :mod:`.loops` computes such entries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _flatten(value: Any, what: str) -> list[Symbol]:
 
 
 def _like(pattern: Any, symbols: Sequence[Symbol]) -> Any:
-    """Return symbols nested as a pattern is."""
+    """Return symbols nested like a pattern."""
     remaining = iter(symbols)
 
     def rebuild(part: Any) -> Any:
@@ -46,13 +46,13 @@ def _like(pattern: Any, symbols: Sequence[Symbol]) -> Any:
 
 
 def _inner_variables(symbols: Sequence[Symbol]) -> list[Symbol]:
-    """Return the variables that stand for values from outside within a body."""
+    """Return the variables that represent outside values within a body."""
     heads = [single_head(symbol, "a loop") for symbol in symbols]
     return [var(f"{entry.name}-{index}") for entry, index in heads]
 
 
 def _own(symbol: Symbol, mark: str, always: bool = False) -> Symbol:
-    """Return an output of a body as a value of its own: what comes from outside is copied."""
+    """Return an output of a body as a separate value; a value from outside is copied."""
     entry = single_head(symbol, mark)[0]
     if not always and not entry.is_argument and entry.attributes.get(_MARK) == mark:
         return symbol
@@ -61,16 +61,16 @@ def _own(symbol: Symbol, mark: str, always: bool = False) -> Symbol:
 
 
 class _Body:
-    """The graph of a body, cut off where values come from outside."""
+    """The graph of a body, cut where values come from outside."""
 
     def __init__(self, outputs: Sequence[Symbol], mark: str, variables: Sequence[Symbol] = ()) -> None:
         self._inner = {variable._heads[0][0] for variable in variables}
         self.heads: list[Head] = []
-        #: what comes from outside, by the name it has inside
+        #: outside values, by their names inside
         self.outside: dict[str, Head] = {}
         if outputs:
             self._cut(Group(list(outputs))._heads, mark)
-        #: the names of all inputs, in the order in which they appear
+        #: the names of all inputs, in the order of appearance
         self.names = list(dict.fromkeys([entry.name for entry in entries_of(self.heads) if entry.is_argument]))
 
     def _cut(self, heads: Sequence[Head], mark: str) -> None:
@@ -82,7 +82,7 @@ class _Body:
             if entry in made:
                 return made[entry], index
             if entry.is_argument:
-                # also a variable that the body makes: the weight of a layer is the same in all steps
+                # includes variables that the body makes: a layer's weight is the same in all steps
                 if entry not in self._inner:
                     self.outside[entry.name] = head
                 return entry, index
@@ -99,7 +99,7 @@ class _Body:
 
 
 class _Inputs:
-    """The inputs of an entry with graphs inside: each value once."""
+    """The distinct inputs of an entry with inner graphs."""
 
     def __init__(self) -> None:
         self.heads: list[Head] = []
@@ -134,10 +134,10 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any, name: str = "
         flat = _flatten(outputs, "foreach output")
         flat_states = _flatten(following, "foreach loop_vars")
         if len(flat_states) != len(states):
-            raise AssertionError(f"foreach: the body returns {len(flat_states)} states, and there are {len(states)}")
+            raise AssertionError(f"foreach: the body returns {len(flat_states)} states, expected {len(states)}")
         shown = {symbol.name for symbol in flat}
         results = [_own(symbol, mark) for symbol in flat]
-        # a state that is an output too is a value of its own
+        # a state that is also an output becomes a separate value
         results += [_own(symbol, mark, always=symbol.name in shown) for symbol in flat_states]
     graph = _Body(results, mark, [*elements, *starts])
     locations: dict[str, list[int]] = {}
@@ -222,7 +222,7 @@ def while_loop(
 
 
 def cond(pred: Symbol, then_func: Callable[[], Any], else_func: Callable[[], Any], name: str = "cond") -> Any:
-    """Return the outputs of ``then_func()`` or ``else_func()``, whichever the condition chooses when it is computed."""
+    """Return the outputs of ``then_func()`` or ``else_func()``; the condition decides at evaluation."""
     graphs: list[_Body] = []
     patterns: list[Any] = []
     parts: tuple[tuple[str, Callable[[], Any]], ...] = (

@@ -1,4 +1,4 @@
-"""Symbols that make arrays from numbers, and functions of the namespace that are no operators."""
+"""Symbols that create arrays, and functions of the namespace that are not operators."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from .graph import Symbol
 __all__ = ["arange", "eye", "full", "linspace", "ones", "split_v2", "zeros"]
 
 
-def _made(operator: str, name: str | None, attr: Any, **parameters: Any) -> Symbol:
+def _create(operator: str, name: str | None, attr: Any, **parameters: Any) -> Symbol:
     parameters["dtype"] = np.dtype(parameters.get("dtype") or np.float32).name
     return build(operator, operator, [], {key: text_of(value) for key, value in parameters.items()}, name, attr)
 
 
 def zeros(shape: Any, dtype: Any = None, name: str | None = None, attr: Any = None, **kwargs: Any) -> Symbol:
-    """Return a symbol of zeros; 0 in the shape stands for an extent that is not known."""
-    return _made("_zeros", name, attr, shape=shape, dtype=dtype, **kwargs)
+    """Return a symbol of zeros; 0 in the shape means an unknown extent."""
+    return _create("_zeros", name, attr, shape=shape, dtype=dtype, **kwargs)
 
 
 def ones(shape: Any, dtype: Any = None, name: str | None = None, attr: Any = None, **kwargs: Any) -> Symbol:
     """Return a symbol of ones."""
-    return _made("_ones", name, attr, shape=shape, dtype=dtype, **kwargs)
+    return _create("_ones", name, attr, shape=shape, dtype=dtype, **kwargs)
 
 
 def full(shape: Any, val: float, dtype: Any = None, name: str | None = None, attr: Any = None, **kwargs: Any) -> Symbol:
     """Return a symbol of an array filled with a number."""
-    return _made("_full", name, attr, shape=shape, dtype=dtype, value=float(val), **kwargs)
+    return _create("_full", name, attr, shape=shape, dtype=dtype, value=float(val), **kwargs)
 
 
 def arange(
@@ -42,8 +42,8 @@ def arange(
     name: str | None = None,
     dtype: Any = None,
 ) -> Symbol:
-    """Return a symbol of evenly spaced numbers from start up to but without stop, each repeated."""
-    return _made(
+    """Return a symbol of evenly spaced numbers from start to stop (exclusive), each repeated."""
+    return _create(
         "_arange",
         name,
         None,
@@ -60,7 +60,7 @@ def linspace(
     start: float, stop: float, num: int, endpoint: bool = True, name: str | None = None, dtype: Any = None
 ) -> Symbol:
     """Return a symbol of ``num`` evenly spaced numbers from start to stop."""
-    return _made("_linspace", name, None, start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype)
+    return _create("_linspace", name, None, start=start, stop=stop, num=num, endpoint=endpoint, dtype=dtype)
 
 
 def eye(
@@ -72,11 +72,11 @@ def eye(
     attr: Any = None,
 ) -> Symbol:
     """Return a symbol of a matrix of N rows and M (default N) columns with ones on its k-th diagonal."""
-    return _made("_eye", name, attr, N=N, M=M, k=k, dtype=dtype)
+    return _create("_eye", name, attr, N=N, M=M, k=k, dtype=dtype)
 
 
 def split_v2(ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
-    """Return pieces of a symbol along an axis: so many equal ones, or cut at the given places."""
+    """Return parts of a symbol along an axis: a number of equal parts, or parts split at given indices."""
     single_head(ary, "split_v2")
     indices: Any = []
     sections = 0

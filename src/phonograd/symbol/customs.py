@@ -1,4 +1,4 @@
-"""Custom operators in symbols: ``sym.Custom(x, op_type="name")``, and the Functions that a record may contain."""
+"""Custom operators in symbols: ``sym.Custom(x, op_type="name")``, and recorded autograd Functions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CustomCall(Call):
         self.looks_at_values = True
 
     def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
-        """Return the nodes of what the operator computes; it runs now."""
+        """Run the operator now, and return the nodes of its outputs."""
         arrays = [make(node, environment.trace) for node in inputs]
         result = operator.Custom(*arrays, op_type=self.op_type, **self.parameters)
         outputs: list[NDArray] = [result] if isinstance(result, NDArray) else result
@@ -55,7 +55,7 @@ class CustomCall(Call):
         return tuple([node_in(output, environment.trace) for output in outputs]), changed
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
-        """Return what the operator says of shapes and types, as far as it can say it."""
+        """Return the shapes and types that the operator infers from the known inputs."""
         count = len(self.argument_names) - len(self.auxiliary)
         shapes = self._shapes([shape for shape, _ in inputs[:count]])
         types = [dtype for _, dtype in inputs[:count]]
@@ -81,14 +81,14 @@ class CustomCall(Call):
         except (IndexError, ValueError, TypeError, AssertionError):
             if all([is_known(shape) for shape in inputs]):
                 raise
-            # it needs the shapes of more inputs than are known yet
+            # the operator needs more input shapes than are known yet
             return unknown
         groups = [[tuple(shape) or None for shape in group] for group in found]
         return [*groups[0], *(groups[2] if len(groups) > 2 else [])], groups[1]
 
 
 class FunctionCall(Call):
-    """A recorded call of an ``autograd.Function``: listed, but what it computes is not part of the graph."""
+    """A recorded call of an ``autograd.Function``: listed, but without its computation."""
 
     def __init__(self, attributes: Mapping[str, str], graphs: tuple[list[Head], ...], inputs: int) -> None:
         self.argument_names = tuple([f"arg{index}" for index in range(inputs)])
@@ -96,14 +96,14 @@ class FunctionCall(Call):
         self.visible = 1
 
     def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
-        """Raise: the Function is not known."""
+        """Raise, because the Function is unknown."""
         raise MXNetError(
             "a _CustomFunction can be listed, but not computed: the graph does not know the class of the "
             "autograd.Function. Record a custom operator (mx.operator.register) to compute it again."
         )
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
-        """Return what was known: nothing can be said."""
+        """Return the specs unchanged, because nothing can be inferred."""
         return inputs, outputs
 
 
@@ -111,7 +111,7 @@ special.update(Custom=CustomCall, _CustomFunction=FunctionCall)
 
 
 def Custom(*data: Symbol, op_type: str, name: str | None = None, attr: Any = None, **kwargs: Any) -> Symbol:  # noqa: N802 - MXNet's name
-    """Return the symbol of a registered custom operator; keywords are symbols by name or parameters, as strings."""
+    """Return the symbol of a registered custom operator; keywords are input symbols or parameters as strings."""
     for symbol in data:
         if not isinstance(symbol, Symbol):
             raise AssertionError(f"Positional arguments must be Symbol instances, but got {symbol}")

@@ -1,7 +1,7 @@
-"""Entry: one node of a symbol's graph, an argument or a call of an operator, by name; and how graphs are walked.
+"""Entry: one node of a symbol's graph (an argument or an operator call), and graph traversal.
 
-An entry holds what stands in symbol files: the operator's name ("null" for an argument), a name of its own, attributes
-as text, and which outputs of which entries it takes. What the operator does with them is in :mod:`.calls`.
+An entry has the fields of symbol files: the operator's name ("null" for an argument), its own name, attributes as text,
+and the outputs of other entries that are its inputs. :mod:`.calls` defines the meaning of operators.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from ..core.base.errors import MXNetError
 if TYPE_CHECKING:
     from .calls import Call
 
-__all__ = ["HIDDEN", "NULL", "Entry", "Head", "copied", "entries_of", "hidden_key", "substituted", "text_of"]
+__all__ = ["HIDDEN", "NULL", "Entry", "Head", "copy_graph", "entries_of", "hidden_key", "substitute", "text_of"]
 
-#: the operator of an argument
+#: the operator name of an argument
 NULL = "null"
 
-#: attributes that mean something to MXNet itself, and are kept between two pairs of underscores
+#: attributes that MXNet itself interprets; their names are stored between double underscores
 HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 
 
 def hidden_key(key: str) -> str:
-    """Return an attribute's name as it is kept.
+    """Return the stored name of an attribute.
 
     >>> hidden_key("lr_mult"), hidden_key("scalar")
     ('__lr_mult__', 'scalar')
@@ -33,7 +33,7 @@ def hidden_key(key: str) -> str:
 
 
 class Entry:
-    """One node of a graph: operator name, name, attributes, inputs, and for loops and branches whole graphs."""
+    """One node of a graph: operator name, name, attributes, inputs, and inner graphs of loops and branches."""
 
     __slots__ = ("_call", "attributes", "inputs", "name", "operator", "outputs", "subgraphs")
 
@@ -51,18 +51,18 @@ class Entry:
         self.attributes = attributes
         self.inputs = inputs
         self.subgraphs = subgraphs
-        #: how many outputs there are, where more is known than the operator says
+        #: the number of outputs, where it is known better than from the operator
         self.outputs = outputs
         self._call: Call | None = None
 
     @property
     def is_argument(self) -> bool:
-        """Whether this is an input of the graph."""
+        """Return whether this is an input of the graph."""
         return self.operator == NULL
 
     @property
     def call(self) -> Call:
-        """What the operator does, with its parameters."""
+        """The operator with its parameters."""
         if self._call is None:
             from .calls import call_of
 
@@ -73,11 +73,11 @@ class Entry:
         return self._call
 
     def forget_call(self) -> None:
-        """Read the attributes again when they are needed: they have changed."""
+        """Discard the cached call after a change of attributes."""
         self._call = None
 
     def output_names(self) -> list[str]:
-        """Return the names of all outputs, also of those that users do not see."""
+        """Return the names of all outputs, including hidden ones."""
         if self.is_argument:
             return [self.name]
         names = self.call.output_names
@@ -86,14 +86,14 @@ class Entry:
         return [f"{self.name}_{name}" for name in names]
 
     def visible(self) -> int:
-        """Return how many outputs users see."""
+        """Return the number of outputs that users see."""
         if self.is_argument:
             return 1
         more = self.outputs is not None and self.outputs > len(self.call.output_names)
         return self.outputs or 1 if more else self.call.visible
 
     def shown_attributes(self) -> dict[str, str]:
-        """Return the attributes as users see them: the hidden ones by their plain names too."""
+        """Return the attributes that users see; hidden ones appear under their plain names too."""
         shown = {}
         for key, value in self.attributes.items():
             shown[key] = value
@@ -108,7 +108,7 @@ Head = tuple[Entry, int]
 
 
 def entries_of(heads: Iterable[Head]) -> list[Entry]:
-    """Return all entries below some heads, inputs before what uses them, in depth-first order."""
+    """Return all entries below some heads in depth-first order, inputs before their users."""
     order: dict[Entry, None] = {}
     stack = [(head, False) for head, _ in reversed(list(heads))]
     while stack:
@@ -123,12 +123,12 @@ def entries_of(heads: Iterable[Head]) -> list[Entry]:
     return list(order)
 
 
-def copied(heads: Iterable[Head], replace: Callable[[Entry], Head | None] = lambda entry: None) -> list[Head]:
-    """Return the heads of a copy of a graph, with outputs of other graphs in the place of some of its entries."""
+def copy_graph(heads: Iterable[Head], replace: Callable[[Entry], Head | None] = lambda entry: None) -> list[Head]:
+    """Return the heads of a copied graph; ``replace`` returns replacements for some entries."""
     heads = list(heads)
     made: dict[Entry, Head] = {}
 
-    def moved(head: Head) -> Head:
+    def move(head: Head) -> Head:
         entry, index = made[head[0]]
         return (entry, index) if head[0] in replaced else (entry, head[1])
 
@@ -139,19 +139,19 @@ def copied(heads: Iterable[Head], replace: Callable[[Entry], Head | None] = lamb
             replaced.add(entry)
             made[entry] = other
             continue
-        inputs = [moved(source) for source in entry.inputs]
+        inputs = [move(source) for source in entry.inputs]
         copy = Entry(entry.operator, entry.name, dict(entry.attributes), inputs, entry.outputs, entry.subgraphs)
         made[entry] = copy, 0
-    return [moved(head) for head in heads]
+    return [move(head) for head in heads]
 
 
-def substituted(heads: Iterable[Head], arguments: dict[str, Head]) -> list[Head]:
-    """Return the heads of a copy of a graph, with other outputs in the place of arguments of some names."""
-    return copied(heads, lambda entry: arguments.get(entry.name) if entry.is_argument else None)
+def substitute(heads: Iterable[Head], arguments: dict[str, Head]) -> list[Head]:
+    """Return the heads of a copied graph, with arguments replaced by name."""
+    return copy_graph(heads, lambda entry: arguments.get(entry.name) if entry.is_argument else None)
 
 
 def text_of(value: Any) -> str:
-    """Return a parameter's value as it stands in attributes."""
+    """Return a parameter's value as attribute text."""
     if isinstance(value, (list, tuple)):
         items = [text_of(item) for item in value]
         if isinstance(value, list):

@@ -1,9 +1,9 @@
-"""Files: graphs as MXNet's JSON text, written as MXNet writes it, and read with every mistake named.
+"""Files: write graphs as MXNet's JSON text, and read it with precise errors.
 
-Files of MXNet since 0.8 are read, and brought up to date as MXNet does: attributes stood under ``param`` and ``attr``
-before they stood under ``attrs``; inputs that were left out, auxiliary states among them, were not listed before 0.9;
-``axis=-1`` was the default of ``argmax`` before 0.9.5 and meant all axes; a layer gave its weight a learning rate by
-``weight_lr_mult``; operators had other names.
+Files of MXNet since 0.8 are read and upgraded as MXNet does it. Older files store attributes under ``param`` and
+``attr`` instead of ``attrs``. Before 0.9 they do not list missing inputs and auxiliary states. Before 0.9.5 ``axis=-1``
+was the default of ``argmax`` and meant all axes. A layer set its weight's learning rate by ``weight_lr_mult``, and some
+operators had other names.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 
 from ..core.base.errors import MXNetError
 from .calls import Call, call_of, current_name, special
-from .entry import HIDDEN, NULL, Entry, Head, copied, entries_of, hidden_key
+from .entry import HIDDEN, NULL, Entry, Head, copy_graph, entries_of, hidden_key
 
 __all__ = ["read", "without_casts", "write"]
 
 _VERSION = 10901
 
-#: the version of files that do not tell theirs
+#: the version of files that do not state one
 _OLDEST = 800
 #: the first version that lists all inputs
 _LISTS_INPUTS = 900
@@ -28,15 +28,15 @@ _LISTS_INPUTS = 900
 _COUNTS_FROM_BEHIND = 905
 _OVER_ONE_AXIS = ("argmax", "argmin")
 
-#: no graph that anybody made is nested deeper, loops inside of loops, or has a node with more outputs
+#: maximum nesting of loops, and maximum number of outputs of a node
 _DEEPEST = 32
 _MOST_OUTPUTS = 10_000
 
 
-#: how attributes end that a call may have for one of its variables
+#: suffixes of the attributes that a call may have for one of its variables
 _FACTORS = tuple([f"_{name}" for name in HIDDEN])
 
-#: a list with more elements has a line for each
+#: a longer list has one line for each element
 _LONGEST_LINE = 10
 
 
@@ -44,12 +44,12 @@ _LONGEST_LINE = 10
 
 
 def without_casts(heads: Iterable[Head]) -> list[Head]:
-    """Return a copy of a graph without the casts that mixed precision has put between its entries."""
+    """Return a copy of a graph without the casts that mixed precision inserted."""
     heads = list(heads)
     casts = ("amp_cast", "amp_multicast")
     if not any([entry.operator in casts for entry in entries_of(heads)]):
         return heads
-    copy = copied(heads)
+    copy = copy_graph(heads)
     for entry in entries_of(copy):
         for position, (source, index) in enumerate(entry.inputs):
             while source.operator in casts:
@@ -59,7 +59,7 @@ def without_casts(heads: Iterable[Head]) -> list[Head]:
 
 
 def write(heads: Iterable[Head]) -> str:
-    """Return a graph as text."""
+    """Return a graph as JSON text."""
     graph = _graph(list(heads))
     graph["attrs"] = {"mxnet_version": ["int", _VERSION]}
     return _text(graph, 0)
@@ -93,7 +93,7 @@ def _graph(heads: list[Head]) -> dict[str, Any]:
 
 
 def _text(value: Any, depth: int) -> str:
-    """Return JSON laid out as MXNet lays it out: short lists, and objects with one member, on one line."""
+    """Return JSON in MXNet's layout: short lists, and objects with one member, are on one line."""
     inner, outer = "  " * (depth + 1), "  " * depth
     if isinstance(value, Mapping):
         members = [f"{json.dumps(key, ensure_ascii=False)}: {_text(item, depth + 1)}" for key, item in value.items()]
@@ -112,18 +112,18 @@ def _text(value: Any, depth: int) -> str:
 
 
 def read(text: str) -> list[Head]:
-    """Return the heads of the graph that a text describes."""
+    """Return the heads of the graph described by a text."""
     if not isinstance(text, str):
         raise TypeError("json_str must be a string")
     try:
         graph = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MXNetError(f"this is no symbol file: {error}") from None
+        raise MXNetError(f"not a symbol file: {error}") from None
     return _read_graph(graph, "the graph", 0, _version_of(graph))
 
 
 def _version_of(graph: Any) -> int:
-    """Return the version of MXNet that has written a file."""
+    """Return the version of MXNet that wrote a file."""
     facts = graph.get("attrs", {}) if isinstance(graph, dict) else {}
     stated = facts.get("mxnet_version") if isinstance(facts, dict) else None
     if isinstance(stated, list) and len(stated) == 2 and type(stated[1]) is int:
@@ -137,7 +137,7 @@ def _refuse(where: str, what: str) -> NoReturn:
 
 def _read_graph(graph: Any, where: str, depth: int, version: int) -> list[Head]:
     if depth > _DEEPEST:
-        _refuse(where, f"lies more than {_DEEPEST} graphs deep")
+        _refuse(where, f"is nested more than {_DEEPEST} graphs deep")
     if not isinstance(graph, dict):
         _refuse(where, f"is {type(graph).__name__}, not an object")
     for field in ("nodes", "heads"):
@@ -155,7 +155,7 @@ def _read_graph(graph: Any, where: str, depth: int, version: int) -> list[Head]:
 
 
 def _count_outputs(entry: Entry, rows: Any, number: int) -> None:
-    """Take the number of outputs from the file, for operators of gradients that do not say it themselves."""
+    """Set the number of outputs from the file, for gradient operators that do not define it."""
     if entry.is_argument or not isinstance(rows, list) or len(rows) < number + 2:
         return
     first, last = rows[number : number + 2]
@@ -177,15 +177,15 @@ def _read_node(node: Any, entries: list[Entry], where: str, depth: int, version:
     inputs = [_read_head(source, entries, where) for source in sources]
     graphs = node.get("subgraphs", [])
     if not isinstance(graphs, list):
-        _refuse(where, "has subgraphs that are no list")
-    subgraphs = tuple([_read_graph(graph, f"a graph inside of {where}", depth + 1, version) for graph in graphs])
+        _refuse(where, "has subgraphs that are not a list")
+    subgraphs = tuple([_read_graph(graph, f"a graph inside {where}", depth + 1, version) for graph in graphs])
     if operator == NULL:
         if inputs:
-            _refuse(where, "is an argument and has inputs")
+            _refuse(where, "is an argument but has inputs")
         return Entry(NULL, name, attributes, [])
     if version < _COUNTS_FROM_BEHIND and operator in _OVER_ONE_AXIS and attributes.get("axis") == "-1":
         del attributes["axis"]
-    # a custom operator may have parameters of such names
+    # a custom operator may have parameters of these names
     meant = [key for key in attributes if key.endswith(_FACTORS) and operator not in special]
     factors = {key: attributes.pop(key) for key in meant}
     entry = Entry(current_name(operator), name, attributes, inputs, None, subgraphs)
@@ -199,7 +199,7 @@ def _read_node(node: Any, entries: list[Entry], where: str, depth: int, version:
 
 
 def _complete(entry: Entry, call: Call, make_all: bool, where: str) -> None:
-    """Check the inputs of a call, and make those that old files do not list."""
+    """Check the inputs of a call, and create those that old files do not list."""
     names, count = call.argument_names, len(entry.inputs)
     absent = range(count, len(names))
     if make_all or set(absent) <= call.auxiliary:
@@ -209,16 +209,16 @@ def _complete(entry: Entry, call: Call, make_all: bool, where: str) -> None:
                 attributes["__init__"] = call.initial[names[position]]
             entry.inputs.append((Entry(NULL, f"{entry.name}_{names[position]}", attributes, []), 0))
     if len(entry.inputs) != len(names):
-        _refuse(where, f"has {count} inputs, and {entry.operator} takes {len(names)}: {', '.join(names)}")
+        _refuse(where, f"has {count} inputs, but {entry.operator} takes {len(names)}: {', '.join(names)}")
 
 
 def _hand_on(factors: Mapping[str, str], entry: Entry, call: Call, where: str) -> None:
-    """Give variables the attributes that a call had for them: ``weight_lr_mult`` is the ``lr_mult`` of its weight."""
+    """Move attributes of a call to its variables: ``weight_lr_mult`` becomes the ``lr_mult`` of the weight."""
     for key, value in factors.items():
         ending = next(ending for ending in _FACTORS if key.endswith(ending))
         argument = key[: -len(ending)]
         if argument not in call.argument_names:
-            _refuse(where, f"has the attribute {key!r}, and {entry.operator} has no input {argument!r}")
+            _refuse(where, f"has the attribute {key!r}, but {entry.operator} has no input {argument!r}")
         source = entry.inputs[call.argument_names.index(argument)][0]
         if source.is_argument:
             source.attributes[hidden_key(ending[1:])] = value
@@ -229,17 +229,17 @@ def _read_attributes(node: Mapping[str, Any], where: str) -> dict[str, str]:
     for field in ("param", "attr", "attrs"):
         found = node.get(field, {})
         if not isinstance(found, dict) or not all([isinstance(value, str) for value in found.values()]):
-            _refuse(where, f'has "{field}" that are no object of strings')
+            _refuse(where, f'has "{field}" that is not an object of strings')
         attributes.update({hidden_key(key): value for key, value in found.items()})
     return attributes
 
 
 def _read_head(head: Any, entries: Sequence[Entry], where: str) -> Head:
     if not isinstance(head, list) or len(head) < 2 or not all([type(number) is int for number in head]):
-        _refuse(where, f"refers to {head!r}, which is no pair of a node and an output")
+        _refuse(where, f"refers to {head!r}, which is not a pair of a node and an output")
     number, index = head[:2]
     if not 0 <= number < len(entries):
-        _refuse(where, f"refers to node {number}, which does not stand before it: a graph has no cycles")
+        _refuse(where, f"refers to node {number}, which does not come before it: a graph has no cycles")
     entry = entries[number]
     if not 0 <= index < len(entry.output_names()):
         _refuse(where, f"refers to output {index} of {entry.name!r}, which has {len(entry.output_names())}")

@@ -1,8 +1,8 @@
-"""Symbol: a computation as a named graph, in MXNet's terms.
+"""Symbol: a computation as a named graph, with MXNet's API.
 
-A symbol is one or more outputs of a graph of entries (:mod:`.entry`). It can be listed, put together with others,
-written to a file, asked for shapes and dtypes, and computed: with arrays by name (``eval``), or bound to arrays
-(:mod:`phonograd.executor`). What its operators do is declared once, in the registry.
+A symbol is one or more outputs of a graph of entries (:mod:`.entry`). It can be inspected, composed, written to a file,
+used to infer shapes and dtypes, and computed: with arrays by name (``eval``), or bound to arrays
+(:mod:`phonograd.executor`). The operator registry declares the operators.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..ndarray.array import NDArray
 from . import files
 from .arithmetic import Arithmetic
 from .calls import Environment, Spec
-from .entry import Entry, Head, copied, entries_of, hidden_key, substituted
+from .entry import Entry, Head, copy_graph, entries_of, hidden_key, substitute
 from .graph_to_nodes import Closed, Monitor, run
 from .inference import Inferred, infer
 
@@ -53,11 +53,11 @@ class Symbol(Arithmetic):
         self._order: list[Entry] | None = None
         self._closed: Closed = {}
 
-    # -- what it consists of
+    # -- contents
 
     @property
     def name(self) -> str | None:
-        """The name of the operator or argument this symbol is; None if it is several."""
+        """The name of the symbol's operator or argument; None for a group."""
         first = self._heads[0][0]
         return first.name if all([entry is first for entry, _ in self._heads]) else None
 
@@ -67,19 +67,19 @@ class Symbol(Arithmetic):
         return f"<Symbol group [{', '.join([entry.name for entry, _ in self._heads])}]>"
 
     def _repr_svg_(self) -> str:
-        """Return a picture of the graph, which notebooks show."""
+        """Return a picture of the graph for notebooks."""
         from ..visualization import plot_network
 
         return plot_network(self)._repr_svg_()
 
     def _entries(self) -> list[Entry]:
-        """Return all entries, inputs before what uses them; a graph never changes, so they are found once."""
+        """Return all entries, inputs before their users; computed once, because a graph never changes."""
         if self._order is None:
             self._order = entries_of(self._heads)
         return self._order
 
     def _auxiliary(self) -> dict[Entry, None]:
-        """Return the arguments that calls take as auxiliary states, in the order of the graph."""
+        """Return the arguments that are auxiliary states of calls, in graph order."""
         found: dict[Entry, None] = {}
         for entry in self._entries():
             if not entry.is_argument and entry.call.auxiliary:
@@ -101,16 +101,16 @@ class Symbol(Arithmetic):
         return [entry.output_names()[index] for entry, index in self._heads]
 
     def list_auxiliary_states(self) -> list[str]:
-        """Return the names of arguments that operators change in training, such as the moving mean of BatchNorm."""
+        """Return the names of arguments that operators update in training, such as BatchNorm's moving mean."""
         auxiliary = self._auxiliary()
         return [entry.name for entry in self._entries() if entry in auxiliary]
 
     def get_internals(self) -> Symbol:
-        """Return a symbol whose outputs are those of every entry of this one."""
+        """Return a symbol with the outputs of every entry of this one."""
         return Symbol([(entry, index) for entry in self._entries() for index in range(entry.visible())])
 
     def get_children(self) -> Symbol | None:
-        """Return a symbol whose outputs are the inputs of this one's operators; None for an argument."""
+        """Return a symbol whose outputs are the inputs of this symbol's operators; None for an argument."""
         entries = dict.fromkeys([entry for entry, _ in self._heads])
         children = [source for entry in entries for source in entry.inputs]
         return Symbol(children) if children else None
@@ -131,7 +131,7 @@ class Symbol(Arithmetic):
         if not isinstance(index, (int, np.integer)):
             raise TypeError(f"Symbol only support integer index to fetch i-th output, not {index!r}")
         if not -len(self) <= index < len(self):
-            raise IndexError(f"output {index} of a symbol with {len(self)}")
+            raise IndexError(f"output {index} is out of range: the symbol has {len(self)}")
         return Symbol([self._heads[index]])
 
     def __iter__(self) -> Iterator[Symbol]:
@@ -143,12 +143,12 @@ class Symbol(Arithmetic):
         return self._heads[0][0] if self.name is not None else None
 
     def attr(self, key: str) -> str | None:
-        """Return an attribute of the entry this symbol is, or None."""
+        """Return an attribute of this symbol's own entry, or None."""
         entry = self._own_entry()
         return None if entry is None else entry.attributes.get(hidden_key(key))
 
     def list_attr(self, recursive: bool = False) -> dict[str, str]:
-        """Return the attributes of the entry this symbol is."""
+        """Return the attributes of this symbol's own entry."""
         if recursive:
             raise DeprecationWarning(
                 "Symbol.list_attr with recursive=True has been deprecated. Please use attr_dict instead."
@@ -157,14 +157,14 @@ class Symbol(Arithmetic):
         return {} if entry is None else entry.shown_attributes()
 
     def attr_dict(self) -> dict[str, dict[str, str]]:
-        """Return the attributes of every entry that has some, by name."""
+        """Return the non-empty attributes of all entries, by name."""
         return {entry.name: entry.shown_attributes() for entry in self._entries() if entry.attributes}
 
     def _set_attr(self, **kwargs: str) -> None:
-        """Change attributes of the entry this symbol is."""
+        """Change attributes of this symbol's own entry."""
         entry = self._own_entry()
         if entry is None:
-            raise MXNetError("a group of symbols has no attributes; set those of its members")
+            raise MXNetError("a group of symbols has no attributes: set those of its members")
         for key, value in kwargs.items():
             if not isinstance(value, str):
                 raise ValueError("Set Attr only accepts string values")
@@ -174,7 +174,7 @@ class Symbol(Arithmetic):
     # -- copies and files
 
     def __copy__(self) -> Symbol:
-        return Symbol(copied(self._heads))
+        return Symbol(copy_graph(self._heads))
 
     def __deepcopy__(self, memo: Any) -> Symbol:
         return self.__copy__()
@@ -183,11 +183,11 @@ class Symbol(Arithmetic):
         return _from_json, (self.tojson(remove_amp_cast=False),)
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
-        """Return the graph in MXNet's JSON form."""
+        """Return the graph in MXNet's JSON format."""
         return files.write(files.without_casts(self._heads) if remove_amp_cast else self._heads)
 
     def save(self, fname: str | os.PathLike[str], remove_amp_cast: bool = True) -> None:
-        """Write the graph to a file; :func:`load` reads it, and so does MXNet."""
+        """Write the graph to a file, which :func:`load` and MXNet can read."""
         if not isinstance(fname, (str, os.PathLike)):
             raise TypeError("fname must be a string")
         text = self.tojson(remove_amp_cast)
@@ -216,7 +216,7 @@ class Symbol(Arithmetic):
     # -- putting together
 
     def __call__(self, *args: Symbol, **kwargs: Any) -> Symbol:
-        """Return a copy of this symbol with other symbols in the place of arguments, given by name."""
+        """Return a copy of this symbol with arguments, given by name, replaced by other symbols."""
         name = kwargs.pop("name", None)
         if args and kwargs:
             raise TypeError("compose only accept input Symbols either as positional or keyword arguments, not both")
@@ -234,7 +234,7 @@ class Symbol(Arithmetic):
             if len(symbol) != 1:
                 raise MXNetError(f"Keyword Argument {key} is a tuple, single value is required")
             replacements[key] = symbol._heads[0]
-        heads = substituted(self._heads, replacements)
+        heads = substitute(self._heads, replacements)
         if name is not None and self.name is not None:
             heads[0][0].name = name
         return Symbol(heads)
@@ -250,7 +250,9 @@ class Symbol(Arithmetic):
 
     # -- shapes and dtypes
 
-    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any], what: str, method: str) -> dict[str, Any]:
+    def _arguments_by_name(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], what: str, method: str
+    ) -> dict[str, Any]:
         if args and kwargs:
             raise ValueError(f"Can only specify known argument {what} either by positional or kwargs way.")
         for name, value in kwargs.items():
@@ -263,7 +265,7 @@ class Symbol(Arithmetic):
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         return {name: value for name, value in given.items() if value is not None}
 
-    def _inferred(self, shapes: Mapping[str, Any], dtypes: Mapping[str, Any], fill: Any = None) -> Inferred:
+    def _infer(self, shapes: Mapping[str, Any], dtypes: Mapping[str, Any], fill: Any = None) -> Inferred:
         specs: dict[str, Spec] = {}
         for name in {**shapes, **dtypes}:
             shape = shapes.get(name)
@@ -274,8 +276,8 @@ class Symbol(Arithmetic):
             )
         return infer(self._heads, specs, fill)
 
-    def _sorted(self, inferred: Inferred) -> tuple[list[Spec], list[Spec], list[Spec]]:
-        """Return what is known of arguments, outputs and auxiliary states."""
+    def _specs_by_role(self, inferred: Inferred) -> tuple[list[Spec], list[Spec], list[Spec]]:
+        """Return the specs of arguments, outputs and auxiliary states."""
         auxiliary = self._auxiliary()
         arguments = [entry for entry in inferred.entries if entry.is_argument]
         return (
@@ -287,33 +289,33 @@ class Symbol(Arithmetic):
     def infer_shape(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
         """Return the shapes of arguments, outputs and auxiliary states; three times None if too little is known.
 
-        Shapes are given in the order of :meth:`list_arguments`, or by name; 0 stands for an extent that is not known.
+        Give shapes in the order of :meth:`list_arguments` or by name; 0 means an unknown extent.
         """
-        inferred = self._inferred(self._given(args, kwargs, "shapes", "infer_shape"), {})
-        parts = self._sorted(inferred)
+        inferred = self._infer(self._arguments_by_name(args, kwargs, "shapes", "infer_shape"), {})
+        parts = self._specs_by_role(inferred)
         if not all([is_known(shape) for part in parts for shape, _ in part]):
             return None, None, None
         shapes = [[shape for shape, _ in part] for part in parts]
         return shapes[0], shapes[1], shapes[2]
 
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        """Return what can be known of shapes: () for nothing, 0 for an extent that is not known."""
-        inferred = self._inferred(self._given(args, kwargs, "shapes", "infer_shape_partial"), {})
-        shapes = [[shape or () for shape, _ in part] for part in self._sorted(inferred)]
+        """Return the known parts of shapes: () for an unknown shape, 0 for an unknown extent."""
+        inferred = self._infer(self._arguments_by_name(args, kwargs, "shapes", "infer_shape_partial"), {})
+        shapes = [[shape or () for shape, _ in part] for part in self._specs_by_role(inferred)]
         return shapes[0], shapes[1], shapes[2]
 
     def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
         """Return the types of arguments, outputs and auxiliary states; three times None if too little is known.
 
-        Types are given in the order of :meth:`list_arguments`, or by name.
+        Give types in the order of :meth:`list_arguments` or by name.
         """
         types = self.infer_type_partial(*args, **kwargs)
         return (None, None, None) if any([None in part for part in types]) else types
 
     def infer_type_partial(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        """Return what can be known of types: None for nothing."""
-        inferred = self._inferred({}, self._given(args, kwargs, "types", "infer_type"))
-        types = [[None if dtype is None else dtype.type for _, dtype in part] for part in self._sorted(inferred)]
+        """Return the known types; None for an unknown type."""
+        inferred = self._infer({}, self._arguments_by_name(args, kwargs, "types", "infer_type"))
+        types = [[None if dtype is None else dtype.type for _, dtype in part] for part in self._specs_by_role(inferred)]
         return types[0], types[1], types[2]
 
     # -- computing with it
@@ -325,7 +327,7 @@ class Symbol(Arithmetic):
         monitor: Monitor | None = None,
         monitor_inputs: bool = False,
     ) -> list[NDArray]:
-        """Return the outputs for arrays by name; those that operators change are changed."""
+        """Return the outputs for arrays by name; updates arrays that operators change in place."""
         trace = ready_trace()
         nodes: dict[str, Node] = {name: node_in(array, trace) for name, array in arrays.items()}
         entries = self._entries()
@@ -333,7 +335,7 @@ class Symbol(Arithmetic):
         environment = Environment(context, is_training(), careful)
         outputs, changed = run(self._heads, entries, nodes, environment, self._closed, monitor, monitor_inputs)
         trace = LOCAL.trace
-        # as everywhere: what is computed from an array of mx.np is one
+        # outputs are arrays of mx.np if any input is
         kind = next((c for c in [array._result_class for array in arrays.values()] if c is not NDArray), NDArray)
         results = [make(record_or_detach(node), trace, kind) for node in outputs]
         for name, node in changed.items():
@@ -371,7 +373,7 @@ class Symbol(Arithmetic):
         """Return an :class:`~phonograd.executor.Executor` that computes with given arrays.
 
         ``args``, ``args_grad`` and ``aux_states`` are lists in the order of :meth:`list_arguments` and
-        :meth:`list_auxiliary_states`, or dictionaries by name. ``group2ctx`` and ``shared_exec`` mean nothing here.
+        :meth:`list_auxiliary_states`, or dictionaries by name. ``group2ctx`` and ``shared_exec`` have no effect here.
         """
         from ..executor import Executor
 
@@ -391,13 +393,13 @@ class Symbol(Arithmetic):
         shared_buffer: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Return an executor with new arrays, filled with zeros, of the shapes that follow from those given by name.
+        """Return an executor with new zero-filled arrays, whose shapes follow from the shapes given by name.
 
-        ``type_dict`` gives dtypes by name; what nothing decides is float32. The other arguments mean nothing here.
+        ``type_dict`` gives dtypes by name; the default is float32. The other arguments have no effect here.
         """
-        from ..executor import bound_to_new_arrays
+        from ..executor import bind_new_arrays
 
-        return bound_to_new_arrays(self, ctx, grad_req, type_dict or {}, kwargs)
+        return bind_new_arrays(self, ctx, grad_req, type_dict or {}, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         from .methods import method_of

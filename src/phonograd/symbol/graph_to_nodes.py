@@ -1,4 +1,4 @@
-"""Running: the nodes of a graph's outputs, computed from nodes of its arguments by the calls of its entries."""
+"""Evaluation: compute the nodes of a graph's outputs from nodes of its arguments."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .inference import infer
 __all__ = ["Closed", "run"]
 
 Monitor = Callable[[str, Node], None]
-#: calls that leave the shape of their output open, closed: by the names, shapes and dtypes of the arguments
+#: resolved calls with an open output shape, by the names, shapes and dtypes of the arguments
 Closed = dict[Any, dict[Entry, Call]]
 
-#: the batches of training, of validation and the last of each, and as many again
+#: room for the batches of training and validation, the last one of each, and as many again
 _KNOWN_SHAPES = 8
 
 
@@ -30,21 +30,20 @@ def run(
     monitor: Monitor | None = None,
     monitor_inputs: bool = False,
 ) -> tuple[list[Node], dict[str, Node]]:
-    """Return the nodes of the outputs, and the new values of arguments that calls have changed, by name.
+    """Return the nodes of the outputs, and the new values of modified arguments by name.
 
-    ``entries`` are those of the graph, inputs before what uses them, and ``known`` is what earlier runs of it have left
-    there. ``monitor`` is told the name and the node of every output of every entry, and if asked for, of every input
-    before.
+    ``entries`` are those of the graph, inputs before their users. ``known`` caches results of earlier runs. ``monitor``
+    is called with the name and node of every output of every entry and, if requested, of every input before.
     """
     kept = {name: environment.keep(node) for name, node in arguments.items()}
     found: dict[Entry, list[Any]] = {}
     changed: dict[str, Any] = {}
-    closed = _closed(heads, entries, arguments, known)
+    closed = _close_shapes(heads, entries, arguments, known)
 
     def value(head: Head) -> Any:
         entry, index = head
         if entry.is_argument:
-            # one that an earlier call has changed is what it was changed to
+            # an argument modified by an earlier call has its new value
             return changed.get(entry.name, kept[entry.name])
         if index >= len(found[entry]):
             raise MXNetError(f"Error in operator {entry.name}: output {index} of {entry.operator} is not computed here")
@@ -70,15 +69,15 @@ def run(
         if monitor is not None:
             for name, node in zip(entry.output_names()[: entry.visible()], outputs, strict=False):
                 monitor(name, node)
-    # an argument that is an output is what it was given as
+    # an output that is an argument has the original value
     results = [environment.node(kept[head[0].name] if head[0].is_argument else value(head)) for head in heads]
     return results, {name: environment.node(node) for name, node in changed.items()}
 
 
-def _closed(
+def _close_shapes(
     heads: Sequence[Head], entries: Sequence[Entry], arguments: Mapping[str, Node], known: Closed
 ) -> dict[Entry, Call]:
-    """Return the calls that take the place of those whose shape follows from where their output is used."""
+    """Return replacements for calls whose output shape follows from its use."""
     calls = [entry for entry in entries if not entry.is_argument and entry.call.is_open]
     if not calls:
         return {}
@@ -95,7 +94,7 @@ def _closed(
 
 
 def _show_inputs(entry: Entry, inputs: Sequence[Node], monitor: Monitor) -> None:
-    """Tell a monitor what a call is given: arguments by their names, and everything by the name of the input."""
+    """Show a monitor the inputs of a call: arguments under their own names, and all under the input's name."""
     for (source, _), name, node in zip(entry.inputs, entry.call.argument_names, inputs, strict=True):
         if source.is_argument:
             monitor(source.name, node)

@@ -1,7 +1,7 @@
-"""Inference: shapes and dtypes of a whole graph from those of some arguments, in both directions, until nothing is new.
+"""Inference: propagate shapes and dtypes through a graph, in both directions, until nothing changes.
 
-Each call says what it knows of its inputs and outputs given what is known already (:meth:`.calls.Call.infer`); here the
-pieces are put together. Arguments may carry a shape and a dtype of their own (``sym.var("x", shape=(2, 3))``).
+Each call refines the specs of its inputs and outputs (:meth:`.calls.Call.infer`); this module combines them. Arguments
+may declare a shape and a dtype (``sym.var("x", shape=(2, 3))``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BY_CODE = {str(code): dtype for dtype, code in CODES.items()}
 
 
 def declared_spec(entry: Entry) -> Spec:
-    """Return what the attributes of an argument say of its shape and dtype."""
+    """Return the shape and dtype that an argument's attributes declare."""
     text = entry.attributes.get("__shape__")
     shape = None
     if text is not None:
@@ -31,18 +31,18 @@ def declared_spec(entry: Entry) -> Spec:
             extents = (extents,) if isinstance(extents, int) else extents
             shape = tuple([max(int(extent), 0) for extent in extents])
         except (ValueError, SyntaxError, TypeError):
-            raise MXNetError(f"variable {entry.name} has the shape {text!r}, which is no shape") from None
+            raise MXNetError(f"variable {entry.name} has the invalid shape {text!r}") from None
     code = entry.attributes.get("__dtype__")
     if code in (None, "-1"):
         return shape or None, None
     try:
         return shape or None, _BY_CODE.get(str(code)) or as_dtype(code)
     except (TypeError, KeyError) as error:
-        raise MXNetError(f"variable {entry.name} has the type {code!r}: {error}") from None
+        raise MXNetError(f"variable {entry.name} has the invalid type {code!r}: {error}") from None
 
 
 class Inferred:
-    """What is known of every output of every entry."""
+    """The known specs of every output of every entry."""
 
     def __init__(self, entries: list[Entry]) -> None:
         self.entries = entries
@@ -54,23 +54,23 @@ class Inferred:
                 self.specs[entry] = [(None, None)] * max(len(entry.call.output_names), entry.outputs or 0)
 
     def of(self, head: Head) -> Spec:
-        """Return what is known of an output."""
+        """Return the spec of an output."""
         return self.specs[head[0]][head[1]]
 
     def note(self, head: Head, spec: Spec) -> bool:
-        """Add to what is known of an output, and return whether it was new."""
+        """Refine the spec of an output, and return whether that added information."""
         entry, index = head
         shape, dtype = self.specs[entry][index]
         together = merge(shape, spec[0]), dtype if dtype is not None else spec[1]
         self.specs[entry][index] = together
-        # not by comparing dtypes: to NumPy, float64 and None are equal
+        # compared by identity: NumPy considers float64 and None equal
         return together[0] != shape or (dtype is None and together[1] is not None)
 
 
 def infer(heads: Iterable[Head], given: Mapping[str, Spec], fill_dtype: DType | None = None) -> Inferred:
-    """Return what follows from the specs of some arguments.
+    """Return the specs that follow from the specs of some arguments.
 
-    With ``fill_dtype``, arguments whose dtype nothing decides get that one in the end.
+    With ``fill_dtype``, arguments whose dtype stays unknown get that dtype at the end.
     """
     inferred = Inferred(entries_of(heads))
     for entry in inferred.entries:
@@ -80,7 +80,7 @@ def infer(heads: Iterable[Head], given: Mapping[str, Spec], fill_dtype: DType | 
     if fill_dtype is not None:
         for entry in inferred.entries:
             if entry.is_argument and inferred.specs[entry][0][1] is None:
-                # one at a time, because others may follow from it
+                # one at a time, because it may determine others
                 inferred.note((entry, 0), (None, fill_dtype))
                 _repeat(inferred)
     return inferred
@@ -98,7 +98,7 @@ def _repeat(inferred: Inferred) -> None:
 
 
 def _visit(entry: Entry, inferred: Inferred, seen: dict[Entry, Any]) -> bool:
-    """Let one call say what it knows; return whether that was new."""
+    """Infer the specs of one call, and return whether that added information."""
     before = ([inferred.of(source) for source in entry.inputs], list(inferred.specs[entry]))
     known = [(shape, dtype is None) for part in before for shape, dtype in part]
     if seen.get(entry) == known:

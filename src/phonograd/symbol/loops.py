@@ -1,7 +1,7 @@
-"""Loops and branches as calls: how entries with graphs inside are inferred and computed.
+"""Loops and branches as calls: inference and evaluation of entries with inner graphs.
 
-A loop is computed step by step: the nodes of all steps become one expression, so gradients of every order pass through
-it like through anything else. The condition of a while loop, and that of a branch, is computed when it is met.
+A loop is unrolled: the nodes of all steps form one expression, so gradients of every order pass through it. The
+condition of a while loop or branch is evaluated when it is reached.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..core.base.errors import MXNetError
 from ..core.graph.node import Node
 from ..core.graph.operator import REGISTRY
 from ..core.ops.math.structural import full
-from .calls import Call, Environment, Outcome, Spec, at_most, numbered, special
+from .calls import Call, Environment, Outcome, Spec, at_most, default_output_names, special
 from .entry import Head, entries_of
 from .graph_to_nodes import Closed, run
 from .inference import infer
@@ -23,7 +23,7 @@ __all__ = ["BranchCall", "ForeachCall", "WhileCall"]
 
 
 class _Attributes:
-    """The attributes of a loop, read with care."""
+    """The validated attributes of a loop."""
 
     def __init__(self, operator: str, attributes: Mapping[str, str]) -> None:
         self.operator = operator
@@ -34,27 +34,25 @@ class _Attributes:
         try:
             return ast.literal_eval(text or "")
         except (ValueError, SyntaxError, RecursionError, MemoryError):
-            raise MXNetError(f"{self.operator}: the attribute {key} is {text!r}, which is no number or list") from None
+            raise MXNetError(f"{self.operator}: the attribute {key} must be a number or a list, not {text!r}") from None
 
     def number(self, key: str) -> int:
-        """Return an attribute that is a whole number."""
+        """Return an integer attribute."""
         value = self._value(key)
         if not isinstance(value, int) or value < 0:
-            raise MXNetError(f"{self.operator}: the attribute {key} is {value!r}, and must be a whole number")
+            raise MXNetError(f"{self.operator}: the attribute {key} must be an integer, not {value!r}")
         return value
 
     def numbers(self, key: str, below: int) -> list[int]:
         """Return an attribute that is a list of positions."""
         value = self._value(key)
         if not isinstance(value, (list, tuple)) or not all([isinstance(i, int) and 0 <= i < below for i in value]):
-            raise MXNetError(
-                f"{self.operator}: the attribute {key} is {value!r}, and must list positions below {below}"
-            )
+            raise MXNetError(f"{self.operator}: the attribute {key} must list positions below {below}, not {value!r}")
         return list(value)
 
 
 class _Graph:
-    """A graph inside of a loop, with its inputs in order."""
+    """A graph inside a loop, with its inputs in order."""
 
     def __init__(self, heads: list[Head]) -> None:
         self.heads = heads
@@ -70,17 +68,17 @@ class _Graph:
 
     @property
     def looks_at_values(self) -> bool:
-        """Whether a call inside may look at values."""
+        """Return whether a call inside may read values."""
         return any([not entry.is_argument and entry.call.looks_at_values for entry in self.entries])
 
     def run(self, inputs: list[Node], environment: Environment) -> tuple[list[Node], dict[int, Node]]:
-        """Return the outputs, and the new values of inputs that change, by position."""
+        """Return the outputs, and the new values of modified inputs by position."""
         arguments = dict(zip(self.names, inputs, strict=True))
         outputs, changed = run(self.heads, self.entries, arguments, environment, self._closed)
         return outputs, {self.names.index(name): node for name, node in changed.items()}
 
     def infer(self, inputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
-        """Return what follows for inputs and outputs."""
+        """Return the inferred specs of inputs and outputs."""
         inferred = infer(self.heads, dict(zip(self.names, inputs, strict=True)))
         by_name = {entry.name: inferred.specs[entry][0] for entry in inferred.entries if entry.is_argument}
         return [by_name[name] for name in self.names], [inferred.of(head) for head in self.heads]
@@ -88,7 +86,7 @@ class _Graph:
 
 def _check_graphs(operator: str, graphs: tuple[list[Head], ...], count: int) -> list[_Graph]:
     if len(graphs) != count:
-        raise MXNetError(f"{operator} needs {count} graphs inside, and has {len(graphs)}")
+        raise MXNetError(f"{operator} needs {count} inner graphs, but has {len(graphs)}")
     return [_Graph(graph) for graph in graphs]
 
 
@@ -104,7 +102,7 @@ def _element(node: Node, index: int) -> Node:
     return element
 
 
-def _stacked(spec: Spec, steps: int) -> Spec:
+def _stack_spec(spec: Spec, steps: int) -> Spec:
     shape, dtype = spec
     return None if shape is None else (steps, *shape), dtype
 
@@ -119,17 +117,17 @@ class ForeachCall(Call):
         self.data = given.numbers("in_data_locs", below)
         self.states = given.numbers("in_state_locs", below)
         self.others = given.numbers("remain_locs", below)
-        #: for each input of the loop, which input of the body it is
+        #: for each input of the loop, its position among the inputs of the body
         self.places = [*self.data, *self.states, *self.others]
         if sorted(self.places) != list(range(below)):
-            raise MXNetError(f"_foreach: the body has {below} inputs, and {self.places} are given")
+            raise MXNetError(f"_foreach: the body has {below} inputs, but the positions are {self.places}")
         self.outputs = given.number("num_out_data")
         if self.outputs + len(self.states) != len(self.body.heads):
-            raise MXNetError(f"_foreach: the body has {len(self.body.heads)} outputs, which does not fit num_out_data")
+            raise MXNetError(f"_foreach: the body has {len(self.body.heads)} outputs, not as num_out_data says")
         if not self.data:
-            raise MXNetError("_foreach needs at least one array to run over")
+            raise MXNetError("_foreach needs at least one array to iterate over")
         self.argument_names = tuple([f"arg{index}" for index in range(len(self.places))])
-        self.output_names = numbered(len(self.body.heads))
+        self.output_names = default_output_names(len(self.body.heads))
         self.visible = len(self.output_names)
         names = self.body.names
         self.auxiliary = frozenset([i for i, place in enumerate(self.places) if names[place] in self.body.auxiliary])
@@ -161,7 +159,7 @@ class ForeachCall(Call):
         return (*columns, *states), {place: node(new) for place, new in changed.items()}
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
-        """Return what the body says of inputs and outputs."""
+        """Return the specs that the body implies for inputs and outputs."""
         steps = next((shape[0] for shape, _ in [*inputs[: len(self.data)], *outputs[: self.outputs]] if shape), 0)
         inner: list[Spec] = [(None, None)] * len(self.places)
         for index, place in enumerate(self.places):
@@ -169,12 +167,12 @@ class ForeachCall(Call):
             inner[place] = (shape[1:] if shape else None, dtype) if index < len(self.data) else (shape, dtype)
         found, results = self.body.infer(inner)
         known = [found[place] for place in self.places]
-        known[: len(self.data)] = [_stacked(spec, steps) for spec in known[: len(self.data)]]
-        return known, [_stacked(spec, steps) for spec in results[: self.outputs]] + results[self.outputs :]
+        known[: len(self.data)] = [_stack_spec(spec, steps) for spec in known[: len(self.data)]]
+        return known, [_stack_spec(spec, steps) for spec in results[: self.outputs]] + results[self.outputs :]
 
 
 class WhileCall(Call):
-    """A loop that goes on while a condition holds."""
+    """A loop that runs while a condition holds."""
 
     def __init__(self, attributes: Mapping[str, str], graphs: tuple[list[Head], ...], inputs: int) -> None:
         given = _Attributes("_while_loop", attributes)
@@ -187,18 +185,18 @@ class WhileCall(Call):
         self.variables = given.numbers("func_var_locs", len(self.body.names))
         for graph, places in ((self.test, self.test_places), (self.body, self.body_places)):
             if len(graph.names) != len(places):
-                raise MXNetError(f"_while_loop: a graph has {len(graph.names)} inputs, and {len(places)} are given")
+                raise MXNetError(f"_while_loop: a graph has {len(graph.names)} inputs, but {len(places)} are given")
         if self.outputs + len(self.variables) != len(self.body.heads):
             raise MXNetError(
-                f"_while_loop: the body has {len(self.body.heads)} outputs, which does not fit num_out_data"
+                f"_while_loop: the body has {len(self.body.heads)} outputs, which does not match num_out_data"
             )
         self.argument_names = tuple([f"arg{index}" for index in range(count)])
-        self.output_names = numbered(len(self.body.heads))
+        self.output_names = default_output_names(len(self.body.heads))
         self.visible = len(self.output_names)
         self.looks_at_values = self.test.looks_at_values or self.body.looks_at_values
 
     def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
-        """Return the stacked outputs, zeros behind the last step, and the final variables."""
+        """Return the stacked outputs, padded with zeros, and the final variables."""
         keep, node = environment.keep, environment.node
         current = [keep(source) for source in inputs]
         rows: list[list[Any]] = []
@@ -219,29 +217,29 @@ class WhileCall(Call):
         return (*columns, *final), {place: node(new) for place, new in changed.items()}
 
     def _column(self, index: int, rows: list[list[Node]], inputs: list[Node]) -> Node:
-        """Return one output of all steps, with zeros for those that were not made."""
+        """Return one output of all steps, with zeros for steps that did not run."""
         if rows:
             shape, dtype = rows[0][index].shape, rows[0][index].dtype
         else:
             specs: list[Spec] = [(inputs[place].shape, inputs[place].dtype) for place in self.body_places]
             partial, known = self.body.infer(specs)[1][index]
             if partial is None or known is None:
-                raise MXNetError("while_loop made no step, and the shape of its outputs is not known")
+                raise MXNetError("while_loop ran no step, and the shape of its outputs is unknown")
             shape, dtype = partial, known
         empty = full(shape, 0, dtype, inputs[0].context)
         return _stack([row[index] for row in rows] + [empty] * (self.limit - len(rows)))
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
-        """Return what the body says of inputs and outputs."""
+        """Return the specs that the body implies for inputs and outputs."""
         found, results = self.body.infer([inputs[place] for place in self.body_places])
         known = list(inputs)
         for place, spec in zip(self.body_places, found, strict=True):
             known[place] = spec
-        return known, [_stacked(spec, self.limit) for spec in results[: self.outputs]] + results[self.outputs :]
+        return known, [_stack_spec(spec, self.limit) for spec in results[: self.outputs]] + results[self.outputs :]
 
 
 class BranchCall(Call):
-    """One of two graphs, as a condition chooses."""
+    """One of two graphs, selected by a condition."""
 
     def __init__(self, attributes: Mapping[str, str], graphs: tuple[list[Head], ...], inputs: int) -> None:
         given = _Attributes("_cond", attributes)
@@ -250,16 +248,16 @@ class BranchCall(Call):
         self.places = [given.numbers(f"{part}_input_locs", count) for part in ("cond", "then", "else")]
         for graph, places in zip(self.graphs, self.places, strict=True):
             if len(graph.names) != len(places):
-                raise MXNetError(f"_cond: a graph has {len(graph.names)} inputs, and {len(places)} are given")
+                raise MXNetError(f"_cond: a graph has {len(graph.names)} inputs, but {len(places)} are given")
         if len(self.graphs[1].heads) != len(self.graphs[2].heads):
             raise MXNetError("_cond: the two branches have different numbers of outputs")
         self.argument_names = tuple([f"arg{index}" for index in range(count)])
-        self.output_names = numbered(len(self.graphs[1].heads))
+        self.output_names = default_output_names(len(self.graphs[1].heads))
         self.visible = len(self.output_names)
         self.looks_at_values = any([graph.looks_at_values for graph in self.graphs])
 
     def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
-        """Return the outputs of the branch that the condition chooses."""
+        """Return the outputs of the branch that the condition selects."""
         (holds,), _ = self.graphs[0].run([inputs[place] for place in self.places[0]], environment)
         chosen = 1 if environment.is_true(holds) else 2
         places = self.places[chosen]
@@ -267,7 +265,7 @@ class BranchCall(Call):
         return tuple(outputs), {places[index]: node for index, node in changes.items()}
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
-        """Return what the branches say of inputs and outputs."""
+        """Return the specs that the branches imply for inputs and outputs."""
         known, found = list(inputs), list(outputs)
         for graph, places in zip(self.graphs, self.places, strict=True):
             specs, results = graph.infer([known[place] for place in places])

@@ -1,4 +1,4 @@
-"""Methods of symbols that are operators: ``net.reshape((2, 3))``, ``net.sum(axis=1)``; and those only arrays have."""
+"""Operators as methods of symbols (``net.reshape((2, 3))``, ``net.sum(axis=1)``), and errors for others."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["method_of"]
 
 _OF_ARRAYS = ("asnumpy", "asscalar", "wait_to_read", "as_in_context", "copy", "detach", "backward")
 
-#: operators that are methods of symbols, where arrays have a method of their own
+#: operators that are methods of symbols, while arrays implement their own method
 _MORE = ("broadcast_like", "broadcast_to")
 
 
 def _reshape(self: Symbol, *args: Any, **kwargs: Any) -> Symbol:
-    """Return the symbol in another shape: ``reshape(2, 3)``, ``reshape((2, 3))`` or ``reshape(shape=(2, 3))``."""
+    """Return the symbol with another shape: ``reshape(2, 3)``, ``reshape((2, 3))`` or ``reshape(shape=(2, 3))``."""
     reshape = function_of(REGISTRY["Reshape"], "reshape")
     if args and isinstance(args[0], int):
         return reshape(self, shape=args, **kwargs)  # type: ignore[no-any-return]
@@ -30,7 +30,7 @@ def _reshape(self: Symbol, *args: Any, **kwargs: Any) -> Symbol:
 
 
 def _astype(self: Symbol, *args: Any, **kwargs: Any) -> Symbol:
-    """Return the symbol in another dtype."""
+    """Return the symbol with another dtype."""
     return function_of(REGISTRY["Cast"], "cast")(self, *args, **kwargs)  # type: ignore[no-any-return]
 
 
@@ -46,26 +46,26 @@ def _itself(self: Symbol) -> Symbol:
 
 def _gradient(self: Symbol, wrt: Any) -> Symbol:
     raise MXNetError(
-        "the gradient of a symbol is a computation on arrays whose shapes are known: bind the symbol "
-        "(simple_bind, forward(is_train=True), backward), or record it (autograd.record, autograd.grad with "
+        "the gradient of a symbol needs arrays of known shapes: bind the symbol (simple_bind, "
+        "forward(is_train=True), backward), or record it (autograd.record, autograd.grad with "
         "create_graph=True) and read the gradient with autograd.get_symbol"
     )
 
 
 def _as_np_ndarray(self: Symbol) -> Symbol:
-    """Return the symbol as one with NumPy's rules."""
+    """Return the symbol with NumPy semantics."""
     from .numpy_symbols import as_np
 
     return as_np(self)
 
 
 def _optimize_for(self: Symbol, backend: str, *args: Any, **kwargs: Any) -> Symbol:
-    """Return the symbol as it is: graphs are fused and compiled when they are computed, whatever the backend."""
+    """Return the symbol unchanged: graphs are fused and compiled at evaluation, for any backend."""
     return self
 
 
 def _get_backend_symbol(self: Symbol, backend: str) -> Symbol:
-    raise MXNetError(f"there is no backend {backend!r}: graphs are fused and compiled when they are computed")
+    raise MXNetError(f"unknown backend {backend!r}: graphs are fused and compiled at evaluation, without backends")
 
 
 _OWN: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""Names that operators of mx.np and mx.npx have in symbol files: ``_npi_add``, ``_np_sum``, ``_npx_relu``."""
+"""Names of mx.np and mx.npx operators in symbol files: ``_npi_add``, ``_np_sum``, ``_npx_relu``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _beside_number(word: str) -> Operator | None:
 
 
 def operator_of(name: str) -> Operator | None:
-    """Return what a name with one of the prefixes ``_np_``, ``_npi_`` and ``_npx_`` stands for, or None.
+    """Return the operator of a name with the prefix ``_np_``, ``_npi_`` or ``_npx_``, or None.
 
     >>> operator_of("_npx_relu"), operator_of("_npi_add_scalar"), operator_of("_npi_tanh"), operator_of("_npi_nothing")
     (<operator relu>, <operator _plus_scalar>, <operator _np_tanh>, None)
@@ -44,7 +44,7 @@ def operator_of(name: str) -> Operator | None:
 
 
 def name_of(declared: Operator) -> str:
-    """Return the name of an operator in symbol files: MXNet's for the expressions of mx.np, else its own."""
+    """Return the name of an operator in symbol files: MXNet's for mx.np expressions, otherwise its own."""
     if REGISTRY.get(declared.name) is declared or not declared.name.startswith("_np_"):
         return declared.name
     word = declared.name.removeprefix("_np_").lstrip("_")

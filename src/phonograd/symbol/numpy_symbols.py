@@ -1,7 +1,7 @@
-"""Symbols with NumPy's rules, which blocks written for mx.np get: operators broadcast, ``x[1:, 0]`` takes a part.
+"""Symbols with NumPy semantics for blocks written for mx.np: operators broadcast, ``x[1:, 0]`` indexes.
 
-``sym.np`` and ``sym.npx`` (:data:`namespace`, :data:`extension`) are what ``F.np`` and ``F.npx`` are where ``F`` is the
-namespace of symbols. What is made of such a symbol is one.
+``sym.np`` and ``sym.npx`` (:data:`namespace`, :data:`extension`) are ``F.np`` and ``F.npx`` if ``F`` is the namespace
+of symbols. Results of such a symbol have NumPy semantics too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import creation
 from .build import build, function_of
 from .graph import Symbol
 from .methods import method_of
-from .operations import combined
+from .operations import combine
 
 __all__ = ["NumpySymbol", "as_np", "extension", "namespace"]
 
@@ -31,7 +31,7 @@ def _name_in_np(word: str) -> str:
 
 
 class NumpySymbol(Symbol):
-    """A symbol with NumPy's rules.
+    """A symbol with NumPy semantics.
 
     >>> import phonograd as mx
     >>> x, y = mx.sym.var("x").as_np_ndarray(), mx.sym.var("y")
@@ -41,9 +41,9 @@ class NumpySymbol(Symbol):
 
     __slots__ = ()
 
-    def _combined(self, word: str, other: Any, reflected: bool = False) -> Symbol:
+    def _combine(self, word: str, other: Any, reflected: bool = False) -> Symbol:
         if not isinstance(other, Symbol):
-            return super()._combined(word, other, reflected)
+            return super()._combine(word, other, reflected)
         name = _name_in_np(word)
         operands = (other, self) if reflected else (self, other)
         return function_of(FUNCTIONS[name], name)(*operands)  # type: ignore[no-any-return]
@@ -65,12 +65,12 @@ class NumpySymbol(Symbol):
         return _part(self, index if isinstance(index, tuple) else (index,))
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
-        """Return the symbol in another shape; -1 is what is left."""
+        """Return the symbol with another shape; -1 is inferred."""
         given = shape[0] if len(shape) == 1 else shape or kwargs.pop("newshape")
         return function_of(EXPRESSIONS["reshape"], "reshape")(self, newshape=given, **kwargs)
 
     def transpose(self, *axes: Any) -> Any:
-        """Return the symbol with its axes in another order; reversed, if none is given."""
+        """Return the symbol with permuted axes; reversed by default."""
         given = axes[0] if len(axes) == 1 else axes or None
         return function_of(FUNCTIONS["transpose"], "transpose")(self, axes=given)
 
@@ -79,7 +79,7 @@ class NumpySymbol(Symbol):
         return self
 
     def as_nd_ndarray(self) -> Symbol:
-        """Return the symbol with the rules of mx.sym."""
+        """Return the symbol with the semantics of mx.sym."""
         return Symbol(self._heads)
 
     def __getattr__(self, name: str) -> Any:
@@ -90,12 +90,12 @@ class NumpySymbol(Symbol):
 
 
 def as_np(symbol: Symbol) -> NumpySymbol:
-    """Return a symbol as one with NumPy's rules."""
+    """Return a symbol with NumPy semantics."""
     return symbol if isinstance(symbol, NumpySymbol) else NumpySymbol(symbol._heads)
 
 
 def _part(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
-    """Return a part of what a symbol stands for: axes with a number are dropped, slices are taken of others."""
+    """Return an indexed symbol: an integer drops its axis, a slice selects part of it."""
     begin, end, step = [], [], []
     for key in keys:
         if isinstance(key, slice):
@@ -107,7 +107,7 @@ def _part(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
             end.append(key + 1 or None)
             step.append(1)
         else:
-            raise TypeError(f"a symbol with NumPy's rules takes numbers and slices in brackets, not {key!r}")
+            raise TypeError(f"the index of a NumPy symbol must be integers and slices, not {key!r}")
     texts = {"begin": str(tuple(begin)), "end": str(tuple(end)), "step": str(tuple(step))}
     taken = build("slice", "slice", [symbol], texts)
     if not any([isinstance(key, int) for key in keys]):
@@ -120,18 +120,18 @@ def _part(symbol: Symbol, keys: tuple[Any, ...]) -> Symbol:
 
 
 def _of_two(word: str, declared: Operator, name: str) -> Callable[..., Any]:
-    """Return the function of two operands, of which one may be a number."""
+    """Return a function of two operands, one of which may be a number."""
     between = function_of(declared, name)
 
     def function(x1: Any, x2: Any, **kwargs: Any) -> Symbol:
         if isinstance(x1, Symbol) and isinstance(x2, Symbol):
             return as_np(between(x1, x2, **kwargs))
-        return as_np(combined(word, x1, x2))
+        return as_np(combine(word, x1, x2))
 
     return function
 
 
-def _joined(operator: str, name: str) -> Callable[..., Any]:
+def _joining_function(operator: str, name: str) -> Callable[..., Any]:
     def function(arrays: Any, axis: int = 0, **kwargs: Any) -> Symbol:
         return as_np(function_of(FUNCTIONS[operator], name)(*arrays, axis=axis, **kwargs))
 
@@ -139,7 +139,7 @@ def _joined(operator: str, name: str) -> Callable[..., Any]:
 
 
 def _like(value: Any, symbol: Symbol) -> Symbol:
-    """Return a number as a symbol of the shape of another one."""
+    """Return a number as a symbol with the shape of another one."""
     return value if isinstance(value, Symbol) else function_of(REGISTRY["zeros_like"], "zeros_like")(symbol) + value
 
 
@@ -154,7 +154,7 @@ def _split(ary: Symbol, indices_or_sections: int, axis: int = 0) -> list[Symbol]
     return [as_np(part) for part in parts]
 
 
-def _made(function: Callable[..., Symbol]) -> Callable[..., Any]:
+def _with_np_result(function: Callable[..., Symbol]) -> Callable[..., Any]:
     @functools.wraps(function)
     def make(*args: Any, **kwargs: Any) -> Symbol:
         return as_np(function(*args, **kwargs))
@@ -163,18 +163,18 @@ def _made(function: Callable[..., Symbol]) -> Callable[..., Any]:
 
 
 _OWN: dict[str, Callable[..., Any]] = {
-    "arange": _made(creation.arange),
-    "concatenate": _joined("_concatenate", "concatenate"),
-    "full": _made(creation.full),
-    "ones": _made(creation.ones),
-    "ones_like": _made(function_of(REGISTRY["ones_like"], "ones_like")),
+    "arange": _with_np_result(creation.arange),
+    "concatenate": _joining_function("_concatenate", "concatenate"),
+    "full": _with_np_result(creation.full),
+    "ones": _with_np_result(creation.ones),
+    "ones_like": _with_np_result(function_of(REGISTRY["ones_like"], "ones_like")),
     "reshape": lambda a, newshape, **kwargs: as_np(a).reshape(newshape, **kwargs),
     "split": _split,
-    "stack": _joined("_stack", "stack"),
+    "stack": _joining_function("_stack", "stack"),
     "take": lambda a, indices, **kwargs: as_np(function_of(FUNCTIONS["_take"], "take")(a, indices, **kwargs)),
     "where": _where,
-    "zeros": _made(creation.zeros),
-    "zeros_like": _made(function_of(REGISTRY["zeros_like"], "zeros_like")),
+    "zeros": _with_np_result(creation.zeros),
+    "zeros_like": _with_np_result(function_of(REGISTRY["zeros_like"], "zeros_like")),
 }
 
 
@@ -184,16 +184,20 @@ def _function_of_np(name: str) -> Callable[..., Any] | None:
     found = FUNCTIONS.get(name)
     if not isinstance(found, Operator):
         return None
-    return _made(function_of(found, name)) if found.with_scalars is None else _of_two(found.with_scalars, found, name)
+    return (
+        _with_np_result(function_of(found, name))
+        if found.with_scalars is None
+        else _of_two(found.with_scalars, found, name)
+    )
 
 
 def _function_of_npx(name: str) -> Callable[..., Any] | None:
     declared = EXPRESSIONS.get(name) or NAMES["npx"].get(name)
-    return None if declared is None else _made(function_of(declared, name))
+    return None if declared is None else _with_np_result(function_of(declared, name))
 
 
 class _Namespace(types.ModuleType):
-    """A module whose functions make symbols with NumPy's rules."""
+    """A module whose functions make symbols with NumPy semantics."""
 
     def __init__(self, name: str, doc: str, find: Callable[[str], Any], names: Callable[[], list[str]]) -> None:
         super().__init__(name, doc)

@@ -1,6 +1,6 @@
-"""Operations: ``+``, ``<`` and so on between symbols and numbers, and functions of two operands such as ``maximum``.
+"""Operations between symbols and numbers: Python's operators and functions such as ``maximum``.
 
-Between two symbols MXNet demands equal shapes (``elemwise_add``); ``broadcast_add`` broadcasts.
+Between two symbols MXNet requires equal shapes (``elemwise_add``); ``broadcast_add`` broadcasts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.graph.operator import NAMES, Operator
 from .build import build
 from .graph import Symbol
 
-__all__ = ["combined", "hypot", "maximum", "minimum", "power"]
+__all__ = ["combine", "hypot", "maximum", "minimum", "power"]
 
 _NUMBERS = (int, float, np.number, np.bool_)
 
@@ -48,7 +48,7 @@ def _operation(word: str) -> Operation:
     )
 
 
-def combined(word: str, lhs: Any, rhs: Any) -> Symbol:
+def combine(word: str, lhs: Any, rhs: Any) -> Symbol:
     """Return the symbol of an operation on two operands, of which one may be a number."""
     operation = _operation(word)
     if isinstance(lhs, Symbol) and isinstance(rhs, Symbol):
@@ -64,24 +64,24 @@ def combined(word: str, lhs: Any, rhs: Any) -> Symbol:
 def _either(word: str, lhs: Any, rhs: Any, on_numbers: Callable[[Any, Any], Any]) -> Any:
     if isinstance(lhs, _NUMBERS) and isinstance(rhs, _NUMBERS):
         return on_numbers(lhs, rhs)
-    return combined(word, lhs, rhs)
+    return combine(word, lhs, rhs)
 
 
 def power(base: Any, exp: Any) -> Any:
     """Return base raised to a power; either may be a number."""
     if isinstance(exp, Symbol) and isinstance(base, _NUMBERS):
-        # MXNet names this one as it names the others, and 2**x by its newer name
+        # MXNet names this one like the others, but 2**x by its newer name
         return build("_rpower_scalar", "_rpowerscalar", [exp], {"scalar": str(base)})
     return _either("power", base, exp, lambda a, b: a**b)
 
 
 def maximum(left: Any, right: Any) -> Any:
-    """Return the larger of two elements; either may be a number."""
+    """Return the larger operand, element by element; either may be a number."""
     return _either("maximum", left, right, max)
 
 
 def minimum(left: Any, right: Any) -> Any:
-    """Return the smaller of two elements; either may be a number."""
+    """Return the smaller operand, element by element; either may be a number."""
     return _either("minimum", left, right, min)
 
 

@@ -1,4 +1,4 @@
-"""sym.random: symbols of numbers drawn from distributions, whose parameters are numbers or symbols."""
+"""sym.random: symbols of random draws; the parameters of distributions are numbers or symbols."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUMBERS = (int, float, np.number)
 
 
 def _draw(kind: str, parameters: dict[str, Any], shape: Any, dtype: Any, options: dict[str, Any]) -> Symbol:
-    """Return draws by the operator for numbers or the one for arrays, whichever the parameters are."""
+    """Return draws by the operator for scalar parameters or the one for arrays, as the parameters require."""
     values = list(parameters.values())
     of_symbols = isinstance(values[0], Symbol)
     for value in values:
@@ -57,59 +57,59 @@ def _draw(kind: str, parameters: dict[str, Any], shape: Any, dtype: Any, options
 
 
 def uniform(low: Any = 0, high: Any = 1, shape: Any = NOT_GIVEN, dtype: Any = NOT_GIVEN, **kwargs: Any) -> Symbol:
-    """Return numbers drawn evenly from [low, high)."""
+    """Return draws from the uniform distribution on [low, high)."""
     return _draw("uniform", {"low": low, "high": high}, shape, dtype, kwargs)
 
 
 def normal(loc: Any = 0, scale: Any = 1, shape: Any = NOT_GIVEN, dtype: Any = NOT_GIVEN, **kwargs: Any) -> Symbol:
-    """Return numbers drawn from normal distributions with mean ``loc`` and standard deviation ``scale``."""
+    """Return draws from normal distributions with mean ``loc`` and standard deviation ``scale``."""
     return _draw("normal", {"loc": loc, "scale": scale}, shape, dtype, kwargs)
 
 
 def randn(*shape: int, **kwargs: Any) -> Symbol:
-    """Return numbers drawn from a normal distribution; the shape is given by the arguments."""
+    """Return draws from a normal distribution; the arguments give the shape."""
     loc, scale = kwargs.pop("loc", 0), kwargs.pop("scale", 1)
     return normal(loc, scale, shape or NOT_GIVEN, kwargs.pop("dtype", NOT_GIVEN), **kwargs)
 
 
 def poisson(lam: Any = 1, shape: Any = NOT_GIVEN, dtype: Any = NOT_GIVEN, **kwargs: Any) -> Symbol:
-    """Return counts drawn from Poisson distributions with mean ``lam``."""
+    """Return draws from Poisson distributions with mean ``lam``."""
     return _draw("poisson", {"lam": lam}, shape, dtype, kwargs)
 
 
 def exponential(scale: Any = 1, shape: Any = NOT_GIVEN, dtype: Any = NOT_GIVEN, **kwargs: Any) -> Symbol:
-    """Return numbers drawn from exponential distributions with mean ``scale``."""
+    """Return draws from exponential distributions with mean ``scale``."""
     return _draw("exponential", {"lam": 1.0 / scale}, shape, dtype, kwargs)
 
 
 def gamma(alpha: Any = 1, beta: Any = 1, shape: Any = NOT_GIVEN, dtype: Any = NOT_GIVEN, **kwargs: Any) -> Symbol:
-    """Return numbers drawn from gamma distributions with shape ``alpha`` and scale ``beta``."""
+    """Return draws from gamma distributions with shape ``alpha`` and scale ``beta``."""
     return _draw("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, kwargs)
 
 
 def negative_binomial(k: Any = 1, p: Any = 1, shape: Any = NOT_GIVEN, dtype: Any = NOT_GIVEN, **kwargs: Any) -> Symbol:
-    """Return the numbers of failures before the ``k``-th success of trials that succeed with probability ``p``."""
+    """Return numbers of failures before the ``k``-th success, with success probability ``p``."""
     return _draw("negative_binomial", {"k": k, "p": p}, shape, dtype, kwargs)
 
 
 def generalized_negative_binomial(
     mu: Any = 1, alpha: Any = 1, shape: Any = NOT_GIVEN, dtype: Any = NOT_GIVEN, **kwargs: Any
 ) -> Symbol:
-    """Return counts with mean ``mu`` and dispersion ``alpha``."""
+    """Return draws from negative binomial distributions with mean ``mu`` and dispersion ``alpha``."""
     return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, kwargs)
 
 
 def randint(low: int, high: int, shape: Any = NOT_GIVEN, dtype: Any = NOT_GIVEN, **kwargs: Any) -> Symbol:
-    """Return whole numbers drawn evenly from low, ..., high - 1."""
+    """Return integers drawn uniformly from [low, high)."""
     return _draw("randint", {"low": low, "high": high}, shape, dtype, kwargs)
 
 
 def multinomial(
     data: Symbol, shape: Any = NOT_GIVEN, get_prob: bool = True, dtype: Any = "int32", **kwargs: Any
 ) -> Symbol:
-    """Return positions drawn with the probabilities that each row of ``data`` holds.
+    """Return indices drawn with the probabilities in each row of ``data``.
 
-    With ``get_prob`` the logarithm of the probability of each draw is returned too.
+    With ``get_prob``, return the logarithm of the probability of each draw too.
     """
     texts = {"get_prob": str(get_prob), "dtype": np.dtype(dtype).name}
     if shape is not NOT_GIVEN and shape is not None:
@@ -125,20 +125,20 @@ def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
 
 
 def rand_zipfian(true_classes: Symbol, num_sampled: int, range_max: int) -> tuple[Symbol, Symbol, Symbol]:
-    """Return classes drawn by an approximately Zipfian law, and how often true and drawn classes are to be expected.
+    """Return classes from an approximately Zipfian distribution, and expected counts of true and drawn classes.
 
-    Class k of ``range_max`` is drawn with probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``; draws are with
-    replacement. The expected counts are those among ``num_sampled`` draws.
+    Class k of ``range_max`` has probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``; draws are with
+    replacement. The expected counts refer to ``num_sampled`` draws.
     """
     whole = math.log(range_max + 1)
     drawn = uniform(0, whole, shape=(num_sampled,), dtype="float64")
     classes = (drawn.exp() - 1).astype("int64") % range_max
 
-    def expected(of: Symbol) -> Symbol:
+    def expected_count(of: Symbol) -> Symbol:
         numbers = of.astype("float64")
         return ((numbers + 2) / (numbers + 1)).log() * (num_sampled / whole)  # type: ignore[no-any-return]
 
-    return classes, expected(true_classes), expected(classes)
+    return classes, expected_count(true_classes), expected_count(classes)
 
 
 def __getattr__(name: str) -> Any:

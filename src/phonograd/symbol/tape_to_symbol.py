@@ -1,12 +1,11 @@
-"""Reading a record as a symbol: ``autograd.get_symbol``.
+"""Convert a recorded computation to a symbol: ``autograd.get_symbol``.
 
-Variables are called ``var<k>``, arrays that were not recorded ``null<k>``, operators ``node_<n>``, each by the same
-name however often it is read. Operators appear as MXNet knows them: a number beside an array (``x * 2``) is an
-attribute, and what indexing and reshaping are made of here are MXNet's ``slice`` and ``Reshape``.
+Variables are named ``var<k>``, unrecorded arrays ``null<k>``, operators ``node_<n>``; repeated conversions give equal
+names. Operators appear in MXNet's form: a number beside an array (``x * 2``) is an attribute, and the primitives of
+indexing and reshaping become MXNet's ``slice`` and ``Reshape``.
 
-What the user's calls were given and that was not recorded is an argument. What gradients were made of (``grad`` with
-``create_graph``) is not: constants that appear in them, and whatever they compute from arguments, are part of the
-graph, so that it can be computed again.
+An unrecorded input of a user's call becomes an argument. Parts of gradients (``grad`` with ``create_graph``) do not:
+their constants, and everything they compute from arguments, become part of the graph, so that it can be computed again.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _numbers: weakref.WeakKeyDictionary[Any, dict[Any, int]] = weakref.WeakKeyDictio
 
 
 def _number(owner: Any, thing: Any, counter: itertools.count[int]) -> int:
-    """Return the number of a thing, the same as long as its owner lives."""
+    """Return the number of an object, which stays the same while its owner lives."""
     numbers = _numbers.setdefault(owner, {})
     if thing not in numbers:
         numbers[thing] = next(counter)
@@ -73,11 +72,11 @@ class _Reader:
 
     def __init__(self) -> None:
         self.found: dict[Any, Output] = {}
-        #: nodes that were not recorded and that the user's calls were given
+        #: unrecorded nodes that are inputs of the user's calls
         self.given: set[tuple[Trace, Node]] = set()
 
     def read(self, trace: Trace, node: Node) -> Output:
-        """Return the output of an entry that stands for a node of a trace."""
+        """Return the entry output that represents a node of a trace."""
         self._collect(trace, node)
         stack = [(trace, node)]
         while stack:
@@ -92,7 +91,7 @@ class _Reader:
         return self.found[trace, node]
 
     def _collect(self, trace: Trace, node: Node) -> None:
-        """Find what the user's calls were given."""
+        """Find the inputs of the user's calls."""
         stack = [(trace, node)]
         seen = set(stack)
         while stack:
@@ -107,7 +106,7 @@ class _Reader:
                     stack.append(need)
 
     def _needs(self, trace: Trace, node: Node) -> list[tuple[Trace, Node]]:
-        """Return what must be translated before a node."""
+        """Return the nodes to translate before a node."""
         if node.marked:
             return self._recorded_needs(trace, node)
         if (trace, node) in self.given or node.operator is LEAF or constant_value(node) is not None:
@@ -227,20 +226,20 @@ def _states(name: str, attributes: Mapping[str, str]) -> list[Output]:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    # NumPy takes None for float64 where dtypes are compared
+    # NumPy treats None as float64 when comparing dtypes
     return value is default or (value is not None and default is not None and bool(value == default))
 
 
 def _passes_on(node: Node) -> bool:
-    """Return whether a node only stands for another one."""
+    """Return whether a node only represents another one."""
     if node.operator is REPEAT_CALL:
-        # one more record of what is no call: an array that passes a variable on
+        # a second record without a call: an array that passes a variable on
         return _passes_on(node.inputs[0])
     return node.call is None and node.operator in STAND_INS
 
 
 def _call_of(node: Node) -> tuple[Operator, tuple[Node, ...], tuple[Any, ...]]:
-    """Return operator, inputs and attributes of the call a node is an output of, as the user wrote it."""
+    """Return operator, inputs and attributes of the call that produced a node, as the user wrote it."""
     if node.call is not None:
         return node.call
     whole = node.inputs[0] if node.operator.name == "_item" else node
@@ -259,7 +258,7 @@ def _output_of(trace: Trace, node: Node) -> tuple[Node, int, int]:
 
 
 def _arrays(trace: Trace, declared: Operator, sources: tuple[Node, ...]) -> list[Node]:
-    """Return those inputs of a call that are arrays: no number that is an attribute, nothing left out."""
+    """Return the inputs of a call that are arrays, without missing ones and numbers that become attributes."""
     if declared.random:
         sources = sources[:-1]
     if _has_number(trace, declared, sources):
@@ -276,7 +275,7 @@ def _has_number(trace: Trace, declared: Operator, sources: tuple[Node, ...]) -> 
 
 
 def _value_of(trace: Trace, node: Node) -> Any:
-    """Return the value of a number used beside arrays, as a NumPy scalar, or None for an array."""
+    """Return the value of a number used beside arrays, as a NumPy scalar; None for an array."""
     if node.marked or node.shape:
         return None
     if node.operator is LEAF and node.attributes[0] >= 0:
@@ -285,19 +284,19 @@ def _value_of(trace: Trace, node: Node) -> Any:
 
 
 def _as_written(number: Any) -> float:
-    """Return a number by the shortest text that is this number in its dtype: 0.1, as the user wrote it."""
+    """Return a number with the shortest text that has the same value in its dtype: 0.1, as the user wrote it."""
     return float(str(number))
 
 
 def _as_number(trace: Trace, value: Any) -> Any:
-    """Return an attribute in which numbers that were data are numbers again."""
+    """Return an attribute with numbers in place of data leaves."""
     if isinstance(value, Node):
         return _as_written(_value_of(trace, value))
     return tuple([_as_number(trace, each) for each in value]) if isinstance(value, tuple) else value
 
 
 def _slice_bounds(shape: Shape, begin: Shape, end: Shape, step: Shape) -> dict[str, Any]:
-    """Return the attributes of a slice; where it takes a whole axis it says so, whatever the extent will be."""
+    """Return the attributes of a slice; a whole axis has no bounds, to fit any extent."""
     starts: list[int | None] = list(begin)
     ends: list[int | None] = [None if bound < 0 else bound for bound in end]
     for axis, (extent, first, last, stride) in enumerate(zip(shape, begin, end, step, strict=False)):
@@ -308,7 +307,7 @@ def _slice_bounds(shape: Shape, begin: Shape, end: Shape, step: Shape) -> dict[s
 
 
 def _view_entry(entry: Callable[..., Entry], source: Output, whole: Shape, start: int, shape: Shape) -> Entry:
-    """Return what a view of contiguous elements is in MXNet: a slice of the first axis, or of all in a row."""
+    """Return the MXNet form of a contiguous view: a slice of the first axis, or of the flattened array."""
     size, row = math.prod(shape), math.prod(whole[1:])
     if whole and row and start % row == 0 and size % row == 0:
         sliced = entry("slice", [source], begin=start // row, end=(start + size) // row)
@@ -321,9 +320,9 @@ def _view_entry(entry: Callable[..., Entry], source: Output, whole: Shape, start
 def _entry_of_primitive(
     entry: Callable[..., Entry], name: str, inputs: list[Output], shapes: list[Shape], attributes: tuple[Any, ...]
 ) -> Entry | None:
-    """Return what a primitive that gradients are made of is in MXNet, or None if it has no such thing."""
+    """Return the MXNet form of a primitive used by gradients; None if there is none."""
     if not all(shapes) or any([0 in shape for shape in shapes]):
-        # MXNet's symbols know neither arrays without axes nor empty ones
+        # MXNet's symbols know neither 0-d nor empty arrays
         return None
     if name == "_permute":
         return entry("transpose", inputs, axes=attributes[0])

@@ -1,4 +1,4 @@
-"""Calls that look at values when they are computed: ``histogram`` and ``contrib.boolean_mask``."""
+"""Calls that read values during evaluation: ``histogram`` and ``contrib.boolean_mask``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _read(kind: type, operator: str, name: str, text: str) -> Any:
 
 
 class HistogramCall(Call):
-    """How many elements fall into each bin, and the edges of the bins."""
+    """The number of elements in each bin, and the edges of the bins."""
 
     def __init__(self, attributes: Mapping[str, str], graphs: tuple[list[Head], ...], inputs: int) -> None:
         self.bins: int | None = None
@@ -39,7 +39,7 @@ class HistogramCall(Call):
             self.bins = _read(int, "_histogram", "bin_cnt", attributes["bin_cnt"])
             ends = attributes.get("range", "").strip("()[] ").split(",")
             if self.bins < 1 or len(ends) != 2:
-                raise MXNetError(f"_histogram: {self.bins} bins need two ends, and range={attributes.get('range')!r}")
+                raise MXNetError(f"_histogram: {self.bins} bins need two ends, but range={attributes.get('range')!r}")
             self.range = (
                 _read(float, "_histogram", "range", ends[0]),
                 _read(float, "_histogram", "range", ends[1]),
@@ -50,7 +50,7 @@ class HistogramCall(Call):
         self.looks_at_values = True
 
     def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
-        """Return the nodes of counts and edges; they are computed now."""
+        """Compute counts and edges now, and return their nodes."""
         data, *bins = [make(node, environment.trace) for node in inputs]
         found = functions.histogram(data, self.bins or bins[0], self.range if self.bins else None)
         return tuple([node_in(array, environment.trace) for array in found]), {}
@@ -66,7 +66,7 @@ class HistogramCall(Call):
 
 
 class MaskCall(Call):
-    """The slices along an axis where a mask is not zero."""
+    """The slices along an axis at which a mask is nonzero."""
 
     def __init__(self, attributes: Mapping[str, str], graphs: tuple[list[Head], ...], inputs: int) -> None:
         self.axis = _read(int, "_contrib_boolean_mask", "axis", attributes.get("axis", "0"))
@@ -76,13 +76,13 @@ class MaskCall(Call):
         self.looks_at_values = True
 
     def evaluate(self, inputs: list[Node], environment: Environment) -> Outcome:
-        """Return the node of what the mask chooses; the mask is computed now."""
+        """Compute the mask now, and return the node of the selected slices."""
         data, index = [make(node, environment.trace) for node in inputs]
         chosen = control.boolean_mask(data, index, self.axis)
         return (node_in(chosen, environment.trace),), {}
 
     def infer(self, inputs: list[Spec], outputs: list[Spec]) -> tuple[list[Spec], list[Spec]]:
-        """Return the dtype; how many slices there will be is not known."""
+        """Return the dtype; the number of slices is unknown."""
         shape, dtype = inputs[0]
         mask = (shape[self.axis],) if shape and -len(shape) <= self.axis < len(shape) else None
         return [inputs[0], (mask, inputs[1][1])], [(None, dtype)]
@@ -98,12 +98,12 @@ def histogram(
     name: str | None = None,
     **kwargs: Any,
 ) -> Symbol:
-    """Return how many elements fall into each bin, and the edges of the bins.
+    """Return the number of elements in each bin, and the edges of the bins.
 
     Parameters
     ----------
     bins
-        How many bins of equal width there are, or a symbol of their edges.
+        The number of equal-width bins, or a symbol of their edges.
     range
         The outer edges, if ``bins`` is a number.
     """
@@ -120,6 +120,6 @@ def histogram(
 def boolean_mask(
     data: Symbol, index: Symbol, axis: int | None = None, name: str | None = None, attr: Any = None
 ) -> Symbol:
-    """Return the slices of data along an axis (the first one) where the mask is nonzero."""
+    """Return the slices of data along an axis (default: the first) where the mask is nonzero."""
     texts = {} if axis is None else {"axis": str(axis)}
     return build("_contrib_boolean_mask", "boolean_mask", [data, index], texts, name, attr)

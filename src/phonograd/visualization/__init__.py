@@ -1,10 +1,10 @@
-"""viz: graphs as pictures and as text. Nothing has to be installed: SVG and PDF are drawn here.
+"""viz: graphs as pictures and as text. It draws SVG and PDF itself, without other programs.
 
 ==========================  =======================================================================================
 :func:`plot_network`        a symbol as a picture
 :func:`print_summary`       a symbol as a table of layers
-:func:`plot_record`         a recorded computation as a picture: forward, backward, and what shares a kernel
-:func:`record_text`         the same as text, with the lines of the program that it comes from
+:func:`plot_record`         a recorded computation as a picture: forward, backward, and fused kernels
+:func:`record_text`         the same as text, with the source lines of the program
 ==========================  =======================================================================================
 """
 

@@ -1,8 +1,8 @@
-"""Computation: what was recorded, as a list of steps: forward, backward, and which of them share a kernel.
+"""Computation: a recorded computation as a list of steps (forward and backward), grouped by kernel.
 
-A record may consist of several traces and of users' Functions, like the sweep through it
-(:mod:`phonograd.core.backward.backward`). Each piece is planned as an evaluation of its results and gradients would be,
-so the steps are those that are really run.
+A record may consist of several traces and of users' Functions, like the backward pass through it
+(:mod:`phonograd.core.backward.backward`). Each piece is planned like an evaluation of its results and gradients, so the
+steps are those that really run.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ..ndarray.array import NDArray
 
 __all__ = ["Computation", "ComputedValue", "computation_of"]
 
-#: operators that give an array of one number another shape
+#: operators that reshape an array of one number
 _SPREADING = frozenset(("_reshape", "_broadcast"))
 
-#: leaves for gradients that come from a later trace have numbers that no trace reaches
+#: numbers of leaves for gradients from a later trace; larger than those of any trace
 _FIRST_LENT = 1 << 40
 
 
@@ -39,9 +39,9 @@ class ComputedValue:
     """One value of a computation."""
 
     name: str
-    """What computes it: an operator, ``variable 3``, ``array``, ``gradient of variable 3``."""
+    """The operator or origin: an operator name, ``variable 3``, ``array``, ``gradient of variable 3``."""
     arguments: list[Any]
-    """What it is computed from: steps and numbers, in order."""
+    """Its operands, in order: steps and numbers."""
     shape: tuple[int, ...] | None
     dtype: str
     where: str = ""
@@ -49,32 +49,32 @@ class ComputedValue:
     attributes: dict[str, Any] = dataclasses.field(default_factory=dict)
     is_backward: bool = False
     is_end: bool = False
-    """Whether it stands for an array, and nothing is computed."""
+    """True if it represents an array, without a computation."""
     kernel: int | None = None
     """The number of the kernel that computes it, if one does."""
     family: str = ""
     """The family of the operator that computes it."""
     gradient_of: str = ""
-    """The operator whose gradient rule made it."""
+    """The operator whose gradient rule produced it."""
 
     @property
     def kind(self) -> str:
-        """dtype and shape as text."""
+        """The dtype and shape as text."""
         return "" if self.shape is None else f"{self.dtype}{format_shape(self.shape)}"
 
 
 @dataclasses.dataclass
 class Computation:
-    """All steps, each after what it is computed from, and the operators of each kernel by its number."""
+    """All steps in topological order, and the operators of each kernel by its number."""
 
     steps: list[ComputedValue]
     kernels: dict[int, list[str]]
 
 
 def computation_of(heads: Sequence[NDArray], backward: bool, kernels: bool) -> Computation:
-    """Return what was recorded of arrays; with the gradients of all variables, and with the kernels that run it."""
+    """Return the recorded computation of arrays; optionally with all gradients, and with the kernels that run it."""
     if not heads:
-        raise ValueError("nothing to show: give at least one recorded array")
+        raise ValueError("nothing to show: pass at least one recorded array")
     reader = _Reader(backward, kernels)
     for head in heads:
         if not isinstance(head, NDArray):
@@ -88,7 +88,7 @@ def computation_of(heads: Sequence[NDArray], backward: bool, kernels: bool) -> C
 
 
 class _Reader:
-    """Goes through traces and Functions, later ones first; what is earlier is put in front."""
+    """Reads traces and Functions, last ones first; earlier pieces are inserted in front."""
 
     def __init__(self, backward: bool, kernels: bool) -> None:
         self.backward = backward
@@ -102,7 +102,7 @@ class _Reader:
         self.kernels: dict[int, list[str]] = {}
         self.lent: dict[Node, ComputedValue] = {}
         self.numbers = itertools.count(_FIRST_LENT)
-        #: what stands in the place of outputs of Functions and of arrays of earlier traces: (step, its future source)
+        #: placeholders for outputs of Functions and for arrays of earlier traces: (step, key of its source)
         self.open: list[tuple[ComputedValue, int, Any]] = []
         self.call_steps: dict[FunctionCall, ComputedValue] = {}
 
@@ -118,17 +118,17 @@ class _Reader:
             elif call is not None:
                 self._read_call(call, self.calls.pop(call))
         for step, position, key in self.open:
-            step.arguments[position] = self._found(key)
-        outputs = [self._end("output", self._found(head)) for head in self.heads]
-        steps = _sorted([*self.forward_steps.values(), *outputs, *self.backward_steps, *self.ends.values()])
-        # pieces are planned one by one: what one has computed already, the next one only seems to compute again
+            step.arguments[position] = self._find_step(key)
+        outputs = [self._end("output", self._find_step(head)) for head in self.heads]
+        steps = _sort_steps([*self.forward_steps.values(), *outputs, *self.backward_steps, *self.ends.values()])
+        # pieces are planned one by one, so a piece may repeat steps of an earlier one, which are no computations
         shown = sorted({step.kernel for step in steps if step.kernel is not None})
         numbers = {kernel: number for number, kernel in enumerate(shown, 1)}
         for step in steps:
             step.kernel = None if step.kernel is None else numbers[step.kernel]
         return Computation(steps, {numbers[kernel]: self.kernels[kernel] for kernel in shown})
 
-    def _found(self, key: Any) -> ComputedValue:
+    def _find_step(self, key: Any) -> ComputedValue:
         if isinstance(key, FunctionCall):
             return self.call_steps[key]
         trace, node = key
@@ -138,21 +138,21 @@ class _Reader:
         return ComputedValue(name, [source], source.shape, source.dtype, is_backward=is_backward, is_end=True)
 
     def arrive(self, target: Variable, grad: ComputedValue) -> None:
-        """Note a gradient of a variable; several pieces may contribute to it."""
+        """Add a gradient of a variable; several pieces may contribute to it."""
         if target in self.ends:
             self.ends[target].arguments.append(grad)
         else:
             self.ends[target] = self._end(f"gradient of variable {target.number}", grad, True)
 
     def lend(self, step: ComputedValue | None, node: Node) -> Node:
-        """Return a leaf for a gradient that was computed in a later piece."""
+        """Return a leaf for a gradient that a later piece computed."""
         lent = leaf(next(self.numbers), node.shape, node.dtype)
         if step is not None:
             self.lent[lent] = step
         return lent
 
     def _read_call(self, call: FunctionCall, grads: dict[int, ComputedValue | None]) -> None:
-        """Note a call of a Function, and let gradients wait at its inputs."""
+        """Add a call of a Function, and queue gradients for its inputs."""
         step = self.call_steps.get(call)
         if step is None:
             step = self.call_steps[call] = ComputedValue(call.name or "hook", [None] * len(call.inputs), None, "")
@@ -168,7 +168,7 @@ class _Reader:
 
 
 class _Piece:
-    """One sweep through one trace."""
+    """One backward pass through one trace."""
 
     def __init__(self, reader: _Reader, trace: Trace, waiting: list[tuple[Node, Node | None]]) -> None:
         self.reader = reader
@@ -188,7 +188,7 @@ class _Piece:
             head_grads: HeadGrads = tuple([NOTHING if self._is_empty(grad) else grad for _, grad in marked])
             targets.update(differentiate(tuple([head for head, _ in marked]), head_grads).targets)
         wanted = [*self.heads, *[grad for grad in targets.values() if grad is not None]]
-        for node in self._planned([resolve(node) for node in wanted]):
+        for node in self._plan([resolve(node) for node in wanted]):
             self._add(node, node in forward)
         for node, grad in targets.items():
             self._deliver(node, grad)
@@ -196,8 +196,8 @@ class _Piece:
     def _is_empty(self, grad: Node | None) -> bool:
         return grad is not None and grad not in self.reader.lent
 
-    def _planned(self, wanted: list[Node]) -> list[Node]:
-        """Return all nodes that are computed, oldest first, and the leaves; what each kernel computes is noted."""
+    def _plan(self, wanted: list[Node]) -> list[Node]:
+        """Return all computed nodes, oldest first, and the leaves; record the kernel of each."""
         given, computed = order(wanted, lambda node: False)
         numbers: dict[Node, int] = {}
         if self.reader.with_kernels and computed:
@@ -208,7 +208,7 @@ class _Piece:
                     number = len(self.reader.kernels) + 1
                     self.reader.kernels[number] = [node.operator.name.lstrip("_") for node in part.nodes] or ["copy"]
                     for node in part.nodes:
-                        # a kernel may compute an operator in several steps of its own, which are attributed to it
+                        # a kernel may split an operator into several nodes, which are attributed to it
                         origin = node if node in known or node.gradient_of is None else node.gradient_of
                         numbers.setdefault(_place(resolve(origin)), number)
         self.numbers = numbers
@@ -236,7 +236,7 @@ class _Piece:
             self.reader.backward_steps.append(step)
 
     def _number(self, node: Node) -> Any:
-        """Return the number that every element of a node is, where the expression says so, or None."""
+        """Return the constant value of all elements of a node, if the expression shows it; otherwise None."""
         node = resolve(node)
         while node.operator.name in _SPREADING:
             node = resolve(node.inputs[0])
@@ -269,7 +269,7 @@ class _Piece:
         )
 
     def _deliver(self, node: Node, grad: Node | None) -> None:
-        """Say what a gradient target is, and hand its gradient on."""
+        """Resolve the target of a gradient, and pass the gradient on."""
         reader = self.reader
         target = self.trace.targets[node.attributes[0]]
         place = _place(resolve(node))
@@ -301,17 +301,17 @@ class _Piece:
 
 
 def _key_of(target: Any) -> Any:
-    """Return under which key the step of a target that lies in an earlier piece will be found."""
+    """Return the key of the step of a target in an earlier piece."""
     return target.call if isinstance(target, FunctionOutput) else (target.trace, target.node)
 
 
 def _place(node: Node) -> Node:
-    """Return the node that is a step: for one of several outputs the call that has them."""
+    """Return the node that is a step: for one of several outputs, the call that has them."""
     return resolve(node.inputs[0]) if node.operator is item_operator() else node
 
 
-def _sorted(steps: list[ComputedValue]) -> list[ComputedValue]:
-    """Return steps in an order in which each comes after what it is computed from, otherwise as they are."""
+def _sort_steps(steps: list[ComputedValue]) -> list[ComputedValue]:
+    """Return steps in topological order, otherwise in their given order."""
     found: dict[int, ComputedValue] = {}
     for first in steps:
         stack = [(first, False)]

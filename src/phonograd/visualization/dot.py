@@ -1,4 +1,4 @@
-"""DOT: graphs as text for the Graphviz programs."""
+"""DOT: graphs as text for Graphviz."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|-?(\.[0-9]+|[0-9]+(\.[0-9]*)?)")
 _KEYWORDS = frozenset(("node", "edge", "graph", "digraph", "subgraph", "strict"))
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     r"""Return a text as a DOT identifier.
 
-    >>> quoted("data"), quoted('say "x"')
+    >>> quote("data"), quote('say "x"')
     ('data', '"say \\"x\\""')
     """
     if _PLAIN.fullmatch(text) and text.lower() not in _KEYWORDS:
@@ -27,7 +27,7 @@ def quoted(text: str) -> str:
 
 def _attributes(label: str, others: Mapping[str, str]) -> str:
     pairs = [("label", label), *sorted(others.items())]
-    return " ".join([f"{quoted(key)}={quoted(value)}" for key, value in pairs])
+    return " ".join([f"{quote(key)}={quote(value)}" for key, value in pairs])
 
 
 def dot_of(
@@ -40,25 +40,25 @@ def dot_of(
 ) -> str:
     """Return a graph as DOT text.
 
-    Where the first boxes stand at the bottom, edges are written from the box that takes a value to the one that makes
-    it, and drawn backwards, as MXNet does.
+    If the first boxes are at the bottom, edges are written from consumer to producer and drawn backwards, as in
+    MXNet.
     """
-    lines = [f"digraph {quoted(name)} {{"]
+    lines = [f"digraph {quote(name)} {{"]
     for box in boxes:
         others = {"fillcolor": box.fill, "shape": box.shape, "style": "filled"}
         others.update((node_attributes or {}).get(box.name, {}))
-        lines.append(f"\t{quoted(box.name)} [{_attributes(box.label, others)}]")
+        lines.append(f"\t{quote(box.name)} [{_attributes(box.label, others)}]")
     for number, group in enumerate(groups):
         lines.append(f"\tsubgraph cluster_{number} {{")
         lines.append(f"\t\tgraph [{_attributes(group.label, {'bgcolor': group.fill})}]")
-        lines += [f"\t\t{quoted(member)}" for member in group.members]
+        lines += [f"\t\t{quote(member)}" for member in group.members]
         lines.append("\t}")
     for edge in edges:
         style = {"style": "dashed"} if edge.dashed else {}
         if upward:
             others = {"arrowtail": "open", "dir": "back", **style}
-            lines.append(f"\t{quoted(edge.target)} -> {quoted(edge.source)} [{_attributes(edge.label, others)}]")
+            lines.append(f"\t{quote(edge.target)} -> {quote(edge.source)} [{_attributes(edge.label, others)}]")
         else:
-            lines.append(f"\t{quoted(edge.source)} -> {quoted(edge.target)} [{_attributes(edge.label, style)}]")
+            lines.append(f"\t{quote(edge.source)} -> {quote(edge.target)} [{_attributes(edge.label, style)}]")
     lines.append("}")
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
-"""Drawing: a graph as marks on a sheet, which :mod:`.svg` and :mod:`.pdf` write down.
+"""Drawing: a graph as shapes on a sheet, for :mod:`.svg` and :mod:`.pdf`.
 
-Kernels are shown as coloured ground under their boxes and under the edges between them, so that the ground of a kernel
-touches nothing that does not belong to it, wherever its boxes stand.
+A kernel is a colored background under its boxes and the edges between them. It therefore touches nothing that belongs
+to another kernel, wherever its boxes are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .text import room
 
 __all__ = ["Box", "Curve", "Drawing", "Edge", "Figure", "Group", "Label", "Outline", "draw"]
 
-#: size of the letters in boxes
+#: font size in boxes
 LETTERS = 12.0
 
 _LINE = 15.0
@@ -34,19 +34,19 @@ class Box:
     """A node of the graph."""
 
     name: str
-    """What edges and groups call it; unique."""
+    """Its unique name, which edges and groups refer to."""
     label: str
-    """What stands in it, in lines."""
+    """Its text, in lines."""
     fill: str
     shape: str = "box"
     """``"box"`` or ``"oval"``."""
     title: str = ""
-    """What is shown when one points at it."""
+    """The tooltip."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Edge:
-    """A value that goes from one box to another."""
+    """A value that flows from one box to another."""
 
     source: str
     target: str
@@ -56,7 +56,7 @@ class Edge:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Boxes that are computed together."""
+    """Boxes that one kernel computes."""
 
     label: str
     members: tuple[str, ...]
@@ -69,7 +69,7 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Outline:
-    """A rectangle or an ellipse, with its centre at a place."""
+    """A rectangle or an ellipse around a center."""
 
     place: BoxPosition
     shape: str
@@ -78,12 +78,12 @@ class Outline:
     title: str = ""
     radius: float = 4.0
     lines: tuple[str, ...] = ()
-    """Text in its middle."""
+    """The text in its center."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """A smooth line through points, with vertical tangents; perhaps with a head at its end."""
+    """A smooth line through points, with vertical tangents; optionally with an arrow head."""
 
     points: tuple[Point, ...]
     line: str
@@ -98,7 +98,7 @@ Figure = Outline | Curve | Label
 
 @dataclasses.dataclass(frozen=True)
 class Drawing:
-    """All marks, the lowest first, and the size of the sheet."""
+    """All shapes, bottom first, and the size of the sheet."""
 
     title: str
     width: float
@@ -128,9 +128,9 @@ def draw(
     sheet = Sheet(places, routes)
     for number, (edge, route) in enumerate(zip(lines, routes)):
         if edge.label:
-            figures.append(sheet.beside(number, route, edge.label, _EDGE))
+            figures.append(sheet.label_edge(number, route, edge.label, _EDGE))
     for group in groups:
-        figures.append(sheet.around([places[numbers[name]] for name in group.members], _GROUND, group.label, _INK))
+        figures.append(sheet.label_group([places[numbers[name]] for name in group.members], _GROUND, group.label, _INK))
     ends = [figure.extent()[2] for figure in figures if isinstance(figure, Label)]
     return Drawing(title, max([across + _MARGIN, *ends]) + _MARGIN, down + 2 * _MARGIN, tuple(figures))
 
@@ -145,7 +145,7 @@ def _size(box: Box) -> Point:
 
 
 def _ground(group: Group, places: Sequence[BoxPosition], routes: Sequence[Route]) -> list[Figure]:
-    """Return the coloured ground of a group."""
+    """Return the colored background of a group."""
     figures: list[Figure] = [Curve(route.points, group.fill, 2 * _GROUND, False) for route in routes]
     for place in places:
         larger = BoxPosition(place.x, place.y, place.width + 2 * _GROUND, place.height + 2 * _GROUND)
@@ -154,7 +154,7 @@ def _ground(group: Group, places: Sequence[BoxPosition], routes: Sequence[Route]
 
 
 def arrow_head(points: Sequence[Point]) -> tuple[Point, Point, Point]:
-    """Return the corners of the head at the end of a line, which arrives vertically."""
+    """Return the corners of the arrow head of a line that arrives vertically."""
     x, y = points[-1]
     down = 1.0 if y >= points[-2][1] else -1.0
     half, long = _ARROW

@@ -1,8 +1,8 @@
-"""Layout: where the boxes of a graph stand and how its edges run, in layers.
+"""Graph layout: positions of boxes and routes of edges, in layers.
 
-Boxes are ranked by the longest path that leads to them. An edge over several ranks goes through a *bend* in each rank
-between, and edges with the same beginning share their bends. Ranks are ordered by barycentres until fewer crossings are
-not found; then each box is drawn towards its neighbours, as far as the order and the widths of the rank allow.
+The rank of a box is the longest path that leads to it. An edge over several ranks has a *bend* in each rank between;
+edges with the same source share their bends. Barycenters order the ranks until the number of crossings stops
+decreasing. Then each box moves towards its neighbors, as far as the order and widths of its rank allow.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _BESIDE = 26.0
 _BEND = 14.0
 _BETWEEN = 46.0
 
-#: passes over all ranks; further ones change hardly anything
+#: passes over all ranks; more have hardly any effect
 _ORDERINGS = 10
 _ALIGNMENTS = 24
 _STRAIGHTENINGS = 3
 
-#: with more bends than this, what remains of the long edges runs straight, behind the boxes
+#: beyond this number of bends, the remaining long edges run straight, behind the boxes
 _MOST_BENDS = 20_000
 
-#: how much straighter an edge is between two bends, or next to one, than between two boxes
+#: weight of an edge between two bends, or beside one, relative to an edge between two boxes
 _STRAIGHT = (1.0, 2.0, 8.0)
 
-#: the part of a box's side where edges arrive
+#: the fraction of a box's side where edges arrive
 _PORTS = 0.7
 
 Point = tuple[float, float]
@@ -39,7 +39,7 @@ Point = tuple[float, float]
 
 @dataclasses.dataclass
 class BoxPosition:
-    """Where a box stands: its centre and its size."""
+    """The position of a box: its center and its size."""
 
     x: float
     y: float
@@ -49,24 +49,24 @@ class BoxPosition:
 
 @dataclasses.dataclass(frozen=True)
 class Route:
-    """The points that an edge goes through, from the lower side of its first box to the upper side of its second."""
+    """The points of an edge, from the lower side of its first box to the upper side of its second."""
 
     points: tuple[Point, ...]
 
 
 class _Layers:
-    """A graph with bends in it, as ranks of numbers; boxes have the first numbers."""
+    """A graph with bends, as ranks of numbers; boxes have the first numbers."""
 
     def __init__(self, sizes: Sequence[Point], edges: Sequence[tuple[int, int]], families: Sequence[int]) -> None:
         self.sizes = list(sizes)
         self.boxes = len(sizes)
-        #: boxes of one family are kept together within a rank; each other one is alone
+        #: boxes of one family stay together within a rank; every other box is its own family
         self.families = list(families)
         self.rank = _ranks(len(sizes), edges)
         self.above: list[list[int]] = [[] for _ in sizes]
         self.below: list[list[int]] = [[] for _ in sizes]
         self.bends: dict[tuple[int, int], int] = {}
-        #: for each edge, all numbers that it goes through
+        #: for each edge, all numbers on its way
         self.chains = [self._chain(first, last) for first, last in edges]
         self.ranks: list[list[int]] = [[] for _ in range(max(self.rank, default=-1) + 1)]
         for number in self._depth_first():
@@ -96,7 +96,7 @@ class _Layers:
             self.above[lower].append(upper)
 
     def _depth_first(self) -> list[int]:
-        """Return all numbers, what belongs together near each other."""
+        """Return all numbers in depth-first order, which keeps connected ones near each other."""
         order: dict[int, None] = {}
         for start in range(self.boxes - 1, -1, -1):
             if self.below[start]:
@@ -110,49 +110,49 @@ class _Layers:
         return list(order)
 
     def gap(self, left: int, right: int) -> float:
-        """Return how far the centres of two neighbours must be apart."""
+        """Return the minimum distance between the centers of two neighbors."""
         both_boxes = left < self.boxes and right < self.boxes
         return (self.sizes[left][0] + self.sizes[right][0]) / 2 + (_BESIDE if both_boxes else _BEND)
 
     # -- order
 
     def reorder(self) -> None:
-        """Put the numbers of each rank into an order with few crossings."""
+        """Sort the numbers of each rank to reduce crossings."""
         best, crossings = [list(rank) for rank in self.ranks], self.crossings()
         for turn in range(_ORDERINGS):
             if crossings == 0:
                 break
             downward = turn % 2 == 0
             for depth in range(1, len(self.ranks)) if downward else range(len(self.ranks) - 2, -1, -1):
-                neighbours = self.above if downward else self.below
-                self._sort(self.ranks[depth], neighbours, self.ranks[depth - 1 if downward else depth + 1])
+                neighbors = self.above if downward else self.below
+                self._sort(self.ranks[depth], neighbors, self.ranks[depth - 1 if downward else depth + 1])
             found = self.crossings()
             if found < crossings:
                 best, crossings = [list(rank) for rank in self.ranks], found
         self.ranks = best
 
-    def _sort(self, rank: list[int], neighbours: list[list[int]], beside: list[int]) -> None:
+    def _sort(self, rank: list[int], neighbors: list[list[int]], beside: list[int]) -> None:
         position = {number: index for index, number in enumerate(beside)}
-        centre: dict[int, float] = {}
+        center: dict[int, float] = {}
         for index, number in enumerate(rank):
-            near = [position[other] for other in neighbours[number] if other in position]
-            centre[number] = sum(near) / len(near) if near else index * len(beside) / len(rank)
+            near = [position[other] for other in neighbors[number] if other in position]
+            center[number] = sum(near) / len(near) if near else index * len(beside) / len(rank)
         together: dict[int, list[float]] = {}
         for number in rank:
             if self.families[number] >= 0:
-                together.setdefault(self.families[number], []).append(centre[number])
+                together.setdefault(self.families[number], []).append(center[number])
 
         def key(number: int) -> tuple[float, int, float]:
             family = self.families[number]
             if family < 0:
-                return centre[number], -1, 0.0
+                return center[number], -1, 0.0
             members = together[family]
-            return sum(members) / len(members), family, centre[number]
+            return sum(members) / len(members), family, center[number]
 
         rank.sort(key=key)
 
     def crossings(self) -> int:
-        """Return how many pairs of edges cross between neighbouring ranks."""
+        """Return the number of edge crossings between adjacent ranks."""
         total = 0
         for upper, lower in itertools.pairwise(self.ranks):
             position = {number: index for index, number in enumerate(lower)}
@@ -168,14 +168,14 @@ class _Layers:
     # -- coordinates
 
     def align(self) -> list[float]:
-        """Return the horizontal place of every number."""
+        """Return the horizontal position of every number."""
         places = [0.0] * len(self.sizes)
         for rank in self.ranks:
             for left, right in itertools.pairwise(rank):
                 places[right] = places[left] + self.gap(left, right)
         for turn in range(_ALIGNMENTS):
             downward = turn % 2 == 0
-            # the last passes look at both sides, so that neither wins
+            # the last passes use both sides, so that neither dominates
             both = turn >= _ALIGNMENTS - 12
             for rank in self.ranks if downward else reversed(self.ranks):
                 self._align_rank(rank, places, (both or downward, both or not downward))
@@ -183,7 +183,7 @@ class _Layers:
         return places
 
     def straighten(self, places: list[float]) -> None:
-        """Let long edges run straight as far as their neighbours in each rank allow."""
+        """Straighten long edges as far as their neighbors in each rank allow."""
         chains: dict[int, list[int]] = {}
         for (first, _), number in sorted(self.bends.items()):
             chains.setdefault(first, []).append(number)
@@ -212,7 +212,7 @@ class _Layers:
                 settle()
                 piece, low, high = [], -math.inf, math.inf
             piece.append(number)
-            # rounding may have put a neighbour a little too near
+            # rounding may have moved a neighbor slightly too close
             low, high = max(low, least), max(min(high, most), max(low, least))
         settle()
 
@@ -228,12 +228,12 @@ class _Layers:
                 wanted.append(places[number])
             weights.append(weight or 0.1)
         gaps = [self.gap(left, right) for left, right in itertools.pairwise(rank)]
-        for number, place in zip(rank, _separated(wanted, weights, gaps)):
+        for number, place in zip(rank, _separate(wanted, weights, gaps)):
             places[number] = place
 
 
 def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the rank of each box: the longest path to it; what nothing leads to stands right before its first use."""
+    """Return the rank of each box: the longest path to it; a box without inputs is just before its first user."""
     below: list[list[int]] = [[] for _ in range(count)]
     waiting = [0] * count
     for first, last in edges:
@@ -252,23 +252,23 @@ def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
             if not waiting[other]:
                 stack.append(other)
     if visited != count:
-        raise ValueError("a graph with a cycle has no layers")
+        raise ValueError("cannot lay out a graph with a cycle")
     for number in sources:
         if below[number]:
             rank[number] = min([rank[other] for other in below[number]]) - 1
     return rank
 
 
-def _separated(wanted: Sequence[float], weights: Sequence[float], gaps: Sequence[float]) -> list[float]:
-    """Return places in this order, at least the gaps apart, whose weighted squared distance to the wanted is least.
+def _separate(wanted: Sequence[float], weights: Sequence[float], gaps: Sequence[float]) -> list[float]:
+    """Return ordered positions with minimum gaps and the least weighted squared distance to the wanted ones.
 
-    >>> _separated([0.0, 0.0, 9.0], [1.0, 1.0, 1.0], [4.0, 4.0])
+    >>> _separate([0.0, 0.0, 9.0], [1.0, 1.0, 1.0], [4.0, 4.0])
     [-2.0, 2.0, 9.0]
     """
     offsets = [0.0]
     for gap in gaps:
         offsets.append(offsets[-1] + gap)
-    # without the gaps, the places must not decrease: neighbours that would are merged into one block at their mean
+    # after subtracting the gaps, positions must not decrease: neighbors that would are merged at their mean
     blocks: list[tuple[float, float, int]] = []
     for want, weight, offset in zip(wanted, weights, offsets):
         mean, total, members = want - offset, weight, 1
@@ -288,18 +288,18 @@ def arrange(
     families: Mapping[int, int] | None = None,
     upward: bool = False,
 ) -> tuple[list[BoxPosition], list[Route], Point]:
-    """Return the places of boxes, the routes of edges, and the size of the whole.
+    """Return the positions of boxes, the routes of edges, and the total size.
 
     Parameters
     ----------
     sizes
         Width and height of each box.
     edges
-        Pairs of numbers of boxes; an edge runs downward, from what is computed first.
+        Pairs of box numbers; an edge runs downward, from producer to consumer.
     families
-        Which family a box belongs to: members stand beside each other.
+        The family of each box; members are placed side by side.
     upward
-        Whether the first boxes stand at the bottom.
+        Place the first boxes at the bottom.
 
     >>> places, routes, size = arrange([(20, 10), (20, 10)], [(0, 1)])
     >>> [(place.x, place.y) for place in places], routes[0].points, size
@@ -329,7 +329,7 @@ def arrange(
         first, last = places[chain[0]], places[chain[-1]]
         points: list[Point] = [(first.x, first.y + first.height / 2)]
         for number in chain[1:-1]:
-            # straight through the rank, so that no box of it is touched
+            # straight through the rank, so that it touches no box of it
             half = heights[layers.rank[number]] / 2
             x = across[number] - left
             points += [(x, middles[number] - half), (x, middles[number] + half)]
@@ -343,7 +343,7 @@ def arrange(
 
 
 def _ports(layers: _Layers, across: list[float]) -> dict[tuple[int, int], float]:
-    """Return how far from the middle of a box each edge arrives, by the numbers of its last two stations."""
+    """Return the offset from the center of a box at which each edge arrives, by the last two numbers on its way."""
     ports = {}
     for number in range(layers.boxes):
         arriving = sorted(layers.above[number], key=lambda other: across[other])

@@ -1,7 +1,6 @@
-"""Labels: where the names of kernels and the shapes beside edges stand, clear of boxes, of each other, and of edges.
+"""Labels: place the names of kernels and the shapes on edges, clear of boxes, edges and other labels.
 
-Each label has a few places where it may stand. The first one that touches nothing is taken, or else the one that
-touches least.
+Each label has a few candidate positions. It takes the first one that overlaps nothing, or the one that overlaps least.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ __all__ = ["SMALL_LETTERS", "Label", "Sheet", "control_points"]
 
 SMALL_LETTERS = 10.0
 
-#: where the label of an edge may stand, in parts of a piece of it
+#: candidate positions of an edge's label, as fractions of a segment
 _PARTS = (0.55, 0.45, 0.65, 0.35, 0.75, 0.25)
 
-#: how far a label stands from its edge
+#: distance of a label from its edge
 _ASIDE = 4.0
 
-#: marks are kept by strips of this height
+#: height of the strips that index shapes
 _STRIP = 32.0
 
-#: points of each piece of an edge that labels keep clear of, and with more pieces than this, none
+#: points of each edge segment that labels avoid; with more segments than the maximum, none
 _POINTS = 9
 _MOST_PIECES = 4_000
 
@@ -40,15 +39,15 @@ class Label:
     x: float
     y: float
     text: str
-    colour: str
+    color: str
 
     def extent(self) -> Rectangle:
-        """Return left, top, right and bottom of what it covers."""
+        """Return the left, top, right and bottom of its area."""
         return self.x, self.y - 0.8 * SMALL_LETTERS, self.x + room(self.text, SMALL_LETTERS), self.y + 2.0
 
 
 def control_points(points: Sequence[Point]) -> list[tuple[Point, Point, Point]]:
-    """Return the two control points and the end of each piece of a smooth line."""
+    """Return the two control points and the end of each segment of a smooth line."""
     pieces = []
     for (x, y), (end_x, end_y) in itertools.pairwise(points):
         middle = (y + end_y) / 2
@@ -57,7 +56,7 @@ def control_points(points: Sequence[Point]) -> list[tuple[Point, Point, Point]]:
 
 
 def on_curve(start: Point, end: Point, part: float) -> Point:
-    """Return the point of a smooth line after a part of it."""
+    """Return the point at a fraction of a smooth line."""
     points = (start, *control_points([start, end])[0])
     rest = 1 - part
     weights = (rest**3, 3 * rest**2 * part, 3 * rest * part**2, part**3)
@@ -72,7 +71,7 @@ def _strips(top: float, bottom: float) -> range:
 
 
 class Sheet:
-    """What stands on the sheet already: boxes, edges and labels."""
+    """The occupied areas of a sheet: boxes, edges and labels."""
 
     def __init__(self, places: Sequence[BoxPosition], routes: Sequence[Route]) -> None:
         self._areas: dict[int, list[Rectangle]] = {}
@@ -92,7 +91,7 @@ class Sheet:
             self._areas.setdefault(strip, []).append(area)
 
     def _touches(self, area: Rectangle, own: int) -> tuple[float, int]:
-        """Return how much of an area is covered, and how many points of edges other than its own lie in it."""
+        """Return the covered part of an area, and the number of points of other edges in it."""
         left, top, right, bottom = area
         covered, crossed = 0.0, 0
         seen: set[Rectangle] = set()
@@ -119,8 +118,8 @@ class Sheet:
         self._claim(best[1].extent())
         return best[1]
 
-    def beside(self, number: int, route: Route, text: str, colour: str) -> Label:
-        """Return the label of an edge, near its end or near its beginning."""
+    def label_edge(self, number: int, route: Route, text: str, color: str) -> Label:
+        """Return the label of an edge, near its end or its beginning."""
         pieces = list(itertools.pairwise(route.points))
         across = room(text, SMALL_LETTERS)
 
@@ -130,11 +129,11 @@ class Sheet:
                     x, y = on_curve(start, end, part)
                     for left in (x + _ASIDE, x - _ASIDE - across):
                         if left >= 0:
-                            yield Label(left, y + SMALL_LETTERS / 3, text, colour)
+                            yield Label(left, y + SMALL_LETTERS / 3, text, color)
 
         return self._put(places(), number)
 
-    def around(self, members: Sequence[BoxPosition], distance: float, text: str, colour: str) -> Label:
+    def label_group(self, members: Sequence[BoxPosition], distance: float, text: str, color: str) -> Label:
         """Return the name of a group, at a corner of one of its first boxes."""
         across = room(text, SMALL_LETTERS)
 
@@ -146,7 +145,7 @@ class Sheet:
                 for y in (above, below):
                     for x in (left + 2, right - across - 2):
                         if x >= 0:
-                            yield Label(x, y, text, colour)
-                yield Label(right + 3, place.y + SMALL_LETTERS / 3, text, colour)
+                            yield Label(x, y, text, color)
+                yield Label(right + 3, place.y + SMALL_LETTERS / 3, text, color)
 
         return self._put(places(), -1)

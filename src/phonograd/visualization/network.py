@@ -1,4 +1,4 @@
-"""plot_network: a symbol as a picture, with MXNet's arguments, labels and colours."""
+"""plot_network: a symbol as a picture, with MXNet's arguments, labels and colors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..symbol import Entry, Symbol
 from .drawing import Box, Edge
 from .families import ARGUMENT, color_of_operator
 from .picture import Picture
-from .text import shortened
+from .text import shorten
 
-__all__ = ["inferred_outputs", "is_weight", "plot_network"]
+__all__ = ["infer_outputs", "is_weight", "plot_network"]
 
 _WEIGHTS = (
     "_weight",
@@ -28,19 +28,19 @@ _WEIGHTS = (
     "_parameters",
 )
 
-#: longer names and attributes are shortened in boxes; the whole ones are shown when one points at them
+#: longer names and attributes are shortened in boxes; tooltips show them in full
 _LONGEST = 40
 
 Head = tuple[Entry, int]
 
 
 def is_weight(name: str) -> bool:
-    """Return whether an argument is a parameter of a layer, judged by its name."""
+    """Return whether an argument is a layer's parameter, judging by its name."""
     return name.endswith(_WEIGHTS)
 
 
-def inferred_outputs(symbol: Symbol, shape: Mapping[str, Any]) -> dict[Head, tuple[int, ...]]:
-    """Return the shapes of all outputs inside a symbol, given those of arguments."""
+def infer_outputs(symbol: Symbol, shape: Mapping[str, Any]) -> dict[Head, tuple[int, ...]]:
+    """Return the shapes of all outputs inside a symbol, given shapes of arguments."""
     internals = symbol.get_internals()
     _, shapes, _ = internals.infer_shape(**shape)
     if shapes is None:
@@ -57,29 +57,29 @@ def plot_network(
     node_attrs: Mapping[str, str] | None = None,
     hide_weights: bool = True,
 ) -> Picture:
-    """Return a picture of a symbol, inputs at the bottom.
+    """Return a picture of a symbol, with the inputs at the bottom.
 
     Parameters
     ----------
     symbol
-        What to draw.
+        The symbol to draw.
     title
         The name of the picture and of its files.
     save_format
-        What :meth:`~phonograd.visualization.picture.Picture.render` writes: ``"svg"``, ``"pdf"`` or ``"dot"``.
+        The format of :meth:`~phonograd.visualization.picture.Picture.render`: ``"svg"``, ``"pdf"`` or ``"dot"``.
     shape
-        Shapes of arguments by name. With them, edges show the shapes of what they carry, without the first axis.
+        Shapes of arguments by name. If given, edges show the shapes of their values without the first axis.
     dtype
-        Types of arguments by name. With them, edges show types.
+        Types of arguments by name. If given, edges show types.
     node_attrs
-        Attributes of all boxes, for the DOT text; ``shape`` (``"box"`` or ``"oval"``) and ``fillcolor`` are drawn.
+        Attributes of all boxes in the DOT text; ``shape`` (``"box"`` or ``"oval"``) and ``fillcolor`` are also drawn.
     hide_weights
-        Whether to leave out the parameters of layers: arguments whose names end as in ``fc_weight``.
+        Omit the parameters of layers: arguments with names such as ``fc_weight``.
 
     Compatibility
     -------------
     MXNet returns a ``graphviz.Digraph``; this object has its ``render``, ``view``, ``save``, ``pipe`` and ``source``
-    and needs no Graphviz. Boxes are as large as their text.
+    but needs no Graphviz. Boxes fit their text.
 
     >>> import phonograd as mx
     >>> net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name="fc")
@@ -91,8 +91,8 @@ def plot_network(
     """
     if not isinstance(symbol, Symbol):
         raise TypeError("symbol must be a Symbol")
-    shapes = inferred_outputs(symbol, shape) if shape is not None else {}
-    types = _inferred_types(symbol, dtype) if dtype is not None else {}
+    shapes = infer_outputs(symbol, shape) if shape is not None else {}
+    types = _infer_types(symbol, dtype) if dtype is not None else {}
     given = dict(node_attrs or {})
     attributes: dict[str, Mapping[str, str]] = {}
     entries = symbol._entries()
@@ -117,7 +117,7 @@ def plot_network(
 
 
 def _unique_names(entries: list[Entry]) -> dict[Entry, str]:
-    """Return a name for each entry; two of one name get different ones."""
+    """Return a unique name for each entry."""
     names: dict[Entry, str] = {}
     taken: dict[str, int] = {}
     for entry in entries:
@@ -126,7 +126,7 @@ def _unique_names(entries: list[Entry]) -> dict[Entry, str]:
     return names
 
 
-def _inferred_types(symbol: Symbol, dtype: Mapping[str, Any]) -> dict[Head, str]:
+def _infer_types(symbol: Symbol, dtype: Mapping[str, Any]) -> dict[Head, str]:
     internals = symbol.get_internals()
     _, types, _ = internals.infer_type(**dtype)
     if types is None:
@@ -143,15 +143,15 @@ def _box(entry: Entry, name: str, given: Mapping[str, str]) -> Box:
     oval = {"oval": "oval", "ellipse": "oval", "circle": "oval"}
     shape = oval.get(given.get("shape", "box"), "box")
     if entry.is_argument:
-        return Box(name, shortened(entry.name, _LONGEST), given.get("fillcolor", ARGUMENT), "oval", _title(entry))
-    label = "\n".join([shortened(line, _LONGEST) for line in _label(entry).split("\n")])
+        return Box(name, shorten(entry.name, _LONGEST), given.get("fillcolor", ARGUMENT), "oval", _title(entry))
+    label = "\n".join([shorten(line, _LONGEST) for line in _label(entry).split("\n")])
     return Box(name, label, given.get("fillcolor", color_of_operator(entry.operator)), shape, _title(entry))
 
 
 def _title(entry: Entry) -> str:
-    """Return what is shown when one points at a box: name, operator and attributes."""
+    """Return the tooltip of a box: name, operator and attributes."""
     lines = [entry.name if entry.is_argument else f"{entry.name}: {entry.operator}"]
-    lines += [f"{key} = {shortened(value, 200)}" for key, value in sorted(entry.attributes.items())]
+    lines += [f"{key} = {shorten(value, 200)}" for key, value in sorted(entry.attributes.items())]
     return "\n".join(lines)
 
 
@@ -178,7 +178,7 @@ def _label(entry: Entry) -> str:
 
 
 def _extents(text: str) -> str:
-    """Return a tuple that stands in attributes as it is shown.
+    """Return a tuple attribute as display text.
 
     >>> _extents("(3, 3)"), _extents("1")
     ('3x3', '1')

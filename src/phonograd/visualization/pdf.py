@@ -1,4 +1,4 @@
-"""PDF: drawings for print. One page, as large as the drawing, with the fonts that every reader has."""
+"""PDF: drawings for print. One page of the drawing's size, with a standard font."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .text import width
 
 __all__ = ["pdf_of"]
 
-#: readers need not show pages that are larger; such a drawing is scaled
+#: maximum page size that readers must support; a larger drawing is scaled down
 _LARGEST = 14_400.0
 
-#: how far the control points of a quarter of an ellipse lie from its ends, in parts of the radius
+#: distance of the control points of a quarter ellipse from its ends, as a fraction of the radius
 _ROUND = 0.5523
 
 _LINE = 1.25
@@ -24,7 +24,7 @@ _BASELINE = 0.35
 def pdf_of(drawing: Drawing) -> bytes:
     """Return a drawing as a PDF file."""
     scale = min(1.0, _LARGEST / max(drawing.width, drawing.height, 1.0))
-    # PDF counts upward from the lower edge
+    # the origin of PDF is at the lower edge
     commands = [f"{scale:.5f} 0 0 {-scale:.5f} 0 {drawing.height * scale:.2f} cm"]
     for figure in drawing.figures:
         commands += _figure(figure)
@@ -60,11 +60,11 @@ def _figure(figure: Figure) -> list[str]:
         return _outline(figure)
     if isinstance(figure, Curve):
         return _curve(figure)
-    return _text(figure.x, figure.y, figure.text, SMALL_LETTERS, figure.colour)
+    return _text(figure.x, figure.y, figure.text, SMALL_LETTERS, figure.color)
 
 
-def _colour(name: str, command: str) -> str:
-    """Return the command that chooses a colour; names and what else PDF does not know become grey."""
+def _color(name: str, command: str) -> str:
+    """Return the command that selects a color; named colors become gray."""
     digits = name[1:]
     if not (name.startswith("#") and len(digits) == 6 and set(digits.lower()) <= set("0123456789abcdef")):
         digits = "cccccc"
@@ -80,10 +80,10 @@ def _outline(figure: Outline) -> list[str]:
     place = figure.place
     half_x, half_y = place.width / 2, place.height / 2
     radius = (half_x, half_y) if figure.shape == "oval" else (figure.radius, figure.radius)
-    commands = [_colour(figure.fill, "rg")]
+    commands = [_color(figure.fill, "rg")]
     if figure.line is not None:
-        commands += [_colour(figure.line, "RG"), "1 w"]
-    commands += _rounded(place.x, place.y, half_x, half_y, radius)
+        commands += [_color(figure.line, "RG"), "1 w"]
+    commands += _rounded_rectangle(place.x, place.y, half_x, half_y, radius)
     commands.append("f" if figure.line is None else "b")
     step = LETTERS * _LINE
     first = place.y - step * (len(figure.lines) - 1) / 2 + LETTERS * _BASELINE
@@ -92,8 +92,8 @@ def _outline(figure: Outline) -> list[str]:
     return commands
 
 
-def _rounded(x: float, y: float, half_x: float, half_y: float, radius: Point) -> list[str]:
-    """Return the path of a rectangle with round corners."""
+def _rounded_rectangle(x: float, y: float, half_x: float, half_y: float, radius: Point) -> list[str]:
+    """Return the path of a rectangle with rounded corners."""
     across, down = radius
     inner_x, inner_y = half_x - across, half_y - down
     commands = [f"{_pair((x - inner_x, y - half_y))} m"]
@@ -111,7 +111,7 @@ def _rounded(x: float, y: float, half_x: float, half_y: float, radius: Point) ->
 
 
 def _curve(figure: Curve) -> list[str]:
-    commands = ["q", _colour(figure.line, "RG"), f"{figure.thickness:.2f} w {0 if figure.has_head else 1} J"]
+    commands = ["q", _color(figure.line, "RG"), f"{figure.thickness:.2f} w {0 if figure.has_head else 1} J"]
     if figure.dashed:
         commands.append("[5 3] 0 d")
     commands.append(f"{_pair(figure.points[0])} m")
@@ -119,11 +119,11 @@ def _curve(figure: Curve) -> list[str]:
     commands += ["S", "Q"]
     if figure.has_head:
         tip, left, right = arrow_head(figure.points)
-        commands += [_colour(figure.line, "rg"), f"{_pair(tip)} m {_pair(left)} l {_pair(right)} l f"]
+        commands += [_color(figure.line, "rg"), f"{_pair(tip)} m {_pair(left)} l {_pair(right)} l f"]
     return commands
 
 
-def _text(x: float, y: float, text: str, size: float, colour: str) -> list[str]:
-    # the page is upside down, so letters are turned back
+def _text(x: float, y: float, text: str, size: float, color: str) -> list[str]:
+    # the page is flipped, so letters are flipped back
     letters = text.encode("cp1252", "replace").hex()
-    return [_colour(colour, "rg"), f"BT /F {size:.1f} Tf 1 0 0 -1 {_pair((x, y))} Tm <{letters}> Tj ET"]
+    return [_color(color, "rg"), f"BT /F {size:.1f} Tf 1 0 0 -1 {_pair((x, y))} Tm <{letters}> Tj ET"]

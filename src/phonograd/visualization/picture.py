@@ -1,6 +1,6 @@
-"""Picture: what drawing a graph returns. Shown by notebooks, written to files, with its DOT text.
+"""Picture: a drawn graph. Notebooks display it, and it can be written to files or converted to DOT text.
 
-It has the methods of ``graphviz.Digraph`` that users of MXNet call, and needs no program: SVG and PDF are drawn here.
+It has the methods of ``graphviz.Digraph`` that users of MXNet call, but needs no Graphviz.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FORMATS = ("svg", "pdf", "dot", "gv")
 
 
 class Picture:
-    """A graph that can be looked at.
+    """A graph to display or save.
 
     >>> picture = Picture("two", [Box("a", "a", "#ffffff"), Box("b", "b", "#ffffff")], [Edge("a", "b", "3")])
     >>> picture
@@ -46,7 +46,7 @@ class Picture:
         upward: bool = False,
     ) -> None:
         self.name = name
-        self.format = _checked(format)
+        self.format = _check_format(format)
         self.boxes = tuple(boxes)
         self.edges = tuple(edges)
         self.groups = tuple(groups)
@@ -60,7 +60,7 @@ class Picture:
 
     @property
     def filename(self) -> str:
-        """The name of the DOT file, where none is given."""
+        """The default name of the DOT file."""
         return f"{self.name}.gv"
 
     @property
@@ -73,19 +73,19 @@ class Picture:
 
     @functools.cached_property
     def drawing(self) -> Drawing:
-        """The marks that the picture consists of."""
+        """The shapes of the picture."""
         return draw(self.name, self.boxes, self.edges, self.groups, self._upward)
 
     def pipe(self, format: str | None = None) -> bytes:  # noqa: A002 - graphviz's name
-        """Return the picture as the contents of a file: ``"svg"``, ``"pdf"``, or ``"dot"`` for the text."""
-        chosen = self.format if format is None else _checked(format)
+        """Return the contents of a picture file: ``"svg"``, ``"pdf"``, or ``"dot"`` for the text."""
+        chosen = self.format if format is None else _check_format(format)
         if chosen == "svg":
             return svg_of(self.drawing).encode()
         return pdf_of(self.drawing) if chosen == "pdf" else self.source.encode()
 
     def save(self, filename: str | os.PathLike[str] | None = None, directory: str | os.PathLike[str] = "") -> str:
         """Write the DOT text to a file and return its path."""
-        return self._written(os.path.join(directory, filename or self.filename), self.source.encode())
+        return self._write(os.path.join(directory, filename or self.filename), self.source.encode())
 
     def render(
         self,
@@ -95,24 +95,24 @@ class Picture:
         cleanup: bool = False,
         format: str | None = None,  # noqa: A002 - graphviz's name
     ) -> str:
-        """Write the picture to a file and return its path: the given one with the format appended.
+        """Write the picture to a file, and return its path: the given one with the format appended.
 
         Parameters
         ----------
         filename, directory
-            Where the DOT text goes; by default ``<title>.gv``. The picture stands beside it.
+            The DOT file; default ``<title>.gv``. The picture is written beside it.
         view
-            Whether to show the picture too.
+            Open the picture too.
         cleanup
-            Whether to leave the DOT text out.
+            Write no DOT file.
         format
-            ``"svg"``, ``"pdf"``, or ``"dot"``; by default that of the picture.
+            ``"svg"``, ``"pdf"``, or ``"dot"``; default: the picture's format.
         """
-        chosen = self.format if format is None else _checked(format)
+        chosen = self.format if format is None else _check_format(format)
         path = os.path.join(directory, filename or self.filename)
-        rendered = self._written(f"{path}.{chosen}", self.pipe(chosen))
+        rendered = self._write(f"{path}.{chosen}", self.pipe(chosen))
         if not cleanup:
-            self._written(path, self.source.encode())
+            self._write(path, self.source.encode())
         if view:
             webbrowser.open(pathlib.Path(rendered).absolute().as_uri())
         return rendered
@@ -123,12 +123,12 @@ class Picture:
         directory: str | os.PathLike[str] | None = None,
         cleanup: bool = False,
     ) -> str:
-        """Write the picture to a file, show it, and return its path; without a name, to a temporary directory."""
+        """Write the picture to a file, open it, and return its path; without a name, use a temporary directory."""
         if directory is None:
             directory = tempfile.mkdtemp(prefix="phonograd-") if filename is None else ""
         return self.render(filename, directory, view=True, cleanup=cleanup)
 
-    def _written(self, path: str, content: bytes) -> str:
+    def _write(self, path: str, content: bytes) -> str:
         folder = os.path.dirname(path)
         if folder:
             os.makedirs(folder, exist_ok=True)
@@ -139,16 +139,16 @@ class Picture:
         return svg_of(self.drawing)
 
     def _repr_html_(self) -> str:
-        """Return the picture in a frame that scrolls, as notebooks show it."""
+        """Return the picture in a scrolling frame for notebooks."""
         style = "overflow: auto; max-height: 48em; border: 1px solid #dddddd; resize: vertical"
         return f'<div style="{style}">{self._repr_svg_()}</div>'
 
 
-def _checked(name: str) -> str:
+def _check_format(name: str) -> str:
     lower = str(name).lower()
     if lower not in _FORMATS:
         raise ValueError(
-            f"a picture cannot be written as {name!r}{nearest(lower, list(_FORMATS))}; formats are "
-            f"{', '.join(_FORMATS)}. Graphviz makes others of the DOT text (picture.source)."
+            f"unknown picture format {name!r}{nearest(lower, list(_FORMATS))}; formats are "
+            f"{', '.join(_FORMATS)}. Graphviz can convert the DOT text (picture.source) to others."
         )
     return lower

@@ -1,4 +1,4 @@
-"""plot_record and record_text: a recorded computation to look at, forward and backward."""
+"""plot_record and record_text: show a recorded computation, forward and backward."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .computation import Computation, ComputedValue, computation_of
 from .drawing import Box, Edge, Group
 from .families import ARGUMENT, color_of_family
 from .picture import Picture
-from .text import shortened
+from .text import shorten
 
 __all__ = ["plot_record", "record_text"]
 
 _BACKWARD = "#dfe3ee"
 _END = "#ffffff"
 
-#: the grounds of kernels, in turn
+#: background colors of kernels, used in turn
 _GROUNDS = ("#fff3c4", "#d9f2d9", "#d6eaf8", "#fadbd8", "#e8daef", "#fdebd0", "#d1f2eb", "#eaeded")
 
 _LONGEST_LABEL = 36
@@ -27,16 +27,16 @@ _LONGEST_TEXT = 60
 def plot_record(
     *heads: NDArray, backward: bool = True, kernels: bool = True, title: str = "record", save_format: str = "svg"
 ) -> Picture:
-    """Return a picture of what was recorded to compute some arrays.
+    """Return a picture of the recorded computation of some arrays.
 
     Parameters
     ----------
     heads
         Recorded arrays, such as a loss, before ``backward`` has cleared the record.
     backward
-        Whether to show the gradients of all variables too. They are derived, not computed.
+        Show the gradients of all variables too. They are derived, not computed.
     kernels
-        Whether to show, as coloured ground, which operators are computed by one kernel. Kernels are compiled.
+        Show the operators of each kernel on a colored background. This compiles the kernels.
     title, save_format
         As in :func:`plot_network`.
 
@@ -62,7 +62,7 @@ def plot_record(
 
 
 def record_text(*heads: NDArray, backward: bool = True, kernels: bool = True) -> str:
-    """Return what was recorded to compute some arrays as text, a line for each value; see :func:`plot_record`.
+    """Return the recorded computation of some arrays as text, one line for each value; see :func:`plot_record`.
 
     >>> import phonograd as mx
     >>> x = mx.nd.ones((2,))
@@ -97,7 +97,7 @@ def _is_result(step: ComputedValue) -> bool:
 
 def _line(step: ComputedValue, numbers: dict[int, str]) -> str:
     arguments = [numbers[id(s)] if isinstance(s, ComputedValue) else _number(s) for s in step.arguments]
-    arguments += [f"{name}={shortened(repr(value), 40)}" for name, value in step.attributes.items()]
+    arguments += [f"{name}={shorten(repr(value), 40)}" for name, value in step.attributes.items()]
     call = f"{step.name}({', '.join(arguments)})" if arguments else step.name
     text = call if _is_result(step) else f"{numbers[id(step)]} = {call}"
     text += f": {step.kind}" if step.kind else ""
@@ -112,7 +112,7 @@ def _line(step: ComputedValue, numbers: dict[int, str]) -> str:
 
 
 def _near(where: str) -> str:
-    """Return ``file:line`` without the current directory."""
+    """Return ``file:line`` relative to the current directory."""
     here = os.getcwd() + os.sep
     return where.removeprefix(here)
 
@@ -133,12 +133,12 @@ def _box(step: ComputedValue, name: str) -> Box:
     if any([not isinstance(source, ComputedValue) for source in step.arguments]):
         label += f"({', '.join(['·' if isinstance(s, ComputedValue) else _number(s) for s in step.arguments])})"
     title = [f"{step.name}: {step.kind}" if step.kind else step.name]
-    title += [f"{key} = {shortened(repr(value), 200)}" for key, value in step.attributes.items()]
+    title += [f"{key} = {shorten(repr(value), 200)}" for key, value in step.attributes.items()]
     title += [f"gradient of {step.gradient_of}"] if step.gradient_of else []
     title += [f"kernel {step.kernel}"] if step.kernel is not None else []
     title += [_near(step.where)] if step.where else []
     fill = _BACKWARD if step.is_backward else color_of_family(step.family)
-    return Box(name, shortened(label, _LONGEST_LABEL), fill, "box", "\n".join(title))
+    return Box(name, shorten(label, _LONGEST_LABEL), fill, "box", "\n".join(title))
 
 
 def _groups(computation: Computation, names: dict[int, str]) -> list[Group]:

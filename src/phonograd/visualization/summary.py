@@ -1,4 +1,4 @@
-"""print_summary: the layers of a symbol as a table, with MXNet's arguments."""
+"""print_summary: a table of a symbol's layers, with MXNet's arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..symbol import Entry, Symbol
-from .network import Head, inferred_outputs
+from .network import Head, infer_outputs
 
 __all__ = ["print_summary", "summary_of"]
 
@@ -20,23 +20,23 @@ def print_summary(
     line_length: int = 120,
     positions: Sequence[float] = _POSITIONS,
 ) -> None:
-    """Print a table of the layers of a symbol: output shapes, numbers of parameters, and where inputs come from.
+    """Print a table of a symbol's layers: output shapes, parameter counts and previous layers.
 
     Parameters
     ----------
     symbol
-        What to describe.
+        The symbol to describe.
     shape
-        Shapes of arguments by name. Without them, shapes are not shown and parameters of unknown shape not counted.
+        Shapes of arguments by name. Without them, the table has no shapes and skips parameters of unknown shape.
     line_length
         The width of the table.
     positions
-        Where its four columns end, in parts of the width, or in letters.
+        The ends of its four columns, as fractions of the width or in characters.
 
     Compatibility
     -------------
-    MXNet counts the parameters of some layers only; here they are those of all. A parameter that several layers share
-    counts where it is used first. All arguments with a given shape have a row, not only the first.
+    MXNet counts the parameters of some layers only; this function counts all. A parameter shared by several layers
+    counts at its first use. All arguments with a given shape have a row, not only the first.
 
     >>> import phonograd as mx
     >>> net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name="fc")
@@ -65,7 +65,7 @@ def summary_of(
         raise TypeError("symbol must be Symbol")
     shapes: dict[Head, tuple[int, ...]] = {}
     if shape is not None:
-        shapes = inferred_outputs(symbol, shape)
+        shapes = infer_outputs(symbol, shape)
     ends = [int(line_length * position) for position in positions] if positions[-1] <= 1 else list(map(int, positions))
     given = shape or {}
     entries = symbol._entries()
@@ -93,7 +93,7 @@ def summary_of(
 
 
 def _parameters(symbol: Symbol, given: Mapping[str, Any]) -> dict[Entry, int]:
-    """Return the sizes of arguments that are learned: neither given, nor a label, nor an auxiliary or first state."""
+    """Return the sizes of learned arguments: those that are not given, labels, or auxiliary or initial states."""
     shapes = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**given)[0]))
     entries = symbol._entries()
     labels = {

@@ -10,25 +10,25 @@ from .text import FONT
 
 __all__ = ["svg_of"]
 
-#: from the middle of a line of letters to their baseline, in parts of their height
+#: distance from the middle of a line of text to its baseline, as a fraction of the font size
 _BASELINE = 0.35
 _LINE = 1.25
 
 
 def svg_of(drawing: Drawing) -> str:
-    """Return a drawing as SVG, as large as it is drawn: readers scroll and zoom."""
+    """Return a drawing as SVG in its full size; readers scroll and zoom."""
     wide, high = _number(drawing.width), _number(drawing.height)
     body = "\n".join([_figure(figure) for figure in drawing.figures])
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" viewBox="0 0 {wide} {high}" '
         f'font-family="{FONT}" font-size="{_number(LETTERS)}">\n'
-        f"<title>{_escaped(drawing.title)}</title>\n"
+        f"<title>{_escape(drawing.title)}</title>\n"
         f'<rect width="100%" height="100%" fill="#ffffff"/>\n{body}\n</svg>\n'
     )
 
 
-def _escaped(text: str) -> str:
-    """Return a text as it can stand in XML, which does not allow every letter."""
+def _escape(text: str) -> str:
+    """Return a text escaped for XML, without characters that XML does not allow."""
     allowed = "".join([letter if letter >= " " or letter in "\n\t" else "\ufffd" for letter in text])
     return escape(allowed.encode("utf-8", "replace").decode("utf-8"))
 
@@ -48,7 +48,7 @@ def _figure(figure: Figure) -> str:
 def _outline(figure: Outline) -> str:
     place = figure.place
     line = "none" if figure.line is None else figure.line
-    style = f'fill="{_escaped(figure.fill)}" stroke="{line}"'
+    style = f'fill="{_escape(figure.fill)}" stroke="{line}"'
     if figure.shape == "oval":
         middle = f'cx="{_number(place.x)}" cy="{_number(place.y)}"'
         shape = f'<ellipse {middle} rx="{_number(place.width / 2)}" ry="{_number(place.height / 2)}" {style}/>'
@@ -59,10 +59,10 @@ def _outline(figure: Outline) -> str:
     step = LETTERS * _LINE
     first = place.y - step * (len(figure.lines) - 1) / 2 + LETTERS * _BASELINE
     texts = [
-        f'<text x="{_number(place.x)}" y="{_number(first + step * index)}" text-anchor="middle">{_escaped(line)}</text>'
+        f'<text x="{_number(place.x)}" y="{_number(first + step * index)}" text-anchor="middle">{_escape(line)}</text>'
         for index, line in enumerate(figure.lines)
     ]
-    title = f"<title>{_escaped(figure.title)}</title>" if figure.title else ""
+    title = f"<title>{_escape(figure.title)}</title>" if figure.title else ""
     return f"<g>{title}{shape}{''.join(texts)}</g>"
 
 
@@ -75,20 +75,20 @@ def _curve(figure: Curve) -> str:
     dashes = ' stroke-dasharray="5 3"' if figure.dashed else ""
     round_ends = "" if figure.has_head else ' stroke-linecap="round"'
     path = (
-        f'<path d="{"".join(pieces)}" fill="none" stroke="{_escaped(figure.line)}" '
+        f'<path d="{"".join(pieces)}" fill="none" stroke="{_escape(figure.line)}" '
         f'stroke-width="{_number(figure.thickness)}"{dashes}{round_ends}/>'
     )
     if not figure.has_head:
         return path
     corners = " ".join([_pair(point) for point in arrow_head(figure.points)])
-    return f'{path}<polygon points="{corners}" fill="{_escaped(figure.line)}"/>'
+    return f'{path}<polygon points="{corners}" fill="{_escape(figure.line)}"/>'
 
 
 def _label(figure: Label) -> str:
     return (
-        f'<text x="{_number(figure.x)}" y="{_number(figure.y)}" fill="{_escaped(figure.colour)}" '
+        f'<text x="{_number(figure.x)}" y="{_number(figure.y)}" fill="{_escape(figure.color)}" '
         f'font-size="{_number(SMALL_LETTERS)}" stroke="#ffffff" stroke-width="3" paint-order="stroke">'
-        f"{_escaped(figure.text)}</text>"
+        f"{_escape(figure.text)}</text>"
     )
 
 

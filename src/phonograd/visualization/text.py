@@ -1,13 +1,13 @@
-"""Text: how wide it will be, which nobody knows before it is drawn: that depends on the fonts that a reader has."""
+"""Text: estimate the width of text, which depends on the fonts of the reader."""
 
 from __future__ import annotations
 
-__all__ = ["FONT", "room", "shortened", "width"]
+__all__ = ["FONT", "room", "shorten", "width"]
 
-#: the first of these that a reader has
+#: fonts in order of preference
 FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 
-#: widths of Helvetica's letters in thousandths of the height of the font; others count as wide as a digit
+#: widths of Helvetica's characters in thousandths of the font size; others count as wide as a digit
 _WIDTHS = {
     222: "ijl'",
     278: " ftI./,:;![]|\\",
@@ -28,7 +28,7 @@ _WIDTHS = {
 _WIDTH_OF = {letter: width for width, letters in _WIDTHS.items() for letter in letters}
 _DIGIT = 556
 
-#: the same of DejaVu Sans
+#: the same for DejaVu Sans
 _ROOM = {
     280: "ijl'",
     320: " I./,:;|\\",
@@ -52,18 +52,18 @@ _WIDER = {letter: width for width, letters in _ROOM.items() for letter in letter
 
 
 def width(text: str, size: float) -> float:
-    """Return how wide a line of text is in Helvetica and its kin.
+    """Return the width of a line of text in Helvetica and similar fonts.
 
     >>> width("iii", 10.0) < width("WWW", 10.0)
     True
     """
-    # letters of other scripts may be as wide as they are high
+    # characters of other scripts may be as wide as high
     letters = [_WIDTH_OF.get(letter, _DIGIT if letter < "\u2000" else 1000) for letter in text]
     return sum(letters) * size / 1000
 
 
 def room(text: str, size: float) -> float:
-    """Return how wide a line of text may become: as in DejaVu Sans, the widest of the fonts that readers fall back to.
+    """Return the maximum width of a line of text: in DejaVu Sans, the widest of the usual fallback fonts.
 
     >>> room("batchnorm", 10.0) > width("batchnorm", 10.0)
     True
@@ -72,10 +72,10 @@ def room(text: str, size: float) -> float:
     return sum(letters) * size / 1000
 
 
-def shortened(text: str, longest: int) -> str:
-    """Return a text of at most so many letters; the middle of a longer one is left out.
+def shorten(text: str, longest: int) -> str:
+    """Return a text of at most ``longest`` characters; a longer one loses its middle.
 
-    >>> shortened("convolution", 7)
+    >>> shorten("convolution", 7)
     'con…ion'
     """
     if len(text) <= longest:

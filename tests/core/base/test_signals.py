@@ -9,7 +9,7 @@ from pathlib import Path
 from phonograd.core.base import settings, signals
 from phonograd.core.base.signals import Signal
 
-SOURCE = Path(signals.__file__).parent
+SOURCE = Path(signals.__file__).parents[1]
 
 
 def test_listeners_are_called_in_order_until_they_are_disconnected() -> None:

@@ -11,9 +11,9 @@ import pytest
 from phonograd.core import events
 from phonograd.core.events import (
     DisableRecordFunctionGuard,
+    ObservationContext,
     Range,
     RecordFunctionGuard,
-    Surroundings,
 )
 
 from .diary import Diary, in_thread, run
@@ -144,7 +144,7 @@ def test_surroundings_are_taken_to_another_thread_and_given_back() -> None:
     events.add_thread_local_callback(lambda fn: seen.append(fn.name))
     outer = Range()
     outer.before("outer")
-    surroundings = Surroundings()
+    surroundings = ObservationContext()
 
     def work() -> tuple[Any, ...]:
         run("before")

@@ -174,7 +174,7 @@ def test_a_compiler_that_is_gone(directory: Path, monkeypatch: pytest.MonkeyPatc
     expected = _results(_make())
     _new_process(monkeypatch)
 
-    def gone() -> None:
+    def gone(cpu_level: str) -> None:
         raise OSError("the library cannot be loaded")
 
     monkeypatch.setattr(objects, "Compiler", gone)
@@ -318,7 +318,9 @@ print(json.dumps([seen, counts, modules]))
 
 def _process(tmp_path: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "PHONOGRAD_EXECUTOR": "native", "PHONOGRAD_CACHE_DIRECTORY": str(tmp_path / "cache")}
-    (tmp_path / "script.py").write_text(SCRIPT)
+    script = tmp_path / "script.py"
+    if not script.exists():  # another process may be reading it
+        script.write_text(SCRIPT)
     # sources that somebody edits meanwhile would switch the disk off
     start = "import time; time.time = lambda now=time.time: now() + 1e6; exec(open('script.py').read())"
     return subprocess.Popen(

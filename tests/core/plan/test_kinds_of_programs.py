@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,12 +14,12 @@ from phonograd.core.base.dtypes import FLOAT32
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import leaf
-from phonograd.core.plan import cache
+from phonograd.core.plan import cache, disk
 from phonograd.core.plan.cache import choose_program
 from phonograd.core.plan.disk import RecalledProgram, program_for
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.plan.piecewise import PiecewiseProgram
-from phonograd.core.run import kernel_cache
+from phonograd.core.run import disk_cache, kernel_cache
 from phonograd.core.run.programs import Memory, Part, Program
 from phonograd.core.run.reference import ReferenceProgram
 
@@ -43,7 +44,10 @@ def recalled(wanted: Iterable[Node], available: Callable[[Node], bool], keep_all
 
 
 @pytest.fixture(params=[ReferenceProgram, PiecewiseProgram, NativeProgram, recalled], ids=lambda kind: kind.__name__)
-def make(request: pytest.FixtureRequest, tmp_path: Any) -> Iterable[Make]:
+def make(request: pytest.FixtureRequest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterable[Make]:
+    # as if the process had just begun: it stores a limited number of plans, and none after a change of the sources
+    monkeypatch.setattr(disk, "_kept", 0)
+    monkeypatch.setattr(disk_cache, "_STARTED", time.time() + 1e6)
     with settings.override(cache_directory=str(tmp_path)):
         yield request.param
 

@@ -25,7 +25,7 @@ from phonograd.core.kernels.structure import REDUCED, Structure
 from phonograd.core.lower.pattern import Pattern
 from phonograd.core.plan import layout as layouts
 from phonograd.core.plan import native_program as programs
-from phonograd.core.plan.inplace import Overlays, overlay_of, part_of
+from phonograd.core.plan.inplace import Overlays, overlay_of
 from phonograd.core.plan.layout import Job, Layout
 from phonograd.core.plan.native_program import NativeProgram
 from phonograd.core.plan.steps import Alias, NumpyCall
@@ -190,7 +190,7 @@ class _Walk:
         below = self.own_tags(node, copied=True) if base is None else self.tags(base)
         overlay = overlay_of(node)
         assert overlay is not None
-        places = _bytes_at(_walked(part_of(node, overlay)), node.dtype.itemsize)
+        places = _bytes_at(_walked(Pattern.contiguous(node.shape).slice(*overlay.region_of(node))), node.dtype.itemsize)
         below = below.copy()
         below[places] = own[places]
         return below

@@ -64,7 +64,7 @@ def test_writers_of_kernels_see_the_level(level: str, expected: Machine, monkeyp
     features = _enabled(limit("sapphirerapids", ",".join([f"+{name}" for name in NAMES]), level)[1])
     assert host._processor(features) == expected
     asked: list[Any] = []
-    monkeypatch.setattr(host.ctypes, "CDLL", lambda name: asked.append(name))
+    monkeypatch.setattr(host, "system_function", lambda name: asked.append(name))
     if level != "native":
         # without the features the system is not even asked for the matrix unit
         assert not host._has_matrix_unit(features)

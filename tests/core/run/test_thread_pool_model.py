@@ -50,7 +50,7 @@ from .interleavings import Explorer, Region, Violation
 from .llvm_threads import Layout, Program, Thread, atomics
 
 TEXT = thread_pool_text("x86_64")
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "thread-pool.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "thread-pool.md"
 
 #: the extents of the launches of a region, whose chunks are one item each
 Extents = list[int]

@@ -1,4 +1,4 @@
-"""Text: vocabularies, counted words, and vectors of words from files (``mxnet.contrib.text``)."""
+"""Text: vocabularies, token counts, and word embeddings from files (``mxnet.contrib.text``)."""
 
 from __future__ import annotations
 

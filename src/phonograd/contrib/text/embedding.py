@@ -1,4 +1,4 @@
-"""Vectors of words, read from files: GloVe, fastText, or your own."""
+"""Word embeddings, read from files: GloVe, fastText, or custom files."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _HOME = os.path.join(os.environ.get("MXNET_HOME", os.path.join("~", ".mxnet")), 
 _EMBEDDINGS: dict[str, type[TokenEmbedding]] = {}
 
 Kind = TypeVar("Kind", bound="type[TokenEmbedding]")
-#: makes the vector of unknown words, of a shape
+#: creates the vector of unknown tokens, given its shape
 Initializer = Callable[..., NDArray]
 
 
 def register(embedding_cls: Kind) -> Kind:
-    """Return a class of embeddings, which :func:`create` finds by its name from now on."""
+    """Register a class of embeddings for :func:`create`, and return it."""
     _EMBEDDINGS[embedding_cls.__name__.lower()] = embedding_cls
     return embedding_cls
 
 
 def create(embedding_name: str, **kwargs: Any) -> TokenEmbedding:
-    """Return an embedding by the name of its class: ``'glove'``, ``'fasttext'`` or one that was registered."""
+    """Return an embedding by the name of its class: ``'glove'``, ``'fasttext'`` or a registered one."""
     if embedding_name.lower() not in _EMBEDDINGS:
         raise KeyError(f"Cannot find embedding {embedding_name}. Valid ones: {', '.join(sorted(_EMBEDDINGS))}")
     return _EMBEDDINGS[embedding_name.lower()](**kwargs)
 
 
 def get_pretrained_file_names(embedding_name: str | None = None) -> Any:
-    """Return the files that an embedding is known to have, or those of all embeddings by name."""
+    """Return the known files of an embedding, or those of all embeddings by name."""
     if embedding_name is None:
         return {name: list(found.pretrained_file_names) for name, found in _EMBEDDINGS.items()}
     if embedding_name.lower() not in _EMBEDDINGS:
@@ -55,7 +55,7 @@ def get_pretrained_file_names(embedding_name: str | None = None) -> Any:
 
 
 def _read(path: str, delimiter: str, encoding: str, unknown: str) -> tuple[list[str], list[Any], Any]:
-    """Return the words of a file, their vectors, and the vector of the unknown word if the file has one."""
+    """Return the tokens of a file, their vectors, and the vector of the unknown token if the file has one."""
     words: list[str] = []
     seen: set[str] = set()
     vectors: list[Any] = []
@@ -65,13 +65,13 @@ def _read(path: str, delimiter: str, encoding: str, unknown: str) -> tuple[list[
         for number, line in enumerate(file, 1):
             word, *elements = line.rstrip().split(delimiter)
             if len(elements) <= 1:
-                # fastText begins with a line of two numbers
+                # fastText files begin with a line of two numbers
                 logging.debug("line %d of %s has no vector", number, path)
                 continue
             try:
                 vector = np.array(elements, np.float32)
             except ValueError as error:
-                raise ValueError(f"line {number} of {path} is no word with numbers behind: {error}") from error
+                raise ValueError(f"line {number} of {path} is not a token followed by numbers: {error}") from error
             if word == unknown and for_unknown is None:
                 for_unknown = vector
             elif word in seen:
@@ -94,9 +94,9 @@ def _read(path: str, delimiter: str, encoding: str, unknown: str) -> tuple[list[
 
 
 class TokenEmbedding(vocab.Vocabulary):
-    """A vocabulary whose words have vectors."""
+    """A vocabulary whose tokens have vectors."""
 
-    #: files that are known to exist for it
+    #: known files
     pretrained_file_names: Sequence[str] = ()
 
     def __init__(self, **kwargs: Any) -> None:
@@ -104,7 +104,7 @@ class TokenEmbedding(vocab.Vocabulary):
         self._idx_to_vec: NDArray | None = None
 
     def _load(self, path: str, delimiter: str, init_unknown_vec: Initializer, encoding: str, words: Any) -> None:
-        """Take words and vectors from a file; only those of a vocabulary, if there is one."""
+        """Load tokens and vectors from a file; only those of a vocabulary, if given."""
         path = os.path.expanduser(path)
         if not os.path.isfile(path):
             raise ValueError(
@@ -124,7 +124,7 @@ class TokenEmbedding(vocab.Vocabulary):
             self._take(words, [self])
 
     def _take(self, words: vocab.Vocabulary, embeddings: Sequence[TokenEmbedding]) -> None:
-        """Become the words of a vocabulary, with the vectors that embeddings have for them, side by side."""
+        """Set the tokens to those of a vocabulary, and their vectors to the concatenated ones of some embeddings."""
         vectors = [embedding.get_vecs_by_tokens(list(words.idx_to_token)) for embedding in embeddings]
         joined = vectors[0] if len(vectors) == 1 else ndarray.concat(*vectors, dim=1)
         self._idx_to_token = list(words.idx_to_token)
@@ -134,18 +134,18 @@ class TokenEmbedding(vocab.Vocabulary):
 
     @property
     def vec_len(self) -> int:
-        """How many numbers a vector has."""
+        """The length of a vector."""
         return 0 if self._idx_to_vec is None else int(self._idx_to_vec.shape[1])
 
     @property
     def idx_to_vec(self) -> NDArray | None:
-        """The vectors of all words in the order of their numbers, (word, element)."""
+        """The vectors of all tokens in index order, of shape (token, element)."""
         return self._idx_to_vec
 
     def get_vecs_by_tokens(self, tokens: Any, lower_case_backup: bool = False) -> NDArray:
-        """Return the vector of a word, or one row for each word of a list.
+        """Return the vector of a token, or one row for each token of a list.
 
-        With `lower_case_backup` a word that is not known is looked up in lower case.
+        With `lower_case_backup`, an unknown token is looked up in lower case.
         """
         assert self._idx_to_vec is not None, "no vectors were loaded"
         words = tokens if isinstance(tokens, list) else [tokens]
@@ -159,14 +159,12 @@ class TokenEmbedding(vocab.Vocabulary):
         return found if isinstance(tokens, list) else found[0]
 
     def update_token_vectors(self, tokens: Any, new_vectors: NDArray) -> None:
-        """Give words other vectors: one row for each word of a list, or one vector for a word."""
+        """Replace the vectors of tokens: one row for each token of a list, or one vector for a token."""
         assert self._idx_to_vec is not None, "The property `idx_to_vec` has not been properly set."
         words = tokens if isinstance(tokens, list) else [tokens]
         rows = new_vectors.reshape((len(words), -1))
         if rows.shape[1] != self.vec_len:
-            raise ValueError(
-                f"the new vectors have {rows.shape[1]} numbers, but those of this embedding {self.vec_len}"
-            )
+            raise ValueError(f"the new vectors have {rows.shape[1]} elements, but this embedding has {self.vec_len}")
         numbers = []
         for word in words:
             if word not in self.token_to_idx:
@@ -180,7 +178,7 @@ class TokenEmbedding(vocab.Vocabulary):
 
 
 class _Published(TokenEmbedding):
-    """Vectors in files that others publish: nothing is downloaded, the files are taken from a directory."""
+    """Embeddings in published files. It downloads nothing, and reads the files from a directory."""
 
     _source = ""
 
@@ -202,7 +200,7 @@ class _Published(TokenEmbedding):
         path = os.path.join(os.path.expanduser(embedding_root), name, pretrained_file_name)
         if not os.path.exists(path):
             raise FileNotFoundError(
-                f"{path} is missing, and vectors are not downloaded: take the archive with {pretrained_file_name} from "
+                f"{path} is missing, and files are not downloaded: get the archive with {pretrained_file_name} from "
                 f"{self._source} and put that file there"
             )
         self._load(path, " ", init_unknown_vec, "utf8", vocabulary)
@@ -210,18 +208,18 @@ class _Published(TokenEmbedding):
 
 @register
 class GloVe(_Published):
-    """GloVe's vectors, from ``<embedding_root>/glove/<pretrained_file_name>``.
+    """GloVe embeddings, from ``<embedding_root>/glove/<pretrained_file_name>``.
 
     Parameters
     ----------
     pretrained_file_name
-        Which file; see :func:`get_pretrained_file_names`.
+        The file; see :func:`get_pretrained_file_names`.
     embedding_root
         The directory of all embeddings.
     init_unknown_vec
-        Makes the vector of unknown words.
+        Creates the vector of unknown tokens.
     vocabulary
-        Which words to take; all of the file if this is None.
+        The tokens to load; by default all tokens of the file.
     **kwargs
         Arguments of :class:`~phonograd.contrib.text.vocab.Vocabulary`.
     """
@@ -240,7 +238,7 @@ class GloVe(_Published):
 
 @register
 class FastText(_Published):
-    """fastText's vectors, from ``<embedding_root>/fasttext/<pretrained_file_name>``; see :class:`GloVe`."""
+    """fastText embeddings, from ``<embedding_root>/fasttext/<pretrained_file_name>``; see :class:`GloVe`."""
 
     _source = "https://fasttext.cc/"
 
@@ -249,20 +247,20 @@ class FastText(_Published):
 
 
 class CustomEmbedding(TokenEmbedding):
-    """Vectors from a file of yours: a word and numbers in each line.
+    """Embeddings from a custom file with a token and numbers in each line.
 
     Parameters
     ----------
     pretrained_file_path
         The file.
     elem_delim
-        What stands between the word and the numbers.
+        The delimiter between the token and the numbers.
     encoding
         The encoding of the file.
     init_unknown_vec
-        Makes the vector of unknown words.
+        Creates the vector of unknown tokens.
     vocabulary
-        Which words to take; all of the file if this is None.
+        The tokens to load; by default all tokens of the file.
     **kwargs
         Arguments of :class:`~phonograd.contrib.text.vocab.Vocabulary`.
     """
@@ -281,7 +279,7 @@ class CustomEmbedding(TokenEmbedding):
 
 
 class CompositeEmbedding(TokenEmbedding):
-    """The words of a vocabulary with vectors made of those of several embeddings, side by side."""
+    """The tokens of a vocabulary with the concatenated vectors of several embeddings."""
 
     def __init__(self, vocabulary: vocab.Vocabulary, token_embeddings: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Words counted in a text."""
+"""Token counts of texts."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def count_tokens_from_str(
     to_lower: bool = False,
     counter_to_update: Counter[str] | None = None,
 ) -> Counter[str]:
-    r"""Return how often each word occurs in a text.
+    r"""Return the number of occurrences of each token in a text.
 
     Parameters
     ----------
     source_str
         The text.
     token_delim, seq_delim
-        What stands between words, and between sentences: regular expressions.
+        The delimiters of tokens and of sentences, as regular expressions.
     to_lower
-        Whether to ignore upper case.
+        Convert the text to lower case.
     counter_to_update
-        Counts to add to, in place.
+        A counter to update in place.
 
     >>> sorted(count_tokens_from_str(" Life is great ! \n life is good . \n", to_lower=True).items())
     [('!', 1), ('.', 1), ('good', 1), ('great', 1), ('is', 2), ('life', 2)]

@@ -1,4 +1,4 @@
-"""Vocabularies: words and their numbers."""
+"""Vocabularies: tokens and their indices."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 __all__ = ["UNKNOWN_IDX", "Vocabulary"]
 
-#: the number of every word that is not in a vocabulary
+#: the index of every token that is not in a vocabulary
 UNKNOWN_IDX = 0
 
 
 class Vocabulary:
-    """Words with numbers: the unknown word, reserved ones, then the others, most frequent first.
+    """An index of tokens: the unknown token, reserved tokens, then the others, most frequent first.
 
     Parameters
     ----------
     counter
-        How often each word occurs; None for no others.
+        The frequency of each token; None for no tokens.
     most_freq_count
-        How many of them to take at most, not counting unknown and reserved ones.
+        The maximum number of tokens, not counting the unknown and reserved ones.
     min_freq
-        How often a word must occur to be taken.
+        The minimum frequency of a token.
     unknown_token
-        What stands for all other words.
+        The representation of all other tokens.
     reserved_tokens
-        Words that have a meaning of their own, such as ``'<pad>'``.
+        Tokens with a special meaning, such as ``'<pad>'``.
 
     >>> words = Vocabulary(Counter("b a c b c c".split()), min_freq=2, reserved_tokens=["<pad>"])
     >>> words.idx_to_token
@@ -52,7 +52,7 @@ class Vocabulary:
         self._idx_to_token: list[Any] = [unknown_token, *reserved]
         if counter is not None:
             taken = {unknown_token, *reserved}
-            # by name first: words that are equally frequent then stay in that order
+            # sorted by name first, so that equally frequent tokens stay in that order
             frequent = sorted(sorted(counter.items(), key=lambda pair: pair[0]), key=lambda pair: -pair[1])
             chosen = [word for word, count in frequent if count >= min_freq and word not in taken]
             self._idx_to_token += chosen[:most_freq_count]
@@ -63,32 +63,32 @@ class Vocabulary:
 
     @property
     def token_to_idx(self) -> dict[Any, int]:
-        """The numbers of words."""
+        """The indices of tokens."""
         return self._token_to_idx
 
     @property
     def idx_to_token(self) -> list[Any]:
-        """The words in the order of their numbers."""
+        """The tokens in index order."""
         return self._idx_to_token
 
     @property
     def unknown_token(self) -> Any:
-        """What stands for words that are not in the vocabulary."""
+        """The representation of tokens that are not in the vocabulary."""
         return self._unknown_token
 
     @property
     def reserved_tokens(self) -> list[Any] | None:
-        """Words that have a meaning of their own."""
+        """Tokens with a special meaning."""
         return self._reserved_tokens
 
     def to_indices(self, tokens: Any) -> Any:
-        """Return the number of a word, or a list of numbers for a list; 0 for words that are not known."""
+        """Return the index of a token, or a list of indices for a list; 0 for unknown tokens."""
         if not isinstance(tokens, list):
             return self.token_to_idx.get(tokens, UNKNOWN_IDX)
         return [self.token_to_idx.get(token, UNKNOWN_IDX) for token in tokens]
 
     def to_tokens(self, indices: Any) -> Any:
-        """Return the word of a number, or a list of words for a list."""
+        """Return the token of an index, or a list of tokens for a list."""
         numbers = indices if isinstance(indices, list) else [indices]
         words = []
         for number in numbers:

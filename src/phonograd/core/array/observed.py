@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..events import FUNCTION, LISTENING, Range
-from ..events.range import CURRENT, OVER, described, started
+from ..events.range import CURRENT, OVER, collect_with_inputs, start_range
 from ..events.registry import AMBIENT
 from ..events.registry import LOCAL as THREADS
 from ..events.registry import REGISTRY as OBSERVERS
@@ -63,8 +63,8 @@ def observed(
     snapshot = thread.selections[FUNCTION].quick
     number = next(_numbers) if FLAGS.get() & RECORDING else -1
     if snapshot is None:
-        entry = started(FUNCTION, declared.name, number, _describe, declared, inputs, named, given)
-    else:  # as started() does, without calls
+        entry = start_range(FUNCTION, declared.name, number, _describe, declared, inputs, named, given)
+    else:  # as start_range() does, without calls
         entry = _new(Range)
         entry._snapshot = snapshot
         entry._thread = thread
@@ -79,7 +79,7 @@ def observed(
             parent = parent.parent
         entry.parent = parent
         if snapshot.needs[0]:
-            described(entry, _describe(entry, declared, inputs, named, given))
+            collect_with_inputs(entry, _describe(entry, declared, inputs, named, given))
         else:
             snapshot.collect(entry)
         CURRENT.set(entry)
@@ -112,7 +112,7 @@ def observed(
         made = [_node_of(array) for array in _made(result, inputs)]
         nodes = before or [value._node for value in inputs if isinstance(value, Handle)]
         sources = [source for source in nodes if source is not None]
-        attribution.called(entry, sources, [node for node in made if node is not None])
+        attribution.note_call(entry, sources, [node for node in made if node is not None])
     return result
 
 

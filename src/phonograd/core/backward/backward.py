@@ -169,7 +169,7 @@ class _BackwardPass:
         grads = [grad for _, grad in waiting]
         result, arrays = (self._here if trace is LOCAL.trace else self._elsewhere)(trace, heads, grads)
         if active.watched:
-            trace.attributed().derived(result)
+            trace.attributed().note_backward(result)
         self.visited.setdefault(trace, []).append(result.visited)
         for node, array in zip(result.targets, arrays, strict=True):
             self._deliver(trace.targets[node.attributes[0]], array)

@@ -7,10 +7,10 @@ calls ``backward``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...ndarray.array import NDArray
 from ..array.handle import (
+    Handle,
     SharedMemory,
     buffer_of,
     is_recorded,
@@ -28,6 +28,9 @@ from ..trace.flags import FLAGS, RECORDING, flags_set_to
 from ..trace.trace import LOCAL, Trace
 from .backward import FunctionCall, FunctionOutput
 from .variable import Hook, Hooks
+
+if TYPE_CHECKING:
+    from ...ndarray.array import NDArray
 
 __all__ = ["Function", "as_recorded", "record_call", "register_hook", "sources_of"]
 
@@ -94,7 +97,7 @@ class Function:
             return self.forward(*inputs)
         name = type(self).__name__
         for value in inputs:
-            if not isinstance(value, NDArray):
+            if not isinstance(value, Handle):
                 raise TypeError(
                     f"{name}: inputs of a Function must be NDArrays while recording, not {type(value)}; "
                     "pass other values to __init__"
@@ -102,8 +105,8 @@ class Function:
         sources = sources_of(inputs)
         with flags_set_to(flags & ~RECORDING):
             outputs = self.forward(*inputs)
-        results = [outputs] if isinstance(outputs, NDArray) else outputs
-        if not isinstance(results, (list, tuple)) or not all(isinstance(result, NDArray) for result in results):
+        results = [outputs] if isinstance(outputs, Handle) else outputs
+        if not isinstance(results, (list, tuple)) or not all(isinstance(result, Handle) for result in results):
             raise TypeError(f"{name}.forward must return NDArrays while recording, not {type(outputs)}")
         _refuse_recorded(name, results, inputs)
         if record_call(name, self.backward, sources, results):
@@ -125,7 +128,7 @@ def _refuse_recorded(name: str, results: Sequence[NDArray], inputs: Sequence[NDA
 
 def as_recorded(saved: Any) -> Any:
     """Return an array that keeps the present value and record of an array; return other objects unchanged."""
-    if not isinstance(saved, NDArray):
+    if not isinstance(saved, Handle):
         return saved
     trace = LOCAL.trace
     kept = make(node_in(saved, trace), trace, saved._result_class)
@@ -197,7 +200,7 @@ def _input_grads(name: str, backward: Callable[..., Any], sources: Sources) -> C
         for grad in out_grads:
             grad._readonly = True
         found = backward(*out_grads)
-        grads = [found] if isinstance(found, NDArray) else found
+        grads = [found] if isinstance(found, Handle) else found
         if not isinstance(grads, (list, tuple)):
             raise TypeError(f"autograd.Function.backward must return NDArrays, not {type(found)} ({name})")
         if len(grads) != len(specs):
@@ -212,10 +215,10 @@ def _input_grads(name: str, backward: Callable[..., Any], sources: Sources) -> C
 
 def _fitted(name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray:
     """Return a gradient in the shape and dtype of its input, broadcast and converted as in an assignment."""
-    if not isinstance(grad, NDArray):
+    if not isinstance(grad, Handle):
         raise TypeError(f"autograd.Function.backward must return NDArrays, not {type(grad)} ({name})")
     if (grad.shape, grad._dtype) == (shape, dtype):
-        return grad
+        return grad  # type: ignore[return-value]
     trace = LOCAL.trace
     node = cast(node_in(grad, trace), dtype)
     try:
@@ -257,7 +260,7 @@ def register_hook(array: NDArray, hook: Callable[[NDArray], NDArray | None]) -> 
     [ 6. 12.]
     <NDArray 2 @cpu(0)>
     """
-    if not isinstance(array, NDArray):
+    if not isinstance(array, Handle):
         raise TypeError(f"hooks are for NDArrays, not {type(array)}")
     owner = variable_of(array)
     if owner is not None:

@@ -106,7 +106,7 @@ class Compiled(Generic[P, R]):
                 # the arrays that it returns, and those that it changes
                 trace = LOCAL.trace
                 nodes = [a._node for a in trace.handles if a._node is not None and before.get(id(a)) is not a._node]
-                trace.attributed().called(entry, (), nodes)
+                trace.attributed().note_call(entry, (), nodes)
         return result
 
     def _call(self, *arguments: Any, **keywords: Any) -> Any:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from numpy import ndarray
 
-from ...ndarray.array import NDArray
 from ..array.handle import Handle, SharedMemory, replace
 from ..backward.variable import Variable
 from ..base.devices import CPU, Context
@@ -241,7 +240,7 @@ class Shortcut:
 
 def _is_known(value: Any) -> bool:
     """Return whether a value is an array on the CPU with a known value that is no view."""
-    if not isinstance(value, NDArray) or type(value) is not value._result_class:
+    if not isinstance(value, Handle) or type(value) is not value._result_class:
         return False
     if value._node is not None or type(value._buffer) is not ndarray:
         return False

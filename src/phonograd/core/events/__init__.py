@@ -1,28 +1,28 @@
-"""Observers: whoever wants to know when an operator, a kernel or a user's scope begins and ends. In the base layer.
+"""Observation: notify observers when an operator, a kernel or a user scope begins and ends.
 
-A :class:`Range` is one observed interval. When it is made it takes a snapshot of the observers that apply at that
-moment, in this order: those of the process, those of the thread, those of the asyncio task. They are called at its
-start and at its end, whatever is added, removed or switched off in between.
+A :class:`Range` is one observed interval. On creation it takes a snapshot of the observers that apply: those of the
+process, then those of the thread, then those of the asyncio task. It calls them in this order at its start and at its
+end, even if observers are added, removed or disabled in between.
 
-Code that can be observed tests one tuple, and does nothing more while nobody listens::
+Observable code tests one tuple, and does nothing more while no observer listens::
 
-    if LISTENING[FUNCTION]:
-        ...
+   if LISTENING[FUNCTION]:
+       ...
 
-What operators, kernels, backward passes and memory do then is in :mod:`.hooks`.
+:mod:`.hooks` describes the calls for operators, kernels, backward passes and memory.
 
-A range knows its parent by identity: the current range is a context variable, so threads and tasks never see each
-other's. Reading the clock, the parent and the thread is all a range does by itself; tables and traces are made of
-finished ranges by :mod:`phonograd.profiler`.
+A range refers to its parent. The current range is a context variable, so threads and tasks never see each other's. A
+range only reads the clock, its parent and its thread; :mod:`phonograd.profiler` makes tables and traces of finished
+ranges.
 """
 
 from __future__ import annotations
 
 from .callbacks import (
-    Alone,
     DisableRecordFunctionGuard,
+    ExclusiveObservation,
+    ObservationContext,
     RecordFunctionGuard,
-    Surroundings,
     add_collector,
     add_global_callback,
     add_task_local_callback,
@@ -45,7 +45,7 @@ from .callbacks import (
     set_default_node_id,
     set_sampling_seed,
 )
-from .hooks import CATEGORIES, allocated, begin, record, released
+from .hooks import CATEGORIES, begin, note_allocation, note_release, record
 from .range import (
     Range,
     current_range,
@@ -78,16 +78,16 @@ __all__ = [
     "USER_SCOPE",
     "Alone",
     "DisableRecordFunctionGuard",
+    "ExclusiveObservation",
+    "ObservationContext",
     "Observer",
     "Range",
     "RecordFunctionGuard",
     "RecordScope",
-    "Surroundings",
     "add_collector",
     "add_global_callback",
     "add_task_local_callback",
     "add_thread_local_callback",
-    "allocated",
     "begin",
     "clear_callbacks",
     "clear_global_callbacks",
@@ -103,9 +103,10 @@ __all__ = [
     "has_task_local_callbacks",
     "has_thread_local_callbacks",
     "is_record_function_enabled",
+    "note_allocation",
+    "note_release",
     "record",
     "reenable_callback",
-    "released",
     "remove_callback",
     "remove_collector",
     "set_default_node_id",

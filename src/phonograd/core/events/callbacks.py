@@ -1,4 +1,4 @@
-"""Adding and removing observers, switching observation off and on, and taking it along to another thread."""
+"""Add and remove observers, enable and disable observation, and carry it over to another thread."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .range import CURRENT, Range, current_range
 from .registry import AMBIENT, LOCAL, REGISTRY, Ambient, End, Observer, Selection, Start, logger
 
 __all__ = [
-    "Alone",
     "DisableRecordFunctionGuard",
+    "ExclusiveObservation",
+    "ObservationContext",
     "RecordFunctionGuard",
-    "Surroundings",
     "add_global_callback",
     "add_task_local_callback",
     "add_thread_local_callback",
@@ -44,9 +44,9 @@ def add_global_callback(
     needs_ids: bool = False,
     sampling_probability: float = 1.0,
 ) -> int:
-    """Have ranges of every thread observed; return the handle by which to remove the observer.
+    """Observe ranges of every thread, and return a handle for :func:`remove_callback`.
 
-    The parameters are those of :class:`Observer`.
+    See :class:`Observer` for the parameters.
 
     >>> seen = []
     >>> handle = add_global_callback(lambda fn: fn.name, lambda fn, context: seen.append(context))
@@ -74,7 +74,7 @@ def add_thread_local_callback(
     needs_ids: bool = False,
     sampling_probability: float = 1.0,
 ) -> int:
-    """Have the ranges of this thread observed; return the handle. See :func:`add_global_callback`."""
+    """Observe the ranges of this thread, and return a handle. See :func:`add_global_callback`."""
     observer = _observer(start, end, scopes, needs_inputs, needs_outputs, needs_ids, sampling_probability)
     thread = LOCAL.thread
     REGISTRY.watch(observer)
@@ -93,14 +93,14 @@ def add_task_local_callback(
     needs_ids: bool = False,
     sampling_probability: float = 1.0,
 ) -> int:
-    """Have the ranges of this asyncio task, and of tasks it makes, observed; return the handle.
+    """Observe the ranges of this asyncio task and of the tasks it creates, and return a handle.
 
-    See :func:`add_global_callback`. Outside of asyncio it is a callback of the thread's context.
+    See :func:`add_global_callback`. Outside asyncio the callback belongs to the thread's context.
     """
     observer = _observer(start, end, scopes, needs_inputs, needs_outputs, needs_ids, sampling_probability)
     ambient = AMBIENT.get()
     REGISTRY.watch(observer)
-    AMBIENT.set(ambient.changed(ambient.enabled, (*ambient.observers, observer)))
+    AMBIENT.set(ambient.replace(ambient.enabled, (*ambient.observers, observer)))
     REGISTRY.publish()
     return observer.handle
 
@@ -126,7 +126,7 @@ def _observer(
 
 
 def add_collector(observer: Observer) -> None:
-    """Add an observer that belongs to a profiler, which no user can remove by accident."""
+    """Add the observer of a profiler. Users cannot remove it by accident, because it has no handle."""
     with REGISTRY.lock:
         observer.removed = False
         REGISTRY.collectors += (observer,)
@@ -134,17 +134,17 @@ def add_collector(observer: Observer) -> None:
 
 
 def remove_collector(observer: Observer) -> None:
-    """Remove what :func:`add_collector` added."""
+    """Remove an observer that :func:`add_collector` added."""
     with REGISTRY.lock:
         observer.removed = True
         REGISTRY.collectors = tuple([o for o in REGISTRY.collectors if o is not observer])
         REGISTRY.publish()
-    # other threads let go of what it collects when they begin their next range
+    # other threads drop their references to it when they begin their next range
     LOCAL.thread.refresh(AMBIENT.get())
 
 
 def _find(handle: int) -> Observer | None:
-    """Return an observer of this task, this thread or the process by its handle; warn if there is none."""
+    """Return an observer of this task, this thread or the process by its handle; log a warning if there is none."""
     for observer in (*AMBIENT.get().observers, *LOCAL.thread.observers, *REGISTRY.observers):
         if observer.handle == handle and not observer.removed:
             return observer
@@ -153,7 +153,7 @@ def _find(handle: int) -> Observer | None:
 
 
 def remove_callback(handle: int) -> None:
-    """Remove an observer. Ranges that are open still reach it at their end; an unknown handle only logs a warning."""
+    """Remove an observer. Open ranges still notify it at their end; an unknown handle only logs a warning."""
     observer = _find(handle)
     if observer is not None:
         _remove([observer])
@@ -168,17 +168,17 @@ def _remove(observers: Collection[Observer]) -> None:
         thread.observers = tuple([o for o in thread.observers if not o.removed])
         if any([o.removed for o in ambient.observers]):
             left = tuple([o for o in ambient.observers if not o.removed])
-            AMBIENT.set(ambient.changed(ambient.enabled, left))
+            AMBIENT.set(ambient.replace(ambient.enabled, left))
         REGISTRY.publish()
 
 
 def disable_callback(handle: int) -> None:
-    """Let an observer miss what begins from now on, until :func:`reenable_callback`."""
+    """Disable an observer for new ranges until :func:`reenable_callback`."""
     _switch(handle, False)
 
 
 def reenable_callback(handle: int) -> None:
-    """Let an observer see again what begins from now on."""
+    """Enable an observer again for new ranges."""
     _switch(handle, True)
 
 
@@ -190,7 +190,7 @@ def _switch(handle: int, enabled: bool) -> None:
 
 
 def has_global_callbacks() -> bool:
-    """Return whether an enabled observer of the process exists, running profilers included."""
+    """Return whether the process has an enabled observer, running profilers included."""
     return any([o.active for o in (*REGISTRY.observers, *REGISTRY.collectors)])
 
 
@@ -205,12 +205,12 @@ def has_task_local_callbacks() -> bool:
 
 
 def has_callbacks() -> bool:
-    """Return whether an enabled observer sees what this thread and task do."""
+    """Return whether an enabled observer sees the ranges of this thread and task."""
     return has_global_callbacks() or has_thread_local_callbacks() or has_task_local_callbacks()
 
 
 def clear_global_callbacks() -> None:
-    """Remove every observer of the process; profilers go on."""
+    """Remove every observer of the process; profilers keep running."""
     _remove(REGISTRY.observers)
 
 
@@ -225,14 +225,14 @@ def clear_task_local_callbacks() -> None:
 
 
 def clear_callbacks() -> None:
-    """Remove every observer of the process, of this thread and of this task; profilers go on."""
+    """Remove every observer of the process, of this thread and of this task; profilers keep running."""
     clear_global_callbacks()
     clear_thread_local_callbacks()
     clear_task_local_callbacks()
 
 
 def set_sampling_seed(seed: int | None) -> None:
-    """Make sampling repeatable: every thread draws the same numbers again from now on. None ends that."""
+    """Make sampling reproducible: every thread restarts its random sequence from the seed; None undoes it."""
     with REGISTRY.lock:
         REGISTRY.seed = seed
         REGISTRY.publish()
@@ -245,12 +245,12 @@ _node_id = [-1]
 
 
 def default_node_id() -> int:
-    """Return the number of this process among those that work together, or -1 if it has none."""
+    """Return the rank of this process in a distributed program, or -1 if none is set."""
     return _node_id[0]
 
 
 def set_default_node_id(number: int) -> None:
-    """Give this process a number (its rank), which stands in the profiles and traces that it writes."""
+    """Set the rank of this process, which appears in its profiles and traces."""
     if number < 0:
         raise ValueError(f"set_default_node_id expects an id >= 0, not {number}")
     _node_id[0] = number
@@ -260,19 +260,19 @@ def set_default_node_id(number: int) -> None:
 
 
 def is_record_function_enabled() -> bool:
-    """Return whether this thread (or task) lets itself be observed."""
+    """Return whether observation is enabled in this thread (or task)."""
     return AMBIENT.get().enabled
 
 
 def enable_record_function(enabled: bool = True) -> None:
-    """Let this thread (or task) be observed or not, whoever listens."""
+    """Enable or disable observation of this thread (or task) by any observer."""
     ambient = AMBIENT.get()
     if ambient.enabled != enabled:
-        AMBIENT.set(ambient.changed(enabled, ambient.observers))
+        AMBIENT.set(ambient.replace(enabled, ambient.observers))
 
 
 class RecordFunctionGuard:
-    """Let a ``with`` block be observed or not; guards nest, and the previous state comes back.
+    """Enable or disable observation of a ``with`` block; guards nest and restore the previous state.
 
     >>> with RecordFunctionGuard(False):
     ...     is_record_function_enabled()
@@ -303,8 +303,8 @@ class DisableRecordFunctionGuard(RecordFunctionGuard):
         super().__init__(False)
 
 
-class Alone:
-    """Let one observer, and nobody else, see what this thread does inside a ``with`` block."""
+class ExclusiveObservation:
+    """Restrict observation of this thread to one observer inside a ``with`` block."""
 
     __slots__ = ("_observer", "_previous")
 
@@ -316,8 +316,8 @@ class Alone:
         thread = LOCAL.thread
         thread.refresh(AMBIENT.get())
         self._previous.append((thread.selections, thread.busy))
-        # busy threads keep the selections they have
-        thread.selections, thread.busy = thread.selected([self._observer]), True
+        # a busy thread does not refresh its selections
+        thread.selections, thread.busy = thread.select_by_scope([self._observer]), True
 
     def __exit__(self, *exception: object) -> None:
         thread = LOCAL.thread
@@ -327,8 +327,8 @@ class Alone:
 # -- taking observation to another thread
 
 
-class Surroundings:
-    """Who observes this thread and inside which range, taken along to another thread by a ``with`` block there."""
+class ObservationContext:
+    """The observers and the current range of this thread, for use in another thread in a ``with`` block."""
 
     __slots__ = ("_ambient", "_current", "_observers", "_previous")
 

@@ -1,4 +1,4 @@
-"""Facts: what few ranges have, so that those that do not have it take neither time nor memory for it."""
+"""Facts: rare attributes of ranges, stored apart so that other ranges spend no time or memory on them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from .range import Range
 
-__all__ = ["Described", "Facts", "Segment"]
+__all__ = ["Facts", "Segment", "WithFacts"]
 
 
 class Segment(NamedTuple):
-    """An interval in which a generator or coroutine ran, the thread, and the range that had resumed it."""
+    """An interval in which a generator or coroutine ran: its times, its thread, and the range that resumed it."""
 
     start_ns: int
     end_ns: int
@@ -20,49 +20,49 @@ class Segment(NamedTuple):
 
 
 class Facts:
-    """What most ranges have in common; only what differs is stored."""
+    """The rare attributes of a range. Class attributes hold the defaults; an instance stores only differences."""
 
     handle = 0
-    """A number of its own, if an observer of the scope needs ids; otherwise 0."""
+    """A unique number, if an observer of the scope needs ids; otherwise 0."""
     forward_thread_id = 0
     is_async = False
-    """Whether it ends in another thread than it began in, or when a future completes."""
+    """True if it ends in another thread than it began in, or when a future completes."""
     debug_handle = -1
     kind = ""
-    """What made it, if it was not an ordinary scope: 'task', 'frame', 'event', 'counter' or 'marker'."""
+    """Its origin unless it is an ordinary scope: 'task', 'frame', 'event', 'counter' or 'marker'."""
     domain = ""
     value: float = 0
-    """The value of a counter; for memory, the bytes taken, or given back if negative."""
+    """The value of a counter; for memory, the bytes allocated, or freed if negative."""
     forward: Range | None = None
     """For a backward range: the range of the forward operator whose gradient it computes."""
     parameters: dict[str, Any] | None = None
-    """The parameters of an operator by name, if an observer asked for inputs."""
+    """The parameters of an operator by name, if an observer needs inputs."""
     operators: tuple[str, ...] = ()
     """The names of the operators that a kernel computes."""
     serves: tuple[Range | str, ...] = ()
-    """The ranges in which those operators were called, or the names of their scopes: for whom a kernel works."""
+    """The ranges in which a kernel's operators were called, or the names of their scopes."""
     flops: float | None = None
-    """Arithmetic operations, if whoever made the range knows; otherwise they follow from the inputs' shapes."""
+    """Arithmetic operations, if the creator of the range knows them; otherwise input shapes determine them."""
     moved_bytes: float | None = None
-    """Bytes read and written, if whoever made the range knows."""
+    """Bytes read and written, if the creator of the range knows them."""
     closing_ns = 0
-    """When it ended, while its end callbacks run."""
+    """The end time, while the end callbacks run."""
     category = ""
-    """What memory is for: 'parameter', 'gradient', 'activation', ..."""
+    """The category of memory: 'parameter', 'gradient', 'activation', ..."""
     identity = 0
-    """The identity of the memory that is taken or given back."""
+    """The identity of the memory that is allocated or freed."""
     shapes: list[Any] | None = None
-    """What the inputs were like, if a profiler asked for it."""
+    """Descriptions of the inputs, if a profiler needs them."""
     stack: tuple[str, ...] | None = None
-    """Where the user's code was, innermost call first, if a profiler asked for it."""
+    """The user's call stack, innermost call first, if a profiler needs it."""
     instant = False
-    """Whether it stands for a moment, not for an interval."""
+    """True for a moment without duration."""
     args: str | None = None
     attributes: dict[str, Any] | None = None
     error: str | None = None
     """The exception that left the scope, as ``type: message``."""
     segments: list[Segment] | None = None
-    """For a generator or coroutine: the intervals in which it ran, but the last."""
+    """For a generator or coroutine: the intervals in which it ran, except the last one."""
     _phase = ""
     _inputs: tuple[Any, ...] = ()
     _outputs: tuple[Any, ...] = ()
@@ -72,7 +72,7 @@ class Facts:
 
 
 def _fact(name: str) -> property:
-    """Return the property by which a range has a fact: the default until it is set."""
+    """Return the property that reads and writes a fact of a range; it has the default until set."""
     default = getattr(Facts, name)
 
     def read(self: Any) -> Any:
@@ -88,14 +88,14 @@ def _fact(name: str) -> property:
 
 
 if TYPE_CHECKING:
-    Described = Facts
+    WithFacts = Facts
 else:
 
-    class Described:
-        """Something that has facts as attributes, and an object for them once one of them is set."""
+    class WithFacts:
+        """Base class with facts as attributes; it allocates a :class:`Facts` when the first one is set."""
 
         __slots__ = ("facts",)
 
     for _name in vars(Facts):
         if not _name.startswith("__"):
-            setattr(Described, _name, _fact(_name))
+            setattr(WithFacts, _name, _fact(_name))

@@ -1,31 +1,31 @@
-"""Hooks: what the layers of the library call to be observed. Each call site makes one test while nobody listens.
+"""Hooks: functions that other layers call to be observed. A call site costs one test without observers.
 
-An operator, as it is called. ``inputs`` may be anything with ``shape`` and ``dtype``; they and the parameters are only
-handed over if somebody asked for them, and nothing is kept alive::
+An operator call. ``inputs`` may be any objects with ``shape`` and ``dtype``. Inputs and parameters are only passed to
+observers that need them, and are not kept alive::
 
     if LISTENING[FUNCTION]:
         with begin(FUNCTION, "broadcast_add", inputs=(a, b), parameters={}, sequence_nr=node.serial):
             ...
 
-A layer of a model: the same with ``MODULE``. The derivation of one operator's gradient. ``forward`` is the range that
-was current when the operator was called, which whoever records operators keeps beside its record; every backward pass
-over a record names the same one. Where only a number was kept, ``sequence_nr`` and ``forward_thread_id`` find it::
+A layer of a model: the same with ``MODULE``. The derivation of one operator's gradient: ``forward`` is the range of the
+operator call, which the tape keeps beside its record; every backward pass over a record refers to the same range. If
+only a number was kept, ``sequence_nr`` and ``forward_thread_id`` identify it::
 
     if LISTENING[BACKWARD_FUNCTION]:
         with begin(BACKWARD_FUNCTION, "_backward_broadcast_add", forward=origin):
             ...
 
-The computation of everything that is pending, and the making of kernels inside of it::
+The evaluation of all pending expressions, and the compilation of kernels inside it::
 
     if LISTENING[EVALUATION]:
         with begin(EVALUATION, "evaluation"):
             with begin(COMPILATION, "compilation"):
                 ...
 
-A kernel, measured elsewhere by ``time.perf_counter_ns``. ``operators`` names what it computes, one name for each
-operator; ``serves`` names for each of them (or for all together) the range in which it was called, or the name of its
-scope where the range is gone. The kernel's time is shared out among them in equal parts. For the kernel of a gradient,
-``serves`` holds the ranges of the forward operators and ``phase`` is ``"backward"``::
+A kernel, measured elsewhere by ``time.perf_counter_ns``. ``operators`` names the operators that it computes. ``serves``
+has for each of them (or for all together) the range in which it was called, or the name of its scope if the range is
+gone. The kernel's time is split evenly among them. For the kernel of a gradient, ``serves`` holds the ranges of the
+forward operators and ``phase`` is ``"backward"``::
 
     if LISTENING[KERNEL]:
         record(
@@ -44,12 +44,12 @@ scope where the range is gone. The kernel's time is shared out among them in equ
 Memory::
 
     if LISTENING[MEMORY]:
-        allocated(array.nbytes, "gradient", id(array))
+        note_allocation(array.nbytes, "gradient", id(array))
         ...
-        released(array.nbytes, "gradient", id(array))
+        note_release(array.nbytes, "gradient", id(array))
 
-(:mod:`phonograd.core.observe.allocations` does that for arrays.) The categories are those of :data:`CATEGORIES`; others
-are shown too.
+:mod:`phonograd.core.observe.allocations` makes these calls for arrays. :data:`CATEGORIES` lists the usual categories;
+others are shown too.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from .facts import Facts
 from .range import Range
 from .registry import LISTENING, MEMORY
 
-__all__ = ["CATEGORIES", "allocated", "begin", "record", "released"]
+__all__ = ["CATEGORIES", "begin", "note_allocation", "note_release", "record"]
 
-#: what memory is for, in the order in which it is shown
+#: the usual categories of memory, in display order
 CATEGORIES = ("parameter", "optimizer", "gradient", "activation", "input", "temporary", "arena", "unknown")
 
 
@@ -79,7 +79,7 @@ def begin(
     forward_thread_id: int = 0,
     attributes: Mapping[str, Any] | None = None,
 ) -> Range:
-    """Return a range that has begun, if anybody observes it: to be used as a ``with`` block, or closed by ``end()``."""
+    """Return a range that has begun if any observer listens; use it as a ``with`` block or call ``end()``."""
     entry = Range(scope)
     snapshot = entry._snapshot
     if not (snapshot.collectors or snapshot.observers):
@@ -110,7 +110,7 @@ def record(
     sequence_nr: int = -1,
     **attributes: Any,
 ) -> None:
-    """Tell observers of an interval that is over, inside the current range."""
+    """Notify observers of a finished interval inside the current range."""
     entry = Range(scope)
     if not entry.active:
         return
@@ -133,7 +133,7 @@ def record(
     entry.complete(name, start_ns, end_ns)
 
 
-def allocated(
+def note_allocation(
     nbytes: int,
     category: str = "unknown",
     identity: int = 0,
@@ -142,16 +142,16 @@ def allocated(
     cause: Range | None = None,
     backward: bool = False,
 ) -> bool:
-    """Tell observers that memory was taken; inside ``serves`` if that is given, otherwise inside the current range.
+    """Notify observers of an allocation inside ``serves``, by default inside the current range.
 
-    ``cause`` is the range of the operator whose value lies there, or whose gradient if ``backward``. No bytes mean that
-    memory which is known by its identity has another category than was told before. Returns whether anybody was told.
+    ``cause`` is the range of the operator whose value the memory holds, or whose gradient if ``backward``. Zero bytes
+    change the category of known memory. Return whether any observer was notified.
     """
     return bool(LISTENING[MEMORY]) and _moment(nbytes, category, identity, serves, cause, backward)
 
 
-def released(nbytes: int, category: str = "unknown", identity: int = 0, serves: Range | None = None) -> None:
-    """Tell observers that memory was given back."""
+def note_release(nbytes: int, category: str = "unknown", identity: int = 0, serves: Range | None = None) -> None:
+    """Notify observers that memory was freed."""
     if LISTENING[MEMORY]:
         _moment(-nbytes, category, identity, serves)
 

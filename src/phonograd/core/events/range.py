@@ -1,4 +1,4 @@
-"""Range: one observed interval, and which one is current in this thread or task."""
+"""Range: one observed interval, and the current range of a thread or task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import perf_counter_ns
 from types import TracebackType
 from typing import Any
 
-from .facts import Described, Facts, Segment
+from .facts import Facts, Segment, WithFacts
 from .registry import (
     AMBIENT,
     LOCAL,
@@ -23,21 +23,30 @@ from .registry import (
     variable,
 )
 
-__all__ = ["CURRENT", "OVER", "Range", "Segment", "current_range", "current_thread_id", "described", "started"]
+__all__ = [
+    "CURRENT",
+    "OVER",
+    "Range",
+    "Segment",
+    "collect_with_inputs",
+    "current_range",
+    "current_thread_id",
+    "start_range",
+]
 
 _range_handles = itertools.count(1)
 
-#: the observers of a range that has ended
+#: the snapshot of a range that has ended
 OVER = SILENCE[0].always
 
 
-class Range(Described):
-    """One observed interval: made with a snapshot of the observers, begun by :meth:`before`, closed by :meth:`end`.
+class Range(WithFacts):
+    """One observed interval with a snapshot of its observers, begun by :meth:`before`, ended by :meth:`end`.
 
     Times are nanoseconds of ``time.perf_counter_ns``; ``end_ns`` is 0 while the range is open.
     """
 
-    # what is looked at in every scope is a slot; what is not is a fact
+    # frequently used attributes are slots, rare ones are facts
     __slots__ = (
         "__weakref__",
         "_snapshot",
@@ -59,9 +68,9 @@ class Range(Described):
     start_ns: int
     end_ns: int
     attached: bool
-    """Whether a future will end it, so that leaving the scope does not."""
+    """True if a future ends it, so that leaving the scope does not."""
     hidden: bool
-    """Whether it is no parent to what begins here: its scope was left, or nobody observes it."""
+    """True if it is not the parent of new ranges: its scope was left, or it is unobserved."""
 
     def __init__(self, scope: int = USER_SCOPE) -> None:
         thread = LOCAL.thread
@@ -80,8 +89,8 @@ class Range(Described):
         self.facts = None
 
     @classmethod
-    def restored(cls, name: str, scope: int, thread_id: int, thread_name: str, start_ns: int, end_ns: int) -> Range:
-        """Return a range that was observed elsewhere, and that nobody observes."""
+    def restore(cls, name: str, scope: int, thread_id: int, thread_name: str, start_ns: int, end_ns: int) -> Range:
+        """Return an unobserved range with given times, for example one read from a file."""
         made = cls.__new__(cls)
         made._snapshot = OVER
         made._thread = past_thread(thread_id, thread_name)
@@ -94,36 +103,36 @@ class Range(Described):
 
     @property
     def active(self) -> bool:
-        """Whether anybody observes it."""
+        """Return whether any observer sees it."""
         return bool(self._snapshot.observers or self._snapshot.collectors)
 
     @property
     def needs_inputs(self) -> bool:
-        """Whether an observer of its scope asked for inputs."""
+        """Return whether an observer of its scope needs inputs."""
         return self._snapshot.needs[0]
 
     @property
     def needs_outputs(self) -> bool:
-        """Whether an observer of its scope asked for outputs."""
+        """Return whether an observer of its scope needs outputs."""
         return self._snapshot.needs[1]
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The inputs, which only start callbacks may read: a range keeps nothing alive."""
+        """The inputs, available only in start callbacks: a range keeps no object alive."""
         if self._phase != "start":
             raise RuntimeError("Called inputs() outside RecordFunction start callback")
         return self._inputs
 
     @property
     def outputs(self) -> tuple[Any, ...]:
-        """The outputs, which only end callbacks may read."""
+        """The outputs, available only in end callbacks."""
         if self._phase != "end":
             raise RuntimeError("Called outputs() outside RecordFunction end callback")
         return self._outputs
 
     @property
     def thread_id(self) -> int:
-        """The number of the thread in which it began: small, from 1, never used again."""
+        """The number of the thread in which it began: small, from 1, never reused."""
         return self._thread.number
 
     @property
@@ -132,7 +141,7 @@ class Range(Described):
         return self._thread.name
 
     def before(self, name: str, inputs: tuple[Any, ...] = (), sequence_nr: int = -1) -> None:
-        """Begin: call the start callbacks, in the order of the snapshot."""
+        """Begin the range: call the start callbacks in the order of the snapshot."""
         snapshot = self._snapshot
         if not snapshot.collectors and not snapshot.observers:
             return
@@ -163,7 +172,7 @@ class Range(Described):
         self._phase, self._inputs = "", ()
 
     def _call(self, phase: str, contexts: list[Any]) -> list[Any]:
-        """Return what the callbacks of a phase return; nothing they do is observed, and no exception gets out."""
+        """Return the results of the callbacks of a phase, which run unobserved; their exceptions are logged."""
         thread = LOCAL.thread
         selections, busy = thread.selections, thread.busy
         thread.selections, thread.busy, self._phase = SILENCE, True, phase
@@ -177,7 +186,7 @@ class Range(Described):
                             observer.end(self, context)
                     elif observer.start is not None:
                         result = observer.start(self)
-                except Exception as error:  # noqa: BLE001 - whoever observes must not disturb what is observed
+                except Exception as error:  # noqa: BLE001 - an observer must not disturb the observed code
                     observer.errors += 1
                     if observer.errors == 1:
                         what = f"{type(error).__name__}: {error}"
@@ -188,7 +197,7 @@ class Range(Described):
         return results
 
     def complete(self, name: str, start_ns: int, end_ns: int, parent: Range | None = None) -> None:
-        """Begin and end at moments that were measured elsewhere. It is never the current range."""
+        """Begin and end the range at times measured elsewhere. It never becomes the current range."""
         snapshot = self._snapshot
         self.name = name
         self.parent = parent or current_range()
@@ -206,14 +215,14 @@ class Range(Described):
         self._snapshot = OVER
 
     def mark(self) -> None:
-        """Take a place among the open ranges of this thread or task although nobody observes it."""
+        """Push this unobserved range on the stack of open ranges of this thread or task."""
         self.parent = CURRENT.get()
         self.hidden = True
         self.start_ns = 1
         CURRENT.set(self)
 
     def step_out(self) -> None:
-        """Be no parent any more to what begins in this thread or task, although still open."""
+        """Pop this range from the current context without ending it."""
         found = current_range()
         if found is self:
             CURRENT.set(self.parent)
@@ -221,12 +230,12 @@ class Range(Described):
             self.hidden = True
 
     def set_outputs(self, *outputs: Any) -> None:
-        """Say what came out, for end callbacks that asked for it."""
+        """Set the outputs, for end callbacks that need them."""
         if self._snapshot.needs[1] and self.start_ns and not self.end_ns:
             self._outputs = outputs
 
     def end(self) -> None:
-        """Close: call the end callbacks, in the order of the snapshot. Only the first call does anything."""
+        """End the range: call the end callbacks in the order of the snapshot. Only the first call has an effect."""
         if self.end_ns or not self.start_ns:
             return
         now = perf_counter_ns()
@@ -234,14 +243,14 @@ class Range(Described):
             self.is_async = True
         if not self._snapshot.observers:
             self.end_ns = now
-            # whoever keeps a range must not keep what its observers keep
+            # a stored range must not keep its observers' objects alive
             self._snapshot = OVER
             return
         with REGISTRY.lock:
             if self.closing_ns or self.end_ns:
                 # another thread is ending it
                 return
-            # open until the callbacks have run: what they see is not yet over
+            # the range counts as open until its callbacks have run
             self.closing_ns = now
             contexts, self._contexts = self._contexts, None
         if contexts is not None:
@@ -251,7 +260,7 @@ class Range(Described):
         self._snapshot = OVER
 
     def suspend(self) -> None:
-        """Stop the clock: the generator or coroutine hands control back. Whoever resumed it is current again."""
+        """Stop the clock when a generator or coroutine yields control, and restore the range that resumed it."""
         if not self.start_ns:
             return
         now = perf_counter_ns()
@@ -276,7 +285,7 @@ class Range(Described):
         self._resumed = None
 
     def resume(self) -> None:
-        """Let the clock run again, in whatever thread this is."""
+        """Restart the clock, in the current thread."""
         if not self.start_ns:
             return
         outer = CURRENT.get()
@@ -289,19 +298,19 @@ class Range(Described):
         self._resumed = (now, outer)
 
     def ran_ns(self, until_ns: int) -> int:
-        """Return how long it has been open at a moment; for a generator or coroutine, how long it ran."""
+        """Return the time it had been open at a moment; for a generator or coroutine, the time it had run."""
         began, _ = self.running()
         waited = sum([segment.end_ns - segment.start_ns for segment in self.segments or ()])
         return waited + (until_ns - began if began else 0)
 
     def running(self) -> tuple[int, Range | None]:
-        """Return when its last running interval began (0 if it is suspended) and the range around it."""
+        """Return the start of its last running interval (0 if suspended), and the range around it."""
         if self.segments is None:
             return self.start_ns, self.parent
         return self._resumed or (0, None)
 
     def leave(self) -> None:
-        """End a range that was resumed, and make whoever resumed it current again."""
+        """End a range that was resumed, and restore the range that resumed it as current."""
         if not self.start_ns:
             return
         outer = self._resumed[1] if self._resumed else self.parent
@@ -326,12 +335,12 @@ class Range(Described):
 CURRENT: Variable[Range | None] = variable("phonograd.range", None)
 
 
-def started(
+def start_range(
     scope: int, name: str, sequence_nr: int = -1, describe: Callable[..., tuple[Any, ...]] | None = None, *what: Any
 ) -> Range:
-    """Return a range that has begun: the same as making it and calling ``before``, in one step.
+    """Return a new range that has begun; equivalent to creating it and calling ``before``, but faster.
 
-    Where somebody asked for inputs, ``describe(entry, *what)`` returns them.
+    If an observer needs inputs, ``describe(entry, *what)`` returns them.
     """
     thread = LOCAL.thread
     ambient = AMBIENT.get()
@@ -339,7 +348,7 @@ def started(
         thread.refresh(ambient)
     snapshot = thread.selections[scope].quick
     if snapshot is None:
-        return _started(scope, name, sequence_nr, describe, what)
+        return _start_observed(scope, name, sequence_nr, describe, what)
     entry = _new(Range)
     entry._snapshot = snapshot
     entry._thread = thread
@@ -354,7 +363,7 @@ def started(
         parent = parent.parent
     entry.parent = parent
     if describe is not None and snapshot.needs[0]:
-        described(entry, describe(entry, *what))
+        collect_with_inputs(entry, describe(entry, *what))
     else:
         snapshot.collect(entry)
     CURRENT.set(entry)
@@ -362,22 +371,22 @@ def started(
     return entry
 
 
-def described(entry: Range, inputs: tuple[Any, ...]) -> None:
-    """Hand a range over to the only one who collects it, together with its inputs."""
+def collect_with_inputs(entry: Range, inputs: tuple[Any, ...]) -> None:
+    """Set the inputs of a range while its only collector receives it."""
     facts = entry.facts
     if facts is None:
         facts = entry.facts = Facts()
     facts._inputs = inputs
     facts._phase = "start"
     entry._snapshot.collect(entry)
-    # what is not there has its default
+    # restore the class defaults
     del facts._inputs, facts._phase
 
 
-def _started(
+def _start_observed(
     scope: int, name: str, sequence_nr: int, describe: Callable[..., tuple[Any, ...]] | None, what: tuple[Any, ...]
 ) -> Range:
-    """Return a range that has begun, whoever observes it."""
+    """Return a new range that has begun, for any set of observers."""
     entry = Range(scope)
     inputs = describe(entry, *what) if describe is not None and entry._snapshot.needs[0] else ()
     entry.before(name, inputs, sequence_nr)
@@ -388,7 +397,7 @@ _new = object.__new__
 
 
 def current_range() -> Range | None:
-    """Return the innermost open range of this thread or task, or None."""
+    """Return the innermost open range of this thread or task; None if there is none."""
     found = CURRENT.get()
     while found is not None and (found.end_ns or found.hidden):
         found = found.parent
@@ -396,5 +405,5 @@ def current_range() -> Range | None:
 
 
 def current_thread_id() -> int:
-    """Return the number of this thread: small, from 1, given at first use and never again."""
+    """Return the number of this thread: small, from 1, assigned at first use and never reused."""
     return LOCAL.thread.number

@@ -1,6 +1,6 @@
-"""Who listens: the declaration of an observer, the registry of the process, and what each thread knows of it.
+"""Registry: observers, their registration in the process, and each thread's selection of them.
 
-Ranges (:mod:`.range`) ask the thread for the selection of observers of their scope; :mod:`.callbacks` changes it.
+Ranges (:mod:`.range`) ask the thread for the observers of their scope; :mod:`.callbacks` changes the registry.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ logger = logging.getLogger("phonograd.profiler")
 
 
 class RecordScope(enum.IntEnum):
-    """What a range stands for. PyTorch's numbers, then those of this library."""
+    """The kind of a range: PyTorch's numbers, then those of this library."""
 
     FUNCTION = 0
-    """An operator, as it is called."""
+    """An operator call."""
     BACKWARD_FUNCTION = 1
     """The derivation of one operator's gradient."""
     TORCHSCRIPT_FUNCTION = 2
@@ -63,11 +63,11 @@ class RecordScope(enum.IntEnum):
     KERNEL = 16
     """One launch of a kernel, which may compute many operators."""
     EVALUATION = 17
-    """The computation of everything that was pending."""
+    """The evaluation of all pending expressions."""
     COMPILATION = 18
     """The planning and compilation of kernels."""
     MEMORY = 19
-    """Memory that was taken or given back: a moment, whose ``value`` is the number of bytes."""
+    """An allocation or deallocation: a moment whose ``value`` is the number of bytes."""
     MODULE = 20
     """The call of one layer of a model."""
 
@@ -81,12 +81,12 @@ MEMORY = int(RecordScope.MEMORY)
 MODULE = int(RecordScope.MODULE)
 USER_SCOPE = int(RecordScope.USER_SCOPE)
 _SCOPES = max(RecordScope) + 1
-#: as plain numbers, because members of an enumeration are slow to hash
+#: plain numbers, because enumeration members are slow to hash
 _NUMBERS = tuple([int(scope) for scope in RecordScope])
 _KNOWN = frozenset(_NUMBERS)
 
-#: for each scope, the handles of the observers in this process that would see it: empty while nobody listens
-#: (the inner lists are always the same ones, so that a hot path can keep the one it looks at)
+#: for each scope, the handles of the observers in this process that may see it; empty while no observer listens
+#: (the inner lists never change identity, so a hot path can keep a reference to one)
 LISTENING: tuple[list[int], ...] = tuple([[] for _ in range(_SCOPES)])
 
 #: the scopes of which an observer makes operator calls take the way on which they are observed
@@ -106,7 +106,7 @@ class Variable(Protocol[_Value]):
 
 
 class _OwnVariable(Generic[_Value]):
-    """A context variable for interpreters whose threads inherit the context of their parent: the owner is kept too."""
+    """A context variable for interpreters whose threads inherit their parent's context: it stores its owner too."""
 
     def __init__(self, name: str, default: _Value) -> None:
         self._default = default
@@ -128,23 +128,23 @@ def variable(name: str, default: _Value) -> Variable[_Value]:
 
 
 class Observer:
-    """Somebody who is called at the start and at the end of ranges.
+    """An observer with callbacks at the start and at the end of ranges.
 
     Parameters
     ----------
     start : callable, optional
-        Called with the range; what it returns is handed to ``end``.
+        Called with the range; its result is passed to ``end``.
     end : callable, optional
-        Called with the range and what ``start`` returned (None if it raised).
+        Called with the range and the result of ``start`` (None if it raised).
     scopes : collection of RecordScope, optional
-        What is seen; everything if empty.
+        Scopes to observe; all if empty.
     needs_inputs, needs_outputs, needs_ids : bool
-        Whether ``range.inputs``, ``range.outputs`` and ``range.handle`` are asked for.
+        Whether the callbacks use ``range.inputs``, ``range.outputs`` and ``range.handle``.
     sampling_probability : float
-        The share of ranges that is seen, in [0, 1]; start and end are seen or missed together.
+        The fraction of ranges to observe, in [0, 1]; the start and end of a range are always sampled together.
     collector : callable, optional
-        Instead of ``start`` and ``end``: called once per thread with its number and name, returns what takes the
-        thread's ranges as they start.
+        Replaces ``start`` and ``end``: called once per thread with its number and name. It returns a function that
+        receives the thread's ranges as they start.
     """
 
     __slots__ = (
@@ -195,15 +195,15 @@ class Observer:
         self.enabled = True
         self.removed = False
         self.errors = 0
-        """How many calls of start and end raised; the first of them is logged."""
+        """The number of callbacks that raised; the first exception is logged."""
 
     def sees(self, scope: int) -> bool:
-        """Return whether ranges of a scope are of interest."""
+        """Return whether it observes a scope."""
         return not self.scopes or scope in self.scopes
 
     @property
     def active(self) -> bool:
-        """Whether it is to be called at all."""
+        """Return whether it is enabled and can be called at all."""
         return self.enabled and not self.removed
 
 
@@ -215,9 +215,9 @@ _State = tuple[int, tuple[Observer, ...]]
 
 
 class Ambient:
-    """What a task says about observation: whether it wants any, and by whom besides the thread's observers.
+    """The observation state of a task: whether it is enabled, and observers besides those of the thread.
 
-    It keeps what each thread has selected for it, so that a task's observers go with the task.
+    It stores each thread's selection for the task, so that a task's observers move with the task.
     """
 
     __slots__ = ("enabled", "observers", "selections")
@@ -228,15 +228,15 @@ class Ambient:
         self.selections: weakref.WeakKeyDictionary[_Thread, tuple[_State, list[Selection]]]
         self.selections = weakref.WeakKeyDictionary()
 
-    def changed(self, enabled: bool, observers: tuple[Observer, ...]) -> Ambient:
-        """Return the same with other contents."""
+    def replace(self, enabled: bool, observers: tuple[Observer, ...]) -> Ambient:
+        """Return a copy with other contents."""
         if not observers:
             return QUIET if enabled else _DEAF
         return Ambient(enabled, observers)
 
 
 class _Registry:
-    """The observers of the process, and a number that changes with every change of any observer."""
+    """The observers of the process, and a version number that increases with every change of any observer."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -247,7 +247,7 @@ class _Registry:
         self.seed: int | None = None
 
     def publish(self) -> None:
-        """Make a change known: to whoever is about to begin a range, and to the snapshots of every thread."""
+        """Publish a change: update LISTENING and invalidate the selections of every thread."""
         with self.lock:
             observers = [o for o in (*self.observers, *self.collectors, *self.local.values()) if o.active]
             for scope in _NUMBERS:
@@ -256,12 +256,12 @@ class _Registry:
         active.watch(any([LISTENING[scope] for scope in _FOLLOWED]))
 
     def watch(self, observer: Observer) -> None:
-        """Remember an observer of one thread or task for as long as that keeps it."""
+        """Register a thread-local or task-local observer for as long as its thread or task keeps it."""
         self.local[observer.handle] = observer
         weakref.finalize(observer, self.publish).atexit = False
 
     def after_fork(self) -> None:
-        # another thread of the parent may have held the lock, and that thread is not here to release it
+        # another thread of the parent may have held the lock, and that thread does not exist in the child
         self.lock = threading.RLock()
 
 
@@ -270,7 +270,7 @@ fork.register("observers", after_in_child=REGISTRY.after_fork)
 
 
 class Snapshot:
-    """The observers of one range, and what they need."""
+    """The observers of one range and their needs."""
 
     __slots__ = ("collect", "collectors", "demanding", "needs", "observers")
 
@@ -280,18 +280,18 @@ class Snapshot:
         self.observers = observers
         self.collectors = collectors
         self.needs = needs
-        """Whether inputs, outputs and ids are asked for, also by observers of the scope that miss this range."""
+        """Whether inputs, outputs and ids are needed, even by observers of the scope that skip this range."""
         self.demanding = bool(observers) or any(needs)
-        self.collect: Collect = collectors[0] if collectors else _nobody
-        """The first of the collectors."""
+        self.collect: Collect = collectors[0] if collectors else _ignore
+        """The function of the first collector."""
 
 
-def _nobody(entry: Range) -> None:
-    """Take no notice."""
+def _ignore(entry: Range) -> None:
+    """Ignore a range."""
 
 
 class Selection:
-    """The observers of one scope as one thread sees them, with the countdowns of those that sample."""
+    """The observers of one scope in one thread, with the countdowns of those that sample."""
 
     __slots__ = ("always", "countdown", "entries", "generator", "needs", "quick", "sampled", "tries", "waited")
 
@@ -310,7 +310,7 @@ class Selection:
         self.sampled = any(self.tries)
         simple = len(self.always.collectors) == 1 and not (self.sampled or self.always.observers or any(self.needs[1:]))
         self.quick = self.always if simple else None
-        """The snapshot of every range, if all that a range has to do is to hand itself over to one collector."""
+        """The snapshot of every range, if a range has nothing to do but pass itself to one collector."""
         self._wait()
 
     def _snapshot(self, chosen: list[bool]) -> Snapshot:
@@ -322,7 +322,7 @@ class Selection:
         )
 
     def _draw(self, probability: float) -> int:
-        """Return how many ranges to wait for the next one that is seen, or 0 for an observer that sees all."""
+        """Return the number of ranges until the next sampled one; 0 for an observer that sees all."""
         if probability == 1.0:
             return 0
         return 1 + int(math.log(1.0 - self.generator.random()) / math.log1p(-probability))
@@ -348,7 +348,7 @@ SILENCE = [Selection([], random.Random(0))] * _SCOPES
 
 
 class _Thread:
-    """What one thread knows: its number, its own observers, and which observers see which scope."""
+    """The state of one thread: its number, its own observers, and the observers of each scope."""
 
     __slots__ = (
         "__weakref__",
@@ -373,8 +373,8 @@ class _Thread:
         self.busy = False
 
     def refresh(self, ambient: Ambient) -> None:
-        """Find the observers again after a change of them or of the task."""
-        if self.busy:  # what an observer does is not observed
+        """Select the observers again after a change of observers or of the task."""
+        if self.busy:  # code of an observer is not observed
             return
         version = REGISTRY.version
         if self.version != version and REGISTRY.seed is not None:
@@ -386,7 +386,7 @@ class _Thread:
         self.version, self.ambient, self.selections = version, ambient, found
 
     def change_observers(self, observers: tuple[Observer, ...]) -> None:
-        """Have other observers, for this thread alone."""
+        """Replace the observers of this thread."""
         if self.observers != observers:
             self.observers = observers
             self.version = -1
@@ -394,10 +394,10 @@ class _Thread:
     def _select(self, ambient: Ambient) -> list[Selection]:
         if not ambient.enabled:
             return SILENCE
-        return self.selected((*REGISTRY.observers, *self.observers, *ambient.observers, *REGISTRY.collectors))
+        return self.select_by_scope((*REGISTRY.observers, *self.observers, *ambient.observers, *REGISTRY.collectors))
 
-    def selected(self, observers: Collection[Observer]) -> list[Selection]:
-        """Return for each scope which of some observers see it."""
+    def select_by_scope(self, observers: Collection[Observer]) -> list[Selection]:
+        """Return for each scope the selection of the observers that see it."""
         entries = [
             (observer, observer.collector(self.number, self.name) if observer.collector else None)
             for observer in observers
@@ -410,7 +410,7 @@ class _Thread:
             if chosen:
                 handles = tuple([observer.handle for observer, _ in chosen])
                 selection = made.get(handles)
-                # whoever samples counts each scope for itself
+                # a sampling observer counts each scope separately
                 if selection is None or selection.sampled:
                     selection = made[handles] = Selection(chosen, self.generator)
                 selections[scope] = selection
@@ -432,7 +432,7 @@ LOCAL = _Local()
 
 @functools.lru_cache(maxsize=256)
 def past_thread(number: int, name: str) -> _Thread:
-    """Return a thread that is not here: it has a number and a name, and observes nothing."""
+    """Return the record of a thread of another process or of the past: a number and a name, without observers."""
     made = _Thread.__new__(_Thread)
     made.number, made.name = number, name
     return made

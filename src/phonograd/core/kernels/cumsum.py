@@ -1,8 +1,7 @@
-"""Running sums: along an axis, every element is the sum of those up to it, or from it on.
+"""Cumulative sums: each element is the sum of those up to it along an axis, or (reversed) from it on.
 
-Elements are added one after the other, as NumPy adds them, in the dtype itself. Where other axes are inside the one
-that is summed along, whole lines are added to the line before; otherwise eight sums are formed side by side, because
-each of them waits for its last addition.
+Elements are added in order, in the dtype itself, as NumPy adds them. If there are inner axes, the kernel adds each line
+to the line before it. Otherwise it computes eight sums side by side, because each addition waits for the one before.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from .target import Machine
 
 __all__ = ["plan", "running_sums"]
 
-#: sums that are formed side by side
+#: sums computed side by side
 _CHAINS = 8
-#: elements of a line that are added up together: all lines of a block stay in a cache
+#: elements of a line per block: all lines of a block stay in the cache
 _BLOCK = 1024
-#: elements that one thread writes at a time
+#: elements per chunk of work
 _CHUNK_ELEMENTS = 1 << 14
 
 _WORDS = Words("lines", "extent", "inner", "blocks", "data*", "out*")
@@ -39,7 +38,7 @@ def plan(node: Node, lowering: Cumulative, machine: Machine) -> Plan:
 
 
 def running_sums(outer: int, extent: int, inner: int, dtype: DType, reverse: bool) -> Plan:
-    """Return how running sums are formed along the middle one of three axes; operands are ``data`` and ``out``."""
+    """Return the plan of cumulative sums along the middle one of three axes; operands are ``data`` and ``out``."""
     if outer * extent * inner == 0:
         return Plan(())
     blocks = -(-inner // _BLOCK)
@@ -54,19 +53,19 @@ def running_sums(outer: int, extent: int, inner: int, dtype: DType, reverse: boo
 
 
 def _sum(e: Emitter, before: Value, term: Value, dtype: DType) -> Value:
-    return e.rounded(e.add(e.widened(before), e.widened(term)), dtype)
+    return e.round_to(e.add(e.widen(before), e.widen(term)), dtype)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Lines:
-    """Lines added to the line before, over a range of blocks of them."""
+    """The kernel that adds each line to the line before it, over a range of blocks of lines."""
 
     dtype: DType
     reverse: bool
     lanes: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Emitter(name, self.lanes)
         extent, inner, blocks = (_WORDS.index(e, word) for word in ("extent", "inner", "blocks"))
         data, out = _WORDS.pointer(e, "data"), _WORDS.pointer(e, "out")
@@ -88,10 +87,10 @@ class _Lines:
                     mask = e.below(e.minus(end, index))
                     term = e.load_where(data, e.plus(start, index), self.dtype, mask)
 
-                    def added() -> list[Value]:
+                    def add_to_line_before() -> list[Value]:
                         return [_sum(e, e.load_where(out, e.plus(before, index), self.dtype, mask), term, self.dtype)]
 
-                    total = e.choose(is_first, lambda: [term], added)[0]
+                    total = e.choose(is_first, lambda: [term], add_to_line_before)[0]
                     e.store_where(out, e.plus(start, index), total, mask)
                     return ()
 
@@ -105,13 +104,13 @@ class _Lines:
 
 @dataclasses.dataclass(frozen=True)
 class _Chains:
-    """Eight sums at a time, over a range of such groups."""
+    """The kernel that computes eight sums at a time, over a range of such groups."""
 
     dtype: DType
     reverse: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Emitter(name, 1)
         lines, extent, inner = (_WORDS.index(e, word) for word in ("lines", "extent", "inner"))
         data, out = _WORDS.pointer(e, "data"), _WORDS.pointer(e, "out")
@@ -126,7 +125,7 @@ class _Chains:
 
         def group(item: Index, _: list[Value]) -> Sequence[Value]:
             first = e.times(item, str(_CHAINS))
-            # what is left over at the end is computed several times
+            # the last group is filled up with copies of the last line
             starts = [start_of(e.least(e.plus(first, str(chain)), final)) for chain in range(_CHAINS)]
             sums = [e.load(data, start, self.dtype) for start in starts]
             for start, value in zip(starts, sums, strict=True):

@@ -1,7 +1,7 @@
-"""Phases: elements of a line at equal distances, taken out of it as vectors and put back.
+"""Deinterleaving: vectors of elements at a constant stride, extracted from a line and written back.
 
 With stride s, the phases of a line are its elements 0, s, 2s, ..., its elements 1, s + 1, 2s + 1, ..., and so on. For
-strides up to 3 they are sorted in registers.
+strides up to 3, kernels sort them in registers.
 """
 
 from __future__ import annotations
@@ -12,57 +12,57 @@ from ..base.dtypes import BOOL, INT32
 from ..lower.ir.function_builder import Index, Value
 from .routine import Routine
 
-__all__ = ["MOST_SORTED", "everywhere", "inside", "known_stride", "put_line", "sort", "take", "unsort"]
+__all__ = ["MOST_SORTED", "all_lanes", "inside_mask", "put_line", "sort", "specialized_stride", "take", "unsort"]
 
-#: the largest stride that is known when a kernel is written
+#: the largest stride that kernels are specialized for
 MOST_SORTED = 3
 
 
-def known_stride(stride: int) -> int:
-    """Return a stride if kernels are written for it, else 0.
+def specialized_stride(stride: int) -> int:
+    """Return a stride if kernels are specialized for it, else 0.
 
-    >>> known_stride(2), known_stride(5)
+    >>> specialized_stride(2), specialized_stride(5)
     (2, 0)
     """
     return stride if stride <= MOST_SORTED else 0
 
 
-def inside(e: Routine, first: Index, width: Index, step: Index = "1") -> Value:
-    """Return a mask of the lanes at ``first``, ``first + step``, ... that lie in a line of a width."""
+def inside_mask(e: Routine, first: Index, width: Index, step: Index = "1") -> Value:
+    """Return a mask of the lanes at ``first``, ``first + step``, ... that are inside a line of some width."""
     narrow = [e.splat(e.assign(f"trunc i64 {word} to i32"), INT32) for word in (first, width, step)]
     places = e.add(narrow[0], e.multiply(e.steps(INT32), narrow[2]))
     return e.compare("ult", places, narrow[1])
 
 
 def take(e: Routine, known: int, load: Callable[[int], Value], gather: Callable[[], Value]) -> Value:
-    """Return the elements 0, s, 2s, ... of a line, of which ``load(n)`` gives the n-th vector of consecutive ones.
+    """Return the elements 0, s, 2s, ... of a line; ``load(n)`` loads its n-th vector of consecutive elements.
 
-    With a stride that was not known when the kernel was written, ``gather()`` gives them.
+    If the kernel is not specialized for the stride (``known`` is 0), ``gather()`` loads them.
     """
     if known == 0:
         return gather()
     vectors = [load(number) for number in range(known)]
-    return _selected(e, vectors, [lane * known for lane in range(e.lanes)])
+    return _select(e, vectors, [lane * known for lane in range(e.lanes)])
 
 
 def sort(e: Routine, vectors: Sequence[Value]) -> list[Value]:
-    """Return the phases of consecutive elements, of which there are as many vectors as there are phases."""
+    """Return the phases of consecutive elements, given as many vectors as there are phases."""
     known = len(vectors)
-    return [_selected(e, vectors, [lane * known + phase for lane in range(e.lanes)]) for phase in range(known)]
+    return [_select(e, vectors, [lane * known + phase for lane in range(e.lanes)]) for phase in range(known)]
 
 
 def unsort(e: Routine, phases: Sequence[Value]) -> list[Value]:
-    """Return consecutive elements, of which each vector is a phase: the opposite of :func:`sort`."""
+    """Return consecutive elements, given one vector of each phase: the inverse of :func:`sort`."""
     known, found = len(phases), []
     for number in range(known):
-        # element a of the line is that number a // s of phase a % s
+        # element a of the line is element a // s of phase a % s
         elements = range(number * e.lanes, (number + 1) * e.lanes)
-        found.append(_selected(e, phases, [a % known * e.lanes + a // known for a in elements]))
+        found.append(_select(e, phases, [a % known * e.lanes + a // known for a in elements]))
     return found
 
 
-def _selected(e: Routine, vectors: Sequence[Value], wanted: Sequence[int]) -> Value:
-    """Return a vector of elements, numbered through all vectors; one shuffle for each vector after the first."""
+def _select(e: Routine, vectors: Sequence[Value], wanted: Sequence[int]) -> Value:
+    """Return elements numbered across all vectors, with one shuffle for each vector after the first."""
     lanes, found = e.lanes, vectors[0]
     if list(wanted) == list(range(lanes)):
         return found
@@ -73,7 +73,7 @@ def _selected(e: Routine, vectors: Sequence[Value], wanted: Sequence[int]) -> Va
             if owner == number:
                 order.append(lanes + place)
             elif number == 1:
-                # what later vectors bring is of no meaning yet
+                # lanes for later vectors have no meaning yet
                 order.append(place if owner == 0 else 0)
             else:
                 order.append(lane)
@@ -90,11 +90,11 @@ def put_line(
     put: Callable[[Index, Value, Value], None],
     put_one: Callable[[Index, str], None],
 ) -> None:
-    """Write a line whose phases lie apart.
+    """Write a line, given its phases in separate buffers.
 
-    ``phases`` is the address of the first one and their distance. ``line`` is how far its first element lies behind the
-    first one of the first phase, and its width. ``put(place, vector, mask)`` or ``put_one(place, element)`` do the
-    rest.
+    ``phases`` is the address of the first phase and the distance between phases. ``line`` is the offset of the line's
+    first element from the first element of the first phase, and its width. ``put(place, vector, mask)`` or
+    ``put_one(place, element)`` store the elements.
     """
     buffer, pitch = phases
     pad, width = line
@@ -106,15 +106,15 @@ def put_line(
             start = e.times(index, step)
             for number, value in enumerate(unsort(e, vectors)):
                 place = e.minus(e.plus(start, str(number * e.lanes)), pad)
-                put(place, value, inside(e, place, width))
+                put(place, value, inside_mask(e, place, width))
 
         first = e.quotient(pad, step)
         stop = e.plus(e.quotient(e.total(pad, width, "-1"), step), "1")
-        e.each(first, stop, some, str(e.lanes))
+        e.for_each(first, stop, some, str(e.lanes))
         return
 
     def phase(at: Index) -> None:
-        # the first and the last element of this phase that belong to the line
+        # the range of this phase's elements that belong to the line
         first = e.quotient(e.minus(e.total(pad, stride, "-1"), at), stride)
         stop = e.quotient(e.minus(e.total(width, pad, stride, "-1"), at), stride)
 
@@ -122,11 +122,11 @@ def put_line(
             value = e.get_one(buffer, e.plus(e.times(at, pitch), index))
             put_one(e.minus(e.plus(e.times(index, stride), at), pad), value)
 
-        e.each(first, stop, element)
+        e.for_each(first, stop, element)
 
-    e.each("0", stride, phase)
+    e.for_each("0", stride, phase)
 
 
-def everywhere() -> Value:
+def all_lanes() -> Value:
     """Return a mask that is true in every lane."""
     return Value("splat (i1 true)", BOOL)

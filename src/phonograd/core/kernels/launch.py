@@ -1,12 +1,11 @@
-"""Launches: what a planner needs to run kernels that are not made of fused operators.
+"""Launches: kernels that are not fused from operators, as planners see them.
 
-A :class:`Plan` is a row of :class:`Launch` objects and the number of bytes of scratch memory that they share. A launch
-names its operands (``"data"``, ``"out"``, ``"scratch"``, ...); :meth:`Launch.table` puts in where they lie: the number
-of an array and a distance in bytes. Everything else in a table is a size and known from the shapes.
+A :class:`Plan` is a sequence of :class:`Launch` objects and the size of the scratch memory that they share. A launch
+names its operands (``"data"``, ``"out"``, ``"scratch"``, ...); :meth:`Launch.table` replaces the names by array numbers
+and byte offsets. All other words of a table are sizes, known from the shapes.
 
-Every kernel takes ``(ptr table, ptr bases, i64 begin, i64 end)`` and may be called for parts of its range, by several
-threads at once. What it computes for an item of the range depends on nothing but the item, so the result is the same
-however the range is divided.
+Every kernel takes ``(ptr table, ptr bases, i64 begin, i64 end)``. Several threads may call it at once for parts of its
+range. The result for an item depends on the item alone, so it is the same however the range is divided.
 """
 
 from __future__ import annotations
@@ -18,42 +17,42 @@ from ..lower.ir.function_builder import FunctionBuilder, Index
 
 __all__ = ["INNER", "Launch", "Plan", "Reference", "Words", "Written", "operand"]
 
-#: scratch memory is divided at multiples of this
+#: alignment of areas in scratch memory
 ALIGNMENT = 64
-#: stands before functions of a module that take most of the time of their kernel, and call no others of the module
+#: comment before functions that take most of their kernel's time and call no other function of the module
 INNER = "; inner\n"
 
 
 class Written(Protocol):
-    """The description of a kernel without sizes: hashable, the key under which compiled code is found again."""
+    """The description of a kernel without its sizes: hashable, the key of the compiled-code cache."""
 
     def write(self, name: str) -> str:
-        """Return the text of a module in which ``name`` is the kernel."""
+        """Return the LLVM IR of a module in which ``name`` is the kernel."""
 
     def __hash__(self) -> int: ...
 
 
 class Reference(NamedTuple):
-    """Two words of a table that say where an operand lies."""
+    """Two words of a table: the array and the byte offset of an operand."""
 
     operand: str
     offset: int = 0
 
 
 class Launch(NamedTuple):
-    """One kernel with the sizes it runs with."""
+    """One kernel, with its sizes."""
 
     structure: Written
     words: tuple[int | Reference, ...]
     extent: int
-    """The range is ``0 .. extent``; any part of it can be run on its own."""
+    """The range is ``0 .. extent``; the kernel can run on any part of it."""
     chunk: int = 1
-    """How many items are worth a call."""
+    """Smallest number of items that is worth a call."""
     work: int = 0
-    """How much there is to do, in chunks, where their number does not say it: a small chunk may be much work."""
+    """Amount of work in chunks, if their number underestimates it: a small chunk may be much work."""
 
     def table(self, places: Mapping[str, tuple[int, int]]) -> list[int]:
-        """Return the words of the table, given the base number and the first byte of each operand.
+        """Return the words of the table, given the array number and the first byte of each operand.
 
         >>> Launch(None, (7, Reference("out", 64)), 1).table({"out": (2, 1000)})
         [7, 2, 1064]
@@ -69,14 +68,14 @@ class Launch(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Launches that follow each other, and the scratch memory they need, which begins at a multiple of 64 bytes."""
+    """Launches in order, and the size of their scratch memory, which begins at a multiple of 64 bytes."""
 
     launches: tuple[Launch, ...]
     scratch_bytes: int = 0
 
 
 class Words:
-    """The names of a table's words in their order; what comes after them has no names.
+    """Names of a table's words, in order; words of the tail have no names.
 
     >>> words = Words("batch", "data*", "width")
     >>> words.fill({"batch": 2, "width": 5}, tail=[9])
@@ -97,34 +96,34 @@ class Words:
             self.count += 2 if plain != name else 1
 
     def fill(self, values: Mapping[str, int | Reference], tail: Sequence[int] = ()) -> tuple[int | Reference, ...]:
-        """Return the words of a launch; an operand that is not given bears its own name."""
+        """Return the words of a launch; an operand without a value refers to its own name."""
         known = {name: Reference(name) for name in self._operands}
         return (*[values[name] if name in values else known[name] for name in self._places], *tail)
 
     def index(self, function: FunctionBuilder, name: str) -> Index:
-        """Return a number of the table, in a function that has it as ``%table``."""
+        """Return an integer of the table, in a function with the argument ``%table``."""
         return function.load_word("%table", str(self._places[name]))
 
     def pointer(self, function: FunctionBuilder, name: str) -> str:
-        """Return the address of an operand, in a function that has ``%table`` and ``%bases``."""
+        """Return the address of an operand, in a function with the arguments ``%table`` and ``%bases``."""
         return operand(function, self._places[name])
 
     def tail(self, function: FunctionBuilder) -> str:
-        """Return the address of the words without names."""
+        """Return the address of the unnamed words."""
         return function.address("%table", str(self.count), "i64")
 
 
 def operand(function: FunctionBuilder, place: int) -> str:
-    """Return the address of the operand whose two words stand at a place of ``%table``."""
+    """Return the address of the operand whose two words are at a position in ``%table``."""
     base = function.load_word("%table", str(place))
     start = function.load_word("%table", str(place + 1))
     return function.address(function.load_word("%bases", base, "ptr"), start, "i8")
 
 
-def aligned(size: int) -> int:
-    """Return a number of bytes rounded up to the alignment.
+def align_up(size: int) -> int:
+    """Return a number of bytes, rounded up to the alignment.
 
-    >>> aligned(1), aligned(64)
+    >>> align_up(1), align_up(64)
     (64, 64)
     """
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,7 +1,7 @@
-"""Routine: a function on elements of one dtype, and modules of several functions that call each other.
+"""Routine: builder for functions on elements of one dtype, and for modules of several such functions.
 
-Routines are emitters for kernels with loops of their own (convolution, pooling). Pointers count elements, and vectors
-may be taken apart and put together lane by lane.
+Takes: :class:`~phonograd.core.lower.ir.emitter.Emitter`. Used by kernels with loops of their own (matrix products,
+convolution, pooling). Offsets count elements, and routines may shuffle the lanes of vectors.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ __all__ = ["Routine", "module"]
 
 
 class Routine(Emitter):
-    """A function whose pointers are to elements of one floating point dtype.
+    """Builder for a function whose pointers refer to elements of one floating point dtype.
 
-    One that is ``inner`` takes most of the time of its kernel, and calls no other routine.
+    An ``inner`` routine takes most of its kernel's time and calls no other routine.
     """
 
     def __init__(self, name: str, lanes: int, dtype: DType, arguments: str = ARGUMENTS, *, inner: bool = False) -> None:
@@ -31,33 +31,33 @@ class Routine(Emitter):
     # -- control
 
     def invoke(self, routine: str, *arguments: str) -> None:
-        """Call a routine of the same module; arguments are typed: ``"ptr %p"``, ``"i64 3"``."""
+        """Call a routine of the same module; arguments carry their types: ``"ptr %p"``, ``"i64 3"``."""
         self.line(f"call void @{routine}({', '.join(arguments)})")
 
-    # -- numbers
+    # -- integers
 
     def split(self, number: Index, size: Index) -> tuple[Index, Index]:
-        """Return the quotient and the remainder of a number that is not negative."""
+        """Return the quotient and the remainder of a non-negative integer."""
         if size == "1":
             return number, "0"
         quotient = self.quotient(number, size)
         return quotient, self.minus(number, self.times(quotient, size))
 
     def total(self, *numbers: Index) -> Index:
-        """Return the sum of several numbers."""
+        """Return the sum of several integers."""
         result = "0"
         for number in numbers:
             result = self.plus(result, number)
         return result
 
     def most(self, first: Index, second: Index) -> Index:
-        """Return the larger number."""
-        return self.either(self.test("sgt", first, second), first, second)
+        """Return the larger of two integers."""
+        return self.select_index(self.test("sgt", first, second), first, second)
 
     # -- memory
 
     def at(self, pointer: str, *offsets: Index) -> str:
-        """Return the address some elements further."""
+        """Return an address, advanced by a number of elements."""
         return self.address(pointer, self.total(*offsets), self.scalar)
 
     def get(self, pointer: str, offset: Index = "0") -> Value:
@@ -68,7 +68,7 @@ class Routine(Emitter):
         """Return consecutive elements where the mask is true, else 0."""
         return self.load_where(pointer, offset, self.dtype, mask)
 
-    def spread(self, pointer: str, offset: Index = "0") -> Value:
+    def get_splat(self, pointer: str, offset: Index = "0") -> Value:
         """Return one element in every lane."""
         return self.load_splat(pointer, offset, self.dtype)
 
@@ -77,43 +77,45 @@ class Routine(Emitter):
         return Value("zeroinitializer", self.dtype)
 
     def get_one(self, pointer: str, offset: Index = "0") -> str:
-        """Return the name of one element."""
+        """Return the name of a loaded scalar."""
         size = self.dtype.itemsize
         return self.assign(f"load {self.scalar}, ptr {self.at(pointer, offset)}, align {size}")
 
     def put_one(self, pointer: str, element: str, offset: Index = "0") -> None:
-        """Write one element."""
+        """Store a scalar."""
         self.line(f"store {self.scalar} {element}, ptr {self.at(pointer, offset)}, align {self.dtype.itemsize}")
 
     def add_one(self, first: str, second: str) -> str:
-        """Return the sum of two elements."""
+        """Return the sum of two scalars."""
         return self.assign(f"fadd {self.scalar} {first}, {second}")
 
     def scatter(self, pointer: str, stride: Index, value: Value, mask: Value) -> None:
-        """Write the lanes where the mask is true to elements at equal distances."""
+        """Store the lanes where the mask is true to elements at a constant stride."""
         self.scatter_at(pointer, self.multiply(self.splat(stride, INT64), self.steps(INT64)), value, mask)
 
     def scatter_at(self, pointer: str, offsets: Value, value: Value, mask: Value) -> None:
-        """Write the lanes where the mask is true to elements at some offsets (int64) from a pointer."""
+        """Store the lanes where the mask is true to elements at int64 offsets from a pointer."""
         kind, pointers = self.vector_type(value.dtype), f"<{self.lanes} x ptr>"
         name = f"@llvm.masked.scatter.{self._suffix(value.dtype)}.v{self.lanes}p0"
         self.declare(f"declare void {name}({kind}, {pointers}, i32, {self.vector_type(BOOL)})")
-        places = self.assign(f"getelementptr {self.scalar}, ptr {pointer}, {self._typed(offsets)}")
+        places = self.assign(f"getelementptr {self.scalar}, ptr {pointer}, {self._with_type(offsets)}")
         size = self.dtype.itemsize
-        self.line(f"call void {name}({self._typed(value)}, {pointers} {places}, i32 {size}, {self._typed(mask)})")
+        self.line(
+            f"call void {name}({self._with_type(value)}, {pointers} {places}, i32 {size}, {self._with_type(mask)})"
+        )
 
     def tail(self, width: Index) -> tuple[Index, Value]:
-        """Return where the last vector of a row begins and the mask of its lanes, of which at least one is in."""
+        """Return the start of the last vector of a row, and the mask of its lanes (at least one is true)."""
         whole = self.shift_down(self.minus(width, "1"), self.lanes.bit_length() - 1)
         start = self.times(whole, str(self.lanes))
         return start, self.below(self.minus(width, start))
 
     def clear(self, pointer: str, count: Index) -> None:
-        """Write zeros; up to a vector more than the count."""
-        self.each("0", count, lambda index: self.store(pointer, index, self.zeros()), str(self.lanes))
+        """Store zeros, rounding the count up to whole vectors."""
+        self.for_each("0", count, lambda index: self.store(pointer, index, self.zeros()), str(self.lanes))
 
     def clear_exactly(self, pointer: str, count: Index) -> None:
-        """Write zeros; at least one."""
+        """Store exactly ``count`` zeros, at least one."""
         last, mask = self.tail(count)
         self.clear(pointer, last)
         self.store_where(pointer, last, self.zeros(), mask)
@@ -121,19 +123,19 @@ class Routine(Emitter):
     # -- lanes
 
     def shuffle(self, first: Value, second: Value, order: Sequence[int]) -> Value:
-        """Return lanes of two vectors in another order; those of the second are numbered after those of the first."""
+        """Return the lanes of two vectors in another order; those of the second are numbered after the first's."""
         kind = self.vector_type(first.dtype)
         places = ", ".join([f"i32 {place}" for place in order])
         text = f"shufflevector {kind} {first.text}, {kind} {second.text}, <{len(order)} x i32> <{places}>"
         return Value(self.assign(text), first.dtype)
 
     def transpose(self, rows: Sequence[Value]) -> list[Value]:
-        """Return as many vectors as there are lanes, with rows and lanes exchanged: log2(lanes) shuffles each."""
+        """Return the transpose of a square of vectors and lanes, with log2(lanes) shuffles per vector."""
         lanes, vectors = self.lanes, list(rows)
         assert len(vectors) == lanes, len(vectors)
         distance = 1
         while distance < lanes:
-            # blocks of `distance` change places across the diagonal of blocks of twice that size
+            # exchange blocks of side `distance` across the diagonal of blocks twice as large
             low = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
             high = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
             turned = list(vectors)
@@ -147,13 +149,14 @@ class Routine(Emitter):
         return vectors
 
     def lane_sums(self, vectors: Sequence[Value]) -> Value:
-        """Return the sums over the lanes of up to as many vectors as there are lanes, each in the lane of its number.
+        """Return a vector whose lane n is the sum over the lanes of vector n.
 
-        Halves of two vectors are added in one instruction, then quarters of four, and so on.
+        Takes at most as many vectors as there are lanes. Halves of two vectors are added in one instruction, then
+        quarters of four, and so on.
         """
         lanes = self.lanes
         bits = lanes.bit_length() - 1
-        # after the last round the vector at place p of this order stands in lane p
+        # bit-reversed order: after the last round, the sum of vector p is in lane p
         places = [int(f"{place:0{bits}b}"[::-1], 2) if bits else 0 for place in range(lanes)]
         level: list[Value | None] = [vectors[place] if place < len(vectors) else None for place in places]
         distance = lanes // 2
@@ -176,7 +179,7 @@ class Routine(Emitter):
 
 
 def module(*routines: Routine) -> str:
-    """Return the text of a module; the last routine is the kernel, the others are seen by nobody else."""
+    """Return the LLVM IR of a module. The last routine is the kernel; the others are internal to the module."""
     declarations: dict[str, None] = {}
     functions = []
     for routine in routines:

@@ -1,10 +1,9 @@
-"""Scattering: slices added up at the places that an index names, in order, whatever threads do.
+"""Scatter-add: slices added up at the positions in an index, in order, for any number of threads.
 
-The output has ``extent`` places, and the index names one of them for each of ``count`` slices. Where slices are single
-numbers and places are few, they are added one after the other to sums in double precision. Otherwise a first kernel
-links, for each place, the slices that belong there, in order; a second one then goes through the places, adds up the
-slices of each in registers and writes every element of the output once. Places can be divided among threads, and both
-ways give the same bits.
+The output has ``extent`` positions, and the index has one of them for each of ``count`` slices. Scalars with few
+positions are added in order to sums in double precision. Otherwise a first kernel links the slices of each position, in
+order. A second one iterates over the positions, adds up the slices of each in registers, and writes every element of
+the output once. Threads can share the positions, and both ways give the same bits.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from ..graph.node import Node
 from ..lower.ir.emitter import ROW, Emitter
 from ..lower.ir.function_builder import Index, Value
 from ..lower.lowering import Scatter, parameters
-from .launch import Launch, Plan, Reference, Words, aligned
+from .launch import Launch, Plan, Reference, Words, align_up
 from .target import Machine
 
 __all__ = ["add_slices", "last_places", "plan"]
 
-#: sums of single numbers that are kept at hand
+#: maximum number of sums of scalars that are kept in scratch memory
 FEW_PLACES = 1 << 15
-#: elements that one thread writes at a time
+#: elements per chunk of work
 CHUNK_ELEMENTS = 1 << 14
 _LANES = 8
 
@@ -44,29 +43,29 @@ def plan(node: Node, lowering: Scatter, machine: Machine) -> Plan:
 
 
 def add_slices(outer: int, inner: int, extent: int, count: int, dtype: DType) -> Plan:
-    """Return how slices of ``inner`` elements are added up; operands are ``data``, ``index`` and ``out``.
+    """Return the plan that adds up slices of ``inner`` elements; operands are ``data``, ``index`` and ``out``.
 
     All are contiguous: data is (outer, count, inner), index (count,), and out (outer, extent, inner).
     """
     sizes: dict[str, int | Reference] = {"count": count, "extent": extent}
     if inner == outer == 1 and extent <= FEW_PLACES:
         words = _ADD.fill({**sizes, "sums": Reference("scratch")})
-        return Plan((Launch(_Add(dtype), words, 1),), aligned(8 * (extent + ROW)))
-    heads = aligned(4 * (extent + ROW))
+        return Plan((Launch(_Add(dtype), words, 1),), align_up(8 * (extent + ROW)))
+    heads = align_up(4 * (extent + ROW))
     lists: dict[str, int | Reference] = {"heads": Reference("scratch"), "links": Reference("scratch", heads)}
     link = Launch(_Link(), _LINK.fill({**sizes, **lists}), 1)
     words = _COLLECT.fill({**sizes, **lists, "inner": inner})
     chunk = max(1, CHUNK_ELEMENTS // max(1, inner))
     collect = Launch(_Collect(dtype, 1 if inner == 1 else _LANES), words, outer * extent, chunk)
-    return Plan((link, collect), heads + aligned(4 * max(count, 1)))
+    return Plan((link, collect), heads + align_up(4 * max(count, 1)))
 
 
 def last_places(extent: int, count: int) -> Plan:
-    """Return how it is found where an ``index`` names each place for the last time; ``out`` is int64, -1 for never."""
+    """Return the plan that finds the last occurrence of each position in ``index``; ``out`` is int64, -1 for none."""
     return Plan((Launch(_Last(), _LAST.fill({"count": count, "extent": extent}), 1),))
 
 
-def _each(e: Emitter, count: Index, body: Callable[[Index], None], step: int = 1, start: Index = "0") -> None:
+def _for_each(e: Emitter, count: Index, body: Callable[[Index], None], step: int = 1, start: Index = "0") -> None:
     def turn(index: Index, _: list[Value]) -> Sequence[Value]:
         body(index)
         return ()
@@ -75,8 +74,8 @@ def _each(e: Emitter, count: Index, body: Callable[[Index], None], step: int = 1
 
 
 def _fill(e: Emitter, pointer: str, count: Index, value: Value) -> None:
-    """Write a value to some elements, and to as many more as fill a vector."""
-    _each(e, count, lambda index: e.store(pointer, index, value), e.lanes)
+    """Store a value to some elements, rounding their number up to whole vectors."""
+    _for_each(e, count, lambda index: e.store(pointer, index, value), e.lanes)
 
 
 def _sum_dtype(dtype: DType) -> DType:
@@ -85,12 +84,12 @@ def _sum_dtype(dtype: DType) -> DType:
 
 @dataclasses.dataclass(frozen=True)
 class _Add:
-    """Single numbers, added one after the other to sums at hand."""
+    """The kernel that adds scalars in order to sums in scratch memory."""
 
     dtype: DType
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e, wide = Emitter(name, _LANES), _sum_dtype(self.dtype)
         count, extent = _ADD.index(e, "count"), _ADD.index(e, "extent")
         data, index = _ADD.pointer(e, "data"), _ADD.pointer(e, "index")
@@ -107,43 +106,43 @@ class _Add:
             total = _as(e, e.load(sums, place, wide), self.dtype)
             e.store_where(out, place, total, e.below(e.minus(extent, place)))
 
-        _each(e, count, add)
-        _each(e, extent, finish, e.lanes)
+        _for_each(e, count, add)
+        _for_each(e, extent, finish, e.lanes)
         return e.text()
 
 
 @dataclasses.dataclass(frozen=True)
 class _Link:
-    """For each place the number of its first slice, and for each slice that of the next one; -1 ends a list."""
+    """The kernel that links slices: the first of each position, and the next of each slice; -1 ends a list."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Emitter(name, ROW)
         count, extent = _LINK.index(e, "count"), _LINK.index(e, "extent")
         index, heads, links = (_LINK.pointer(e, word) for word in ("index", "heads", "links"))
         _fill(e, heads, extent, e.constant(-1, INT32))
 
         def link(turn: Index) -> None:
-            # from the last to the first, so that each list begins with the first
+            # in reverse, so that each list begins with the first slice
             number = e.minus(e.minus(count, "1"), turn)
             place, own = e.address(heads, e.load_word(index, number), "i32"), e.address(links, number, "i32")
             before, short = e.assign(f"load i32, ptr {place}, align 4"), e.assign(f"trunc i64 {number} to i32")
             e.line(f"store i32 {before}, ptr {own}, align 4")
             e.line(f"store i32 {short}, ptr {place}, align 4")
 
-        _each(e, count, link)
+        _for_each(e, count, link)
         return e.text()
 
 
 @dataclasses.dataclass(frozen=True)
 class _Collect:
-    """The sums of the slices of each place, over a range of places."""
+    """The kernel that adds up the slices of each position, over a range of positions."""
 
     dtype: DType
     lanes: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Emitter(name, self.lanes)
         count, extent, inner = (_COLLECT.index(e, word) for word in ("count", "extent", "inner"))
         data, heads, links, out = (_COLLECT.pointer(e, word) for word in ("data", "heads", "links", "out"))
@@ -162,9 +161,9 @@ class _Collect:
                 else:
                     e.store_where(out, e.plus(row, first), total, mask)
 
-            _each(e, inner, strip, self.lanes)
+            _for_each(e, inner, strip, self.lanes)
 
-        _each(e, "%hi", place, start="%lo")
+        _for_each(e, "%hi", place, start="%lo")
         return e.text()
 
     def _total(
@@ -189,10 +188,10 @@ class _Collect:
 
 @dataclasses.dataclass(frozen=True)
 class _Last:
-    """Where an index names each place for the last time."""
+    """The kernel that finds the last occurrence of each position in an index."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Emitter(name, _LANES)
         count, extent = _LAST.index(e, "count"), _LAST.index(e, "extent")
         index, out = _LAST.pointer(e, "index"), _LAST.pointer(e, "out")
@@ -200,8 +199,8 @@ class _Last:
         def clear(place: Index) -> None:
             e.store_where(out, place, e.constant(-1, INT64), e.below(e.minus(extent, place)))
 
-        _each(e, extent, clear, e.lanes)
-        _each(e, count, lambda number: e.store_word(out, e.load_word(index, number), number))
+        _for_each(e, extent, clear, e.lanes)
+        _for_each(e, count, lambda number: e.store_word(out, e.load_word(index, number), number))
         return e.text()
 
 

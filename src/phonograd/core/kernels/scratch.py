@@ -1,9 +1,8 @@
-"""Slots: scratch memory for the threads that run a kernel, without knowing which thread that is.
+"""Scratch slots: working memory for kernels, independent of the thread that runs them.
 
-A kernel that needs working memory takes the first slot that is free and gives it back when it ends. With one thread
-that is always the same slot, which therefore stays in the cache. Which slot it is has no influence on results. The
-words that say which slots are taken stand at the beginning of scratch memory; a launch that runs before all others
-clears them.
+A kernel that needs working memory takes the first free slot and releases it at its end. With one thread, that is always
+the same slot, which therefore stays in the cache. Results do not depend on the choice of slot. The lock words of the
+slots are at the beginning of scratch memory; a launch before all others clears them.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ import dataclasses
 from collections.abc import Callable
 
 from ..base.dtypes import FLOAT32
-from .launch import ALIGNMENT, Launch, Reference, Words, aligned
+from .launch import ALIGNMENT, Launch, Reference, Words, align_up
 from .routine import Routine, module
 
 __all__ = ["SLOT_WORDS", "Clear", "Scratch", "in_slot"]
 
-#: words of a table that describe slots; every kernel that uses them has these among its own
+#: table words that describe slots; every kernel that uses slots has these among its own words
 SLOT_WORDS = ("slots", "locks*", "slot_memory*", "slot_bytes")
 
 _CLEAR = Words("slots", "locks*")
@@ -28,16 +27,16 @@ class Clear:
     """The kernel that marks all slots as free."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, 1, FLOAT32)
         locks = _CLEAR.pointer(e, "locks")
         words = str(ALIGNMENT // 8)
-        e.each("0", _CLEAR.index(e, "slots"), lambda slot: e.store_word(locks, e.times(slot, words), "0"))
+        e.for_each("0", _CLEAR.index(e, "slots"), lambda slot: e.store_word(locks, e.times(slot, words), "0"))
         return module(e)
 
 
 class Scratch:
-    """Scratch memory while it is divided: the words of slots, areas that all threads share, and slots last.
+    """Layout of scratch memory: the lock words of slots, then areas that all threads share, then the slots.
 
     >>> scratch = Scratch(slots=2)
     >>> scratch.reserve(100)
@@ -55,24 +54,24 @@ class Scratch:
         return Launch(Clear(), _CLEAR.fill({"slots": self._slots, "locks": Reference("scratch")}), 1)
 
     def reserve(self, size: int) -> Reference:
-        """Return where an area of some bytes begins."""
+        """Reserve an area of some bytes and return its beginning."""
         start = self.size
-        self.size += aligned(size)
+        self.size += align_up(size)
         return Reference("scratch", start)
 
     def slots(self, size: int) -> dict[str, int | Reference]:
-        """Return the words that describe slots of some bytes."""
-        start = self.reserve(aligned(size) * self._slots)
+        """Reserve slots of some bytes and return the table words that describe them."""
+        start = self.reserve(align_up(size) * self._slots)
         return {
             "slots": self._slots,
             "locks": Reference("scratch"),
             "slot_memory": start,
-            "slot_bytes": aligned(size),
+            "slot_bytes": align_up(size),
         }
 
 
 def in_slot(e: Routine, words: Words, body: Callable[[str], None]) -> None:
-    """Write a body between taking a slot and giving it back; it is called with the address of the slot's memory.
+    """Write a body that runs with a slot; ``body`` is called with the address of the slot's memory.
 
     ::
 

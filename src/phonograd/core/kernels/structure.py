@@ -1,24 +1,23 @@
-"""Structure: what a kernel computes, without any size. It is the key under which compiled code is found again.
+"""Structure: the description of a fused kernel without its sizes. It is the key of the compiled-code cache.
 
-A kernel walks over the axes of an iteration space. ``axes`` has a letter for each: ``K`` for an axis that is kept and
-``R`` for one along which elements are combined. The positions along the reduced axes that belong to one position along
-the kept ones are a *row*. Values belong to a row (results of folds, and what is computed from them) or to each element
-of it. They are numbered in this order: loads, draws, steps. Steps compute, take elements of an array at places that
-another value names, or fold a value of elements to one of rows; elements may be computed from values of their row, so a
-kernel may go through each row several times (see :mod:`~phonograd.core.kernels.fused.schedule`).
+A kernel iterates over the axes of an iteration space. ``axes`` has a letter for each axis: ``K`` for a kept axis, ``R``
+for a reduced one. A *row* is the set of positions along the reduced axes for one position along the kept axes. A value
+belongs to a row (results of folds, and values computed from them) or to each element of the row. Values are numbered
+in this order: loads, draws, steps. A step computes a value, takes elements of an array at the positions in another
+value, or folds a value over the row. Elements may depend on values of their row, so a kernel may make several passes
+over each row (see :mod:`~phonograd.core.kernels.fused.schedule`).
 
-When it runs, a kernel reads everything else from its table of 64-bit words:
+At run time, a kernel reads its sizes from a table of 64-bit words:
 
 * the extent of every axis;
-* for every operand (loads, draws, takes, stores, partial results, in this order) the number of the array it lies in,
-  where it begins there in bytes, and its stride along every axis in elements. After that come, for a load with bounds,
-  the first position and the one after the last along each axis that has bounds, and for a take the distance in
-  elements from one index to the next.
+* for every operand (loads, draws, takes, stores, partial results, in this order) the number of its array, its first
+  byte in that array, and its stride along every axis in elements. For a load with bounds, the first position and the
+  end follow for each bounded axis. For a take, the distance in elements from one index to the next follows.
 
-A kernel is launched over the first axis that is kept, or another one (``range_axis``). One that is *partitioned* is
-launched over parts of the outermost reduced axis instead, and writes partial results, which
-:class:`~phonograd.core.kernels.fused.join.Join` combines. A part is one position on that axis if it is not the only
-reduced one, else 4096 terms of its sums.
+A kernel is launched over ``range_axis``, which is usually the first kept axis. A *partitioned* kernel is launched over
+parts of the outermost reduced axis instead. It writes partial results, which
+:class:`~phonograd.core.kernels.fused.join.Join` combines. A part is one position on that axis if there are other
+reduced axes, else 4096 terms of its sums.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ __all__ = [
 
 KEPT, REDUCED = "K", "R"
 
-#: how an operand lies along the last axis: one element after the other, one element for all, at equal distances, or
-#: (of a take) anywhere
+#: access to an operand along the last axis: consecutive elements, one element for all lanes, a constant stride,
+#: or (takes only) any position
 UNIT, SPLAT, STRIDE, ANY = "unit", "splat", "stride", "any"
 
 Parameters = tuple[tuple[str, Any], ...]
@@ -58,11 +57,11 @@ class Load(NamedTuple):
     dtype: DType
     access: str
     row: bool = False
-    """Whether it is the same all along a row."""
+    """True if the value is constant along a row."""
     bounds: tuple[int, ...] = ()
-    """The axes along which only some positions lie in memory; the value is 0 at the others."""
+    """Axes along which only some positions are in memory; the value is 0 elsewhere."""
     is_place: bool = False
-    """Whether there is no memory: the value is the distance in elements from where memory would begin."""
+    """True if the load reads no memory: its value is the element's offset from the start of the array."""
 
 
 class Draw(NamedTuple):
@@ -84,7 +83,7 @@ class Compute(NamedTuple):
 
 
 class Take(NamedTuple):
-    """A value read from memory at the place that another value (``at``, int64) names."""
+    """A value read from memory at the position in another value (``at``, int64)."""
 
     dtype: DType
     access: str
@@ -93,7 +92,7 @@ class Take(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """A value of each row: another value combined along it."""
+    """A value of each row: another value, reduced along the row."""
 
     operator: str
     source: int
@@ -101,16 +100,16 @@ class Fold(NamedTuple):
 
 
 class Store(NamedTuple):
-    """A value that is written to memory."""
+    """A value written to memory."""
 
     source: int
     access: str = UNIT
     row: bool = False
-    """Whether it is written once for each row."""
+    """True if it is stored once per row."""
 
 
 class Structure(NamedTuple):
-    """A kernel without sizes."""
+    """The description of a kernel without its sizes."""
 
     axes: str
     lanes: int
@@ -119,22 +118,22 @@ class Structure(NamedTuple):
     steps: tuple[Compute | Take | Fold, ...]
     stores: tuple[Store, ...]
     range_axis: int | None = 0
-    """The axis that a launch can be divided along; None if nothing is kept."""
+    """The axis along which a launch can be divided; None if no axis is kept."""
     partitioned: bool = False
     tile: int | None = None
-    """An axis that is walked in blocks together with the last one, because some operands lie along it."""
+    """An axis that is tiled together with the last one, because some operands are contiguous along it."""
     width: int = 1
-    """Vectors along the last axis that are gone through together, if it is kept and others are reduced."""
+    """Number of vectors along the last axis that are processed together, if it is kept and others are reduced."""
 
     def write(self, name: str) -> str:
-        """Return the text of a module in which ``name`` is the kernel."""
-        from .fused.writer import write  # the writer is made of what stands here
+        """Return the LLVM IR of a module in which ``name`` is the kernel."""
+        from .fused.writer import write  # the writer imports this module
 
         return write(self, name)
 
     @property
     def folds_rows(self) -> bool:
-        """Whether elements are combined along the last axis, in sixteen lanes that are summed apart."""
+        """Return whether elements are reduced along the last axis, in sixteen separate lanes."""
         return self.axes[-1] == REDUCED
 
     @property

@@ -1,4 +1,4 @@
-"""What kernels written for speed must know about a processor: its vectors, and its matrix unit."""
+"""Machine: the properties of a processor that kernels depend on, its vectors and its matrix unit."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["Machine"]
 
 
 class Machine(NamedTuple):
-    """A processor as the writers of kernels see it."""
+    """A processor, as the authors of kernels see it."""
 
     vector_bytes: int = 32
-    """Length of a vector register."""
+    """Bytes of a vector register."""
     registers: int = 16
-    """How many vector registers there are."""
+    """Number of vector registers."""
     matrix_unit: bool = False
-    """Whether it multiplies tiles of bfloat16 (:mod:`.matmul.amx`)."""
+    """True if it multiplies tiles of bfloat16 (:mod:`.matmul.amx`)."""
 
     def lanes(self, dtype: DType) -> int:
-        """Return how many elements a vector holds.
+        """Return the number of elements in a vector.
 
         >>> import numpy as np
         >>> Machine(64, 32).lanes(np.dtype("float32")), Machine(64, 32).lanes(np.dtype("float64"))

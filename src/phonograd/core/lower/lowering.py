@@ -116,7 +116,7 @@ class Elementwise(Lowering):
 
     def value(self, e: Emitter, sources: Sequence[Value], parameters: Mapping[str, Any], dtype: DType) -> Value:
         """Return the result of the operator, in the dtype of its node."""
-        return e.rounded(self.emit(e, *[e.widened(source) for source in sources], **parameters), dtype)
+        return e.round_to(self.emit(e, *[e.widen(source) for source in sources], **parameters), dtype)
 
     def place(self, planner: Planner, node: Node, expression: Node) -> None:
         """Tell the planner how to compute a node."""

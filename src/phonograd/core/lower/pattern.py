@@ -1,8 +1,8 @@
-"""Pattern: where the elements of an array lie in memory, as NumPy has it: an offset and one stride per axis.
+"""Pattern: the memory layout of an array, as in NumPy: an offset and one stride per axis.
 
-Offsets and strides count elements. Reshaping, permuting, slicing and repeating an array that lies in memory compute
-nothing: each gives another pattern over the same memory. A pattern may have *bounds*: along some axes only a range of
-positions lies in memory, and the elements at all others are zero, as in an array that is embedded in a larger one.
+Offsets and strides count elements. Reshaping, permuting, slicing and repeating an array in memory compute nothing: each
+gives another pattern over the same memory. A pattern may have *bounds*: along some axes, only a range of positions is
+in memory, and all other elements are zero, as in an array embedded in a larger one.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..graph.node import Shape
 
 __all__ = ["Pattern", "contiguous_strides"]
 
-#: by axis: the first position that lies in memory and the one after the last, or None where all do
+#: by axis: the first position in memory and the end, or None if all positions are in memory
 Bounds = tuple[tuple[int, int] | None, ...]
 
 
 @functools.lru_cache(maxsize=4096)
 def contiguous_strides(shape: Shape) -> Shape:
-    """Return the strides of an array whose elements follow each other.
+    """Return the strides of a contiguous array.
 
     >>> contiguous_strides((2, 3, 4))
     (12, 4, 1)
@@ -36,21 +36,21 @@ def contiguous_strides(shape: Shape) -> Shape:
 
 
 class Pattern(NamedTuple):
-    """The places of the elements of a shape: ``offset + sum(index[a] * strides[a])``."""
+    """The offsets of the elements of a shape: ``offset + sum(index[a] * strides[a])``."""
 
     shape: Shape
     strides: Shape
     offset: int = 0
     bounds: Bounds = ()
-    """Empty where all positions lie in memory."""
+    """Empty if all positions are in memory."""
 
     @staticmethod
     def contiguous(shape: Shape) -> Pattern:
-        """Return the pattern of elements that follow each other from the beginning."""
+        """Return the pattern of contiguous elements from the beginning."""
         return Pattern(shape, contiguous_strides(shape))
 
     def reshape(self, shape: Shape) -> Pattern | None:
-        """Return the same elements in another shape, or None if no strides say that.
+        """Return the same elements in another shape, or None if no strides describe that.
 
         >>> Pattern.contiguous((6,)).reshape((2, 3))
         Pattern(shape=(2, 3), strides=(3, 1), offset=0, bounds=())
@@ -61,11 +61,11 @@ class Pattern(NamedTuple):
             return self._reshape_bounded(shape)
         if 0 in shape:
             return Pattern(shape, contiguous_strides(shape), self.offset)
-        strides = _reshaped_strides(self.shape, self.strides, shape)
+        strides = _reshape_strides(self.shape, self.strides, shape)
         return None if strides is None else Pattern(shape, strides, self.offset)
 
     def _reshape_bounded(self, shape: Shape) -> Pattern | None:
-        """Return the same elements in another shape that has all axes with bounds, too."""
+        """Return the same elements in another shape, which must contain all bounded axes, or None."""
         if 0 in shape:
             return Pattern(shape, contiguous_strides(shape), self.offset)
         strides: list[int] = []
@@ -82,7 +82,7 @@ class Pattern(NamedTuple):
                     return None
                 size //= shape[place]
                 place += 1
-            found = _reshaped_strides(self.shape[start:axis], self.strides[start:axis], shape[first:place])
+            found = _reshape_strides(self.shape[start:axis], self.strides[start:axis], shape[first:place])
             if size > 1 or found is None:
                 return None
             strides += found
@@ -113,11 +113,11 @@ class Pattern(NamedTuple):
         if 0 not in shape:
             offset += sum([b * stride for b, stride in zip(begin, self.strides, strict=True)])
         strides = tuple([s * stride for s, stride in zip(step, self.strides, strict=True)])
-        bounds = [_sliced(*found) for found in zip(self.bounds, begin, step, shape)]
-        return Pattern(shape, strides, offset, _simplified(bounds))
+        bounds = [_slice_bounds(*found) for found in zip(self.bounds, begin, step, shape)]
+        return Pattern(shape, strides, offset, _simplify(bounds))
 
     def diagonal(self, offset: int) -> Pattern | None:
-        """Return the elements on a diagonal of the last two axes, which have one extent; None if there are bounds.
+        """Return a diagonal of the last two axes, which have equal extents; None if there are bounds.
 
         >>> Pattern.contiguous((3, 3)).diagonal(1)
         Pattern(shape=(2,), strides=(4,), offset=1, bounds=())
@@ -143,11 +143,11 @@ class Pattern(NamedTuple):
         ]
         bounds: list[tuple[int, int] | None] = []
         for bound, extent, wide in zip(self.bounds, self.shape, shape[added:]):
-            # the only position is repeated: it lies in memory, or none does
+            # the only position is repeated: all copies are in memory, or none is
             if bound is not None and extent != wide:
                 bound = _simple(0, wide if bound[1] > bound[0] else 0, wide)
             bounds.append(bound)
-        return Pattern(shape, (0,) * added + tuple(strides), self.offset, _simplified([None] * added + bounds))
+        return Pattern(shape, (0,) * added + tuple(strides), self.offset, _simplify([None] * added + bounds))
 
     def embed(self, shape: Shape, begin: Shape) -> Pattern:
         """Return the elements as a block of a larger array, which is zero elsewhere.
@@ -161,11 +161,11 @@ class Pattern(NamedTuple):
             low, high = own or (0, extent)
             bounds.append(_simple(low + first, high + first, shape[axis]))
         offset = self.offset - sum([b * stride for b, stride in zip(begin, self.strides, strict=True)])
-        return Pattern(shape, self.strides, offset, _simplified(bounds))
+        return Pattern(shape, self.strides, offset, _simplify(bounds))
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements follow each other, all of them in memory."""
+        """Return whether the elements are contiguous, and all of them in memory."""
         if self.bounds:
             return False
         expected = 1
@@ -182,11 +182,11 @@ def _simple(low: int, high: int, extent: int) -> tuple[int, int] | None:
     return None if (low, high) == (0, extent) else (low, max(high, low))
 
 
-def _simplified(bounds: Sequence[tuple[int, int] | None]) -> Bounds:
+def _simplify(bounds: Sequence[tuple[int, int] | None]) -> Bounds:
     return tuple(bounds) if any([bound is not None for bound in bounds]) else ()
 
 
-def _sliced(bound: tuple[int, int] | None, begin: int, step: int, count: int) -> tuple[int, int] | None:
+def _slice_bounds(bound: tuple[int, int] | None, begin: int, step: int, count: int) -> tuple[int, int] | None:
     """Return the positions i < count for which begin + step * i is inside a range."""
     if bound is None:
         return None
@@ -197,11 +197,11 @@ def _sliced(bound: tuple[int, int] | None, begin: int, step: int, count: int) ->
     return _simple(-(-(low - begin) // step), -(-(high - begin) // step), count)
 
 
-def _reshaped_strides(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
-    """Return the strides with which a shape of the same size is walked, or None if there are none."""
+def _reshape_strides(shape: Shape, strides: Shape, wanted: Shape) -> Shape | None:
+    """Return the strides of the same elements in another shape of the same size, or None if there are none."""
     runs = _merge(shape, strides)
     found = []
-    # each run is spent on new axes from its inner end
+    # take new axes from the inner end of each run
     left, stride = runs.pop()
     for extent in reversed(wanted):
         while left == 1 and runs and extent != 1:
@@ -215,7 +215,7 @@ def _reshaped_strides(shape: Shape, strides: Shape, wanted: Shape) -> Shape | No
 
 
 def _merge(shape: Shape, strides: Shape) -> list[tuple[int, int]]:
-    """Return (extent, inner stride) of the runs of axes that can be walked with one stride, outermost first."""
+    """Return (extent, inner stride) of the runs of axes that one stride can traverse, outermost first."""
     runs: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides, strict=True):
         if extent == 1:

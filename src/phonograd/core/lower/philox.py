@@ -1,24 +1,24 @@
 """Random numbers from counters: the generator Philox 4x32-10, and the conversions of its words to distributions.
 
 A counter-based generator is a function, not a state: a key (the seed), the number of the call and the position of an
-element give its random words. So an element's value depends neither on how an array is split over threads nor on how
-wide a vector register is, and a graph that is evaluated twice draws the same numbers twice.
+element determine its random words. So an element's value does not depend on the number of threads or the vector width,
+and a graph that is evaluated twice draws the same numbers twice.
 
 **Counter.** Philox maps a counter of four 32-bit words and a key of two to four random words. Ours is::
 
     counter = (block & 0xFFFFFFFF, block >> 32 | attempt << 16, stream[0], stream[1])
 
-``block`` counts the quadruples of one call (below 2**48), ``stream`` is the number of the call (low word first) and
-``attempt`` is 0, except where an element is drawn again after a rejection.
+``block`` counts the quadruples of one call (below 2**48), ``stream`` is the number of the call (low word first).
+``attempt`` is 0, unless an element is drawn again after a rejection.
 
 **Order of words.** The words of a call come in rows of sixteen and groups of four rows. Group *g* holds the blocks
 ``16 g .. 16 g + 15``; its row *w* holds word *w* of these blocks. In flat order, word ``64 g + 16 w + l`` is word
 *w* of block ``16 g + l``: a vector kernel computes sixteen (or two times eight, or four times four) blocks at once
-and stores rows as they are.
+and stores rows unchanged.
 
-**Words per element.** Where an element needs one word, element *i* takes word *i*. Where it needs two, rows are taken
-in pairs: element ``16 r + l`` takes word *l* of rows ``2 r`` and ``2 r + 1`` as its high and low half, which together
-are ``bits = high << 32 | low``. :func:`words_for` says how many words a number of elements takes.
+**Words per element.** If an element needs one word, element *i* takes word *i*. If it needs two, rows are taken in
+pairs: element ``16 r + l`` takes word *l* of rows ``2 r`` and ``2 r + 1`` as its high and low half, which together
+are ``bits = high << 32 | low``. :func:`words_for` returns the number of words for a number of elements.
 
 ==============  =========  ====================================================================================
 distribution    words      value (each operation rounded to the dtype named)
@@ -36,7 +36,7 @@ normal f64      2          the same, with rows of pairs instead of rows of words
 integers        1 or 2     Lemire's multiplication with rejection, see :func:`integers`
 ==============  =========  ====================================================================================
 
-The float32 functions are computed here in double precision from exactly these uniform numbers and rounded once; a
+This module computes the float32 functions in double precision from exactly these uniform numbers and rounds once; a
 kernel agrees with them to the precision of its logarithm and cosine. For float16 the float32 value is rounded, except
 for uniform numbers (rounding could reach 1).
 """
@@ -114,7 +114,7 @@ def _of_blocks(key: Pair, stream: Pair, blocks: Array, attempt: int) -> Array:
 
 
 def words(key: Pair, stream: Pair, count: int) -> Array:
-    """Return the first ``count`` random words (uint32) of a call, in the order that the module describes.
+    """Return the first ``count`` random words (uint32) of a call, in the order described in the module docstring.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def words(key: Pair, stream: Pair, count: int) -> Array:
     stream
         The number of the call: two 32-bit words, the low one first.
     count
-        How many words.
+        Number of words.
     """
     groups = -(-count // GROUP)
     out = np.empty((groups, 4, ROW), np.uint32)
@@ -135,7 +135,7 @@ def words(key: Pair, stream: Pair, count: int) -> Array:
 
 
 def words_for(count: int, dtype: DType) -> int:
-    """Return how many words :func:`uniform01`, :func:`positive01` and :func:`normal01` need for ``count`` numbers.
+    """Return the number of words that :func:`uniform01` and the like need for ``count`` numbers.
 
     It is a whole number of row pairs (of quadruples of rows for float64), so that a normal value has its partner.
     """
@@ -145,7 +145,7 @@ def words_for(count: int, dtype: DType) -> int:
 
 def _words_per_element(dtype: DType) -> int:
     if dtype.kind != "f":
-        raise TypeError(f"random fractions are floating point numbers, not {dtype}")
+        raise TypeError(f"random fractions need a floating point dtype, not {dtype}")
     return 2 if dtype.itemsize == 8 else 1
 
 
@@ -153,7 +153,7 @@ def _pairs(random_words: Array) -> Array:
     """Return 64-bit numbers from pairs of rows: the first row is the high half, the second the low half."""
     if random_words.size % (2 * ROW):
         raise ValueError(
-            f"numbers of 64 bits take pairs of rows: {random_words.size} words are no multiple of {2 * ROW}"
+            f"64-bit numbers take pairs of rows: {random_words.size} words are not a multiple of {2 * ROW}"
         )
     rows = random_words.astype(np.uint64).reshape(-1, 2, ROW)
     return ((rows[:, 0] << _HALF) | rows[:, 1]).reshape(-1)
@@ -171,7 +171,7 @@ def uniform01(random_words: Array, dtype: DType) -> Array:
 def positive01(random_words: Array, dtype: DType) -> Array:
     """Return numbers in (0, 1], for logarithms: float64 from two words each, else float32 from one.
 
-    The float32 numbers keep all 32 bits where they are small, so their logarithm reaches -22.9.
+    Small float32 numbers keep all 32 bits, so their logarithm reaches -22.9.
     """
     if _words_per_element(dtype) == 2:
         return ((_pairs(random_words) >> np.uint64(11)).astype(np.float64) + 1) * 2.0**-53
@@ -182,7 +182,7 @@ def normal01(random_words: Array, dtype: DType) -> Array:
     """Return standard normal numbers from a whole number of row pairs (of quadruples of rows for float64)."""
     wide = _words_per_element(dtype)
     if random_words.size % (2 * ROW * wide):
-        raise ValueError(f"normal numbers come in pairs of rows: {random_words.size} words are not enough for the last")
+        raise ValueError(f"normal numbers take pairs of rows: {random_words.size} words leave one row without a pair")
     rows = random_words.reshape(-1, 2, wide * ROW)
     fraction = np.dtype(np.float64 if wide == 2 else np.float32)
     radius = np.sqrt(-2 * np.log(positive01(rows[:, 0].reshape(-1), fraction).astype(np.float64)))
@@ -209,11 +209,11 @@ def exponential(key: Pair, stream: Pair, count: int, dtype: DType) -> Array:
 
 
 def integers(key: Pair, stream: Pair, count: int, low: int, high: int) -> Array:
-    """Return ``count`` whole numbers of a call in [low, high) as int64, every one with exactly the same probability.
+    """Return ``count`` integers of a call in [low, high) as int64, all with exactly the same probability.
 
-    Lemire's method: with *b* random bits *x* (one word, or two where the range is above 2**32) and ``product = x *
+    Lemire's method: with *b* random bits *x* (one word, or two if the range is above 2**32) and ``product = x *
     range``, the result is ``low + (product >> b)``, unless ``product mod 2**b`` is below ``2**b mod range``. Such an
-    element is drawn again, from the words at the same place of the next attempt. Elements never move, so no element
+    element is drawn again, from the words at the same position of the next attempt. Elements never move, so no element
     depends on another's rejection.
 
     Parameters
@@ -224,11 +224,11 @@ def integers(key: Pair, stream: Pair, count: int, low: int, high: int) -> Array:
     Raises
     ------
     ValueError
-        If no number lies between the bounds, or a bound does not fit.
+        If the range is empty, or a bound does not fit.
     """
     extent = high - low
     if extent <= 0:
-        raise ValueError(f"no whole number lies in [{low}, {high}): high must be greater than low")
+        raise ValueError(f"the range [{low}, {high}) is empty: high must be greater than low")
     if low < -(2**63) or high > 2**63:
         raise ValueError(f"the bounds [{low}, {high}) do not fit 64-bit integers")
     bits = 32 if extent <= 2**32 else 64
@@ -247,7 +247,7 @@ def integers(key: Pair, stream: Pair, count: int, low: int, high: int) -> Array:
 
 
 def _scale(drawn: Array, extent: int, bits: int) -> tuple[Array, Array]:
-    """Return (drawn * extent) >> bits, and where the element has to be drawn again."""
+    """Return (drawn * extent) >> bits, and a mask of the elements to draw again."""
     threshold = np.uint64(2**bits % extent)
     if bits == 32:
         product = drawn * np.uint64(extent)

@@ -1,8 +1,8 @@
-"""Random variates by counter: gamma, Poisson, categories, permutations. NumPy only; the words come from Philox.
+"""Random variates by counter: gamma, Poisson, categories, permutations; NumPy code on words from Philox.
 
 A counter is four 32-bit words: the seed (low, high) and the number of the call (low, high). Equal counters and
-parameters give equal numbers. Methods that reject and try again take the words of element *i* in attempt *a* from the
-Philox counter with block *i* and attempt *a*, so no element depends on what happened to another.
+parameters give equal numbers. Rejection methods take the words of element *i* in attempt *a* from the Philox counter
+with block *i* and attempt *a*, so the elements are independent of each other.
 
 ===================  ==================================================================================================
 gamma                Marsaglia and Tsang (2000): a transformed normal number, accepted in more than 95 of 100 attempts;
@@ -29,13 +29,13 @@ __all__ = ["categories", "gamma", "log_uniform_sample", "permutation", "poisson"
 
 Array = np.ndarray[Any, Any]
 
-#: elements treated at once: the temporary arrays stay in a core's cache
+#: elements processed at once: the temporary arrays stay in a core's cache
 _CHUNK = 1 << 14
 #: an attempt fails with a probability below 0.4, so this many failures in a row do not happen
 _ATTEMPTS = 256
 #: attempts from here on belong to the Poisson half of a mixture; the gamma half has those below
 _POISSON_ATTEMPT = 1 << 12
-#: where the inversion of Poisson's distribution function becomes slower than rejection
+#: smallest mean for which rejection is faster than the inversion of Poisson's distribution function
 _POISSON_LARGE = 10.0
 
 _LOW = np.uint64(0xFFFFFFFF)
@@ -61,7 +61,7 @@ def _positive(word: Array) -> Array:
 
 
 def _in_chunks(parameter: Array, draw: Callable[[Array, Array], Array]) -> Array:
-    """Return ``draw(positions, parameter)`` for all elements, some thousand at a time."""
+    """Return ``draw(positions, parameter)`` for all elements, chunk by chunk."""
     out = np.empty(parameter.shape, np.float64)
     for start in range(0, parameter.size, _CHUNK):
         stop = min(start + _CHUNK, parameter.size)
@@ -70,9 +70,10 @@ def _in_chunks(parameter: Array, draw: Callable[[Array, Array], Array]) -> Array
 
 
 def _until_accepted(positions: Array, attempt: Callable[[Array, Array, int], tuple[Array, Array]]) -> Array:
-    """Return the values of the first accepted attempt; ``attempt(places, positions, number)`` gives values and verdict.
+    """Return the values of the first accepted attempt.
 
-    ``places`` are the indices of the elements that are still open.
+    ``attempt(places, positions, number)`` returns values and whether they are accepted. ``places`` are the indices of
+    the elements without a value so far.
     """
     out = np.empty(positions.size, np.float64)
     open_places = np.arange(positions.size)
@@ -119,7 +120,7 @@ def _gamma(counter: Array, positions: Array, shape: Array) -> Array:
 def poisson(counter: Array, mean: Array, after_gamma: bool = False) -> Array:
     """Return Poisson numbers for a vector of means, as float64; NaN for negative means.
 
-    ``after_gamma`` says that the words of the first attempts went into the means.
+    ``after_gamma`` means that the words of the first attempts were used for the means.
     """
     mean = mean.astype(np.float64)
     start = _POISSON_ATTEMPT if after_gamma else 0
@@ -193,7 +194,7 @@ def _log_factorial(n: Array) -> Array:
 
 
 def categories(counter: Array, weights: Array, samples: int) -> Array:
-    """Return for each row of weights ``samples`` positions drawn in proportion to them, as int64 (rows, samples)."""
+    """Return, for each row of weights, ``samples`` positions drawn in proportion to them: int64 (rows, samples)."""
     rows = weights.shape[0]
     cumulative = np.cumsum(weights, axis=-1, dtype=np.float64)
     total = cumulative[:, -1:]
@@ -211,13 +212,13 @@ def categories(counter: Array, weights: Array, samples: int) -> Array:
 
 
 def permutation(counter: Array, count: int) -> Array:
-    """Return the numbers below ``count`` in random order."""
+    """Return the integers below ``count`` in random order."""
     keys = words(counter[:2], counter[2:], 2 * count).astype(np.uint64)
     return np.argsort((keys[:count] << _HALF) | keys[count:], kind="stable")
 
 
 def log_uniform_sample(counter: Array, row: int, classes: int, count: int) -> tuple[Array, int]:
-    """Return ``count`` different numbers below ``classes`` and how many draws that took.
+    """Return ``count`` different integers below ``classes``, and the number of draws.
 
     Class *c* is drawn with probability log((c + 2) / (c + 1)) / log(classes + 1).
     """

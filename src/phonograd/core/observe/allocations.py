@@ -1,10 +1,9 @@
-"""Holdings: which memory arrays hold and what for, told to observers while somebody asks for it.
+"""Allocations: track the memory that arrays hold and its purpose, and notify observers while any listens.
 
-A piece of memory is known by the object that owns it, so that views and results that are written into the memory of
-their inputs are not counted twice. What it is for follows from who holds it: a variable's value is a parameter, its
-buffer a gradient, the states of an optimiser are the optimiser's. Who holds it may be known later than that it is
-there; observers are then told of it again, as a moment of no bytes with the right category. They are told in the same
-way of the first time that something is computed from it.
+An allocation is identified by the object that owns it. Views, and results written into the memory of their inputs, are
+therefore not counted twice. The category follows from the holder: the value of a variable is a parameter, its gradient
+buffer a gradient, the states of an optimizer belong to the optimizer. If the holder becomes known later, observers get
+a second event of zero bytes with the right category. They get such an event too on the first use of the memory.
 """
 
 from __future__ import annotations
@@ -17,44 +16,44 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..events import LISTENING, MEMORY, Range, allocated, released
+from ..events import LISTENING, MEMORY, Range, note_allocation, note_release
 from ..graph.operator import Array
 
-__all__ = ["OPTIMIZERS", "Allocation", "borrowed", "hold", "owner_of", "pieces", "roles_of", "use"]
+__all__ = ["OPTIMIZERS", "Allocation", "hold", "live_allocations", "note_temporary", "owner_of", "roles_of", "use"]
 
-#: what has a dictionary ``states``: arrays, or tuples and lists of them, that an optimiser keeps for each weight
+#: objects with a dictionary ``states`` that maps weights to arrays, or to tuples and lists of arrays
 OPTIMIZERS: weakref.WeakSet[Any] = weakref.WeakSet()
 
-#: categories that follow from who holds something; the others only say how it came to be
+#: categories that follow from the holder; the others only tell the origin
 _ROLES = ("parameter", "gradient", "optimizer")
 
-#: identities of memory that no array owns: above all addresses
+#: identities of memory that no array owns; larger than any address
 _numbers = itertools.count(1 << 62)
 
 
 class Allocation(NamedTuple):
-    """A piece of memory that is held."""
+    """A piece of memory in use."""
 
     identity: int
     nbytes: int
     category: str
 
 
-#: everything that observers were told of and that is still there, by identity
+#: the live allocations that observers know of, by identity
 _held: dict[int, Allocation] = {}
-#: those of them that something was computed from
+#: identities of the allocations that have been read by a computation
 _used: set[int] = set()
 
 
 def owner_of(value: Array) -> Array:
-    """Return the array whose end is the end of the memory that a value lies in."""
+    """Return the array that owns the memory of a value."""
     while value.__class__ is np.ndarray and isinstance(value.base, np.ndarray):
         value = value.base
     return value
 
 
 def hold(value: Array, category: str, cause: Range | None = None, backward: bool = False) -> None:
-    """Tell observers of memory that a value takes, or that it is for something else than it seemed.
+    """Notify observers of the memory of a value, or of a change of its category.
 
     ``cause`` is the range of the operator whose value it is, or whose gradient if ``backward``.
     """
@@ -64,59 +63,59 @@ def hold(value: Array, category: str, cause: Range | None = None, backward: bool
     identity = id(owner)
     known = _held.get(identity)
     if known is None:
-        # a block of a pool is a little larger than what lies in it
+        # a block of a pool is slightly larger than its value
         size = owner.nbytes if owner.__class__ is np.ndarray else value.nbytes
-        if size and allocated(size, category, identity, cause=cause, backward=backward):
+        if size and note_allocation(size, category, identity, cause=cause, backward=backward):
             _held[identity] = Allocation(identity, size, category)
-            weakref.finalize(owner, _let_go, identity).atexit = False
+            weakref.finalize(owner, _note_death, identity).atexit = False
     elif category != known.category and (category in _ROLES or known.category == "input"):
         _held[identity] = known._replace(category=category)
-        allocated(0, category, identity)
+        note_allocation(0, category, identity)
 
 
 def use(value: Array) -> None:
-    """Tell observers, once, that something is computed from a value whose memory they know of."""
+    """Notify observers of the first use of a value whose memory they know of."""
     identity = id(owner_of(value))
     known = _held.get(identity)
-    if known is not None and identity not in _used and allocated(0, known.category, identity):
+    if known is not None and identity not in _used and note_allocation(0, known.category, identity):
         _used.add(identity)
 
 
-def _let_go(identity: int) -> None:
+def _note_death(identity: int) -> None:
     _used.discard(identity)
     gone = _held.pop(identity, None)
     if gone is not None:
-        released(gone.nbytes, gone.category, identity)
+        note_release(gone.nbytes, gone.category, identity)
 
 
-def pieces(arrays: Iterable[tuple[Array, str]]) -> list[Allocation]:
-    """Return everything that is held: what observers were told of, and arrays that were there before, by category."""
+def live_allocations(arrays: Iterable[tuple[Array, str]]) -> list[Allocation]:
+    """Return all live allocations: those that observers know of, and the given arrays by category."""
     for value, category in arrays:
         owner = owner_of(value)
         identity = id(owner)
         if owner.nbytes and (identity not in _held or category in _ROLES):
             if identity not in _held:
-                weakref.finalize(owner, _let_go, identity).atexit = False
+                weakref.finalize(owner, _note_death, identity).atexit = False
             size = owner.nbytes if owner.__class__ is np.ndarray else value.nbytes
             _held[identity] = Allocation(identity, size, category)
     return list(_held.values())
 
 
 @contextlib.contextmanager
-def borrowed(sizes: Mapping[str, int]) -> Iterator[None]:
-    """Tell observers of memory by category that is taken for the time of a ``with`` block."""
+def note_temporary(sizes: Mapping[str, int]) -> Iterator[None]:
+    """Notify observers of memory, by category, that is allocated for the duration of a ``with`` block."""
     taken = [(size, category, next(_numbers)) for category, size in sizes.items() if size]
     for size, category, identity in taken:
-        allocated(size, category, identity)
+        note_allocation(size, category, identity)
     try:
         yield
     finally:
         for size, category, identity in taken:
-            released(size, category, identity)
+            note_release(size, category, identity)
 
 
 def roles_of(arrays: Iterable[Any]) -> dict[int, str]:
-    """Return what arrays are for that somebody keeps for a purpose, by their identities."""
+    """Return the roles of arrays that are parameters, gradients or optimizer states, by the arrays' identities."""
     roles: dict[int, str] = {}
     for array in arrays:
         extras = array._extras

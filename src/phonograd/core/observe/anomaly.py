@@ -1,7 +1,7 @@
-"""Anomalies: which operator made the first NaN or infinity, where it was called, and in which scope of the user's.
+"""Anomaly detection: find the operator that produced the first NaN or infinity, its call site and its scope.
 
-While detection is on, the results of every evaluation are looked at: one pass over memory that has just been written.
-Only when something is wrong are the operators evaluated again, one by one, until the first culprit is found.
+While detection is on, every evaluation checks its results: one pass over memory that was just written. Only after a
+failed check are the operators evaluated again, one by one, until the first faulty one is found.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Build = Callable[[list[Node], Any, bool], Program]
 
 
 class Detection:
-    """What is looked for; nothing if detection is off."""
+    """The values to detect; none if detection is off."""
 
     __slots__ = ("infinity", "nan", "on")
 
@@ -35,17 +35,17 @@ class Detection:
         self.infinity = True
 
     def switch(self, on: bool, nan: bool, infinity: bool) -> tuple[bool, bool, bool]:
-        """Change what is looked for and return what was before."""
+        """Set the values to detect, and return the previous setting."""
         previous = self.on, self.nan, self.infinity
         self.on, self.nan, self.infinity = on, nan, infinity
         return previous
 
     def word(self, value: Any) -> str | None:
-        """Return what is wrong with a value, or None."""
+        """Return the kind of anomaly in a value, or None."""
         if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
             return None
         with np.errstate(all="ignore"):
-            # a sum is finite only if everything is; it may be infinite although everything is finite
+            # a finite sum implies finite elements; an infinite sum needs a check of each element
             if np.isfinite(np.add.reduce(value, axis=None, dtype=value.dtype)):
                 return None
             if self.nan and np.isnan(value).any():
@@ -53,7 +53,7 @@ class Detection:
             return "infinity" if self.infinity and np.isinf(value).any() else None
 
 
-#: what this process looks for
+#: the setting of this process
 detection = Detection()
 
 
@@ -64,9 +64,9 @@ def check(
     build: Build,
     scope_of: Callable[[Node], str],
 ) -> None:
-    """Raise if something is wrong with the results of an evaluation, and say what made it.
+    """Raise if the results of an evaluation have an anomaly, and name the operator that produced it.
 
-    ``scope_of`` returns the scope of the user's in which a recorded node was called.
+    ``scope_of`` returns the user scope in which a recorded node was called.
     """
     for node, value in zip(kept, results, strict=True):
         if detection.word(value) is not None:
@@ -81,8 +81,8 @@ def _report(target: Node, values: dict[Node, Any], build: Build, scope_of: Calla
             users = [n for n in order([resolve(target)], values.__contains__)[1] if node in map(resolve, n.inputs)]
             where = f" by operator {users[0].operator.name}, called at {users[0].where()}" if users else ""
             return (
-                f"{word} in {kind} of shape {format_shape(node.shape)} that is used{where}: it was there before "
-                "anything was computed from it"
+                f"{word} in {kind} of shape {format_shape(node.shape)} that is used{where}: it existed before "
+                "any computation"
             )
     for node in order([resolve(target)], values.__contains__)[1]:
         if node.outputs is not None:
@@ -93,7 +93,7 @@ def _report(target: Node, values: dict[Node, Any], build: Build, scope_of: Calla
         if word is not None:
             return _describe(node, word, scope_of)
         values[node] = value
-    raise AssertionError("an anomaly that was seen could not be found again")
+    raise AssertionError("an anomaly was detected but not reproduced")
 
 
 def _describe(node: Node, word: str, scope_of: Callable[[Node], str]) -> str:

@@ -1,8 +1,8 @@
-"""Attribution: which range each expression of a trace was called in, so that kernels can be credited to it.
+"""Attribution: map each expression of a trace to the range of its call, so that kernels can be credited to it.
 
-Expressions are one object however often they are called, so what they are called for is kept beside the trace, and
-only while somebody observes: an operator's range for the nodes that its call means (a composite operator means
-several), and for the nodes of a gradient the range of the operator that it is the gradient of.
+Expressions are interned, so the mapping is stored beside the trace, and only while an observer listens. The nodes of an
+operator call map to its range (a composite operator has several nodes). The nodes of a gradient map to the range of the
+forward operator.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from ..graph.operator import Array
 from ..ops.math.structural import DETACH, LEAF, REPEAT_CALL
 from ..run.programs import Part, Program
 from ..run.reference import resolve
-from .allocations import borrowed, hold, owner_of, roles_of, use
+from .allocations import hold, note_temporary, owner_of, roles_of, use
 
 __all__ = ["MARKS", "Attribution", "open_scope"]
 
-#: what recording leaves around the node that a call means
+#: nodes that recording wraps around the result of a call
 MARKS = (DETACH, REPEAT_CALL)
 
-#: names of operators that the name of a kernel shows
+#: maximum number of operator names in the name of a kernel
 _SHOWN = 6
 
-#: how many times the work of an operator another one in its kernel has to do for it not to count
+#: an operator counts as negligible if another one in its kernel does this many times its work
 _NEGLIGIBLE = 64
 
 
@@ -53,7 +53,7 @@ class Attribution:
 
     def __init__(self) -> None:
         self.calls: deque[tuple[Range, Iterable[Node] | None, Any]] = deque()
-        """What :meth:`called` notes; instead of sources and results, None and the only node that a call means."""
+        """Calls noted so far; a call with a single node has None and the node for sources and results."""
         self._forward: dict[Node, Range] = {}
         self._backward: dict[Node, Range] = {}
         self._scopes: list[tuple[int, str]] = []
@@ -61,14 +61,14 @@ class Attribution:
         self._seen = (0, 0)
 
     def change_scope(self, calls: int, arrays: Sequence[Any], left: str, entered: str) -> None:
-        """Note the scope in which all calls from now on are, and the one before, after so many recorded calls."""
+        """Note that the user scope changes from ``left`` to ``entered`` after ``calls`` recorded calls."""
         if not self._scopes:
             self._scopes.append((0, left))
         self.note_arrays(arrays)
         self._scopes.append((calls, entered))
 
     def note_arrays(self, arrays: Sequence[Any]) -> None:
-        """Note that the arrays of the trace that are not known yet were made in the scope that is open."""
+        """Assign the new arrays of the trace to the open scope."""
         if self._scopes:
             known, count = self._seen
             for array in arrays[count if known == id(arrays) else 0 :]:
@@ -77,13 +77,13 @@ class Attribution:
             self._seen = id(arrays), len(arrays)
 
     def scope_at(self, call: int) -> str:
-        """Return the scope of a recorded call, known by its number; the one that is open if none was noted."""
+        """Return the scope of a recorded call by its number; the open scope if none was noted."""
         if not self._scopes:
             return open_scope()
         return next((name for calls, name in reversed(self._scopes) if calls <= call), "")
 
     def scope_of(self, node: Node) -> str:
-        """Return the scope of a call, known by a node that it means; the one that is open if none was noted."""
+        """Return the scope of a call by one of its nodes; the open scope if none was noted."""
         if not self._scopes:
             return open_scope()
         found: dict[Node, str] = {}
@@ -96,29 +96,29 @@ class Attribution:
                     stack.extend(inner.inputs)
         return found.get(node, "")
 
-    def called(self, entry: Range, sources: Iterable[Node], results: Iterable[Node]) -> None:
-        """Note a call of an operator: it means the nodes between its inputs and its results.
+    def note_call(self, entry: Range, sources: Iterable[Node], results: Iterable[Node]) -> None:
+        """Note a call of an operator, which covers the nodes between its inputs and its results.
 
-        Which ones those are is found out when somebody asks.
+        The nodes are determined later, on first use.
         """
         self.calls.append((entry, sources, results))
 
-    def _look_through(self) -> None:
-        """Find the nodes that the calls since the last time mean."""
+    def _resolve_calls(self) -> None:
+        """Determine the nodes of the calls noted since the last time."""
         calls, forward, backward = self.calls, self._forward, self._backward
         while calls:
             try:
                 entry, sources, made = calls.popleft()
-            except IndexError:  # another thread looks through them too
+            except IndexError:  # another thread took the last one
                 return
             if sources is not None:
-                self._spread(forward, entry, made, set(sources))
+                self._assign_range(forward, entry, made, set(sources))
                 continue
             for node in (made, made.inputs[0]) if made.operator in MARKS else (made,):
                 if node not in backward:
                     forward.setdefault(node, entry)
 
-    def _spread(self, known: dict[Node, Range], entry: Range, results: Iterable[Node], stop: set[Node]) -> None:
+    def _assign_range(self, known: dict[Node, Range], entry: Range, results: Iterable[Node], stop: set[Node]) -> None:
         stack = list(results)
         while stack:
             node = stack.pop()
@@ -127,12 +127,12 @@ class Attribution:
             known[node] = entry
             stack.extend(node.inputs)
 
-    def derived(self, gradient: Gradient) -> None:
-        """Tell observers of the gradients of all operators that a backward pass went through, and note their nodes.
+    def note_backward(self, gradient: Gradient) -> None:
+        """Notify observers of the gradients of all operators in a backward pass, and assign their nodes.
 
-        What a composite operator means is one of them, although its nodes have gradients of their own.
+        A composite operator counts as one operator, although its nodes have gradients of their own.
         """
-        self._look_through()
+        self._resolve_calls()
         by_range = itertools.groupby(gradient.rules, key=lambda rule: self._forward.get(rule[0]))
         for forward, rules in by_range:
             if forward is None:
@@ -149,14 +149,14 @@ class Attribution:
                 pass
         if forward is not None:
             for grads in derived:
-                self._spread(self._backward, forward, [grad for grad in grads if grad is not None], set())
+                self._assign_range(self._backward, forward, [grad for grad in grads if grad is not None], set())
 
-    def ran(self, part: Part, start_ns: int, end_ns: int) -> None:
-        """Tell observers of a kernel, or of what NumPy did in the place of one."""
+    def note_kernel(self, part: Part, start_ns: int, end_ns: int) -> None:
+        """Notify observers of a kernel, or of a NumPy call in its place."""
         if self.calls:
-            self._look_through()
+            self._resolve_calls()
         facts = _facts_of(part)
-        # those who share a kernel do so in equal parts: what is next to nothing beside the rest of it takes none
+        # split kernel time evenly among its operators, ignoring negligible ones
         least = max(facts.work, default=0) / _NEGLIGIBLE
         serves = [self._range_of(node) for node, work in zip(part.nodes, facts.work) if work >= least]
         backward = sum([work for node, work in zip(part.nodes, facts.work) if node in self._backward])
@@ -174,7 +174,7 @@ class Attribution:
         )
 
     def _range_of(self, node: Node) -> Range | None:
-        """Return the range that a node was called in; for one that an executor made of another, that one's."""
+        """Return the range in which a node was called; for a node that an executor derived, that of its origin."""
         found: Range | None = None
         made: Node | None = node
         while found is None and made is not None:
@@ -191,16 +191,16 @@ class Attribution:
         arrays: Sequence[Any],
         recorded: bool,
     ) -> list[Array]:
-        """Return what a program computes, while observers are told of its kernels and its memory.
+        """Run a program, notify observers of its kernels and memory, and return its results.
 
-        ``kept`` are the nodes of its results; ``arrays`` are those of the trace, which tell what memory is for; what is
-        computed while ``recorded`` may be needed for gradients.
+        ``kept`` are the nodes of its results. ``arrays`` are those of the trace; they determine categories of memory.
+        With ``recorded``, results may be needed for gradients.
         """
         results: list[Array]
         if not LISTENING[MEMORY]:
-            results = program.run(inputs, donated, self.ran)
+            results = program.run(inputs, donated, self.note_kernel)
             return results
-        self._look_through()
+        self._resolve_calls()
         roles = roles_of(arrays)
         held = [(array, role) for array in arrays if (role := roles.get(id(array))) is not None]
         by_owner = {id(owner_of(array._buffer)): role for array, role in held if array._buffer is not None}
@@ -209,20 +209,20 @@ class Attribution:
                 hold(value, by_owner.get(id(owner_of(value)), "input"))
                 use(value)
         sizes = program.memory
-        with borrowed({} if sizes is None else {"arena": sizes.arena, "temporary": sizes.other}):
-            results = program.run(inputs, donated, self.ran)
+        with note_temporary({} if sizes is None else {"arena": sizes.arena, "temporary": sizes.other}):
+            results = program.run(inputs, donated, self.note_kernel)
         by_node = {resolve(array._node): role for array, role in held if array._node is not None}
         for node, value in zip(kept, results, strict=True):
             backward = node in self._backward and node not in self._forward
             made = "gradient" if backward else "activation" if recorded and node.marked else "temporary"
             hold(value, by_node.get(node, made), self._range_of(node), backward)
-            if backward and node in _consumed(program, kept):
+            if backward and node in _find_consumed(program, kept):
                 use(value)
         return results
 
 
 def open_scope() -> str:
-    """Return the name of the scope of the user's that is open, or nothing."""
+    """Return the name of the user scope that is open; empty if there is none."""
     found = current_range()
     while found is not None and found.scope != USER_SCOPE:
         found = found.parent
@@ -230,27 +230,27 @@ def open_scope() -> str:
 
 
 class _Facts(NamedTuple):
-    """What is always the same about a part of a program. It is kept with the part, so that this stays alive."""
+    """The constant facts of a part of a program. It refers to the part, to keep its identity unique."""
 
     part: Part
     name: str
     operators: tuple[str, ...]
     flops: float
     moved_bytes: int
-    #: elements that each of the nodes has to look at: the many steps of an update of few weights weigh little
+    #: elements that each node reads or writes: the many steps of a small weight update weigh little
     work: tuple[int, ...]
 
 
 _known: dict[int, _Facts] = {}
 FORGOTTEN.connect(_known.clear)
 
-#: by program, which of its results others are computed from; the program is kept, so that no other one has its identity
+#: for each program, its results that are inputs of other results; it refers to the program, to keep its identity unique
 _consumers: dict[int, tuple[Any, frozenset[Node]]] = {}
 FORGOTTEN.connect(_consumers.clear)
 
 
-def _consumed(program: Any, kept: Sequence[Node]) -> frozenset[Node]:
-    """Return the results of a program from which others of its results are computed."""
+def _find_consumed(program: Any, kept: Sequence[Node]) -> frozenset[Node]:
+    """Return the results of a program from which it computes others of its results."""
     found = _consumers.get(id(program))
     if found is None:
         given = set(program.inputs)

@@ -16,7 +16,7 @@ from ..graph.node import Shape
 from ..graph.operator import REGISTRY
 from ..kernels.fused.join import JOIN, Join
 from ..kernels.fused.writer import BLOCKS
-from ..kernels.launch import Launch, Plan, Reference, aligned
+from ..kernels.launch import Launch, Plan, Reference, align_up
 from ..kernels.structure import KEPT, REDUCED, Compute, Structure
 from ..lower.ir.emitter import ROW
 
@@ -104,7 +104,7 @@ def partitioned(
         kernel = Join(operator, dtype, ROW // 2 if dtype.itemsize == 8 else ROW, structure.folds_rows)
         join = JOIN.fill({"parts": parts, "items": items, "partial": partial, "out": out})
         joins.append(Launch(kernel, join, items, -(-CHUNK_ELEMENTS // (parts * width * ROW)) * ROW))
-        scratch_bytes += aligned(parts * items * width * dtype.itemsize)
+        scratch_bytes += align_up(parts * items * width * dtype.itemsize)
     stores = tuple([store for store in structure.stores if not store.row])
     chunk = max(1, CHUNK_ELEMENTS * parts // math.prod(extents))
     launch = Launch(structure._replace(stores=stores, partitioned=True), tuple(words), parts, chunk)

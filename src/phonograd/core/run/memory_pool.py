@@ -26,7 +26,7 @@ from ..base import fork, settings
 from ..base.dtypes import DType
 from ..graph.node import Shape
 from ..graph.operator import Array
-from ..kernels.launch import aligned
+from ..kernels.launch import align_up
 from .pointers import address
 
 __all__ = ["Lifetime", "Pool", "allocate", "arrange", "pool", "room_for", "take"]
@@ -66,8 +66,8 @@ def arrange(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
             _, room, value = heapq.heappop(busy)
             if value not in passed_on:
                 free.give(offsets[value], room)
-        room = aligned(max(size, 1))
-        if over is not None and over not in passed_on and aligned(max(lifetimes[over].size, 1)) == room:
+        room = align_up(max(size, 1))
+        if over is not None and over not in passed_on and align_up(max(lifetimes[over].size, 1)) == room:
             passed_on.add(over)
             offsets[index] = offsets[over]
         else:

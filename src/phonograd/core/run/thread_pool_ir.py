@@ -141,7 +141,7 @@ def _wake_two() -> str:
         sleeps = f.worker(index)
         f.line(f"call void @wake(ptr %pool, ptr {sleeps}, ptr {f.load_word(sleeps, str(LOCK), 'ptr')})")
 
-    f.each("%first", f.least(f.plus("%first", f.least("%expected", "2")), f.constant(WORKERS)), wake)
+    f.for_each("%first", f.least(f.plus("%first", f.least("%expected", "2")), f.constant(WORKERS)), wake)
     return f.text()
 
 
@@ -175,7 +175,7 @@ def _dismiss() -> str:
     """
     f = PoolFunction("dismiss", "ptr %pool")
     f.store_atomic(f.at(QUIT), "1", "seq_cst")
-    f.each(
+    f.for_each(
         "0",
         f.constant(WORKERS),
         lambda first: f.line(f"call void @wake_two(ptr %pool, i64 {first}, i64 2)"),
@@ -201,7 +201,7 @@ def _run_alone() -> str:
         launch = f.address("%launches", f.times(index, str(LAUNCH_WORDS)), "i64")
         f.launch(launch, "0", f.load_word(launch, str(LAUNCH_EXTENT)))
 
-    f.each("0", "%count", run)
+    f.for_each("0", "%count", run)
     return f.text()
 
 
@@ -263,12 +263,12 @@ def _take_chunks() -> str:
         claim = f.load_atomic(f.at(CLAIM), "monotonic")
         first, end = f.claimed(claim)
         current = f.test("eq", f.shift_down(claim, 2 * CHUNK_BITS), "%generation")
-        return f.both(current, f.test("ult", first, end))
+        return f.logical_and(current, f.test("ult", first, end))
 
     def take(carried: list[Value]) -> list[Value]:
         finished = carried[0].text
-        number = f.either("%from_end", f.minus(end, "1"), first)
-        left = f.either("%from_end", f.minus(claim, str(1 << CHUNK_BITS)), f.plus(claim, "1"))
+        number = f.select_index("%from_end", f.minus(end, "1"), first)
+        left = f.select_index("%from_end", f.minus(claim, str(1 << CHUNK_BITS)), f.plus(claim, "1"))
 
         def run() -> list[Value]:
             # after the exchange only: the words belong to the region until this chunk is finished
@@ -324,8 +324,8 @@ def _back_off() -> str:
     until = f.load_atomic(f.at(ALONE_UNTIL), "monotonic")
     now = f.now()
     soon = f.test("slt", f.minus(now, until), f.times(least, str(SOON)))
-    changed = f.either(soon, f.times(penalty, "2"), f.shift_down(penalty, 2))
-    raised = f.either(f.test("slt", changed, least), least, changed)
+    changed = f.select_index(soon, f.times(penalty, "2"), f.shift_down(penalty, 2))
+    raised = f.select_index(f.test("slt", changed, least), least, changed)
     limited = f.least(raised, most)
     f.store_atomic(f.at(PENALTY), limited, "monotonic")
     f.store_atomic(f.at(ALONE_UNTIL), f.plus(now, limited), "monotonic")
@@ -362,7 +362,7 @@ def _spin(pause: str) -> str:
         # the loop must not be dropped where a pause is no instruction
         f.line(f"store volatile i64 {index}, ptr {counter}, align 8")
 
-    f.each("0", "%turns", turn)
+    f.for_each("0", "%turns", turn)
     return f.text()
 
 
@@ -436,7 +436,7 @@ def _idle(f: PoolFunction, own: str, seen: Index, turns: Index, last: Index, spi
     """
     left, now = f.minus(turns, "1"), f.now()
     jumped = f.test("ugt", now, f.plus(last, f.constant(GAP)))
-    held_up = f.both(f.test("ne", last, "-1"), jumped)
+    held_up = f.logical_and(f.test("ne", last, "-1"), jumped)
     f.when(held_up, lambda: f.line("call void @back_off(ptr %pool)"))
     apart = f.assign(f"call i1 @is_backing_off(ptr %pool, i64 {now})")
     tired = f.assign(f"or i1 {f.test('slt', left, '0')}, {apart}")
@@ -444,7 +444,7 @@ def _idle(f: PoolFunction, own: str, seen: Index, turns: Index, last: Index, spi
     def has_no_work() -> str:
         claim = f.load_atomic(f.at(CLAIM), "seq_cst")
         quits = f.load_atomic(f.at(QUIT), "seq_cst")
-        return f.both(f.test("eq", f.shift_down(claim, 2 * CHUNK_BITS), seen), f.test("eq", quits, "0"))
+        return f.logical_and(f.test("eq", f.shift_down(claim, 2 * CHUNK_BITS), seen), f.test("eq", quits, "0"))
 
     def rest() -> list[Value]:
         f.sleep(own, f.load_word(own, str(LOCK), "ptr"), has_no_work)
@@ -532,7 +532,7 @@ def _wait(f: PoolFunction, begun: Index, own: Index, best: str, pause: str) -> N
     """
     gap, free = f.constant(GAP), f.now()
     spent = f.minus(free, begun)
-    each = f.quotient(spent, f.either(f.test("eq", own, "0"), "1", own))
+    each = f.quotient(spent, f.select_index(f.test("eq", own, "0"), "1", own))
     allowed = f.plus(f.times(each, "2"), f.constant(PATIENCE))
     f.go("look")
     f.label("look")
@@ -570,7 +570,7 @@ def _note_time(f: PoolFunction, spent: Index, gap: Index, best: str) -> None:
     """
     shortest = f.load_atomic(best, "monotonic")
     limit = f.plus(f.times(shortest, "2"), gap)
-    f.leave_if(f.both(f.test("ugt", spent, limit), f.test("ne", shortest, "0")), "held_up")
+    f.leave_if(f.logical_and(f.test("ugt", spent, limit), f.test("ne", shortest, "0")), "held_up")
     better = f.assign(f"or i1 {f.test('ult', spent, shortest)}, {f.test('eq', shortest, '0')}")
     f.leave_unless(better, "leave")
     f.store_atomic(best, spent, "monotonic")

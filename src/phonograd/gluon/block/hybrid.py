@@ -1,8 +1,9 @@
-"""HybridBlock: a block written for arrays and symbols alike, whose Python code need not run each time.
+"""Provide HybridBlock: a block for arrays and symbols alike, whose calls can be captured and replayed.
 
-``hybrid_forward(F, x, ..., **params)`` is called with ``F`` the namespace of arrays, or that of symbols if the inputs
-are symbols (to export a network, or to find the shapes of parameters). After :meth:`HybridBlock.hybridize` a call is
-captured once per structure of its inputs and then repeated (:mod:`phonograd.core.capture.compiled`).
+``hybrid_forward(F, x, ..., **params)`` takes the namespace of arrays as ``F``. If the inputs are symbols, ``F`` is the
+namespace of symbols; this exports a network, or infers the shapes of parameters. After :meth:`HybridBlock.hybridize`,
+the first call for each structure of inputs is captured, and later calls replay it
+(:mod:`phonograd.core.capture.compiled`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ...util import is_np_array
 from ..parameter import DeferredInitializationError, ParameterDict
 from ..parameter.parameter import replacements, symbols
 from .monitoring import OperatorHook, run_monitored
-from .nesting import count_arrays, filled, flattened, listed, outlined
+from .nesting import count_arrays, fill_outline, flatten_arrays, make_outline, tuples_to_lists
 from .plain import _LISTENERS, Block
 
 __all__ = ["HybridBlock"]
@@ -34,9 +35,9 @@ _ONE_KIND = "Please check the type of the args.\n"
 
 
 class _Calls(threading.local):
-    """What is known of the calls of hybridized blocks that are being made."""
+    """Hold the state of the current calls of hybridized blocks, per thread."""
 
-    #: whether they are made by the Python code of another one, which gets tuples as they are
+    #: whether another hybridized block makes the call; its Python code gets tuples unchanged
     are_nested = False
 
 
@@ -44,7 +45,7 @@ _CALLS = _Calls()
 
 
 class HybridBlock(Block):
-    """The base class of blocks that can be compiled and exported. A subclass overrides ``hybrid_forward``.
+    """Base class of blocks that can be compiled and exported. A subclass overrides ``hybrid_forward``.
 
     >>> import phonograd as mx
     >>> from phonograd.gluon import HybridBlock
@@ -63,10 +64,10 @@ class HybridBlock(Block):
 
     Compatibility
     -------------
-    A hybridized block that looks at values of arrays works, but its Python code runs each time.
+    A hybridized block that reads values of arrays works, but its Python code runs in each call.
     """
 
-    #: whether it stores arrays from one call to the next, so that its calls cannot be repeated from outside
+    #: whether the block stores arrays from call to call, so that an outer block cannot replay its calls
     _keeps_arrays = False
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
@@ -85,7 +86,7 @@ class HybridBlock(Block):
         return {**vars(self), "_compiled": None, "_graph": None}
 
     def register_child(self, block: Block, name: str | None = None) -> None:
-        """Make another block a child; it must be hybrid, too."""
+        """Add a child, which must be a hybrid block, too."""
         if not isinstance(block, HybridBlock):
             raise ValueError(
                 f"Children of HybridBlock must also be HybridBlock, but {block!r} has type {type(block)}. "
@@ -95,12 +96,12 @@ class HybridBlock(Block):
         self._clear_cached_op()
 
     def _clear_cached_op(self) -> None:
-        """Forget what was captured: the block is not what it was."""
+        """Discard captured calls, because the block has changed."""
         self._compiled: Compiled[Any, Any] | None = None
         self._compiled_for = -1
         self._graph: tuple[list[Any], Any] | None = None
         self._outline: Any = None
-        #: how the outputs of the graph are nested
+        #: the nesting of the outputs of the graph
         self._output_outline: Any = None
 
     def hybridize(
@@ -115,10 +116,10 @@ class HybridBlock(Block):
         backward_bulk_size: int | None = None,
         **kwargs: Any,
     ) -> None:
-        """Have calls of the block and its children repeated without running their Python code, or not any more.
+        """Enable or disable replay: calls of this block and its children skip their Python code.
 
-        Several outputs are a list from then on, whatever the Python code makes of them. The other arguments are options
-        of MXNet's engine, and change nothing here.
+        Several outputs become a list, whatever container the Python code returns. The other arguments are options of
+        MXNet's engine, and have no effect.
         """
         self._active = active
         self._flags = {"static_alloc": static_alloc, "static_shape": static_shape, "inline_limit": inline_limit}
@@ -133,7 +134,7 @@ class HybridBlock(Block):
         super().hybridize(active, **self._flags)
 
     def optimize_for(self, x: Any, *args: Any, backend: str | None = None, clear: bool = False, **kwargs: Any) -> None:
-        """Hybridize the block and capture one call. There are no backends to choose from: any name is accepted."""
+        """Hybridize the block and capture one call. There are no backends: `backend` may be any name."""
         if not backend:
             raise ValueError('Must specify "backend" to optimize_for')
         self.hybridize(True, backend, clear, **kwargs)
@@ -147,7 +148,7 @@ class HybridBlock(Block):
     # -- computing
 
     def forward(self, x: Any, *args: Any) -> Any:
-        """Return the outputs for arrays or symbols; calls ``hybrid_forward``."""
+        """Return the outputs of ``hybrid_forward`` for arrays or symbols."""
         contexts: dict[Context, None] = {}
         has_symbol = _gather((x, *args), contexts)
         if has_symbol:
@@ -161,7 +162,7 @@ class HybridBlock(Block):
         context = next(iter(contexts))
         if not self._active:
             return self._run_eager(context, x, *args)
-        # layers that somebody wants to see are called
+        # a replay would hide the calls of layers from listeners
         if self._keeps_arrays or not LOCAL.trace.allows_shortcuts or _LISTENERS:
             result = (self._run_nested if _CALLS.are_nested else self._run_unaliased)(context, x, *args)
         elif len(contexts) > 1:
@@ -171,32 +172,32 @@ class HybridBlock(Block):
                 f"Find all contexts = {set(contexts)}"
             )
         elif self._operator_hook is not None:
-            result = self._monitored(context, x, *args)
+            result = self._run_monitored(context, x, *args)
         else:
             result = self._run_compiled(context, x, *args)
-        return result if isinstance(result, NDArray) or _CALLS.are_nested else listed(result)
+        return result if isinstance(result, NDArray) or _CALLS.are_nested else tuples_to_lists(result)
 
     def register_op_hook(self, callback: OperatorHook, monitor_all: bool = False) -> None:
-        """Have ``callback(name, operator, array)`` called for each output of each operator inside, once hybridized.
+        """Call ``callback(name, operator, array)`` for each output of each operator, once the block is hybridized.
 
         Parameters
         ----------
         callback
-            Called after a forward pass with names such as ``'net_dense0_fwd_output'`` and ``'FullyConnected'``, and
-            with the array.
+            The function to call after each forward pass, with a name such as ``'net_dense0_fwd_output'``, an operator
+            such as ``'FullyConnected'``, and the array.
         monitor_all
-            Whether it is called for the inputs of operators, too.
+            Whether to call it for the inputs of operators, too.
 
         Compatibility
         -------------
-        MXNet gives bytes for names and the address of a C handle for the array, and calls for operators of backward
-        passes, which here are fused with everything else.
+        MXNet passes names as bytes and the array as the address of a C handle. It also reports operators of backward
+        passes, which are fused with all others here.
         """
         self._operator_hook = callback, monitor_all
         super().register_op_hook(callback, monitor_all)
 
-    def _monitored(self, context: Context, *args: Any) -> Any:
-        """Return the outputs for arrays, with a hook told of every operator."""
+    def _run_monitored(self, context: Context, *args: Any) -> Any:
+        """Return the outputs for arrays, and report every operator to the hook."""
         assert self._operator_hook is not None, "there is a hook"
         params = self.collect_params().values()
         if any([parameter._deferred_init is not None for parameter in params]):
@@ -206,7 +207,7 @@ class HybridBlock(Block):
         return run_monitored(self, context, args, *self._operator_hook)
 
     def _run_eager(self, context: Context, *args: Any) -> Any:
-        """Return the outputs for arrays."""
+        """Run the Python code of the block on arrays."""
         try:
             params = {name: parameter.data(context) for name, parameter in self._reg_params.items()}
         except DeferredInitializationError:
@@ -220,7 +221,7 @@ class HybridBlock(Block):
             return self._call(context, *args, **params)
 
     def _run_nested(self, context: Context, *args: Any) -> Any:
-        """Return the outputs for arrays of a hybridized block, as its Python code makes them."""
+        """Run the Python code of a hybridized block, and return its outputs unchanged."""
         before, _CALLS.are_nested = _CALLS.are_nested, True
         try:
             return self._run_eager(context, *args)
@@ -228,28 +229,28 @@ class HybridBlock(Block):
             _CALLS.are_nested = before
 
     def _run_unaliased(self, context: Context, *args: Any) -> Any:
-        """Return the outputs for arrays as a graph has them: none shares memory with an argument it is a view of."""
-        return _unaliased(self._run_nested(context, *args))
+        """Run the Python code of a hybridized block, and replace outputs that are views by arrays of their own."""
+        return _replace_views(self._run_nested(context, *args))
 
     def _call(self, context: Context, *args: Any, **params: Any) -> Any:
-        """Return the outputs for arrays, with all parameters at hand and the context set."""
+        """Run ``hybrid_forward`` on arrays, with all parameters initialized and the context set."""
         return self.hybrid_forward(ndarray, *args, **params)
 
     def _run_compiled(self, context: Context, *args: Any) -> Any:
-        """Return the outputs for arrays, the Python code run only if that has to be."""
+        """Replay a captured call, or run the Python code if there is none."""
         if self._compiled is None or self._compiled_for != replacements():
-            self._outline = outlined(args)
+            self._outline = make_outline(args)
             if any([parameter._deferred_init is not None for parameter in self.collect_params().values()]):
                 return self._run_unaliased(context, *args)
             if any([child._has_checkpoints() for child in self._children.values()]):
                 return self._run_unaliased(context, *args)
             self._compiled, self._compiled_for = Compiled(self._run_unaliased), replacements()
-            # what warnings and profiles call it
+            # the name in warnings and profiles
             self._compiled.__dict__["__qualname__"] = self._name
         return self._compiled(context, *args)
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the outputs by functions of `F`, a namespace of arrays or symbols; a subclass defines what they are.
+        """Return the outputs, computed by functions of `F`. A subclass overrides this method.
 
         Parameters
         ----------
@@ -258,14 +259,14 @@ class HybridBlock(Block):
         x, *args
             The inputs.
         **kwargs
-            The block's own parameters, by the names of the attributes they are set as.
+            The parameters of this block, by the names of their attributes.
         """
         raise NotImplementedError(f"{type(self).__name__} has no hybrid_forward(self, F, x, ...)")
 
     # -- symbols
 
     def _run_symbolic(self, *args: Any) -> Any:
-        """Return the outputs for symbols."""
+        """Run ``hybrid_forward`` on symbols."""
         params = {name: parameter.var() for name, parameter in self._reg_params.items()}
         if is_np_array():
             params = {name: variable.as_np_ndarray() for name, variable in params.items()}
@@ -273,21 +274,21 @@ class HybridBlock(Block):
             return self.hybrid_forward(symbols(), *args, **params)
 
     def _get_graph(self, outline: Any) -> tuple[list[Any], Any]:
-        """Return symbols for the inputs and the outputs that follow from them; `outline` says what inputs there are."""
+        """Return symbols for the inputs and the outputs computed from them; `outline` is the nesting of the inputs."""
         if self._graph is None:
             count = count_arrays(outline)
             names = ["data"] if count == 1 else [f"data{number}" for number in range(count)]
             inputs = [symbols().var(name) for name in names]
             if is_np_array():
                 inputs = [variable.as_np_ndarray() for variable in inputs]
-            composed = self._run_symbolic(*filled(outline, iter(inputs)))
-            outputs, self._output_outline = flattened(composed), outlined(composed)
+            composed = self._run_symbolic(*fill_outline(outline, iter(inputs)))
+            outputs, self._output_outline = flatten_arrays(composed), make_outline(composed)
             self._graph = inputs, outputs[0] if len(outputs) == 1 else symbols().Group(outputs)
         return self._graph
 
     def _infer(self, method: str, attribute: str, args: tuple[Any, ...]) -> None:
-        inputs, output = self._get_graph(outlined(args))
-        given = [getattr(array, attribute) for array in flattened(args)]
+        inputs, output = self._get_graph(make_outline(args))
+        given = [getattr(array, attribute) for array in flatten_arrays(args)]
         used = output.list_inputs()
         known = {variable.name: value for variable, value in zip(inputs, given) if variable.name in used}
         arguments, _, states = getattr(output, method)(**known)
@@ -302,33 +303,33 @@ class HybridBlock(Block):
                 setattr(parameter, attribute, found[name])
 
     def infer_shape(self, *args: Any) -> None:
-        """Find the shapes of all parameters from those of inputs."""
+        """Infer the shapes of all parameters from the shapes of the inputs."""
         own = getattr(self.hybrid_forward, "__module__", "").startswith(_PACKAGE)
-        if own and self._inferred_quickly(args):
+        if own and self._try_infer_quickly(args):
             return
         try:
             self._infer("infer_shape", "shape", args)
         except (AttributeError, TypeError):
-            # it is not written for symbols, so that what it is derived from is all there is to go by
-            if own or not self._inferred_quickly(args):
+            # the subclass does not support symbols: rely on the rule of the layer that it derives from
+            if own or not self._try_infer_quickly(args):
                 raise
 
-    def _inferred_quickly(self, args: tuple[Any, ...]) -> bool:
+    def _try_infer_quickly(self, args: tuple[Any, ...]) -> bool:
         try:
             return self._infer_quickly(*args)
         except (AttributeError, TypeError):
-            # these are not the arguments of the block, and the graph tells what is wrong with them
+            # wrong arguments: inference by graph raises an error that says why
             return False
 
     def _infer_quickly(self, *args: Any) -> bool:
-        """Return whether the shapes of all parameters could be found without a graph of what is computed.
+        """Return whether this method could set the shapes of all parameters without building a graph.
 
-        A ``hybrid_forward`` that is none of this library's may ask for other shapes: its graph is asked first.
+        A subclass of another library may need other shapes than its base class: inference tries its graph first.
         """
         return False
 
     def infer_type(self, *args: Any) -> None:
-        """Find the dtypes of all parameters from those of inputs."""
+        """Infer the dtypes of all parameters from the dtypes of the inputs."""
         self._infer("infer_type", "dtype", args)
 
     def _deferred_infer_shape(self, *args: Any) -> None:
@@ -341,7 +342,7 @@ class HybridBlock(Block):
     def export(self, path: str, epoch: int = 0, remove_amp_cast: bool = True) -> None:
         """Write the network to ``<path>-symbol.json`` and its parameters to ``<path>-<epoch>.params``.
 
-        It must have been hybridized and called before, which tells what inputs it has.
+        Hybridize the block and call it once before: the call determines the number of inputs.
         """
         if self._outline is None:
             raise RuntimeError(
@@ -353,7 +354,7 @@ class HybridBlock(Block):
         states = set(output.list_auxiliary_states())
         params = dict(self.collect_params().items())
         arrays = {}
-        # in the order of the graph, as in files of MXNet
+        # MXNet's files are in the order of the graph
         for name in output.list_inputs():
             parameter = params.pop(name, None)
             if parameter is not None:
@@ -367,7 +368,7 @@ class HybridBlock(Block):
 
 
 def _gather(values: Any, contexts: dict[Context, None]) -> bool:
-    """Return whether there are symbols in nested lists; the contexts of arrays are added to `contexts`."""
+    """Return whether nested lists contain symbols, and add the contexts of their arrays to `contexts`."""
     has_symbol = False
     for value in values:
         if isinstance(value, NDArray):
@@ -379,11 +380,11 @@ def _gather(values: Any, contexts: dict[Context, None]) -> bool:
     return has_symbol
 
 
-def _unaliased(value: Any) -> Any:
-    """Return arrays of their own in the place of views, in any depth."""
+def _replace_views(value: Any) -> Any:
+    """Return nested lists with views replaced by arrays of their own."""
     if isinstance(value, NDArray):
         if value._root is None:
             return value
         trace = ready_trace()
         return make_result(node_in(value, trace), trace, type(value))
-    return type(value)([_unaliased(part) for part in value]) if type(value) in (list, tuple) else value
+    return type(value)([_replace_views(part) for part in value]) if type(value) in (list, tuple) else value

@@ -1,4 +1,4 @@
-"""Hooks of operators: what a hybridized block computes inside, told by names of its symbol."""
+"""Report the operators of a hybridized block to a hook, by the names of its symbol."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ...core.ops.math.structural import detach
 from ...core.trace.trace import LOCAL
 from ...ndarray.array import NDArray
 from ...symbol import Symbol
-from .nesting import filled, flattened, outlined
+from .nesting import fill_outline, flatten_arrays, make_outline
 
 if TYPE_CHECKING:
     from .hybrid import HybridBlock
 
 __all__ = ["OperatorHook", "run_monitored"]
 
-#: called with the name of an output or input, the name of the operator, and the array
+#: a function of the name of an output or input, the name of the operator, and the array
 OperatorHook = Callable[[str, str, NDArray], Any]
 
 
 def _operators_by_name(symbol: Symbol) -> dict[str, str]:
-    """Return which operator the outputs and inputs belong to that a monitor is told of."""
+    """Return the operator of each output and input name that a monitor reports."""
     found = {}
     for entry in symbol._entries():
         if not entry.is_argument:
@@ -36,15 +36,15 @@ def _operators_by_name(symbol: Symbol) -> dict[str, str]:
 def run_monitored(
     block: HybridBlock, context: Context, args: tuple[Any, ...], hook: OperatorHook, monitor_all: bool
 ) -> Any:
-    """Return the outputs of a block computed by its symbol, each operator of which is told to a hook afterwards."""
-    variables, symbol = block._get_graph(outlined(args))
-    arrays = {variable.name: array for variable, array in zip(variables, flattened(args), strict=True)}
+    """Compute the outputs of a block by its symbol, and report each operator to a hook afterwards."""
+    variables, symbol = block._get_graph(make_outline(args))
+    arrays = {variable.name: array for variable, array in zip(variables, flatten_arrays(args), strict=True)}
     params = block.collect_params()
     arrays.update({name: params[name].data(context) for name in symbol.list_inputs() if name not in arrays})
     seen: list[tuple[str, NDArray]] = []
 
     def note(name: str, node: Node) -> None:
-        # nothing is computed before the whole graph has run: a hook may look at values
+        # a hook may read values, which computes them: report only after the whole graph has run
         seen.append((name, make(detach(node), LOCAL.trace)))
 
     outputs = symbol._run(arrays, context, note, monitor_all)
@@ -52,4 +52,4 @@ def run_monitored(
     for name, array in seen:
         if name in operators:
             hook(name, operators[name], array)
-    return filled(block._output_outline, iter(outputs))
+    return fill_outline(block._output_outline, iter(outputs))

@@ -1,4 +1,4 @@
-"""The names of blocks: prefixes given by the user, or made from the class and a number, inside of each other."""
+"""Name blocks: combine prefixes that are given, or made from the class and a number, with those of outer blocks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["BlockScope"]
 
 
 class BlockScope:
-    """The scope of a block's names: ``with block.name_scope():`` its children are made.
+    """Prefix the names of blocks and parameters that are created in ``with block.name_scope():``.
 
-    A block with the prefix ``''`` has no scope of its own: what is made inside is named as if made outside.
+    A block with the prefix ``''`` has no scope of its own: names in it are those of the scope around it.
     """
 
     _current: ContextVar[BlockScope | None] = ContextVar("block_scope", default=None)
@@ -30,16 +30,16 @@ class BlockScope:
 
     @classmethod
     def create(cls, prefix: str | None, params: ParameterDict | None, hint: str) -> tuple[str, ParameterDict]:
-        """Return the whole prefix of a new block and the dictionary of its parameters.
+        """Return the full prefix of a new block, and its dictionary of parameters.
 
         Parameters
         ----------
         prefix
-            The part of the prefix that the user has given; None for one made from `hint` and a number.
+            The user's part of the prefix. None makes one from `hint` and a number.
         params
-            The parameters to be shared with another block.
+            The parameters to share with another block.
         hint
-            What the block is called without a prefix.
+            The name to use without a prefix.
         """
         current = cls._current.get()
         if prefix is None:

@@ -1,4 +1,7 @@
-"""Arrays inside of nested lists: what blocks take and return."""
+"""Flatten and rebuild nested lists of arrays and symbols, which are the arguments and results of blocks.
+
+An outline is such a structure with a mark in place of each array or symbol.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,23 @@ from typing import Any
 from ...ndarray.array import NDArray
 from ...symbol import Symbol
 
-__all__ = ["count_arrays", "filled", "flattened", "flattened_with_format", "listed", "outlined", "regrouped"]
+__all__ = [
+    "count_arrays",
+    "fill_outline",
+    "flatten_arrays",
+    "flatten_with_format",
+    "make_outline",
+    "regroup",
+    "tuples_to_lists",
+]
 
 _INPUT = object()
 
 
-def outlined(value: Any) -> Any:
-    """Return nested lists with a mark in the place of each array."""
+def make_outline(value: Any) -> Any:
+    """Return nested lists with a mark in place of each array or symbol."""
     if isinstance(value, (list, tuple)):
-        return [outlined(part) for part in value]
+        return [make_outline(part) for part in value]
     return _INPUT if isinstance(value, (NDArray, Symbol)) else value
 
 
@@ -27,36 +38,36 @@ def count_arrays(outline: Any) -> int:
     return int(outline is _INPUT)
 
 
-def filled(outline: Any, values: Iterator[Any]) -> Any:
-    """Return nested lists with values in the places of the marks."""
+def fill_outline(outline: Any, values: Iterator[Any]) -> Any:
+    """Return an outline with its marks replaced by values."""
     if isinstance(outline, list):
-        return [filled(part, values) for part in outline]
+        return [fill_outline(part, values) for part in outline]
     return next(values) if outline is _INPUT else outline
 
 
-def flattened(value: Any) -> list[Any]:
-    """Return the arrays and symbols of nested lists in one list."""
+def flatten_arrays(value: Any) -> list[Any]:
+    """Return all arrays and symbols of nested lists in one list."""
     if isinstance(value, (list, tuple)):
-        return [leaf for part in value for leaf in flattened(part)]
+        return [leaf for part in value for leaf in flatten_arrays(part)]
     return [value] if isinstance(value, (NDArray, Symbol)) else []
 
 
-def listed(value: Any) -> Any:
-    """Return lists in the place of tuples, in any depth."""
-    return [listed(part) for part in value] if type(value) in (list, tuple) else value
+def tuples_to_lists(value: Any) -> Any:
+    """Return nested containers with lists in place of tuples."""
+    return [tuples_to_lists(part) for part in value] if type(value) in (list, tuple) else value
 
 
-def flattened_with_format(args: Any, inout_str: str) -> tuple[list[Any], Any]:
-    """Return the arrays and symbols of nested lists in one list, and in which form they were.
+def flatten_with_format(args: Any, inout_str: str) -> tuple[list[Any], Any]:
+    """Return all arrays and symbols of nested lists in one list, and their format.
 
-    The form has 0 for each array or symbol, the number of outputs for a symbol that has several, and -1 for each None.
+    The format has 0 for each array or symbol, the number of outputs for a symbol with several, and -1 for each None.
 
     Parameters
     ----------
     args
         Arrays, symbols and None in nested lists.
     inout_str
-        What they are, for messages.
+        The word for error messages: 'input' or 'output'.
     """
     if args is None:
         return [None], -1
@@ -70,16 +81,16 @@ def flattened_with_format(args: Any, inout_str: str) -> tuple[list[Any], Any]:
             f"When hybridized, the input of HybridBlock {inout_str} must be (nested) list of Symbol or NDArray, but "
             f"got {args} of type {type(args)}"
         )
-    parts = [flattened_with_format(part, inout_str) for part in args]
+    parts = [flatten_with_format(part, inout_str) for part in args]
     return [leaf for leaves, _ in parts for leaf in leaves], [form for _, form in parts]
 
 
-def regrouped(args: Any, fmt: Any) -> Any:
-    """Return arrays of one list in the form that :func:`flattened_with_format` has told."""
-    return _taken(iter(args), fmt)
+def regroup(args: Any, fmt: Any) -> Any:
+    """Return a list of arrays in a format of :func:`flatten_with_format`."""
+    return _take(iter(args), fmt)
 
 
-def _taken(values: Iterator[Any], form: Any) -> Any:
+def _take(values: Iterator[Any], form: Any) -> Any:
     if isinstance(form, (list, tuple)):
-        return [_taken(values, part) for part in form]
+        return [_take(values, part) for part in form]
     return next(values) if form <= 0 else [next(values) for _ in range(form)]

@@ -1,4 +1,7 @@
-"""Block: a part of a network, with parameters and other blocks as children."""
+"""Provide Block: a part of a network, with parameters and child blocks.
+
+Takes parameters from ``gluon.parameter``; hands the base class to all layers, and to :mod:`.hybrid`.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +21,25 @@ from ..parameter import Parameter, ParameterDict
 from ..text import brief_list, indented
 from .checkpoint import run_checkpointed
 from .naming import BlockScope
-from .nesting import flattened
+from .nesting import flatten_arrays
 
 __all__ = ["Block", "HookHandle"]
 
 Own = TypeVar("Own", bound="Block")
 Handle = TypeVar("Handle", bound="HookHandle")
 
-#: whoever wants to know when layers begin and end
+#: the listeners to begin and end of blocks
 _LISTENERS = LISTENING[MODULE]
 
 
 class HookHandle:
-    """A registered hook; ``detach()`` or the end of a ``with`` block removes it."""
+    """Represent a registered hook; ``detach()`` or the end of a ``with`` block removes the hook."""
 
     def __init__(self) -> None:
         self._hooks: dict[Any, Callable[..., Any]] | None = None
 
     def attach(self: Handle, hooks_dict: dict[Any, Callable[..., Any]], hook: Callable[..., Any]) -> Handle:
-        """Register a hook among others; return the handle."""
+        """Register a hook in a dictionary, and return the handle."""
         assert self._hooks is None, "The same handle cannot be attached twice."
         if not callable(hook):
             raise TypeError(f"a hook must be a function, not {hook!r}")
@@ -45,7 +48,7 @@ class HookHandle:
         return self
 
     def detach(self) -> None:
-        """Remove the hook; doing so twice does nothing."""
+        """Remove the hook; a second call has no effect."""
         if self._hooks is not None:
             self._hooks.pop(self, None)
 
@@ -57,17 +60,17 @@ class HookHandle:
 
 
 class Block:
-    """The base class of networks and layers. A subclass overrides ``forward``.
+    """Base class of networks and layers. A subclass overrides ``forward``.
 
-    Blocks and parameters that are set as attributes become children and parameters of the block. To be named after it,
-    they are made inside of :meth:`name_scope`.
+    Blocks and parameters that are set as attributes become children and parameters of the block. Create them inside
+    :meth:`name_scope` to give them the prefix of the block.
 
     Parameters
     ----------
     prefix
-        What the names of its parameters begin with; made from the class and a number if it is None.
+        The prefix of the names of its parameters. None makes one from the name of the class and a number.
     params
-        The parameters of another block, to be shared.
+        The parameters of another block to share.
 
     >>> import phonograd as mx
     >>> from phonograd.gluon import Block, nn
@@ -88,7 +91,7 @@ class Block:
     ['net_dense0_weight', 'net_dense0_bias', 'net_dense1_weight', 'net_dense1_bias']
     """
 
-    #: whether its intermediate values are computed again in the backward pass
+    #: whether the backward pass recomputes intermediate values instead of keeping them
     _is_checkpointed = False
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
@@ -126,34 +129,34 @@ class Block:
     # -- names
 
     def _alias(self) -> str:
-        """Return what blocks of this class are called."""
+        """Return the base of the names of blocks of this class."""
         return type(self).__name__.lower()
 
     @property
     def prefix(self) -> str:
-        """What the names of its parameters and children begin with."""
+        """The prefix of the names of all parameters and children."""
         return self._prefix
 
     @property
     def name(self) -> str:
-        """Its name: the prefix without the last underscore."""
+        """The name: the prefix without its last underscore."""
         return self._name
 
     def name_scope(self) -> BlockScope:
-        """Return the scope in which its children and parameters are made, so that they are named after it."""
+        """Return the scope that prefixes the names of children and parameters created in it."""
         return self._scope
 
     # -- parameters and children
 
     @property
     def params(self) -> ParameterDict:
-        """Its own parameters, without those of its children."""
+        """The parameters of this block, without those of its children."""
         return self._params
 
     def collect_params(self, select: str | None = None) -> ParameterDict:
-        """Return the parameters of the block and all its children; only those whose names match a pattern, if given.
+        """Return the parameters of this block and all its children, or those whose names match `select`.
 
-        ``collect_params('.*weight|.*bias')`` gives all weights and biases.
+        ``collect_params('.*weight|.*bias')`` returns all weights and biases.
         """
         self._warn_about_containers()
         found = ParameterDict(self._params.prefix)
@@ -167,7 +170,7 @@ class Block:
         children = set(self._children.values())
         for key, value in vars(self).items():
             is_container = isinstance(value, (list, tuple, dict)) and not key.startswith("__") and key != "_children"
-            if is_container and _has_stray(value, children):
+            if is_container and _has_unregistered(value, children):
                 warnings.warn(
                     f'"{type(self).__name__}.{key}" is an unregistered container with Blocks. Note that Blocks '
                     "inside the list, tuple or dict will not be registered automatically. Make sure to register "
@@ -176,7 +179,7 @@ class Block:
                 )
 
     def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
-        """Return all parameters by the path of attributes that leads to them."""
+        """Return all parameters by their paths of attributes."""
         start = prefix + "." if prefix else ""
         found = {start + key: parameter for key, parameter in self._reg_params.items()}
         for name, child in self._children.items():
@@ -184,11 +187,11 @@ class Block:
         return found
 
     def register_child(self, block: Block, name: str | None = None) -> None:
-        """Make another block a child; blocks that are set as attributes are children already."""
+        """Add a child; blocks that are set as attributes are children already."""
         self._children[str(len(self._children)) if name is None else name] = block
 
     def apply(self: Own, fn: Callable[[Block], Any]) -> Own:
-        """Call a function with each child, in depth, and with the block itself; return the block."""
+        """Call a function with each descendant and with this block, and return this block."""
         for child in self._children.values():
             child.apply(fn)
         fn(self)
@@ -201,21 +204,22 @@ class Block:
         verbose: bool = False,
         force_reinit: bool = False,
     ) -> None:
-        """Initialise all parameters; those without an initialiser of their own by `init`."""
+        """Initialize all parameters; `init` fills those without an initializer of their own."""
         self.collect_params().initialize(init, ctx, verbose, force_reinit)
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
-        """Have the hybrid blocks among its children compiled (:meth:`HybridBlock.hybridize`), or not any more."""
+        """Compile all children that are hybrid blocks (:meth:`HybridBlock.hybridize`), or stop compiling them."""
         for child in self._children.values():
             child.hybridize(active, **kwargs)
 
     def checkpoint(self: Own, active: bool = True) -> Own:
-        """Have what the block computes inside computed again in the backward pass instead of kept; return the block.
+        """Recompute intermediate values of this block in the backward pass instead of keeping them; return the block.
 
-        Only its inputs and outputs stay in memory between the passes, for one more forward pass of the block. Results
-        and gradients are the same to the last bit, random masks included, and moving statistics move once. What else
-        its Python code does, it does twice. Nothing is saved inside of functions that are captured (``mx.compile``);
-        a hybridized block around it runs its own Python code, and the block itself may be hybridized.
+        Only the inputs and outputs stay in memory between the passes, at the cost of one more forward pass of the
+        block. Results and gradients are identical to the last bit, random masks included, and moving statistics are
+        updated once. All other side effects of the Python code happen twice. A checkpoint has no effect inside captured
+        functions (``mx.compile``). A hybridized block around it runs its own Python code; the block itself may be
+        hybridized.
 
         >>> import phonograd as mx
         >>> net = mx.gluon.nn.Sequential()
@@ -228,7 +232,7 @@ class Block:
         return self
 
     def _has_checkpoints(self) -> bool:
-        """Return whether the block or one inside of it is checkpointed."""
+        """Return whether this block or one of its descendants is checkpointed."""
         return self._is_checkpointed or any([child._has_checkpoints() for child in self._children.values()])
 
     def cast(self, dtype: Any) -> None:
@@ -241,9 +245,9 @@ class Block:
     # -- files
 
     def save_parameters(self, filename: str, deduplicate: bool = False) -> None:
-        """Write all parameters to a ``.params`` file, by the path of attributes that leads to them.
+        """Write all parameters to a ``.params`` file, by their paths of attributes.
 
-        With `deduplicate`, a parameter that several blocks share is written once.
+        `deduplicate` writes a parameter once if several blocks share it.
         """
         params = self._collect_params_with_prefix()
         if deduplicate:
@@ -252,7 +256,7 @@ class Block:
         save_arrays(filename, {name: parameter._reduce() for name, parameter in params.items()})
 
     def save_params(self, filename: str) -> None:
-        """Write all parameters to a ``.params`` file by their names without the prefix: the older format."""
+        """Write all parameters to a ``.params`` file in the older format: by name, without the prefix of the block."""
         warnings.warn(
             "save_params is deprecated. Please use save_parameters. Note that if you want load from SymbolBlock later, "
             "please use export instead.",
@@ -273,9 +277,9 @@ class Block:
         cast_dtype: bool = False,
         dtype_source: str = "current",
     ) -> None:
-        """Read all parameters from a ``.params`` file, in the format of either ``save`` method.
+        """Read all parameters from a ``.params`` file, in the format of :meth:`save_parameters` or :meth:`save_params`.
 
-        Arguments are those of :meth:`ParameterDict.load`.
+        See :meth:`ParameterDict.load` for the arguments.
         """
         loaded: Any = load(filename)
         params = self._collect_params_with_prefix()
@@ -319,7 +323,7 @@ class Block:
         self.save_parameters(prefix + "-model.params")
 
     def _describe(self, structure: dict[str, Any], numbers: Any) -> None:
-        """Put the block into a tree of names."""
+        """Add this block and its children to a tree of names."""
         children: dict[str, str] = {}
         own: dict[str, Any] = {"orig_name": self.name, **self._description(), "children": children}
         structure[f"{type(self).__name__.lower()}{next(numbers)}"] = own
@@ -331,7 +335,7 @@ class Block:
         return {}
 
     def load(self, prefix: str) -> None:
-        """Read what :meth:`save` has written, into a block of the same structure: names and parameters."""
+        """Read names and parameters that :meth:`save` wrote into a block of the same structure."""
         with open(prefix + "-model.json", encoding="utf-8") as file:
             self._take_names(json.load(file), iter(range(1 << 30)))
         self.load_parameters(prefix + "-model.params")
@@ -339,7 +343,7 @@ class Block:
     def _take_names(self, structure: dict[str, Any], numbers: Any) -> None:
         key = f"{type(self).__name__.lower()}{next(numbers)}"
         if key not in structure:
-            raise ValueError(f"The saved model has no block {key} here: it was made by a network of another structure")
+            raise ValueError(f"The saved model has no block {key} here: its network has a different structure")
         self._name = structure[key]["orig_name"]
         for child in self._children.values():
             child._take_names(structure[key], numbers)
@@ -347,15 +351,15 @@ class Block:
     # -- computing
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs)`` called before each forward pass; return a handle that ends it."""
+        """Call ``hook(block, inputs)`` before each forward pass; return a handle that removes the hook."""
         return HookHandle().attach(self._forward_pre_hooks, hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Have ``hook(block, inputs, output)`` called after each forward pass; return a handle that ends it."""
+        """Call ``hook(block, inputs, output)`` after each forward pass; return a handle that removes the hook."""
         return HookHandle().attach(self._forward_hooks, hook)
 
     def register_op_hook(self, callback: Callable[..., Any], monitor_all: bool = False) -> None:
-        """Have ``callback(name, operator, array)`` called for operators inside of all hybridized children.
+        """Call ``callback(name, operator, array)`` for the operators of all hybridized children.
 
         See :meth:`HybridBlock.register_op_hook <phonograd.gluon.HybridBlock.register_op_hook>`.
         """
@@ -363,8 +367,8 @@ class Block:
             child.register_op_hook(callback, monitor_all)
 
     def __call__(self, *args: Any) -> Any:
-        """Return what ``forward`` does, calling the hooks before and after."""
-        entry = begin(MODULE, self._name, tuple(flattened(args))) if _LISTENERS else None
+        """Return the result of ``forward``, with the hooks called before and after it."""
+        entry = begin(MODULE, self._name, tuple(flatten_arrays(args))) if _LISTENERS else None
         try:
             for hook in tuple(self._forward_pre_hooks.values()):
                 hook(self, args)
@@ -376,30 +380,30 @@ class Block:
                 entry.__exit__(type(error), error, error.__traceback__)
             raise
         if entry is not None:
-            entry.set_outputs(*flattened(result))
+            entry.set_outputs(*flatten_arrays(result))
             entry.end()
         return result
 
     def forward(self, *args: Any) -> Any:
-        """Return the outputs of the block for some inputs; a subclass defines what they are."""
+        """Return the outputs of the block for its inputs. A subclass overrides this method."""
         raise NotImplementedError(f"{type(self).__name__} has no forward(self, ...)")
 
     def summary(self, *inputs: Any, timed: bool = False) -> None:
-        """Print the blocks in the order in which some inputs pass through them.
+        """Print a table of the blocks in the order in which the inputs pass through them.
 
-        For each there are the shapes of its outputs and their memory, its parameters, and the arithmetic operations
-        that it takes without those of its children. With `timed` there are milliseconds of kernels, too; one that
-        computes operators of several blocks counts for each of them in equal parts.
+        For each block it lists the shapes and memory of the outputs, the parameters, and the arithmetic operations
+        without those of its children. `timed` adds milliseconds of kernels. A kernel that computes operators of several
+        blocks counts for each of them in equal parts.
         """
         from .summary import summarize
 
-        print(summarize(self, inputs, timed))  # noqa: T201 - what it is for
+        print(summarize(self, inputs, timed))  # noqa: T201 - the purpose of this method
 
 
-def _has_stray(value: Any, children: set[Block]) -> bool:
-    """Return whether there are blocks in nested containers that are no children."""
+def _has_unregistered(value: Any, children: set[Block]) -> bool:
+    """Return whether nested containers hold blocks that are not children."""
     if isinstance(value, Block):
         return value not in children
     if isinstance(value, dict):
-        return any([_has_stray(part, children) for part in value.values()])
-    return isinstance(value, (list, tuple)) and any([_has_stray(part, children) for part in value])
+        return any([_has_unregistered(part, children) for part in value.values()])
+    return isinstance(value, (list, tuple)) and any([_has_unregistered(part, children) for part in value])

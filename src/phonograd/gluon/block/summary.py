@@ -1,4 +1,4 @@
-"""The table of ``Block.summary``: each block's outputs, parameters, operations, memory and, on demand, time."""
+"""Make the table of ``Block.summary``: outputs, parameters, operations, memory and optional time of each block."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ...profiler.session import profile
 from ...profiler.tables import bytes_text, count_text
 from ..parameter import Parameter
 from .hybrid import HybridBlock
-from .nesting import flattened
+from .nesting import flatten_arrays
 from .plain import Block
 
 __all__ = ["summarize"]
 
 
-#: a single pass may be the one that another program was in the way of
+#: the fastest pass counts: other programs may delay a single one
 _TIMED_PASSES = 3
 
 
 @dataclass
 class _Row:
-    """What is known of one call of a block; operations and kernels are those of the block without its children."""
+    """Hold the figures of one call of a block; operations and kernels exclude those of its children."""
 
     layer: str
     shapes: str
@@ -39,7 +39,7 @@ class _Row:
 
 
 def summarize(block: Block, inputs: tuple[Any, ...], timed: bool = False) -> str:
-    """Return the table for some inputs, which are passed through the block; several times if it is timed."""
+    """Return the table for some inputs, after passing them through the block; several times if `timed`."""
     from ..nn import HybridSequential, Sequential
 
     rows: list[_Row] = []
@@ -52,27 +52,27 @@ def summarize(block: Block, inputs: tuple[Any, ...], timed: bool = False) -> str
                 f'"{child.name}" must not be hybridized to print summary: call summary before hybridize'
             )
 
-    def note(child: Block, _inputs: Any, output: Any) -> None:  # to the rows of the pass that is under way
+    def note(child: Block, _inputs: Any, output: Any) -> None:  # adds to the rows of the current pass
         own = list(child.params.values())
         calls.extend(own)
         name = f"{type(child).__name__}-{len(rows)}"
         rows.append(_Row(name, shapes_of(output), _count(own), _bytes_of(output), current_range()))
 
     def register(child: Block) -> None:
-        # a block that is the child of several is met as often, but one hook sees all of its calls
+        # apply() visits a shared child once per parent, but one hook sees all of its calls
         if not isinstance(child, (Sequential, HybridSequential)) and child not in handles:
             handles[child] = child.register_forward_hook(note)
 
     block.apply(check_hybrid)
     if timed:
-        _evaluated(block(*inputs))
+        _wait_for(block(*inputs))
     block.apply(register)
     passes = []
     try:
         for _ in range(_TIMED_PASSES if timed else 1):
             rows, calls = [_Row("Input", shapes_of(list(inputs)), output_bytes=_bytes_of(inputs))], []
             with profile(with_modules=True, with_flops=True, all_threads=False) as profiler:
-                _evaluated(block(*inputs))
+                _wait_for(block(*inputs))
             _take_costs(rows, profiler.events())
             passes.append(rows)
     finally:
@@ -85,13 +85,13 @@ def _kernel_ns(rows: list[_Row]) -> float:
     return sum([row.kernel_ns for row in rows])
 
 
-def _evaluated(value: Any) -> None:
-    for array in flattened(value):
+def _wait_for(value: Any) -> None:
+    for array in flatten_arrays(value):
         array.wait_to_read()
 
 
 def _take_costs(rows: list[_Row], events: EventList) -> None:
-    """Add to each row the operators that were called, and the kernels that ran, for its block alone."""
+    """Add to each row the operators and kernels of its block, without those of its children."""
     by_range: dict[Range | None, _Row] = {row.range: row for row in rows if row.range is not None}
     for event in events:
         if event.range.scope == FUNCTION and (event.parent is None or event.parent.range.scope != FUNCTION):
@@ -108,7 +108,7 @@ def _take_costs(rows: list[_Row], events: EventList) -> None:
 
 
 def _module_of(event: FunctionEvent) -> Range | None:
-    """Return the range of the block around an event."""
+    """Return the range of the innermost block around an event."""
     around = event.parent
     while around is not None and around.range.scope != MODULE:
         around = around.parent
@@ -116,7 +116,7 @@ def _module_of(event: FunctionEvent) -> Range | None:
 
 
 def shapes_of(value: Any) -> str:
-    """Return the shapes of arrays in nested lists, separated by commas; lists in lists have brackets.
+    """Return the shapes of arrays in nested lists, separated by commas; inner lists have brackets.
 
     >>> import phonograd as mx
     >>> shapes_of([mx.nd.ones((2,)), [mx.nd.ones((3,)), mx.nd.ones((4, 5))]])
@@ -131,7 +131,7 @@ def shapes_of(value: Any) -> str:
 
 
 def _bytes_of(value: Any) -> int:
-    return sum([math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in flattened(value)])
+    return sum([math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in flatten_arrays(value)])
 
 
 def _count(parameters: Any) -> int:
@@ -144,7 +144,7 @@ def _table(rows: list[_Row], calls: list[Parameter], timed: bool) -> str:
     parameter_bytes = sum([_count([parameter]) * np.dtype(parameter.dtype).itemsize for parameter in unique])
     titles = ["Layer (type)", "Output Shape", "Param #", "FLOPs", "Memory", "ms"]
     cells = [titles, *[_cells(row) for row in rows]]
-    # MXNet's widths, unless a name or a shape needs more
+    # MXNet's widths, unless a name or a shape is longer
     widths = [max(least, *map(len, column)) for least, column in zip((20, 43, 15, 10, 10, 9), zip(*cells))]
     used = len(widths) if timed else len(widths) - 1
     texts = [" ".join([cell.rjust(width) for cell, width in zip(line[:used], widths)]) for line in cells]

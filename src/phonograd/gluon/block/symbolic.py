@@ -1,4 +1,4 @@
-"""SymbolBlock: a block made from symbols, such as those of an exported network."""
+"""Provide SymbolBlock: a block made from symbols, such as those of an exported network."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from ..parameter import ParameterDict
 from ..parameter.parameter import symbols
 from ..text import brief_list
 from .hybrid import HybridBlock
-from .nesting import flattened, flattened_with_format, outlined, regrouped
+from .nesting import flatten_arrays, flatten_with_format, make_outline, regroup
 
 __all__ = ["SymbolBlock"]
 
 
 class SymbolBlock(HybridBlock):
-    """A block that computes the outputs of symbols. All arguments that are no inputs are parameters of the block.
+    """Compute the outputs of symbols as a block. All arguments that are not inputs become its parameters.
 
     Parameters
     ----------
     outputs
-        A symbol, or several.
+        A symbol, or a list of symbols.
     inputs
-        The variables among their arguments that are inputs.
+        The input variables among their arguments.
     params
-        Parameters of other blocks, to be shared.
+        The parameters of other blocks to share.
     """
 
     def __init__(self, outputs: Any, inputs: Any, params: ParameterDict | None = None) -> None:
         super().__init__(prefix=None, params=None)
         self._prefix = ""
         self._params = ParameterDict("", params)
-        variables, _ = flattened_with_format([inputs], "input")
+        variables, _ = flatten_with_format([inputs], "input")
         for variable in variables:
             assert len(variable.get_internals().list_outputs()) == 1, (
                 f"Input symbols must be variable, but {variable} is an output of operators"
             )
         if isinstance(outputs, (list, tuple)) and len(outputs) == 1:
             outputs = outputs[0]
-        #: how the outputs are nested
-        given, self._form = flattened_with_format(outputs, "output")
+        #: the nesting of the outputs
+        given, self._form = flatten_with_format(outputs, "output")
         self._inputs = [str(variable.name) for variable in variables]
         self._output: Any = given[0] if len(given) == 1 else symbols().Group(given)
         types = _types_of(self._output, variables)
@@ -66,20 +66,20 @@ class SymbolBlock(HybridBlock):
         allow_missing: bool = False,
         ignore_extra: bool = False,
     ) -> SymbolBlock:
-        """Return the block that ``HybridBlock.export`` has written to files.
+        """Return a block from the files that ``HybridBlock.export`` wrote.
 
         Parameters
         ----------
         symbol_file
-            The file with the symbols.
+            The file of the symbols.
         input_names
-            The names of the inputs: ``['data']``, unless there are several.
+            The names of the inputs: ``['data']`` for a block with one input.
         param_file
-            The file with the parameters; without it, the block is to be initialised.
+            The file of the parameters. Without it, initialize the block before use.
         ctx
-            Where the parameters go.
+            The contexts of the parameters.
         allow_missing, ignore_extra
-            Whether there may be fewer parameters in the file than in the network, or more.
+            Whether the file may contain fewer parameters than the network, or more.
         """
         names = [input_names] if isinstance(input_names, str) else input_names
         block = SymbolBlock(symbols().load(symbol_file), [symbols().var(name) for name in names])
@@ -94,12 +94,12 @@ class SymbolBlock(HybridBlock):
         return f"{type(self).__name__}(\n{self._output} : {len(self._inputs)} -> {outputs}\n)"
 
     def _get_graph(self, outline: Any) -> tuple[list[Any], Any]:
-        self._output_outline = outlined(regrouped(list(self._output), self._form))
+        self._output_outline = make_outline(regroup(list(self._output), self._form))
         return [symbols().var(name) for name in self._inputs], self._output
 
-    def _named(self, args: tuple[Any, ...]) -> dict[str, Any]:
-        """Return what a call is given by the names of inputs."""
-        given = flattened(args)
+    def _arguments_by_name(self, args: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the arguments of a call by the names of the inputs."""
+        given = flatten_arrays(args)
         if len(given) != len(self._inputs):
             raise ValueError(
                 f"The argument structure of HybridBlock does not match: it has {len(self._inputs)} inputs "
@@ -108,17 +108,17 @@ class SymbolBlock(HybridBlock):
         return dict(zip(self._inputs, given))
 
     def _call(self, context: Context, *args: Any, **params: Any) -> Any:
-        given = self._named(args)
+        given = self._arguments_by_name(args)
         found = {parameter.name: parameter.data(context) for parameter in self._reg_params.values()}
-        return regrouped(self._output.eval(context, **given, **found), self._form)
+        return regroup(self._output.eval(context, **given, **found), self._form)
 
     def _run_symbolic(self, *args: Any) -> Any:
         used = self._output.list_inputs()
-        given = {name: symbol for name, symbol in self._named(args).items() if name in used}
-        return regrouped(list(self._output(**given)), self._form)
+        given = {name: symbol for name, symbol in self._arguments_by_name(args).items() if name in used}
+        return regroup(list(self._output(**given)), self._form)
 
     def cast(self, dtype: Any) -> None:
-        """Convert all parameters to another dtype; for float16 those of batch normalisation stay float32."""
+        """Convert all parameters to another dtype; those of batch normalization stay float32 for float16."""
         super().cast(dtype)
         if np.dtype(dtype) != np.float16:
             return
@@ -140,7 +140,7 @@ def _has_moving_averages(operator: str) -> bool:
 
 
 def _types_of(output: Symbol, inputs: list[Symbol]) -> dict[str, Any]:
-    """Return the dtypes of all arguments and states by name: as they follow from inputs, as stated, or float32."""
+    """Return the dtype of each argument and state: the inferred one, else the declared one, else float32."""
     stated = {name: _dtype_of(attributes.get("__dtype__")) for name, attributes in output.attr_dict().items()}
     names = [*output.list_arguments(), *output.list_auxiliary_states()]
     declared = {variable.name: variable.infer_type_partial()[0][0] for variable in inputs}
@@ -148,19 +148,19 @@ def _types_of(output: Symbol, inputs: list[Symbol]) -> dict[str, Any]:
     try:
         arguments, _, states = output.infer_type_partial(**given)
     except MXNetError:
-        # inputs of these types cannot be computed with, which a call will tell
+        # no operator takes inputs of these dtypes: a call will raise the error
         arguments, states = [], []
     inferred = dict(zip(names, [*arguments, *states], strict=False))
     return {name: inferred.get(name) or stated.get(name, _dtype_of(None)) for name in names}
 
 
 def _dtype_of(code: str | None) -> Any:
-    """Return the dtype that a number in a symbol file stands for; float32 if there is none."""
+    """Return the dtype of a type code in a symbol file; float32 without a code."""
     return FROM_CODE.get(int(code or 0), FROM_CODE[0]).type
 
 
 def _common(names: list[str]) -> int:
-    """Return how many letters all names have in common at the beginning."""
+    """Return the length of the longest common prefix of all names."""
     first, last = min(names, default=""), max(names, default="")
     for number, (one, other) in enumerate(zip(first, last)):
         if one != other:

@@ -1,4 +1,4 @@
-"""Blocks that MXNet keeps apart from the others (``mxnet.gluon.contrib``)."""
+"""Provide the blocks and tools of ``mxnet.gluon.contrib``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datasets, samplers, and loaders of batches (``mxnet.gluon.data``)."""
+"""Provide datasets, samplers, and loaders of batches (``mxnet.gluon.data``)."""
 
 from __future__ import annotations
 

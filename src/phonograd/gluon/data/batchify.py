@@ -1,6 +1,6 @@
-"""Functions that make a batch of a list of examples.
+"""Provide functions that combine a list of examples into a batch.
 
-Arrays among what they return are handed from worker processes to the program as memory; see :func:`unfinished`.
+Worker processes hand the arrays of a batch to the program as memory; see :func:`to_transferable`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...core.array.handle import as_class, read
-from ...core.array.semantics import of_chosen_kind
 from ...core.base.devices import CPU, Context
 from ...core.base.dtypes import as_dtype
 from ...ndarray.array import NDArray, concrete
+from ...ndarray.semantics import of_chosen_kind
 from ...ndarray.sparse import BaseSparseNDArray
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "Stack",
     "array_of",
     "default_batchify_fn",
-    "finished",
-    "unfinished",
+    "from_transferable",
+    "to_transferable",
 ]
 
 Values = np.ndarray[Any, Any]
@@ -39,42 +39,42 @@ def _values(item: Any) -> Values:
 
 
 def array_of(values: Values) -> NDArray:
-    """Return values as a batch; nobody may write to them afterwards."""
+    """Return values as a batch. The caller must not write to them afterwards."""
     try:
         as_dtype(values.dtype)
     except KeyError:
         raise TypeError(
-            f"examples of type {values.dtype} do not make a batch of arrays; a batchify_fn such as batchify.AsList() "
-            "leaves them as they are"
+            f"examples of type {values.dtype} do not form an array; a batchify_fn such as batchify.AsList() "
+            "keeps them as they are"
         ) from None
     return of_chosen_kind(concrete(np.ascontiguousarray(values), CPU))  # type: ignore[no-any-return]
 
 
-def _stacked(items: Sequence[Any]) -> NDArray:
-    """Return examples of one shape as an array with one more axis in front."""
+def _stack(items: Sequence[Any]) -> NDArray:
+    """Return examples of one shape as an array with a new first axis."""
     values = [_values(item) for item in items]
     shapes = {value.shape for value in values}
     if len(shapes) > 1:
         raise ValueError(
-            f"examples of shapes {sorted(shapes)} do not make a batch: transform them to one shape, or use "
+            f"examples of shapes {sorted(shapes)} cannot be stacked: transform them to one shape, or use "
             "batchify.Pad or batchify.Append as batchify_fn"
         )
     return array_of(np.stack(values))
 
 
 def default_batchify_fn(data: Sequence[Any]) -> Any:
-    """Return examples as a batch: arrays and numbers stacked, each part of tuples for itself.
+    """Stack examples into a batch; each part of tuples becomes a separate array.
 
     >>> default_batchify_fn([(1.5, 1), (2.5, 2)])[1].asnumpy()
     array([1, 2])
     """
     if isinstance(data[0], tuple):
         return [default_batchify_fn(part) for part in zip(*data)]
-    return _stacked(data)
+    return _stack(data)
 
 
 class Stack:
-    """Makes a batch of examples of one shape by stacking them.
+    """Stack examples of one shape into a batch.
 
     >>> Stack()([[1, 2], [3, 4]]).shape
     (2, 2)
@@ -84,26 +84,26 @@ class Stack:
         self._use_shared_mem = use_shared_mem
 
     def __call__(self, data: Sequence[Any]) -> NDArray:
-        return _stacked(data)
+        return _stack(data)
 
 
 class Pad:
-    """Makes a batch of examples of different extents by filling them up.
+    """Pad examples to a common shape and stack them into a batch.
 
     Parameters
     ----------
     val
-        With what they are filled up; 0 if this is None, with a warning.
+        The value of the padding. None means 0, with a warning.
     dtype
-        The dtype of the batch; that of the examples if this is None.
+        The dtype of the batch. None takes the dtype of the examples.
     round_to
-        A number of which the extents shall be multiples.
+        A number of which the padded extents are multiples.
     use_shared_mem
-        Accepted for compatibility.
+        Has no effect; accepted for compatibility.
     axis
-        The axis that is filled up; all axes if this is None.
+        The axis to pad. None pads all axes.
     ret_length
-        Whether to return the original extents too: along `axis`, or all of them.
+        Whether to return the original extents, too: along `axis`, or along all axes.
 
     >>> Pad(val=0)([[1, 2, 3], [4]]).asnumpy()
     array([[1, 2, 3],
@@ -121,7 +121,7 @@ class Pad:
     ) -> None:
         self._axis = axis
         if val is None:
-            warnings.warn("Pad fills up with 0, because no val is given: Pad(val=0) says so", stacklevel=2)
+            warnings.warn("Pad pads with 0, because val is not given; pass val=0 to silence this warning", stacklevel=2)
         self._val = 0 if val is None else val
         self._ret_length = ret_length
         self._dtype = None if dtype is None else as_dtype(dtype)
@@ -131,7 +131,7 @@ class Pad:
         values = [_values(item) for item in data]
         ndim = values[0].ndim
         if any(value.ndim != ndim for value in values):
-            raise ValueError("examples with different numbers of axes cannot be filled up to one shape")
+            raise ValueError("examples with different numbers of axes cannot be padded to one shape")
         axes = range(ndim) if self._axis is None else [self._axis % ndim]
         shape = list(values[0].shape)
         for axis in range(ndim):
@@ -141,7 +141,7 @@ class Pad:
                 shape[axis] = -(-max(extents) // step) * step
             elif len(extents) > 1:
                 raise ValueError(
-                    f"examples have extents {sorted(extents)} along axis {axis}, but Pad fills {self._axis}"
+                    f"examples have extents {sorted(extents)} along axis {axis}, but Pad pads only axis {self._axis}"
                 )
         dtype = self._dtype if self._dtype is not None else np.result_type(*values)
         batch = np.full((len(values), *shape), self._val, dtype)
@@ -154,7 +154,7 @@ class Pad:
 
 
 class Append:
-    """Makes a list of the examples, each an array, with an axis for the batch in front if `expand` is set."""
+    """Return the examples as a list of arrays; `expand` inserts an axis for the batch."""
 
     def __init__(self, expand: bool = True, batch_axis: int = 0, use_shared_mem: bool = False) -> None:
         self._expand = expand
@@ -166,7 +166,7 @@ class Append:
 
 
 class Group:
-    """Makes a batch of examples with several parts by a function for each part.
+    """Combine examples of several parts into a batch, with one function for each part.
 
     >>> data, names = Group(Stack(), AsList())([([1, 2], "a"), ([3, 4], "b")])
     >>> data.shape, names
@@ -175,7 +175,7 @@ class Group:
 
     def __init__(self, fn: Any, *args: Callable[[Sequence[Any]], Any]) -> None:
         if isinstance(fn, (list, tuple)):
-            assert not args, "the functions stand in one list, or one after the other"
+            assert not args, "pass the functions as one list or as separate arguments, not both"
             self._fn: tuple[Callable[[Sequence[Any]], Any], ...] = tuple(fn)
         else:
             self._fn = (fn, *args)
@@ -189,14 +189,14 @@ class Group:
 
 
 class AsList:
-    """Returns the examples as a list, as they are."""
+    """Return the examples unchanged, as a list."""
 
     def __call__(self, data: Sequence[Any]) -> list[Any]:
         return list(data)
 
 
-class _Handed:
-    """A dense array on its way between processes: its values, its class, and where it says it is."""
+class _TransferableArray:
+    """Hold a dense array for the transfer between processes: its values, class and context."""
 
     __slots__ = ("array_class", "context", "values")
 
@@ -204,26 +204,26 @@ class _Handed:
         self.values, self.array_class, self.context = values, array_class, context
 
     def __reduce__(self) -> Any:
-        return _Handed, (self.values, self.array_class, self.context)
+        return _TransferableArray, (self.values, self.array_class, self.context)
 
 
-def unfinished(batch: Any) -> Any:
-    """Return a batch with its arrays ready to be handed to another process."""
+def to_transferable(batch: Any) -> Any:
+    """Return a batch with its arrays replaced by objects that another process can receive."""
     if isinstance(batch, NDArray) and not isinstance(batch, BaseSparseNDArray):
-        return _Handed(read(batch), batch._result_class, batch.context)
+        return _TransferableArray(read(batch), batch._result_class, batch.context)
     if type(batch) in (list, tuple):
-        return type(batch)([unfinished(part) for part in batch])
+        return type(batch)([to_transferable(part) for part in batch])
     if type(batch) is dict:
-        return {key: unfinished(part) for key, part in batch.items()}
+        return {key: to_transferable(part) for key, part in batch.items()}
     return batch
 
 
-def finished(batch: Any) -> Any:
-    """Return a batch that was handed over with arrays again."""
-    if isinstance(batch, _Handed):
+def from_transferable(batch: Any) -> Any:
+    """Return a received batch with its arrays restored."""
+    if isinstance(batch, _TransferableArray):
         return as_class(concrete(batch.values, batch.context), batch.array_class)
     if type(batch) in (list, tuple):
-        return type(batch)([finished(part) for part in batch])
+        return type(batch)([from_transferable(part) for part in batch])
     if type(batch) is dict:
-        return {key: finished(part) for key, part in batch.items()}
+        return {key: from_transferable(part) for key, part in batch.items()}
     return batch

@@ -1,9 +1,9 @@
-"""Batches of examples that are taken and transformed all at once, where that gives the same values.
+"""Read and transform the examples of a batch all at once, where this gives the same values.
 
-To take an example out of an array, to transform it and to stack it with others costs several times what the arithmetic
-does. So datasets of arrays return the rows of many examples in one step, and transformations that do the same to each
-element (``ToTensor``, ``Normalize``, ``Cast``) are applied to all of them. Whatever else there is, functions and random
-transformations before these, too, is called for one example after the other, as ever.
+To read an example from an array, transform it and stack it costs several times as much as the arithmetic. Datasets of
+arrays therefore return the rows of many examples in one step. Elementwise transformations (``ToTensor``,
+``Normalize``, ``Cast``) apply to all of them. All other functions and random transformations run for one example after
+another.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ...ndarray.array import NDArray
 from ...ndarray.sparse import BaseSparseNDArray
 from .batchify import array_of, default_batchify_fn
 
-__all__ = ["Columns", "Steps", "batch_of", "gathered", "is_array", "rows_of"]
+__all__ = ["Columns", "Steps", "batch_of", "gather_examples", "is_array", "rows_of"]
 
-#: one part of many examples: an array of either library with a row for each, or a list
+#: one part of many examples: an array of either library with one row per example, or a list
 Column = Any
 
 
 class Columns:
-    """Many examples, part by part; those that are no tuples have one part."""
+    """Hold many examples, part by part; examples that are not tuples have one part."""
 
     __slots__ = ("are_tuples", "parts")
 
@@ -41,40 +41,40 @@ class Columns:
         return list(zip(*self.parts)) if self.are_tuples else list(self.parts[0])
 
     def batch(self) -> Any:
-        """Return what ``default_batchify_fn`` returns for the examples."""
+        """Return the result of ``default_batchify_fn`` for the examples."""
         made = [default_batchify_fn(part) if type(part) is list else array_of(_values(part)) for part in self.parts]
         return made if self.are_tuples else made[0]
 
 
 def batch_of(dataset: Any, batchify_fn: Callable[[Sequence[Any]], Any], numbers: Sequence[Any]) -> Any:
-    """Return the batch of the examples with some numbers."""
-    # other functions want the examples; records and observers want to see what happens to each
+    """Return the batch of the examples at some indices."""
+    # other functions need single examples; recording and listeners must see the operators of each example
     if batchify_fn is not default_batchify_fn or LISTENERS or autograd.is_recording():
         return batchify_fn([dataset[number] for number in numbers])
-    taken = gathered(dataset, numbers)
+    taken = gather_examples(dataset, numbers)
     return taken.batch() if type(taken) is Columns else default_batchify_fn(taken)  # type: ignore[arg-type]
 
 
-def gathered(dataset: Any, numbers: Sequence[Any]) -> list[Any] | Columns:
-    """Return the examples with some numbers, in columns if the dataset has them."""
+def gather_examples(dataset: Any, numbers: Sequence[Any]) -> list[Any] | Columns:
+    """Return the examples at some indices, in columns if the dataset supports them."""
     if len(numbers) and LOCAL.trace.allows_shortcuts:
-        if hasattr(type(dataset), "_gathered"):
-            return dataset._gathered(numbers)  # type: ignore[no-any-return]
+        if hasattr(type(dataset), "_gather_examples"):
+            return dataset._gather_examples(numbers)  # type: ignore[no-any-return]
         if is_array(dataset):
             return Columns([rows_of(dataset, numbers)], False)
     return [dataset[number] for number in numbers]
 
 
 def is_array(data: Any) -> bool:
-    """Return whether many rows of something can be taken at once, and are what its elements are."""
+    """Return whether reading many rows of `data` at once gives the same elements as reading each."""
     if isinstance(data, NDArray):
-        # an element of a vector is a vector
+        # an element of a vector is a vector with one element
         return not isinstance(data, BaseSparseNDArray) and len(data.shape) > 1
     return type(data) in (np.ndarray, np.memmap) and data.ndim > 0 and data.dtype.kind in "biuf"
 
 
 def _values(array: Any) -> Any:
-    """Return the values of an array of either library, to which nobody may write."""
+    """Return the values of an array of either library. The caller must not write to them."""
     if not isinstance(array, NDArray):
         return array
     value = known_value(array)
@@ -82,76 +82,77 @@ def _values(array: Any) -> Any:
 
 
 def rows_of(data: Any, numbers: Sequence[Any]) -> Column:
-    """Return the elements of an array, a list or a dataset with some numbers."""
+    """Return the elements of an array, a list or a dataset at some indices."""
     places = np.asarray(numbers) if is_array(data) else None
     if places is not None and places.ndim == 1 and places.dtype.kind in "iu":
         values = _values(data)
         if -len(values) <= places.min() and places.max() < len(values):
             rows = np.asarray(values[places])
             return make_concrete(rows, CPU, data._result_class) if isinstance(data, NDArray) else rows
-    # where a number is wrong the data says so
+    # for an invalid index, the data itself raises the error
     return [data[number] for number in numbers]
 
 
 class Steps:
-    """A function of examples as steps, of which each takes what the one before returns.
+    """Split a function of examples into steps, each of which takes the result of the previous one.
 
     Parameters
     ----------
     function
-        The function.
+        The whole function.
     only_first
-        Whether it changes the first part of an example and leaves the others as they are; else it gets all parts.
+        Whether it takes only the first part of an example and leaves the others unchanged; otherwise it takes all
+        parts.
     before, at_once
-        The steps that are taken for one example after the other, and the last ones, which can be taken for many.
+        The steps for one example after another, and the last steps, which can run for many examples at once.
     """
 
     def __init__(self, function: Callable[..., Any], only_first: bool, before: list[Any], at_once: list[Any]) -> None:
         self.function, self.only_first = function, only_first
         self.before, self.at_once = before, at_once
 
-    def taken_one_by_one(self, example: Any, steps: Sequence[Any]) -> Any:
+    def apply_to_example(self, example: Any, steps: Sequence[Any]) -> Any:
         """Return one example after some of the steps."""
         parts = example if isinstance(example, tuple) else (example,)
         if len(parts) != 1 and not (self.only_first and parts):
-            # steps are functions of one argument, so this raises
+            # steps take one argument: let the function itself raise the error
             return self.function(*parts)
         changed, *others = parts
         for step in steps:
             changed = step(changed)
         return (changed, *others) if others else changed
 
-    def taken_at_once(self, examples: list[Any] | Columns) -> list[Any] | Columns:
-        """Return examples after the last steps, which are taken for all examples where they are alike."""
+    def apply_to_all(self, examples: list[Any] | Columns) -> list[Any] | Columns:
+        """Return examples after the last steps, which run for all examples at once if these are alike."""
         if type(examples) is list and len({isinstance(each, tuple) and len(each) for each in examples}) == 1:
             are_tuples = isinstance(examples[0], tuple)
             examples = Columns(list(map(list, zip(*examples))) if are_tuples else [examples], are_tuples)
         if type(examples) is Columns and examples.parts and (self.only_first or len(examples.parts) == 1):
             first, *others = examples.parts
-            changed = _changed(_stacked(first) if type(first) is list else first, self.at_once)
+            changed = _apply_to_rows(_stack_rows(first) if type(first) is list else first, self.at_once)
             if changed is not None:
                 return Columns([changed, *others], bool(others))
         single: Any = examples.examples() if type(examples) is Columns else examples
-        return [self.taken_one_by_one(example, self.at_once) for example in single]
+        return [self.apply_to_example(example, self.at_once) for example in single]
 
 
-def _changed(rows: Column, steps: Sequence[Any]) -> NDArray | None:
-    """Return rows of an array that went through some steps; None if they are no such rows, or a step refuses them."""
+def _apply_to_rows(rows: Column, steps: Sequence[Any]) -> NDArray | None:
+    """Return rows of an array after some steps; None if `rows` is no array, or a step rejects it."""
     if not isinstance(rows, NDArray):
         return None
     values = _values(rows)
     try:
         for step in steps:
-            if not step._is_for_rows(values.ndim - 1):
+            if not step._accepts_rows(values.ndim - 1):
                 return None
-            values = step._of(values)
-    except Exception:  # noqa: BLE001 - the error is to be that of a single example
+            values = step._transform(values)
+    except Exception:  # noqa: BLE001 - the caller repeats the step for single examples, which raises a clearer error
         return None
     return make_concrete(values, CPU, rows._result_class)  # type: ignore[no-any-return]
 
 
-def _stacked(items: list[Any]) -> NDArray | None:
-    """Return arrays of one class, shape and dtype as the rows of one; None if they are something else."""
+def _stack_rows(items: list[Any]) -> NDArray | None:
+    """Return arrays of one class, shape and dtype as the rows of one array; None if they differ."""
     first = items[0]
     if not isinstance(first, NDArray) or isinstance(first, BaseSparseNDArray):
         return None

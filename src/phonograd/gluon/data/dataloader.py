@@ -1,4 +1,7 @@
-"""The loader of data: batches of a dataset, made by the program, by threads, or by processes."""
+"""Provide DataLoader: batches of a dataset, made by the program, by threads, or by processes.
+
+Takes examples from datasets, batches from :mod:`.batchify`, and worker pools from :mod:`.workers`.
+"""
 
 from __future__ import annotations
 
@@ -16,48 +19,48 @@ from .workers import ProcessWorkerPool, ThreadWorkerPool, WorkerPool, WorkerTime
 
 __all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
 
-#: the name under which MXNet has the variant for worker processes; one function serves both here
+#: MXNet's variant for worker processes; one function serves both purposes here
 default_mp_batchify_fn = default_batchify_fn
 
 
 class DataLoader:
-    """Batches of a dataset.
+    """Iterate over the batches of a dataset.
 
     Parameters
     ----------
     dataset
-        A dataset, an array, a list, or anything else that has a length and can be indexed.
+        A dataset, an array, a list, or any other object with a length and an index.
     batch_size
-        How many examples a batch has.
+        The number of examples in a batch.
     shuffle
-        Whether their order is random; ``np.random.seed`` repeats it.
+        Whether to draw examples in random order; ``np.random.seed`` makes it reproducible.
     sampler
-        The order of the examples, if not one of these two.
+        The order of the examples, in place of `shuffle`.
     last_batch
-        What to do with a last batch that is not full: ``'keep'``, ``'discard'``, or ``'rollover'`` to the next pass.
+        The treatment of an incomplete last batch: ``'keep'``, ``'discard'``, or ``'rollover'`` to the next pass.
     batch_sampler
-        Lists of numbers of examples, in place of the four arguments before.
+        Lists of indices of examples, in place of the four arguments before.
     batchify_fn
-        What makes a batch of a list of examples; see :mod:`phonograd.gluon.data.batchify`.
+        The function that combines a list of examples into a batch; see :mod:`phonograd.gluon.data.batchify`.
     num_workers
-        How many workers make batches; 0 makes them when they are asked for.
+        The number of workers. With 0, the loader makes each batch on request.
     pin_memory, pin_device_id
-        Accepted and ignored: there is no GPU that would need it.
+        Have no effect: there is no GPU.
     prefetch
-        How many batches are made ahead; twice as many as there are workers if this is None.
+        The number of batches to make ahead. None means twice the number of workers.
     thread_pool
-        Whether workers are threads; else they are processes.
+        Whether workers are threads. Otherwise they are processes.
     timeout
-        How many seconds to wait for a batch of a worker.
+        The number of seconds to wait for a batch of a worker.
     auto_reload
-        Whether workers begin with the next pass when one ends.
+        Whether workers start the next pass as soon as one ends.
 
     Notes
     -----
-    An exception in a worker is raised here, with the worker's traceback; a worker that dies raises
-    :class:`phonograd.MXNetError`. In worker processes, ``random``, ``np.random`` and ``mx.random`` are seeded for each
-    batch by the state of ``np.random`` when the pass begins: random transformations are the same with any number of
-    processes.
+    The loader raises exceptions of a worker again, with the worker's traceback. If a worker dies, it raises
+    :class:`phonograd.MXNetError`. Worker processes seed ``random``, ``np.random`` and ``mx.random`` for each batch
+    from the state of ``np.random`` at the beginning of the pass. Random transformations are therefore the same with
+    any number of processes.
 
     >>> loader = DataLoader(list(range(5)), batch_size=2)
     >>> [batch.asnumpy().tolist() for batch in loader]
@@ -86,13 +89,13 @@ class DataLoader:
         self._thread_pool = thread_pool
         self._timeout = timeout
         self._pin_memory, self._pin_device_id = pin_memory, pin_device_id
-        self._batch_sampler = _chosen_sampler(dataset, batch_size, shuffle, sampler, last_batch, batch_sampler)
+        self._batch_sampler = _make_batch_sampler(dataset, batch_size, shuffle, sampler, last_batch, batch_sampler)
         self._num_workers = max(0, num_workers)
         self._prefetch = max(0, int(prefetch)) if prefetch is not None else 2 * self._num_workers
         self._batchify_fn = default_batchify_fn if batchify_fn is None else batchify_fn
         self._auto_reload = auto_reload
         self._passes = 0
-        self._crew: WorkerPool | None = None
+        self._pool: WorkerPool | None = None
         self._ending: Any = None
         self._iter: Iterator[Any] | None = None
         if auto_reload:
@@ -100,14 +103,14 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         if self._num_workers == 0:
-            return self._made_here()
+            return self._make_batches()
         if self._iter is None:
             self.refresh()
         begun, self._iter = self._iter, None
         assert begun is not None
         return begun
 
-    def _made_here(self) -> Iterator[Any]:
+    def _make_batches(self) -> Iterator[Any]:
         for samples in self._batch_sampler:
             yield batch_of(self._dataset, self._batchify_fn, samples)
 
@@ -115,49 +118,49 @@ class DataLoader:
         return len(self._batch_sampler)
 
     def refresh(self) -> None:
-        """Let workers begin with the next pass, whose batches the next ``iter`` of the loader returns."""
-        self._iter = _Pass(self, self._passes) if self._num_workers else self._made_here()
+        """Start the next pass in the workers; the next ``iter`` of the loader returns its batches."""
+        self._iter = _Pass(self, self._passes) if self._num_workers else self._make_batches()
         self._passes += 1
 
     def clean(self) -> None:
-        """Forget what workers prepared for the next pass."""
+        """Discard the batches that workers prepared for the next pass."""
         self._iter = None
 
     def close(self) -> None:
-        """End the workers. Those of a loader that nobody has any more end by themselves."""
+        """Stop the workers. Garbage collection of the loader does so, too."""
         self._iter = None
         if self._ending is not None:
             self._ending()
-        self._crew = self._ending = None
+        self._pool = self._ending = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # a copy has workers of its own
-        return {**self.__dict__, "_crew": None, "_ending": None, "_iter": None}
+        # a copy starts its own workers
+        return {**self.__dict__, "_pool": None, "_ending": None, "_iter": None}
 
     def _workers(self) -> WorkerPool:
-        """Return the workers, started now if there are none, or if they died."""
-        if self._crew is None or not self._crew.is_usable:
+        """Return the workers, after starting them if there are none or they died."""
+        if self._pool is None or not self._pool.is_usable:
             self.close()
             kind = ThreadWorkerPool if self._thread_pool else ProcessWorkerPool
-            self._crew = kind(self._num_workers, self._dataset, self._batchify_fn)
-            self._ending = weakref.finalize(self, self._crew.close)
-        return self._crew
+            self._pool = kind(self._num_workers, self._dataset, self._batchify_fn)
+            self._ending = weakref.finalize(self, self._pool.close)
+        return self._pool
 
 
 class _Pass:
-    """One pass over the batches that workers make, in their order."""
+    """Iterate in order over the batches that workers make in one pass."""
 
     def __init__(self, loader: DataLoader, number: int) -> None:
-        # not the state itself: a draw from it would change what the program draws next
+        # read the state instead of drawing from it, which would change the later draws of the program
         state: Any = np.random.get_state()
         self._seed = [*map(int, state[1][:4]), int(state[2]), number]
         self._loader = loader
-        self._crew = loader._workers()
+        self._pool = loader._workers()
         self._number = number
         self._samples = iter(loader._batch_sampler)
         self._count = 0
         self._keys: deque[tuple[int, int]] = deque()
-        weakref.finalize(self, _forget, self._crew, self._keys).atexit = False
+        weakref.finalize(self, _discard_batches, self._pool, self._keys).atexit = False
         for _ in range(loader._prefetch):
             self._submit()
 
@@ -165,13 +168,13 @@ class _Pass:
         return self
 
     def _submit(self) -> None:
-        """Have one more batch made."""
+        """Queue one more batch."""
         samples = next(self._samples, None)
         if samples is None:
             return
         key = self._number, self._count
         self._count += 1
-        self._crew.submit(key, samples, [*self._seed, key[1]])
+        self._pool.submit(key, samples, [*self._seed, key[1]])
         self._keys.append(key)
 
     def __next__(self) -> Any:
@@ -182,15 +185,15 @@ class _Pass:
                 self._loader.refresh()
             raise StopIteration
         try:
-            batch = self._crew.take(self._keys[0], self._loader._timeout)
+            batch = self._pool.take(self._keys[0], self._loader._timeout)
         except (WorkerTimeout, KeyboardInterrupt):
-            raise  # the batch may still come: who asks again waits for it again
+            raise  # the batch may still arrive: the next call waits for it again
         except BaseException as error:
-            self._crew.forget(list(self._keys))
+            self._pool.forget(list(self._keys))
             self._keys.clear()
             self._samples = iter(())
             if isinstance(error, StopIteration):
-                # raised as it is it would look like the end of the pass
+                # an unchanged StopIteration would end the pass silently
                 raise RuntimeError("a worker of the DataLoader raised StopIteration") from error
             raise
         self._keys.popleft()
@@ -199,15 +202,15 @@ class _Pass:
         return batch
 
 
-def _forget(crew: WorkerPool, keys: deque[tuple[int, int]]) -> None:
-    """Forget the batches of a pass that nobody wants any more."""
-    crew.forget(list(keys))
+def _discard_batches(pool: WorkerPool, keys: deque[tuple[int, int]]) -> None:
+    """Discard the remaining batches of an abandoned pass."""
+    pool.forget(list(keys))
 
 
-def _chosen_sampler(
+def _make_batch_sampler(
     dataset: Any, batch_size: int | None, shuffle: bool, sampler: Any, last_batch: str | None, batch_sampler: Any
 ) -> Any:
-    """Return what yields lists of numbers of examples, by the arguments of a loader."""
+    """Return an iterable of lists of indices, according to the arguments of a loader."""
     if batch_sampler is not None:
         if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
             raise ValueError(

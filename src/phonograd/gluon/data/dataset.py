@@ -1,4 +1,7 @@
-"""Datasets: examples that can be counted and taken by number, and what is made of them."""
+"""Provide datasets: examples that have a count and an index, and datasets derived from others.
+
+Takes columns from :mod:`.columns` and samplers from :mod:`.sampler`; hands examples to ``DataLoader``.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,26 @@ from typing import Any
 
 from ... import recordio
 from ...ndarray.array import NDArray
-from .columns import Columns, Steps, gathered, is_array, rows_of
+from .columns import Columns, Steps, gather_examples, is_array, rows_of
 from .sampler import FilterSampler, Sampler, SequentialSampler
 
 __all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset"]
 
 
 class Dataset:
-    """The base class of datasets: a subclass has ``__getitem__`` and ``__len__``."""
+    """Base class of datasets. A subclass defines ``__getitem__`` and ``__len__``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # a shorter way past another `__getitem__` would be a wrong one
-        defining = [next(each for each in cls.__mro__ if name in vars(each)) for name in ("__getitem__", "_gathered")]
+        # an inherited `_gather_examples` would bypass the subclass's own `__getitem__`
+        defining = [
+            next(each for each in cls.__mro__ if name in vars(each)) for name in ("__getitem__", "_gather_examples")
+        ]
         if defining[0] is not defining[1]:
-            cls._gathered = Dataset._gathered  # type: ignore[method-assign]
+            cls._gather_examples = Dataset._gather_examples  # type: ignore[method-assign]
 
-    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
-        """Return the examples with some numbers: what ``self[number]`` returns for each, in the order of these."""
+    def _gather_examples(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+        """Return ``self[number]`` for each index in `numbers`, in this order."""
         return [self[number] for number in numbers]
 
     def __getitem__(self, idx: int) -> Any:
@@ -35,7 +40,7 @@ class Dataset:
         raise NotImplementedError(f"{type(self).__name__} has no __len__")
 
     def filter(self, fn: Callable[[Any], Any]) -> Dataset:
-        """Return a dataset of those examples for which a function returns True; it is called for all at once.
+        """Return a dataset of the examples for which a function returns True. The call evaluates all examples.
 
         >>> list(SimpleDataset([1, 2, 3]).filter(lambda number: number % 2 == 1))
         [1, 3]
@@ -43,7 +48,7 @@ class Dataset:
         return _SampledDataset(self, FilterSampler(fn, self))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Return one of several equal parts of the dataset; the first parts have what does not come out even.
+        """Return one of `num_shards` parts of the dataset; the first parts have one example more if sizes are uneven.
 
         >>> [list(SimpleDataset([1, 2, 3]).shard(2, part)) for part in (0, 1)]
         [[1, 2], [3]]
@@ -56,7 +61,7 @@ class Dataset:
         return _SampledDataset(self, SequentialSampler(each + (index < rest), begin))
 
     def take(self, count: int | None) -> Dataset:
-        """Return a dataset of the first examples; None takes all."""
+        """Return a dataset of the first `count` examples; None takes all."""
         if count is None or count > len(self):
             count = len(self)
         if count < 0:
@@ -64,30 +69,30 @@ class Dataset:
         return _SampledDataset(self, SequentialSampler(count))
 
     def sample(self, sampler: Sampler) -> Dataset:
-        """Return a dataset of the examples that a sampler names, in its order."""
+        """Return a dataset of the examples that a sampler selects, in its order."""
         if not isinstance(sampler, Sampler):
             raise TypeError(f"Invalid sampler type: {type(sampler)}. Expected gluon.data.Sampler instead.")
         return _SampledDataset(self, sampler)
 
     def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
-        """Return a dataset of what a function returns for each example, which gets its parts as arguments.
+        """Return a dataset of the results of a function, which takes the parts of an example as arguments.
 
-        With `lazy` the function is called whenever an example is taken, else for all at once.
+        With `lazy`, each access calls the function; otherwise this call does so for all examples.
         """
         transformed = _LazyTransformDataset(self, fn)
         return transformed if lazy else SimpleDataset(list(transformed))
 
     def transform_first(self, fn: Callable[[Any], Any], lazy: bool = True) -> Dataset:
-        """Return a dataset with the first part of each example transformed, the data, and the others as they are."""
+        """Return a dataset that transforms the first part of each example, and leaves the other parts unchanged."""
         return self.transform(_TransformFirstClosure(fn), lazy)
 
     def __iter__(self) -> Iterator[Any]:
-        # not Python's way, by an IndexError: one raised inside of a transformation would end the dataset
+        # the default iteration ends at an IndexError, so that one raised by a transformation would end the dataset
         return (self[number] for number in range(len(self)))
 
 
 class SimpleDataset(Dataset):
-    """The elements of a list, an array, or anything that has a length and can be indexed.
+    """Wrap a list, an array, or any other object with a length and an index.
 
     >>> len(SimpleDataset([1, 2, 3]))
     3
@@ -102,12 +107,16 @@ class SimpleDataset(Dataset):
     def __getitem__(self, idx: int) -> Any:
         return self._data[idx]
 
-    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
-        return Columns([rows_of(self._data, numbers)], False) if is_array(self._data) else super()._gathered(numbers)
+    def _gather_examples(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+        return (
+            Columns([rows_of(self._data, numbers)], False)
+            if is_array(self._data)
+            else super()._gather_examples(numbers)
+        )
 
 
 class _LazyTransformDataset(Dataset):
-    """What a function returns for the examples of another dataset."""
+    """Apply a function to the examples of another dataset."""
 
     def __init__(self, data: Dataset, fn: Callable[..., Any]) -> None:
         self._data = data
@@ -120,23 +129,23 @@ class _LazyTransformDataset(Dataset):
         item = self._data[idx]
         return self._fn(*item) if isinstance(item, tuple) else self._fn(item)
 
-    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+    def _gather_examples(self, numbers: Sequence[Any]) -> list[Any] | Columns:
         only_first = type(self._fn) is _TransformFirstClosure
         function: Any = self._fn._fn if type(self._fn) is _TransformFirstClosure else self._fn
-        if not hasattr(type(function), "_divided"):
-            return super()._gathered(numbers)
-        steps = Steps(function, only_first, *function._divided())
+        if not hasattr(type(function), "_split_steps"):
+            return super()._gather_examples(numbers)
+        steps = Steps(function, only_first, *function._split_steps())
         if not steps.at_once:
-            return super()._gathered(numbers)
+            return super()._gather_examples(numbers)
         if not steps.before:
-            return steps.taken_at_once(gathered(self._data, numbers))
-        # one example after the other: the random numbers of each are drawn as ever
-        examples = [steps.taken_one_by_one(self._data[number], steps.before) for number in numbers]
-        return steps.taken_at_once(examples)
+            return steps.apply_to_all(gather_examples(self._data, numbers))
+        # one example after another, so that each draws the same random numbers as without columns
+        examples = [steps.apply_to_example(self._data[number], steps.before) for number in numbers]
+        return steps.apply_to_all(examples)
 
 
 class _TransformFirstClosure:
-    """A function of examples that transforms their first part; a class, so that worker processes can have it."""
+    """Transform the first part of an example; a class, because worker processes must be able to unpickle it."""
 
     def __init__(self, fn: Callable[[Any], Any]) -> None:
         self._fn = fn
@@ -146,7 +155,7 @@ class _TransformFirstClosure:
 
 
 class _SampledDataset(Dataset):
-    """The examples of another dataset that a sampler names."""
+    """Select the examples of another dataset that a sampler yields."""
 
     def __init__(self, dataset: Dataset, sampler: Sampler) -> None:
         self._dataset = dataset
@@ -159,12 +168,12 @@ class _SampledDataset(Dataset):
     def __getitem__(self, idx: int) -> Any:
         return self._dataset[self._indices[idx]]
 
-    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
-        return gathered(self._dataset, [self._indices[number] for number in numbers])
+    def _gather_examples(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+        return gather_examples(self._dataset, [self._indices[number] for number in numbers])
 
 
 class ArrayDataset(Dataset):
-    """Examples whose parts come from several arrays, lists or datasets of the same length.
+    """Combine arrays, lists or datasets of the same length: example `i` is the tuple of their elements `i`.
 
     >>> ArrayDataset([1, 2], ["one", "two"])[1]
     (2, 'two')
@@ -179,7 +188,7 @@ class ArrayDataset(Dataset):
                 f"All arrays must have the same length; array[0] has length {self._length} while array[{number}] has "
                 f"{len(data)}."
             )
-            # labels are taken one by one, and a number is handier than an array with one element
+            # labels are used one by one: a number is more convenient than an array with one element
             self._data.append(data.asnumpy() if isinstance(data, NDArray) and len(data.shape) == 1 else data)
 
     def __getitem__(self, idx: int) -> Any:
@@ -187,10 +196,10 @@ class ArrayDataset(Dataset):
             return self._data[0][idx]
         return tuple([data[idx] for data in self._data])
 
-    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
-        # of two datasets, both may draw random numbers for each example
+    def _gather_examples(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+        # two datasets may both draw random numbers: reading them column by column would change the order of the draws
         if sum([not is_array(data) for data in self._data]) > 1:
-            return super()._gathered(numbers)
+            return super()._gather_examples(numbers)
         return Columns([rows_of(data, numbers) for data in self._data], len(self._data) > 1)
 
     def __len__(self) -> int:
@@ -198,7 +207,7 @@ class ArrayDataset(Dataset):
 
 
 class RecordFileDataset(Dataset):
-    """The records of a file ``name.rec``, by its index ``name.idx``."""
+    """Read the records of a file ``name.rec`` through its index ``name.idx``."""
 
     def __init__(self, filename: str | os.PathLike[str]) -> None:
         self.filename = os.fspath(filename)

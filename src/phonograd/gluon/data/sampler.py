@@ -1,4 +1,4 @@
-"""Samplers: which examples, in which order, in which batches."""
+"""Provide samplers, which select examples, their order, and their batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BatchSampler", "FilterSampler", "IntervalSampler", "RandomSampler", 
 
 
 class Sampler:
-    """The base class of samplers: a subclass has ``__iter__`` and ``__len__``."""
+    """Base class of samplers. A subclass defines ``__iter__`` and ``__len__``."""
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
@@ -21,7 +21,7 @@ class Sampler:
 
 
 class SequentialSampler(Sampler):
-    """The numbers from `start` on.
+    """Yield `length` indices from `start` on.
 
     >>> list(SequentialSampler(3, start=5))
     [5, 6, 7]
@@ -39,7 +39,7 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """The numbers below `length` in an order that NumPy's generator chooses: ``np.random.seed`` repeats it."""
+    """Yield the indices below `length` in random order; ``np.random.seed`` makes it reproducible."""
 
     def __init__(self, length: int) -> None:
         self._length = length
@@ -54,7 +54,7 @@ class RandomSampler(Sampler):
 
 
 class FilterSampler(Sampler):
-    """The numbers of those examples of a dataset for which a function returns True.
+    """Yield the indices of the examples for which a function returns True.
 
     >>> list(FilterSampler(lambda word: word.startswith("b"), ["a", "bc", "b"]))
     [1, 2]
@@ -73,7 +73,7 @@ class FilterSampler(Sampler):
 
 
 class IntervalSampler(Sampler):
-    """Every `interval`-th number below `length`, then those beside them if `rollover` is set.
+    """Yield every `interval`-th index below `length`; with `rollover`, continue with the indices in between.
 
     >>> list(IntervalSampler(7, 3)), list(IntervalSampler(7, 3, rollover=False))
     ([0, 3, 6, 1, 4, 2, 5], [0, 3, 6])
@@ -94,10 +94,10 @@ class IntervalSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of `batch_size` numbers of another sampler.
+    """Yield lists of `batch_size` indices of another sampler.
 
-    `last_batch` says what happens to a last list that is shorter: ``'keep'`` returns it, ``'discard'`` does not,
-    ``'rollover'`` keeps it for the beginning of the next pass.
+    `last_batch` selects the treatment of a shorter last list: ``'keep'`` yields it, ``'discard'`` drops it, and
+    ``'rollover'`` puts it at the beginning of the next pass.
 
     >>> list(BatchSampler(SequentialSampler(5), 2, "keep"))
     [[0, 1], [2, 3], [4]]

@@ -1,12 +1,12 @@
-"""Crews: threads or processes that make batches ahead of those who want them.
+"""Provide worker pools: threads or processes that make batches ahead of their use.
 
-A crew gets tasks, lists of numbers of examples under a key, and has the batches ready under the same keys. Threads have
-one queue. Each process has a pipe of its own, at whose end it waits for its tasks, so that one that dies takes neither
-a lock nor another's task with it; a thread of the program collects what they send and notices who is gone.
+A pool takes tasks, lists of indices of examples under a key, and hands out batches under the same keys. Threads share
+one queue. Each process has its own pipe, from which it reads its tasks. A process that dies therefore takes neither a
+lock nor another task with it. A thread of the program receives batches and detects dead processes.
 
-Large arrays travel in shared memory, one piece of it for each batch, which the program copies them out of. It has no
-name, only descriptors, which go through the pipe: so it is gone as soon as nobody has one, however the processes end,
-and ``/dev/shm`` need not be large. Everything else is pickled, as between all processes of :mod:`multiprocessing`.
+Large arrays are passed in shared memory, one piece per batch, from which the program copies them. The memory has no
+name, only descriptors, which go through the pipe. The system frees it with the last descriptor, however the processes
+end, and ``/dev/shm`` can be small. :mod:`pickle` transfers all other values.
 """
 
 from __future__ import annotations
@@ -39,93 +39,93 @@ from ...core.trace.rng import seed as seed_stream
 from ...ndarray.array import NDArray
 from ...ndarray.creation import zeros
 from ...util import is_np_array, is_np_shape, np_array, np_shape
-from .batchify import finished, unfinished
+from .batchify import from_transferable, to_transferable
 from .columns import batch_of
 
 __all__ = ["ProcessWorkerPool", "ThreadWorkerPool", "WorkerPool", "WorkerTimeout", "WorkerTraceback"]
 
-#: buffers below this size stay in the message
+#: smaller buffers stay in the message
 _LEAST_SHARED_BYTES = 1 << 16
-#: a task that a worker gets while it is busy must fit into the pipe, or both ends might wait for each other
+#: a task for a busy worker must fit into the pipe: otherwise both ends could wait for each other
 _MOST_WAITING_BYTES = 4096
 _SECONDS_TO_END = 0.5
-#: how often a worker looks whether the program is still there
+#: the interval at which a worker checks that the program is alive
 _SECONDS_TO_LOOK = 2.0
 
-#: whether NumPy shapes and NumPy arrays are on where a batch is wanted
+#: whether NumPy shapes and NumPy arrays are active in the thread that requests a batch
 Semantics = tuple[bool, bool]
-#: key and content of a batch; or of an exception, and the text of its traceback
+#: the key and content of a batch and None, or the key and content of an exception and its traceback
 Message = tuple[Hashable, bytes, "str | None"]
 
 
 class WorkerTimeout(multiprocessing.TimeoutError, TimeoutError):
-    """A batch was not there in time."""
+    """Report that a batch was not ready in time."""
 
 
 class WorkerTraceback(Exception):
-    """Where an exception was raised in a worker process; the cause of the same exception here."""
+    """Carry the traceback of a worker process, as the cause of the same exception in the program."""
 
     def __str__(self) -> str:
         return f"\n\nin a worker process:\n{self.args[0]}"
 
 
 class WorkerPool:
-    """What crews have in common: batches by key, and waiting for them."""
+    """Base class of worker pools: hold batches by key, and wait for them."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._there = threading.Condition()
+        self._condition = threading.Condition()
         self._wanted: set[Hashable] = set()
         self._batches: dict[Hashable, tuple[bool, Any]] = {}
-        #: why there will be no more batches
+        #: the reason why there will be no more batches
         self._failure: BaseException | None = None
 
     def submit(self, key: Hashable, samples: Sequence[Any], seed: Sequence[int]) -> None:
-        """Have a batch made."""
+        """Queue a batch."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """End the crew."""
+        """Stop all workers."""
         raise NotImplementedError
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can make batches: it has not failed, and is not that of a parent process."""
+        """Return whether the pool can make batches: it has not failed, and belongs to this process."""
         return self._failure is None and self.pid == os.getpid()
 
     def _deliver(self, key: Hashable, succeeded: bool, value: Any) -> None:
-        """Have a batch, or the exception in place of it."""
-        with self._there:
+        """Store a batch, or an exception in its place."""
+        with self._condition:
             if key in self._wanted:
                 self._batches[key] = succeeded, value
-                self._there.notify_all()
+                self._condition.notify_all()
 
     def _fail(self, error: BaseException) -> None:
-        """Raise for everybody who waits, or will."""
-        with self._there:
+        """Raise an error in all current and later calls of :meth:`take`."""
+        with self._condition:
             self._failure = self._failure or error
-            self._there.notify_all()
+            self._condition.notify_all()
 
     def take(self, key: Hashable, timeout: float | None) -> Any:
-        """Return a batch as soon as it is there.
+        """Return a batch as soon as it is ready.
 
         Raises
         ------
         WorkerTimeout
-            If it is not there in time.
+            If the batch is not ready in time.
         MXNetError
-            If a process of the crew died.
+            If a process of the pool died.
         """
-        with self._there:
-            found = self._there.wait_for(lambda: key in self._batches or self._failure is not None, timeout)
+        with self._condition:
+            found = self._condition.wait_for(lambda: key in self._batches or self._failure is not None, timeout)
             if key not in self._batches:
                 if self._failure is not None:
                     raise self._failure
                 assert not found
                 raise WorkerTimeout(
                     f"a worker of the DataLoader did not return a batch within {timeout} seconds. If examples take "
-                    "that long, raise the timeout (DataLoader(timeout=...)) or take smaller batches; a dataset that "
-                    "hangs is found with num_workers=0."
+                    "that long, raise the timeout (DataLoader(timeout=...)) or use smaller batches; to find an "
+                    "example that hangs, use num_workers=0."
                 )
             self._wanted.discard(key)
             succeeded, value = self._batches.pop(key)
@@ -134,15 +134,15 @@ class WorkerPool:
         return value
 
     def forget(self, keys: Sequence[Hashable]) -> None:
-        """Make no batches under some keys, or throw them away."""
-        with self._there:
+        """Discard the batches of some keys, made or not."""
+        with self._condition:
             for key in keys:
                 self._wanted.discard(key)
                 self._batches.pop(key, None)
 
 
 class ThreadWorkerPool(WorkerPool):
-    """Threads that make batches."""
+    """Make batches in threads."""
 
     def __init__(self, count: int, dataset: Any, batchify_fn: Callable[[Sequence[Any]], Any]) -> None:
         super().__init__()
@@ -150,11 +150,11 @@ class ThreadWorkerPool(WorkerPool):
         self._count = count
         self._tasks: queue.SimpleQueue[tuple[Hashable, Sequence[Any], Semantics] | None] = queue.SimpleQueue()
         for number in range(count):
-            # not a pool of concurrent.futures: at the end, the interpreter would wait for an example that hangs
+            # no pool of concurrent.futures: the interpreter would wait at exit for an example that hangs
             threading.Thread(target=self._run, name=f"DataLoader-{number}", daemon=True).start()
 
     def submit(self, key: Hashable, samples: Sequence[Any], seed: Sequence[int]) -> None:
-        """Have a batch made. Threads draw from the generators of the program, so `seed` is not used."""
+        """Queue a batch. Threads draw from the generators of the program and ignore `seed`."""
         self._wanted.add(key)
         self._tasks.put((key, samples, (is_np_shape(), is_np_array())))
 
@@ -170,20 +170,20 @@ class ThreadWorkerPool(WorkerPool):
                 self._deliver(key, True, batch)
             except Exception as error:  # noqa: BLE001
                 self._deliver(key, False, error)
-            except BaseException as error:  # noqa: BLE001 - sys.exit() in a worker is not to end the program
+            except BaseException as error:  # noqa: BLE001 - sys.exit() in a worker must not end the program
                 made = MXNetError(f"{type(error).__name__}: {error}")
                 made.__cause__ = error
                 self._deliver(key, False, made)
 
     def close(self) -> None:
-        """End the threads after what they are doing."""
+        """Stop the threads after their current batches."""
         self._fail(MXNetError("the DataLoader is closed"))
         for _ in range(self._count):
             self._tasks.put(None)
 
 
 def _compute(batch: Any) -> None:
-    """Have the arrays of a batch computed here, not where they are used first."""
+    """Compute the arrays of a batch in this thread rather than at their first use."""
     if isinstance(batch, NDArray):
         batch.wait_to_read()
     elif isinstance(batch, (list, tuple, Mapping)):
@@ -192,7 +192,7 @@ def _compute(batch: Any) -> None:
 
 
 class _Worker:
-    """A process of a crew, and the tasks that it has."""
+    """Hold a worker process, its pipe, and its tasks."""
 
     def __init__(self, process: Any, pipe: Any) -> None:
         self.process = process
@@ -201,25 +201,25 @@ class _Worker:
 
 
 class ProcessWorkerPool(WorkerPool):
-    """Processes that make batches.
+    """Make batches in processes.
 
-    They are forked on Linux, so that a dataset can have functions without names and a script needs no
-    ``if __name__ == "__main__"``, and spawned elsewhere; ``multiprocessing.set_start_method`` chooses another way.
+    Linux forks them: a dataset may then contain functions without names, and a script needs no
+    ``if __name__ == "__main__"``. Other systems spawn them; ``multiprocessing.set_start_method`` selects another way.
     """
 
     def __init__(self, count: int, dataset: Any, batchify_fn: Callable[[Sequence[Any]], Any]) -> None:
         super().__init__()
         context: Any = multiprocessing.get_context(_start_method())
-        if _forks(context):
+        if _is_forking(context):
             _load_engine()
         self._closing = False
         self._waiting: list[tuple[Hashable, bytes]] = []
         self._workers: list[_Worker] = []
-        self._wake, self._woken = multiprocessing.connection.Pipe()
+        self._wake_sender, self._wake_receiver = multiprocessing.connection.Pipe()
         for _ in range(count):
             ours, theirs = context.Pipe()
-            # a fork has the other workers' pipes too, which would stay open when the program is gone
-            others = [ours, *[worker.pipe for worker in self._workers]] if _forks(context) else []
+            # a forked worker inherits the pipes of the others: an open copy would outlive the program
+            others = [ours, *[worker.pipe for worker in self._workers]] if _is_forking(context) else []
             process = context.Process(target=work, args=(theirs, others, dataset, batchify_fn), daemon=True)
             _start(process)
             theirs.close()
@@ -228,8 +228,8 @@ class ProcessWorkerPool(WorkerPool):
         self._collector.start()
 
     def submit(self, key: Hashable, samples: Sequence[Any], seed: Sequence[int]) -> None:
-        """Have a batch made, with the random generators seeded before."""
-        with self._there:
+        """Queue a batch, which a worker makes after seeding its random generators."""
+        with self._condition:
             if self._failure is not None:
                 raise self._failure
             self._wanted.add(key)
@@ -238,7 +238,7 @@ class ProcessWorkerPool(WorkerPool):
             self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give waiting tasks to workers that have none, or only one; the lock is held."""
+        """Send waiting tasks to workers with at most one task. The caller holds the lock."""
         while self._waiting:
             key, message = self._waiting[0]
             if key not in self._wanted:
@@ -249,66 +249,66 @@ class ProcessWorkerPool(WorkerPool):
                 return
             self._waiting.pop(0)
             worker.tasks.add(key)
-            with contextlib.suppress(OSError):  # the collector finds out that it is gone
+            with contextlib.suppress(OSError):  # the collector will detect the dead worker
                 worker.pipe.send_bytes(message)
 
     def _collect(self) -> None:
-        """Take in what workers send, until the crew ends."""
+        """Receive messages of workers until the pool is closed."""
         by_handle: dict[Any, _Worker] = {worker.pipe: worker for worker in self._workers}
         by_handle |= {worker.process.sentinel: worker for worker in self._workers}
         try:
             while not self._closing:
-                for handle in multiprocessing.connection.wait([self._woken, *by_handle]):
-                    if handle is self._woken or self._closing:
+                for handle in multiprocessing.connection.wait([self._wake_receiver, *by_handle]):
+                    if handle is self._wake_receiver or self._closing:
                         return
                     self._receive(by_handle[handle])
         except BaseException as error:  # noqa: BLE001
             self._fail(error)
 
     def _receive(self, worker: _Worker) -> None:
-        """Take in one message of a worker that sent one or died."""
+        """Receive one message of a worker that has sent one or died."""
         try:
-            found = _received(worker.pipe) if worker.pipe.poll() else None
+            found = _receive_message(worker.pipe) if worker.pipe.poll() else None
         except (EOFError, OSError):
             found = None
         if found is None:
             if not worker.process.is_alive() or not self._closing:
                 worker.process.join(_SECONDS_TO_END)
-                raise MXNetError(_epitaph(worker.process))
+                raise MXNetError(_death_message(worker.process))
             return
         (key, content, error_text), buffers = found
         try:
             value = pickle.loads(content, buffers=buffers)
         except Exception as error:  # noqa: BLE001
-            self._delivered(worker, key, False, _readable(error_text or repr(error), error))
+            self._deliver_result(worker, key, False, _unpickling_error(error_text or repr(error), error))
             return
         if error_text is None:
-            self._delivered(worker, key, True, finished(value))
+            self._deliver_result(worker, key, True, from_transferable(value))
             return
         value.__cause__ = WorkerTraceback(error_text)
-        self._delivered(worker, key, False, value)
+        self._deliver_result(worker, key, False, value)
 
-    def _delivered(self, worker: _Worker, key: Hashable, succeeded: bool, value: Any) -> None:
+    def _deliver_result(self, worker: _Worker, key: Hashable, succeeded: bool, value: Any) -> None:
         self._deliver(key, succeeded, value)
-        with self._there:
+        with self._condition:
             worker.tasks.discard(key)
             self._hand_out()
 
     def close(self) -> None:
-        """End the processes, whatever they are doing."""
+        """Stop the processes immediately."""
         if self.pid != os.getpid() or self._closing:
             return
         self._closing = True
         self._fail(MXNetError("the DataLoader is closed"))
         with contextlib.suppress(OSError):
-            self._wake.send_bytes(b"end")
+            self._wake_sender.send_bytes(b"end")
         if self._collector is not threading.current_thread():
             self._collector.join(_SECONDS_TO_END)
         for worker in self._workers:
             if worker.tasks:
                 worker.process.terminate()
             else:
-                # who waits for a task ends now; other processes may have the pipe, so that closing it is not enough
+                # an idle worker ends at an empty message; closing the pipe may not suffice: others may hold it
                 with contextlib.suppress(OSError):
                     worker.pipe.send_bytes(b"")
             worker.pipe.close()
@@ -318,42 +318,42 @@ class ProcessWorkerPool(WorkerPool):
             if worker.process.exitcode is None:
                 worker.process.kill()
                 worker.process.join(_SECONDS_TO_END)
-            with contextlib.suppress(ValueError):  # what even that does not end
+            with contextlib.suppress(ValueError):  # a process that survives even kill()
                 worker.process.close()
-        self._wake.close()
-        self._woken.close()
+        self._wake_sender.close()
+        self._wake_receiver.close()
 
 
 def _start_method() -> str:
-    """Return how processes are started: as the program chose, else by forking where that is usual."""
+    """Return the start method of processes: the program's choice, else 'fork' on Linux and 'spawn' elsewhere."""
     chosen = multiprocessing.get_start_method(allow_none=True)
     if chosen is not None:
         return chosen
     return "fork" if sys.platform.startswith("linux") else "spawn"
 
 
-def _forks(context: Any) -> bool:
+def _is_forking(context: Any) -> bool:
     return bool(context.get_start_method() == "fork")
 
 
 @functools.cache
 def _load_engine() -> None:
-    """Have everything imported that evaluations import: the planner and the compiler, too, which wait for their use.
+    """Import all modules that an evaluation imports, including the planner and compiler, which load late.
 
-    A process that is forked while another thread imports a module would wait for that import for ever.
+    A process that is forked during an import in another thread would wait forever for that import.
     """
     if settings.current().executor != "reference":
         for name in ("phonograd.core.plan.native_program", "llvmlite.binding"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
-    # a thread of its own: what this one has recorded is not to be evaluated for it
+    # a separate thread, because the trace of this one must not be evaluated as a side effect
     thread = threading.Thread(target=lambda: (zeros((1,)) + 1).wait_to_read(), name="DataLoader-start")
     thread.start()
     thread.join()
 
 
 def _start(process: Any) -> None:
-    """Start a process; the threads of this library expect forks."""
+    """Start a process, without Python's warning about forks: the threads of this library support them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*fork.*", DeprecationWarning)
         try:
@@ -365,8 +365,8 @@ def _start(process: Any) -> None:
             ) from error
 
 
-def _epitaph(process: Any) -> str:
-    """Return why a worker is gone."""
+def _death_message(process: Any) -> str:
+    """Return a message that says how a worker ended."""
     code = process.exitcode
     if code is None:
         how = "closed its pipe"
@@ -380,9 +380,9 @@ def _epitaph(process: Any) -> str:
     )
 
 
-def _readable(text: str, error: BaseException) -> MXNetError:
-    """Return an exception for one that cannot be brought over, or a batch that cannot."""
-    made = MXNetError(f"a worker process of the DataLoader failed, and what it sent cannot be read here ({error})")
+def _unpickling_error(text: str, error: BaseException) -> MXNetError:
+    """Return a substitute for an exception or a batch that cannot be unpickled."""
+    made = MXNetError(f"a worker process of the DataLoader failed, and its message cannot be unpickled ({error})")
     made.__cause__ = WorkerTraceback(text)
     return made
 
@@ -391,27 +391,27 @@ def _readable(text: str, error: BaseException) -> MXNetError:
 
 
 def _send(pipe: Any, message: Message, sizes: list[int], memory: int | None) -> None:
-    """Send a message with what is in shared memory."""
+    """Send a message, and the descriptor of its shared memory if there is any."""
     pipe.send_bytes(pickle.dumps((message, sizes), 5))
     if memory is not None:
         reduction.send_handle(pipe, memory, None)
         os.close(memory)
 
 
-def _received(pipe: Any) -> tuple[Message, list[Any]]:
+def _receive_message(pipe: Any) -> tuple[Message, list[Any]]:
     """Return a message of a worker, and the buffers that came with it."""
     message, sizes = pickle.loads(pipe.recv_bytes())
     if not sizes:
         return message, []
     memory = reduction.recv_handle(pipe)
     try:
-        return message, _taken_out(memory, sizes)
+        return message, _read_shared_memory(memory, sizes)
     finally:
         os.close(memory)
 
 
-def _shared(buffers: Sequence[memoryview]) -> int | None:
-    """Return a descriptor of new shared memory with buffers one after the other; None if the system has none."""
+def _write_shared_memory(buffers: Sequence[memoryview]) -> int | None:
+    """Write buffers to new shared memory, and return its descriptor; None if the system has none."""
     try:
         memory = os.memfd_create("phonograd")
     except (AttributeError, OSError):
@@ -427,7 +427,7 @@ def _shared(buffers: Sequence[memoryview]) -> int | None:
     return memory
 
 
-def _taken_out(memory: int, sizes: Sequence[int]) -> list[Any]:
+def _read_shared_memory(memory: int, sizes: Sequence[int]) -> list[Any]:
     """Return copies of the buffers in shared memory."""
     buffers, place = [], 0
     for size in sizes:
@@ -436,7 +436,7 @@ def _taken_out(memory: int, sizes: Sequence[int]) -> list[Any]:
         while len(rest):
             count = os.preadv(memory, [rest], place)
             if not count:
-                raise EOFError("shared memory is shorter than it should be")
+                raise EOFError("the shared memory of a batch is too short")
             place, rest = place + count, rest[count:]
         buffers.append(buffer)
     return buffers
@@ -446,14 +446,14 @@ def _taken_out(memory: int, sizes: Sequence[int]) -> list[Any]:
 
 
 def work(pipe: Any, others: Sequence[Any], dataset: Any, batchify_fn: Callable[[Sequence[Any]], Any]) -> None:
-    """Make batches, in a worker process, until the program closes its end of the pipe."""
-    # Ctrl-C is for the program, which then closes the pipe
+    """Make batches in a worker process until the program closes its end of the pipe."""
+    # the program handles Ctrl-C, and then closes the pipe
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in others:
         other.close()
     threading.Thread(target=_end_with, args=(os.getppid(),), name="DataLoader-parent", daemon=True).start()
-    # there are as many workers as shall work at once
+    # the number of workers is the parallelism
     with settings.override(num_threads=1), contextlib.suppress(EOFError, OSError):
         while task := pipe.recv_bytes():
             key, samples, seed, (shapes, arrays) = pickle.loads(task)
@@ -462,30 +462,30 @@ def work(pipe: Any, others: Sequence[Any], dataset: Any, batchify_fn: Callable[[
             try:
                 _seed(seed)
                 with np_shape(shapes), np_array(arrays):
-                    content, sizes, memory = _packed(batch_of(dataset, batchify_fn, samples))
+                    content, sizes, memory = _pack(batch_of(dataset, batchify_fn, samples))
                 message: Message = key, content, None
             except BaseException as error:  # noqa: BLE001
-                message = _complaint(key, error)
+                message = _error_message(key, error)
             _send(pipe, message, sizes, memory)
 
 
 def _end_with(parent: int) -> None:
-    """End the process soon after its parent, also if an example hangs or another process has the ends of its pipe."""
+    """End this process soon after its parent, even if an example hangs or another process holds its pipe."""
     while os.getppid() == parent:
         time.sleep(_SECONDS_TO_LOOK)
     os._exit(1)
 
 
 def _seed(seed: Sequence[int]) -> None:
-    """Seed all generators, so that a batch is the same whichever worker makes it."""
+    """Seed all generators, so that a batch does not depend on the worker that makes it."""
     words = np.random.SeedSequence(seed).generate_state(4)
     random.seed(words.tobytes())
     np.random.seed(words)
     seed_stream(int(words[0]) << 32 | int(words[1]))
 
 
-def _packed(batch: Any) -> tuple[bytes, list[int], int | None]:
-    """Return a batch as bytes, the sizes of its large buffers, and the shared memory that they are in."""
+def _pack(batch: Any) -> tuple[bytes, list[int], int | None]:
+    """Return a batch as bytes, the sizes of its large buffers, and the shared memory that holds them."""
     buffers: list[memoryview] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
@@ -495,23 +495,23 @@ def _packed(batch: Any) -> tuple[bytes, list[int], int | None]:
         buffers.append(raw)
         return False
 
-    plain = unfinished(batch)
+    plain = to_transferable(batch)
     content = pickle.dumps(plain, 5, buffer_callback=stays)
-    memory = _shared(buffers) if buffers else None
+    memory = _write_shared_memory(buffers) if buffers else None
     if buffers and memory is None:
         return pickle.dumps(plain, 5), [], None
     return content, [buffer.nbytes for buffer in buffers], memory
 
 
-def _complaint(key: Hashable, error: BaseException) -> Message:
-    """Return an exception as a message."""
+def _error_message(key: Hashable, error: BaseException) -> Message:
+    """Return a message with an exception."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         if not isinstance(error, Exception):
-            raise TypeError("what ends a worker, sys.exit() for one, is not to end the program")
+            raise TypeError("an exception that ends a worker, such as SystemExit, must not end the program")
         content = pickle.dumps(error, 5)
         if not isinstance(pickle.loads(content), BaseException):
-            raise TypeError("it is no exception any more")
+            raise TypeError("the exception does not survive pickling")
     except Exception:  # noqa: BLE001
         content = pickle.dumps(MXNetError(f"{type(error).__name__}: {error}"), 5)
     return key, content, text

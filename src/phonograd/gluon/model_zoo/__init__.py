@@ -1,4 +1,4 @@
-"""Networks that are known by name (``mxnet.gluon.model_zoo``)."""
+"""Provide networks by name (``mxnet.gluon.model_zoo``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of trained parameters: where they are, and what they must be (``mxnet.gluon.model_zoo.model_store``)."""
+"""Find, verify and download files of trained parameters (``mxnet.gluon.model_zoo.model_store``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..utils import check_sha1, download
 
 __all__ = ["default_root", "get_model_file", "purge", "short_hash"]
 
-#: the SHA-1 hashes of the files that MXNet 1.9.1 publishes; scripts add those of files of their own
+#: the SHA-1 hashes of the files that MXNet 1.9.1 publishes; scripts may add hashes of their own files
 _model_sha1 = {
     "alexnet": "44335d1f0046b328243b32a26a4fbd62d9057b45",
     "densenet121": "f27dbf2dbd5ce9a80b102d89c7483342cd33cb31",
@@ -56,7 +56,7 @@ def default_root() -> str:
 
 
 def short_hash(name: str) -> str:
-    """Return the part of a file's hash that stands in its name."""
+    """Return the part of a file's hash that is in its name."""
     if name not in _model_sha1:
         raise ValueError(f"Pretrained model for {name} is not available.")
     return _model_sha1[name][:8]
@@ -65,13 +65,13 @@ def short_hash(name: str) -> str:
 def get_model_file(name: str, root: str | None = None) -> str:
     """Return the path of the trained parameters of a network.
 
-    It is ``<name>-<hash>.params`` in `root` (:func:`default_root` if None), or ``<name>.params`` there for parameters
-    of your own. If there is neither, it is downloaded.
+    The file is ``<name>-<hash>.params`` in `root` (:func:`default_root` if None), or ``<name>.params`` for parameters
+    of your own. If neither exists, the function downloads the first.
 
     Raises
     ------
     OSError
-        If it cannot be downloaded; the message says which file to put where.
+        If the download fails. The message names the file and its path.
     """
     root = os.path.expanduser(default_root() if root is None else root)
     stem = f"{name}-{short_hash(name)}"
@@ -80,7 +80,7 @@ def get_model_file(name: str, root: str | None = None) -> str:
     for found in (path, own):
         if os.path.exists(found):
             if found == path and not check_sha1(path, _model_sha1[name]):
-                warnings.warn(f"{path} is not the file that MXNet publishes: its SHA-1 hash is another", stacklevel=2)
+                warnings.warn(f"{path} is not the file that MXNet publishes: its SHA-1 hash differs", stacklevel=2)
             return found
     repository = os.environ.get("MXNET_GLUON_REPO", _REPOSITORY).rstrip("/")
     url = f"{repository}/gluon/models/{stem}.zip"
@@ -89,8 +89,8 @@ def get_model_file(name: str, root: str | None = None) -> str:
         download(url, path=archive, overwrite=True, retries=1)
     except OSError as error:
         raise OSError(
-            f"There are no trained parameters of {name}: put them at {path!r} (from {url}, unpacked), or parameters "
-            f"of your own at {own!r}. They could not be downloaded: {error}"
+            f"There are no trained parameters of {name}: put them at {path!r} (unpacked from {url}), or your own "
+            f"parameters at {own!r}. The download failed: {error}"
         ) from error
     try:
         with zipfile.ZipFile(archive) as content:

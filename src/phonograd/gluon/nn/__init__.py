@@ -1,4 +1,4 @@
-"""Layers (``mxnet.gluon.nn``)."""
+"""Provide the layers of ``mxnet.gluon.nn``."""
 
 from __future__ import annotations
 

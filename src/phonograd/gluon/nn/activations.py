@@ -1,4 +1,4 @@
-"""Activation functions as blocks."""
+"""Provide activation functions as blocks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["ELU", "GELU", "SELU", "Activation", "LeakyReLU", "PReLU", "Swish"]
 
 
 class Activation(HybridBlock):
-    """A function without parameters: 'relu', 'sigmoid', 'tanh', 'softrelu' or 'softsign'."""
+    """Apply an activation without parameters: 'relu', 'sigmoid', 'tanh', 'softrelu' or 'softsign'."""
 
     def __init__(self, activation: str, **kwargs: Any) -> None:
-        # its name is made from this before anything else
+        # the base class asks for `_alias` first
         self._act_type = activation
         super().__init__(**kwargs)
 
@@ -22,7 +22,7 @@ class Activation(HybridBlock):
         return self._act_type
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the function of the input."""
+        """Return the activation of the input."""
         return F.Activation(x, act_type=self._act_type, name="fwd")
 
     def __repr__(self) -> str:
@@ -30,7 +30,7 @@ class Activation(HybridBlock):
 
 
 class LeakyReLU(HybridBlock):
-    """x where it is positive, and alpha times x elsewhere."""
+    """Apply the leaky rectifier: ``x`` where it is positive, ``alpha * x`` elsewhere."""
 
     def __init__(self, alpha: float, **kwargs: Any) -> None:
         assert alpha >= 0, "Slope coefficient for LeakyReLU must be no less than 0."
@@ -38,7 +38,7 @@ class LeakyReLU(HybridBlock):
         self._alpha = alpha
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the function of the input."""
+        """Return the activation of the input."""
         return F.LeakyReLU(x, act_type="leaky", slope=self._alpha, name="fwd")
 
     def __repr__(self) -> str:
@@ -46,7 +46,10 @@ class LeakyReLU(HybridBlock):
 
 
 class PReLU(HybridBlock):
-    """x where it is positive, and alpha times x elsewhere; alpha is learnt, one for all channels or one for each."""
+    """Apply the parametric rectifier: ``x`` where it is positive, ``alpha * x`` elsewhere, with a learned `alpha`.
+
+    `in_channels` is 1 for one slope for all channels, or the number of channels for one slope each.
+    """
 
     def __init__(
         self,
@@ -59,45 +62,48 @@ class PReLU(HybridBlock):
             self.alpha = self.params.get("alpha", shape=(in_channels,), init=alpha_initializer)
 
     def hybrid_forward(self, F: Any, x: Any, alpha: Any) -> Any:
-        """Return the function of the input."""
+        """Return the activation of the input."""
         return F.LeakyReLU(x, gamma=alpha, act_type="prelu", name="fwd")
 
 
 class ELU(HybridBlock):
-    """x where it is positive, and ``alpha * (exp(x) - 1)`` elsewhere."""
+    """Apply the exponential linear unit: ``x`` where it is positive, ``alpha * (exp(x) - 1)`` elsewhere."""
 
     def __init__(self, alpha: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._alpha = alpha
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the function of the input."""
+        """Return the activation of the input."""
         return F.LeakyReLU(x, act_type="elu", slope=self._alpha)
 
 
 class SELU(HybridBlock):
-    """The scaled exponential linear unit, which keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
+    """Apply the scaled exponential linear unit, which preserves mean 0 and variance 1 (Klambauer et al. 2017)."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the function of the input."""
+        """Return the activation of the input."""
         return F.LeakyReLU(x, act_type="selu", name="fwd")
 
 
 class GELU(HybridBlock):
-    """x times the probability that a normal variable is below x (Hendrycks and Gimpel 2016)."""
+    """Apply the Gaussian error linear unit: ``x * Φ(x)`` (Hendrycks and Gimpel 2016).
+
+    ``Φ`` is the cumulative distribution function of the standard normal distribution.
+    """
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the function of the input."""
+        """Return the activation of the input."""
         return F.LeakyReLU(x, act_type="gelu", name="fwd")
 
 
 class Swish(HybridBlock):
-    """``x * sigmoid(beta * x)``."""
+    """Apply the Swish function: ``x * sigmoid(beta * x)``."""
 
     def __init__(self, beta: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._beta = beta
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the function of the input."""
+        """Return the activation of the input."""
         return x * F.sigmoid(self._beta * x, name="fwd")

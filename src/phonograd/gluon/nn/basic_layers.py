@@ -1,6 +1,7 @@
-"""Dense layers, embeddings, dropout, functions as layers, and layers in a row.
+"""Provide dense layers, embeddings, dropout, functions as layers, and sequential containers.
 
-Layers that normalise are in :mod:`.normalization` and found here, too.
+Takes blocks and parameters from ``gluon.block`` and ``gluon.parameter``. Re-exports the layers of
+:mod:`.normalization`, as MXNet's module of this name does.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ __all__ = [
 Stack = TypeVar("Stack", "Sequential", "HybridSequential")
 
 
-def _described(stack: Block) -> str:
+def _describe_children(stack: Block) -> str:
     lines = [f"  ({key}): {indented(repr(block), 2)}" for key, block in stack._children.items()]
     return f"{type(stack).__name__}(\n" + "\n".join(lines) + "\n)"
 
 
-def _selected(stack: Stack, key: Any) -> Any:
+def _select_children(stack: Stack, key: Any) -> Any:
     layers = list(stack._children.values())[key]
     if not isinstance(layers, list):
         return layers
@@ -52,7 +53,7 @@ def _selected(stack: Stack, key: Any) -> Any:
 
 
 class Sequential(Block):
-    """Blocks in a row: each gets the output of the one before.
+    """Run blocks one after another: each block takes the output of the previous one.
 
     >>> import phonograd as mx
     >>> from phonograd.gluon import nn
@@ -67,7 +68,7 @@ class Sequential(Block):
         super().__init__(prefix=prefix, params=params)
 
     def add(self, *blocks: Block) -> None:
-        """Put blocks at the end."""
+        """Append blocks to the end of the container."""
         for block in blocks:
             self.register_child(block)
 
@@ -77,8 +78,8 @@ class Sequential(Block):
             x = block(x)
         return x
 
-    __repr__ = _described
-    __getitem__ = _selected
+    __repr__ = _describe_children
+    __getitem__ = _select_children
 
     def __len__(self) -> int:
         return len(self._children)
@@ -87,7 +88,7 @@ class Sequential(Block):
         return iter(self._children.values())
 
     def hybridize(self, active: bool = True, **kwargs: Any) -> None:
-        """Have the hybrid blocks among its children compiled, or not any more."""
+        """Compile the children that are hybrid blocks, or stop compiling them."""
         if self._children and all([isinstance(child, HybridBlock) for child in self._children.values()]):
             warnings.warn(
                 f"All children of this Sequential layer '{self.prefix}' are HybridBlocks. Consider using "
@@ -98,13 +99,13 @@ class Sequential(Block):
 
 
 class HybridSequential(HybridBlock):
-    """Hybrid blocks in a row: each gets the output of the one before."""
+    """Run hybrid blocks one after another: each block takes the output of the previous one."""
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         super().__init__(prefix=prefix, params=params)
 
     def add(self, *blocks: HybridBlock) -> None:
-        """Put blocks at the end."""
+        """Append blocks to the end of the container."""
         for block in blocks:
             self.register_child(block)
 
@@ -114,8 +115,8 @@ class HybridSequential(HybridBlock):
             x = block(x)
         return x
 
-    __repr__ = _described
-    __getitem__ = _selected
+    __repr__ = _describe_children
+    __getitem__ = _select_children
 
     def __len__(self) -> int:
         return len(self._children)
@@ -125,24 +126,25 @@ class HybridSequential(HybridBlock):
 
 
 class Dense(HybridBlock):
-    """A linear function of all inputs, followed by an activation: ``activation(x · weightᵀ + bias)``.
+    """Apply a fully connected layer and an optional activation: ``activation(x · weightᵀ + bias)``.
 
     Parameters
     ----------
     units
-        The number of outputs.
+        The number of output features.
     activation
-        The name of an activation function; None for none.
+        The name of an activation function. None applies no activation.
     use_bias
-        Whether there is a bias.
+        Whether to add a bias.
     flatten
-        Whether all axes of the input but the first are taken as one; else only the last is transformed.
+        Whether to flatten all axes of the input but the first into one. Otherwise the layer transforms only the last
+        axis.
     dtype
         The dtype of weight and bias.
     weight_initializer, bias_initializer
-        How they begin.
+        The initializers of weight and bias.
     in_units
-        The number of inputs; 0 to find it out in the first forward pass.
+        The number of input features; 0 to infer it in the first forward pass.
     """
 
     def __init__(
@@ -177,7 +179,7 @@ class Dense(HybridBlock):
         return True
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
-        """Return the linear function of the input, after the activation."""
+        """Return the activation of ``x · weightᵀ + bias``."""
         result = F.FullyConnected(
             x, weight, bias, no_bias=bias is None, num_hidden=self._units, flatten=self._flatten, name="fwd"
         )
@@ -189,9 +191,14 @@ class Dense(HybridBlock):
 
 
 class Dropout(HybridBlock):
-    """While training, sets each input to 0 with probability `rate`, and scales the others by ``1 / (1 - rate)``.
+    """Set each element to 0 with probability `rate` during training, and scale the others by ``1 / (1 - rate)``.
 
-    Along `axes`, all inputs share the same fate.
+    Parameters
+    ----------
+    rate
+        The probability of setting an element to 0.
+    axes
+        The axes along which all elements share one random decision.
     """
 
     def __init__(self, rate: float, axes: tuple[int, ...] = (), **kwargs: Any) -> None:
@@ -200,7 +207,7 @@ class Dropout(HybridBlock):
         self._axes = axes
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the input with some elements set to 0."""
+        """Return the input with random elements set to 0; in predict mode, the input itself."""
         if self._rate > 0:
             return F.Dropout(x, p=self._rate, axes=self._axes, name="fwd", cudnn_off=False)
         return F.identity(x)
@@ -210,20 +217,20 @@ class Dropout(HybridBlock):
 
 
 class Embedding(HybridBlock):
-    """Rows of a matrix by their numbers: whole numbers become vectors.
+    """Map integer indices to vectors: row `i` of the weight matrix is the vector of index `i`.
 
     Parameters
     ----------
     input_dim
-        The number of rows.
+        The number of rows: indices are below it.
     output_dim
         The length of the vectors.
     dtype
         The dtype of the vectors.
     weight_initializer
-        How the matrix begins.
+        The initializer of the weight matrix.
     sparse_grad
-        Whether the gradient is a row_sparse array, with the rows of the numbers that were asked for.
+        Whether the gradient is a row_sparse array that holds only the rows of the indices in the input.
     """
 
     def __init__(
@@ -252,7 +259,7 @@ class Embedding(HybridBlock):
         )
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any) -> Any:
-        """Return the vectors of the numbers in the input."""
+        """Return the vectors of the indices in the input."""
         return F.Embedding(x, weight, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
@@ -260,7 +267,7 @@ class Embedding(HybridBlock):
 
 
 class Flatten(HybridBlock):
-    """All axes but the first as one."""
+    """Flatten all axes of the input but the first into one."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the input with two axes."""
@@ -271,7 +278,7 @@ class Flatten(HybridBlock):
 
 
 class Lambda(Block):
-    """A function of arrays, or the name of an operator, as a block."""
+    """Wrap a function of arrays, or an operator given by its name, as a block."""
 
     def __init__(self, function: str | Callable[..., Any], prefix: str | None = None) -> None:
         super().__init__(prefix=prefix)
@@ -284,7 +291,7 @@ class Lambda(Block):
             raise ValueError(f"Unrecognized function in lambda: {function} of type {type(function)}")
 
     def forward(self, *args: Any) -> Any:
-        """Return the function of the inputs."""
+        """Return the result of the function."""
         return self._func_impl(*args)
 
     def __repr__(self) -> str:
@@ -292,7 +299,7 @@ class Lambda(Block):
 
 
 class HybridLambda(HybridBlock):
-    """A function of a namespace and arrays or symbols (``lambda F, x: F.relu(x)``), or an operator, as a block."""
+    """Wrap a function such as ``lambda F, x: F.relu(x)``, or an operator given by its name, as a hybrid block."""
 
     def __init__(self, function: str | Callable[..., Any], prefix: str | None = None) -> None:
         super().__init__(prefix=prefix)
@@ -307,7 +314,7 @@ class HybridLambda(HybridBlock):
             raise ValueError(f"Unrecognized function in lambda: {function} of type {type(function)}")
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
-        """Return the function of the inputs."""
+        """Return the result of the function."""
         if self._func is None:
             return getattr(F, self._func_name)(x, *args)
         return self._func(F, x, *args)

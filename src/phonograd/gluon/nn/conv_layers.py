@@ -1,4 +1,7 @@
-"""Convolutions, transposed convolutions and padding; pooling is in :mod:`.pooling_layers` and found here, too."""
+"""Provide convolutions, transposed convolutions and padding.
+
+Re-exports the layers of :mod:`.pooling_layers`, as MXNet's module of this name does.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from .pooling_layers import (
     MaxPool2D,
     MaxPool3D,
 )
-from .pooling_layers import _Pooling as _Pooling  # some scripts derive classes of their own from it
+from .pooling_layers import _Pooling as _Pooling  # some user scripts subclass it
 
 __all__ = [
     "AvgPool1D",
@@ -48,8 +51,8 @@ __all__ = [
 ]
 
 
-def _checked_layout(layout: str | None, choices: tuple[str, ...]) -> str:
-    """Return the layout that is meant: the first one if none is given. It must be one of the choices, if there are."""
+def _check_layout(layout: str | None, choices: tuple[str, ...]) -> str:
+    """Return `layout`, or the first choice for None. Raise if `choices` are not empty and lack it."""
     if layout is None:
         return choices[0]
     listed = " and ".join([repr(name) for name in choices])
@@ -58,22 +61,22 @@ def _checked_layout(layout: str | None, choices: tuple[str, ...]) -> str:
 
 
 def _extents(value: Any, count: int, name: str) -> tuple[int, ...]:
-    """Return one number per axis of a window; a single number is meant for all of them."""
+    """Return one number per axis of a window; a single number applies to all axes."""
     extents: tuple[Any, ...] = (value,) * count if isinstance(value, numeric_types) else tuple(value)
     assert len(extents) == count, f"{name} must be a number or a list of {count} ints"
     return extents
 
 
 def _infer_weight_shape(op_name: str, data_shape: Any, kwargs: dict[str, Any]) -> Any:
-    """Return the shapes of data, weight and bias of an operator; layers of other libraries take it from here."""
+    """Return the shapes of data, weight and bias of an operator. Other libraries import this function."""
     output = getattr(symbols(), op_name)(symbols().var("data", shape=tuple(data_shape)), **kwargs)
     return output.infer_shape_partial()[0]
 
 
 class _Conv(HybridBlock):
-    """What all convolutions have in common; the layout says how many axes a window has."""
+    """Implement all convolutions; the layout determines the number of axes of a window."""
 
-    #: which ones there are, the usual one first; any if there are none here
+    #: the supported layouts, the default first; empty if all are supported
     _layouts: tuple[str, ...] = ()
 
     def __init__(
@@ -96,7 +99,7 @@ class _Conv(HybridBlock):
         params: ParameterDict | None = None,
     ) -> None:
         super().__init__(prefix=prefix, params=params)
-        layout = _checked_layout(layout, self._layouts)
+        layout = _check_layout(layout, self._layouts)
         count = len(layout) - 2
         with self.name_scope():
             self._channels = channels
@@ -123,7 +126,7 @@ class _Conv(HybridBlock):
             self.act = None if activation is None else Activation(activation, prefix=activation + "_")
 
     def _weight_shape(self, in_channels: int) -> tuple[int, ...]:
-        """Return the shape of the weights for a number of input channels, 0 if that is not known."""
+        """Return the shape of the weight for a number of input channels; 0 stands for an unknown number."""
         outer, inner, window = self._channels, in_channels, self._kwargs["kernel"]
         if self._op_name == "Deconvolution":
             outer, inner = inner, outer
@@ -143,7 +146,7 @@ class _Conv(HybridBlock):
         return True
 
     def hybrid_forward(self, F: Any, x: Any, weight: Any, bias: Any = None) -> Any:
-        """Return the convolution of the input, after the activation."""
+        """Return the activation of the convolution of the input."""
         given = (x, weight) if bias is None else (x, weight, bias)
         result = getattr(F, self._op_name)(*given, name="fwd", **self._kwargs)
         return result if self.act is None else self.act(result)
@@ -170,27 +173,7 @@ class _Conv(HybridBlock):
 
 
 class _Convolution(_Conv):
-    """A convolution.
-
-    Parameters
-    ----------
-    channels
-        The number of output channels.
-    kernel_size, strides, padding, dilation
-        The window, its steps, the zeros around the input, the distance of its elements: a number, or one per axis.
-    groups
-        In how many groups channels are divided; outputs of a group depend on its inputs only.
-    layout
-        The meaning of axes: N batch, C channels, D, H, W space.
-    activation
-        The name of an activation function; None for none.
-    use_bias
-        Whether there is a bias.
-    weight_initializer, bias_initializer
-        How weights and bias begin.
-    in_channels
-        The number of input channels; 0 to find it out in the first forward pass.
-    """
+    """Implement :class:`Conv1D`, :class:`Conv2D` and :class:`Conv3D`."""
 
     def __init__(
         self,
@@ -208,6 +191,28 @@ class _Convolution(_Conv):
         in_channels: int = 0,
         **kwargs: Any,
     ) -> None:
+        """Create the layer.
+
+        Parameters
+        ----------
+        channels
+            The number of output channels.
+        kernel_size, strides, padding, dilation
+            The size of the window, its stride, the zeros on both sides of the input, and the distance between elements
+            of the window: one number, or one number per axis.
+        groups
+            The number of groups of channels. The outputs of a group depend only on the inputs of this group.
+        layout
+            The order of axes: N is the batch, C the channels, and D, H, W are spatial.
+        activation
+            The name of an activation function. None applies no activation.
+        use_bias
+            Whether to add a bias.
+        weight_initializer, bias_initializer
+            The initializers of weight and bias.
+        in_channels
+            The number of input channels; 0 to infer it in the first forward pass.
+        """
         super().__init__(
             channels,
             kernel_size,
@@ -226,28 +231,25 @@ class _Convolution(_Conv):
 
 
 class Conv1D(_Convolution):
-    """A convolution along one axis, of inputs (batch, channels, width)."""
+    """Apply a 1-D convolution to inputs of shape (batch, channels, width)."""
 
     _layouts = ("NCW",)
 
 
 class Conv2D(_Convolution):
-    """A convolution along two axes, of inputs (batch, channels, height, width)."""
+    """Apply a 2-D convolution to inputs of shape (batch, channels, height, width)."""
 
     _layouts = ("NCHW", "NHWC")
 
 
 class Conv3D(_Convolution):
-    """A convolution along three axes, of inputs (batch, channels, depth, height, width)."""
+    """Apply a 3-D convolution to inputs of shape (batch, channels, depth, height, width)."""
 
     _layouts = ("NCDHW", "NDHWC")
 
 
 class _Transposed(_Conv):
-    """The transpose of a convolution: what its gradient does to pictures.
-
-    Arguments are those of convolutions, and `output_padding`: how much larger the output is at the end of each axis.
-    """
+    """Implement :class:`Conv1DTranspose`, :class:`Conv2DTranspose` and :class:`Conv3DTranspose`."""
 
     def __init__(
         self,
@@ -266,6 +268,17 @@ class _Transposed(_Conv):
         in_channels: int = 0,
         **kwargs: Any,
     ) -> None:
+        """Create the layer.
+
+        Parameters
+        ----------
+        output_padding
+            The number of elements to add at the end of each axis of the output: one number, or one number per axis.
+        channels, kernel_size, strides, padding, dilation, groups, layout, activation, use_bias, in_channels
+            See :class:`Conv2D`.
+        weight_initializer, bias_initializer
+            The initializers of weight and bias.
+        """
         super().__init__(
             channels,
             kernel_size,
@@ -286,25 +299,25 @@ class _Transposed(_Conv):
 
 
 class Conv1DTranspose(_Transposed):
-    """The transpose of a convolution along one axis, of inputs (batch, channels, width)."""
+    """Apply a 1-D transposed convolution to inputs of shape (batch, channels, width)."""
 
     _layouts = ("NCW",)
 
 
 class Conv2DTranspose(_Transposed):
-    """The transpose of a convolution along two axes, of inputs (batch, channels, height, width)."""
+    """Apply a 2-D transposed convolution to inputs of shape (batch, channels, height, width)."""
 
     _layouts = ("NCHW", "NHWC")
 
 
 class Conv3DTranspose(_Transposed):
-    """The transpose of a convolution along three axes, of inputs (batch, channels, depth, height, width)."""
+    """Apply a 3-D transposed convolution to inputs of shape (batch, channels, depth, height, width)."""
 
     _layouts = ("NCDHW", "NDHWC")
 
 
 class ReflectionPad2D(HybridBlock):
-    """Pictures with a border that mirrors what is inside.
+    """Pad images with a reflection of their own border.
 
     `padding` is the width of the border, or two numbers for each of the four axes.
     """
@@ -317,5 +330,5 @@ class ReflectionPad2D(HybridBlock):
         self._padding = tuple(padding)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the input with its border."""
+        """Return the padded input."""
         return F.pad(x, mode="reflect", pad_width=self._padding)

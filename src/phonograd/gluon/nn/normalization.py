@@ -1,4 +1,4 @@
-"""Layers that normalise: over the batch, groups of channels, single channels, or an axis."""
+"""Provide layers that normalize over the batch, groups of channels, single channels, or an axis."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["BatchNorm", "BatchNormReLU", "GroupNorm", "InstanceNorm", "LayerNorm
 
 
 class _Normalization(HybridBlock):
-    """A layer with a scale ``gamma`` and a shift ``beta`` for each channel."""
+    """Own a scale ``gamma`` and a shift ``beta`` for each channel."""
 
     _kwargs: dict[str, Any]
     gamma: Parameter
     beta: Parameter
-    #: whether a scale or shift that is not learnt can never be: its grad_req cannot be changed
+    #: whether `grad_req` of a scale or shift that is not learned stays "null" forever
     _is_fixed = False
 
     def _add_scale_and_shift(
         self, center: bool, scale: bool, beta_initializer: Any, gamma_initializer: Any, extent: int
     ) -> None:
-        for name, is_learnt, init in (("gamma", scale, gamma_initializer), ("beta", center, beta_initializer)):
+        for name, is_learned, init in (("gamma", scale, gamma_initializer), ("beta", center, beta_initializer)):
             parameter = self.params.get(
                 name,
-                grad_req="write" if is_learnt else "null",
+                grad_req="write" if is_learned else "null",
                 shape=(extent,),
                 init=init,
                 allow_deferred_init=True,
-                differentiable=is_learnt or not self._is_fixed,
+                differentiable=is_learned or not self._is_fixed,
             )
             setattr(self, name, parameter)
 
@@ -51,24 +51,24 @@ class _Normalization(HybridBlock):
 
 
 class BatchNorm(_Normalization):
-    """Normalises each channel over the batch; in predict mode, by the moving mean and variance seen in training.
+    """Normalize each channel over the batch. In predict mode, use the moving mean and variance of the training.
 
     Parameters
     ----------
     axis
-        The axis of channels.
+        The axis of the channels.
     momentum
-        How much of the moving statistics is kept in each step.
+        The fraction of the moving statistics that each step keeps.
     epsilon
-        Added to variances.
+        The number added to variances.
     center, scale
-        Whether a shift ``beta`` and a scale ``gamma`` are learnt.
+        Whether the layer learns a shift ``beta`` and a scale ``gamma``.
     use_global_stats
         Whether to use the moving statistics in training, too.
     beta_initializer, gamma_initializer, running_mean_initializer, running_variance_initializer
-        How the parameters begin.
+        The initializers of the parameters.
     in_channels
-        The number of channels; 0 to find it out in the first forward pass.
+        The number of channels; 0 to infer it in the first forward pass.
     """
 
     _is_fixed = True
@@ -114,7 +114,7 @@ class BatchNorm(_Normalization):
             setattr(self, name, statistic)
 
     def cast(self, dtype: Any) -> None:
-        """Convert the parameters to another dtype; they stay float32 where inputs are float16."""
+        """Convert the parameters to another dtype; they stay float32 for float16 inputs."""
         super().cast("float32" if np.dtype(dtype).name == "float16" else dtype)
 
     def _infer_quickly(self, x: Any) -> bool:
@@ -122,7 +122,7 @@ class BatchNorm(_Normalization):
         return True
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
-        """Return the normalised input."""
+        """Return the normalized input."""
         return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
@@ -130,15 +130,18 @@ class BatchNorm(_Normalization):
 
 
 class BatchNormReLU(BatchNorm):
-    """:class:`BatchNorm` followed by a rectifier."""
+    """Apply :class:`BatchNorm`, then a rectifier."""
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
-        """Return the normalised input where it is positive, and 0 elsewhere."""
+        """Return the normalized input where it is positive, and 0 elsewhere."""
         return F.relu(super().hybrid_forward(F, x, gamma, beta, running_mean, running_var))
 
 
 class InstanceNorm(_Normalization):
-    """Normalises each channel of each sample over all its other axes."""
+    """Normalize each channel of each sample over all its other axes.
+
+    See :class:`BatchNorm` for the parameters.
+    """
 
     def __init__(
         self,
@@ -162,7 +165,7 @@ class InstanceNorm(_Normalization):
         return True
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
-        """Return the normalised input."""
+        """Return the normalized input."""
         if self._axis == 1:
             return F.InstanceNorm(x, gamma, beta, name="fwd", eps=self._epsilon)
         moved = F.swapaxes(x, 1, self._axis)
@@ -170,7 +173,10 @@ class InstanceNorm(_Normalization):
 
 
 class LayerNorm(_Normalization):
-    """Normalises each vector along an axis."""
+    """Normalize each vector along `axis`.
+
+    See :class:`BatchNorm` for the parameters; `in_channels` is the length of `axis`.
+    """
 
     def __init__(
         self,
@@ -197,12 +203,15 @@ class LayerNorm(_Normalization):
         return True
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
-        """Return the normalised input."""
+        """Return the normalized input."""
         return F.LayerNorm(data, gamma=gamma, beta=beta, axis=self._axis, eps=self._epsilon)
 
 
 class GroupNorm(_Normalization):
-    """Normalises groups of channels of each sample; scale and shift are one number for each group."""
+    """Normalize `num_groups` groups of channels of each sample; each group has one scale and one shift.
+
+    See :class:`BatchNorm` for the other parameters.
+    """
 
     def __init__(
         self,
@@ -222,7 +231,7 @@ class GroupNorm(_Normalization):
         self._add_scale_and_shift(center, scale, beta_initializer, gamma_initializer, num_groups)
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
-        """Return the normalised input."""
+        """Return the normalized input."""
         return F.GroupNorm(data, gamma=gamma, beta=beta, num_groups=self._num_groups, eps=self._epsilon)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Pooling: the largest or the mean value of each window, or of each channel."""
+"""Provide pooling layers: the maximum or the mean of each window, or of each channel."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = [
 
 
 class _Pooling(HybridBlock):
-    """What all pooling layers have in common; the layout says how many axes a window has."""
+    """Implement all pooling layers; the layout determines the number of axes of a window."""
 
-    #: which ones there are, the usual one first; any if there are none here
+    #: the supported layouts, the default first; empty if all are supported
     _layouts: tuple[str, ...] = ()
 
     def __init__(
@@ -78,21 +78,7 @@ class _Pooling(HybridBlock):
 
 
 class _Max(_Pooling):
-    """The largest value of each window.
-
-    Parameters
-    ----------
-    pool_size
-        The window: a number, or one per axis.
-    strides
-        Its steps; as large as the window if this is None.
-    padding
-        The border around the input.
-    layout
-        The meaning of axes.
-    ceil_mode
-        Whether windows that do not fit at the end are counted.
-    """
+    """Implement max pooling."""
 
     def __init__(
         self,
@@ -103,23 +89,38 @@ class _Max(_Pooling):
         ceil_mode: bool = False,
         **kwargs: Any,
     ) -> None:
+        """Create the layer.
+
+        Parameters
+        ----------
+        pool_size
+            The size of the window: one number, or one number per axis.
+        strides
+            The stride of the window. None takes the size of the window.
+        padding
+            The width of the padding on both sides of each axis.
+        layout
+            The order of axes: N is the batch, C the channels, and D, H, W are spatial.
+        ceil_mode
+            Whether to keep a last window that is only partly inside the input.
+        """
         super().__init__(pool_size, strides, padding, ceil_mode, False, "max", layout, **kwargs)
 
 
 class MaxPool1D(_Max):
-    """The largest value of each window along one axis."""
+    """Apply 1-D max pooling."""
 
     _layouts = ("NCW", "NWC")
 
 
 class MaxPool2D(_Max):
-    """The largest value of each window along two axes."""
+    """Apply 2-D max pooling."""
 
     _layouts = ("NCHW", "NHWC")
 
 
 class MaxPool3D(_Max):
-    """The largest value of each window along three axes."""
+    """Apply 3-D max pooling."""
 
     _layouts = ("NCDHW", "NDHWC")
 
@@ -132,14 +133,12 @@ class MaxPool3D(_Max):
         layout: str | None = None,
         **kwargs: Any,
     ) -> None:
+        """Create the layer; see :class:`MaxPool2D` for the parameters, which MXNet orders differently here."""
         super().__init__(pool_size, strides, padding, layout, ceil_mode, **kwargs)
 
 
 class _Average(_Pooling):
-    """The mean value of each window; arguments as for the largest.
-
-    `count_include_pad` says whether the border counts as values, which are 0.
-    """
+    """Implement average pooling."""
 
     def __init__(
         self,
@@ -151,11 +150,20 @@ class _Average(_Pooling):
         count_include_pad: bool = True,
         **kwargs: Any,
     ) -> None:
+        """Create the layer.
+
+        Parameters
+        ----------
+        pool_size, strides, padding, ceil_mode, layout
+            See :class:`MaxPool2D`.
+        count_include_pad
+            Whether the zeros of the padding count as elements of a window.
+        """
         super().__init__(pool_size, strides, padding, ceil_mode, False, "avg", layout, count_include_pad, **kwargs)
 
 
 class AvgPool1D(_Average):
-    """The mean value of each window along one axis."""
+    """Apply 1-D average pooling."""
 
     _layouts = ("NCW", "NWC")
 
@@ -169,67 +177,68 @@ class AvgPool1D(_Average):
         count_include_pad: bool = True,
         **kwargs: Any,
     ) -> None:
+        """Create the layer; see :class:`AvgPool2D` for the parameters, which MXNet orders differently here."""
         super().__init__(pool_size, strides, padding, ceil_mode, layout, count_include_pad, **kwargs)
 
 
 class AvgPool2D(_Average):
-    """The mean value of each window along two axes."""
+    """Apply 2-D average pooling."""
 
     _layouts = ("NCHW", "NHWC")
 
 
 class AvgPool3D(_Average):
-    """The mean value of each window along three axes."""
+    """Apply 3-D average pooling."""
 
     _layouts = ("NCDHW", "NDHWC")
 
 
 class _Global(_Pooling):
-    """One value for each channel."""
+    """Reduce each channel to one value."""
 
-    _of_all: str
+    _pool_type: str
 
     def __init__(self, layout: str | None = None, **kwargs: Any) -> None:
-        super().__init__(1, None, 0, True, True, self._of_all, layout, **kwargs)
+        super().__init__(1, None, 0, True, True, self._pool_type, layout, **kwargs)
 
 
 class GlobalMaxPool1D(_Global):
-    """The largest value of each channel, of inputs (batch, channels, width)."""
+    """Return the maximum of each channel of inputs of shape (batch, channels, width)."""
 
-    _of_all = "max"
+    _pool_type = "max"
     _layouts = ("NCW", "NWC")
 
 
 class GlobalMaxPool2D(_Global):
-    """The largest value of each channel, of inputs (batch, channels, height, width)."""
+    """Return the maximum of each channel of inputs of shape (batch, channels, height, width)."""
 
-    _of_all = "max"
+    _pool_type = "max"
     _layouts = ("NCHW", "NHWC")
 
 
 class GlobalMaxPool3D(_Global):
-    """The largest value of each channel, of inputs (batch, channels, depth, height, width)."""
+    """Return the maximum of each channel of inputs of shape (batch, channels, depth, height, width)."""
 
-    _of_all = "max"
+    _pool_type = "max"
     _layouts = ("NCDHW", "NDHWC")
 
 
 class GlobalAvgPool1D(_Global):
-    """The mean value of each channel, of inputs (batch, channels, width)."""
+    """Return the mean of each channel of inputs of shape (batch, channels, width)."""
 
-    _of_all = "avg"
+    _pool_type = "avg"
     _layouts = ("NCW", "NWC")
 
 
 class GlobalAvgPool2D(_Global):
-    """The mean value of each channel, of inputs (batch, channels, height, width)."""
+    """Return the mean of each channel of inputs of shape (batch, channels, height, width)."""
 
-    _of_all = "avg"
+    _pool_type = "avg"
     _layouts = ("NCHW", "NHWC")
 
 
 class GlobalAvgPool3D(_Global):
-    """The mean value of each channel, of inputs (batch, channels, depth, height, width)."""
+    """Return the mean of each channel of inputs of shape (batch, channels, depth, height, width)."""
 
-    _of_all = "avg"
+    _pool_type = "avg"
     _layouts = ("NCDHW", "NDHWC")

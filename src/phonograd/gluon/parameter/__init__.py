@@ -1,4 +1,4 @@
-"""What blocks are trained by: parameters, constants, and dictionaries of them (``mxnet.gluon.parameter``)."""
+"""Provide parameters, constants, and dictionaries of them (``mxnet.gluon.parameter``)."""
 
 from __future__ import annotations
 

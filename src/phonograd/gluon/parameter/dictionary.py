@@ -1,4 +1,7 @@
-"""ParameterDict: parameters by name, made on demand, shared, saved and loaded."""
+"""Provide ParameterDict: parameters by name, created on demand, shared, saved and loaded.
+
+Takes parameters from :mod:`.parameter`; hands dictionaries to blocks and trainers.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ _NAMING = (
 
 
 class ParameterDict:
-    """Parameters by name, in the order in which they were made.
+    """Hold parameters by name, in the order of their creation.
 
     Parameters
     ----------
     prefix
-        What the names of parameters begin with that :meth:`get` makes.
+        The prefix of the names of all parameters that :meth:`get` creates.
     shared
-        Another dictionary, in which :meth:`get` looks before it makes a new parameter.
+        Another dictionary, which :meth:`get` searches before it creates a parameter.
 
     >>> import phonograd as mx
     >>> params = mx.gluon.ParameterDict("net_")
@@ -56,14 +59,14 @@ class ParameterDict:
         return len(self._params)
 
     def __bool__(self) -> bool:
-        # as in MXNet: a dictionary of parameters is there, whether it has any or not
+        # as in MXNet: an empty dictionary is true, too
         return True
 
     def __contains__(self, key: object) -> bool:
         return key in self._params
 
     def items(self) -> ItemsView[str, Parameter]:
-        """Return all names with their parameters."""
+        """Return all pairs of name and parameter."""
         return self._params.items()
 
     def keys(self) -> KeysView[str]:
@@ -76,10 +79,10 @@ class ParameterDict:
 
     @property
     def prefix(self) -> str:
-        """What the names of its own parameters begin with."""
+        """The prefix of the names of all parameters that this dictionary creates."""
         return self._prefix
 
-    # -- making parameters
+    # -- creating parameters
 
     def _get_impl(self, name: str) -> Parameter | None:
         if name not in self._params and self._shared is not None and name in self._shared._params:
@@ -87,10 +90,9 @@ class ParameterDict:
         return self._params.get(name)
 
     def get(self, name: str, **kwargs: Any) -> Parameter:
-        """Return the parameter ``prefix + name``, found here or in the shared dictionary, or made from `kwargs`.
+        """Return the parameter ``prefix + name`` of this or the shared dictionary, or create it from `kwargs`.
 
-        A parameter that is found must have the attributes that are asked for; extents of its shape that were unknown
-        are filled in.
+        An existing parameter must have the requested attributes. The request fills in unknown extents of its shape.
         """
         name = self.prefix + name
         parameter = self._get_impl(name)
@@ -101,7 +103,7 @@ class ParameterDict:
             existing = getattr(parameter, key, None)
             if existing is None:
                 setattr(parameter, key, wanted)
-            elif key == "shape" and (shape := _merged(wanted, existing)) is not None:
+            elif key == "shape" and (shape := _merge_shapes(wanted, existing)) is not None:
                 parameter._shape = shape
             elif key == "dtype" and np.dtype(wanted) == np.dtype(existing):
                 continue
@@ -113,7 +115,7 @@ class ParameterDict:
         return parameter
 
     def get_constant(self, name: str, value: Any = None) -> Parameter:
-        """Return the constant ``prefix + name``, found here or in the shared dictionary, or made from `value`."""
+        """Return the constant ``prefix + name`` of this or the shared dictionary, or create it from `value`."""
         name = self.prefix + name
         parameter = self._get_impl(name)
         if parameter is None:
@@ -131,7 +133,7 @@ class ParameterDict:
         return parameter
 
     def update(self, other: ParameterDict | Mapping[str, Parameter]) -> None:
-        """Take all parameters of another dictionary; one of the same name must be the same parameter."""
+        """Add all parameters of another dictionary; a name must not stand for two different parameters."""
         for name, parameter in other.items():
             assert self._params.get(name, parameter) is parameter, (
                 f"Cannot update self with other because they have different Parameters with the same name '{name}'"
@@ -147,7 +149,7 @@ class ParameterDict:
         verbose: bool = False,
         force_reinit: bool = False,
     ) -> None:
-        """Initialise all parameters; those without an initialiser of their own by `init`."""
+        """Initialize all parameters; `init` fills those without an initializer of their own."""
         if verbose:
             init.set_verbosity(verbose=verbose)
         for parameter in self.values():
@@ -164,7 +166,7 @@ class ParameterDict:
             parameter.reset_ctx(ctx)
 
     def list_ctx(self) -> list[Context]:
-        """Return all contexts that a parameter is on."""
+        """Return the contexts of all parameters."""
         return list(dict.fromkeys([context for parameter in self.values() for context in parameter.list_ctx()]))
 
     def setattr(self, name: str, value: Any) -> None:
@@ -175,7 +177,7 @@ class ParameterDict:
     # -- files
 
     def save(self, filename: str, strip_prefix: str = "") -> None:
-        """Write all parameters to a ``.params`` file, their names without `strip_prefix`."""
+        """Write all parameters to a ``.params`` file, with `strip_prefix` removed from their names."""
         arrays = {}
         for parameter in self.values():
             if not parameter.name.startswith(strip_prefix):
@@ -202,19 +204,19 @@ class ParameterDict:
         Parameters
         ----------
         filename
-            The file.
+            The path of the file.
         ctx
-            Where parameters go that were not initialised.
+            The contexts of parameters that are not initialized yet.
         allow_missing
-            Whether parameters may be missing in the file.
+            Whether parameters may be missing from the file.
         ignore_extra
-            Whether the file may have others.
+            Whether the file may contain other parameters.
         restore_prefix
-            What the names in the file lack at the beginning.
+            The prefix to add to the names in the file.
         cast_dtype
             Whether dtypes may differ.
         dtype_source
-            Which one is kept then: that of the parameter ('current') or of the file ('saved').
+            The dtype to keep if they differ: that of the parameter ('current') or of the file ('saved').
         """
         for name in self.keys() if restore_prefix else ():
             assert name.startswith(restore_prefix), (
@@ -236,7 +238,7 @@ class ParameterDict:
         cast_dtype: bool = False,
         dtype_source: str = "current",
     ) -> None:
-        """Take parameters from a dictionary of arrays, as :meth:`load` does from a file."""
+        """Set parameters from a dictionary of arrays, as :meth:`load` does from a file."""
         source = f"file: {filename}" if filename else "param_dict"
         arrays = {
             restore_prefix + (name[4:] if name.startswith(("arg:", "aux:")) else name): array
@@ -258,8 +260,8 @@ class ParameterDict:
                 )
 
 
-def _merged(wanted: Any, existing: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return two shapes as one, known extents taken from either; None if they contradict each other."""
+def _merge_shapes(wanted: Any, existing: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return one shape with the known extents of two; None if they contradict each other."""
     extents = (wanted,) if isinstance(wanted, int) else tuple(wanted)
     if len(extents) != len(existing):
         return None

@@ -1,8 +1,8 @@
-"""Parameter: an array that is trained, its gradient, and how it begins; Constant: one that is not trained.
+"""Provide Parameter, a trained array with its gradient and initializer, and Constant, which is not trained.
 
-A parameter has one array per context. The arrays are made by ``initialize``, or by the first forward pass if the shape
-is not known before (deferred initialisation). They are then changed in place, so that whoever has one sees all later
-values; where they have to be replaced (``cast``, ``reset_ctx``, ``force_reinit``), :func:`replacements` counts on.
+A parameter has one array per context. ``initialize`` creates the arrays, or the first forward pass does if the shape
+is unknown until then (deferred initialization). Later changes are in place, so that all references to an array see
+them. ``cast``, ``reset_ctx`` and ``force_reinit`` replace arrays, which increases :func:`replacements`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 
 from ... import autograd, initializer
 from ...core.array.handle import as_class
-from ...core.array.semantics import of_chosen_kind
 from ...core.base.devices import Context, cpu, current_context
 from ...core.base.errors import MXNetError
 from ...ndarray.array import NDArray
 from ...ndarray.creation import array, zeros
+from ...ndarray.semantics import of_chosen_kind
 from ...symbol import Symbol
 from ...util import is_np_shape
 
@@ -37,7 +37,7 @@ _count = 0
 
 
 def replacements() -> int:
-    """Return a number that changes whenever any parameter gets other arrays."""
+    """Return a number that changes whenever the arrays of any parameter are replaced."""
     return _count
 
 
@@ -47,16 +47,16 @@ def _note_replacement() -> None:
 
 
 def symbols() -> Any:
-    """Return the namespace of symbols, which few programs need."""
+    """Return the namespace of symbols; the import is late because few programs need it."""
     return importlib.import_module("phonograd.symbol")
 
 
 class DeferredInitializationError(MXNetError):
-    """A parameter is used whose shape will only be known after a forward pass."""
+    """Report the use of a parameter whose shape is unknown before the first forward pass."""
 
 
 class _Deferred(NamedTuple):
-    """How to make the arrays of a parameter as soon as its shape is known."""
+    """Hold the arguments of a deferred initialization."""
 
     init: Any
     contexts: list[Context]
@@ -65,7 +65,7 @@ class _Deferred(NamedTuple):
 
 
 def is_known(shape: tuple[int, ...] | None) -> bool:
-    """Return whether all extents of a shape are known: 0 and -1 stand for those that are not."""
+    """Return whether all extents of a shape are known; 0 and -1 stand for unknown ones."""
     return shape is not None and all([extent > 0 for extent in shape])
 
 
@@ -76,33 +76,33 @@ def _contexts(ctx: Any) -> list[Context]:
 
 
 def _place(context: Context) -> tuple[int, int]:
-    """Return what arrays are found by: pinned memory and plain memory of the host are the same place."""
+    """Return the key of a context: pinned memory and plain memory of the host are the same."""
     return context.device_typeid & 1, context.device_id
 
 
 class Parameter:
-    """An array that is trained, or otherwise part of a block.
+    """Hold an array that is trained, or is otherwise part of a block.
 
     Parameters
     ----------
     name
-        Its whole name, with the prefixes of all blocks around it.
+        The full name, with the prefixes of all blocks around it.
     grad_req
-        What happens to a new gradient: 'write', 'add' to the last, or 'null' (there is none).
+        The treatment of a new gradient: 'write' it, 'add' it to the last one, or 'null' for no gradient.
     shape
-        Its shape; extents that are not known yet are 0 or -1.
+        The shape; unknown extents are 0 or -1.
     dtype
-        The type of its numbers.
+        The dtype.
     lr_mult, wd_mult
-        Factors of learning rate and weight decay in :class:`~phonograd.gluon.Trainer`.
+        The factors of learning rate and weight decay in :class:`~phonograd.gluon.Trainer`.
     init
-        Its own initialiser, or the name of one.
+        The initializer of this parameter, or its name.
     allow_deferred_init
-        Whether ``initialize`` may wait for the shape.
+        Whether ``initialize`` may wait until the shape is known.
     differentiable
-        Whether there is ever a gradient.
+        Whether the parameter may have a gradient.
     stype, grad_stype
-        Storage types of MXNet. Everything is stored densely here.
+        The storage types of MXNet. All arrays are stored densely here.
 
     >>> import phonograd as mx
     >>> weight = mx.gluon.Parameter("weight", shape=(2, 2))
@@ -153,7 +153,7 @@ class Parameter:
         return f"{type(self).__name__} {self.name} (shape={self.shape}, dtype={self.dtype})"
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # a copy of an array has no gradient
+        # copies of arrays have no gradient
         vars(self).update(state)
         if self._data is not None and self._grad is not None:
             autograd.mark_variables(self._data, self._grad, self.grad_req)
@@ -161,11 +161,11 @@ class Parameter:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_trainer": None, "_var": None}
 
-    # -- what it is
+    # -- attributes
 
     @property
     def grad_req(self) -> str:
-        """What happens to a new gradient: 'write', 'add' or 'null'."""
+        """The treatment of a new gradient: 'write', 'add' or 'null'."""
         return self._grad_req or "null"
 
     @grad_req.setter
@@ -188,7 +188,7 @@ class Parameter:
 
     @property
     def dtype(self) -> Any:
-        """The type of its numbers; setting it converts them."""
+        """The dtype; assigning to it converts the arrays."""
         return self._dtype
 
     @dtype.setter
@@ -197,7 +197,7 @@ class Parameter:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Its shape; extents that are not known are 0, or -1 with NumPy shapes, and may be set once."""
+        """The shape. Unknown extents are 0, or -1 with NumPy shapes, and can be set once."""
         if self._shape is not None and is_np_shape():
             return tuple([extent or -1 for extent in self._shape])
         return self._shape
@@ -206,11 +206,11 @@ class Parameter:
     def shape(self, new_shape: tuple[int, ...]) -> None:
         if self._shape is not None:
             fits = [old in (-1, 0, new) for old, new in zip(self._shape, new_shape)]
-            assert len(self._shape) == len(new_shape), _incompatible(new_shape, self._shape)
-            assert all(fits), _incompatible(new_shape, self._shape)
+            assert len(self._shape) == len(new_shape), _incompatible_message(new_shape, self._shape)
+            assert all(fits), _incompatible_message(new_shape, self._shape)
         self._shape = tuple(new_shape)
 
-    # -- its arrays
+    # -- arrays
 
     def initialize(
         self,
@@ -219,18 +219,18 @@ class Parameter:
         default_init: Any = initializer.Uniform(),  # noqa: B008 - it is never changed
         force_reinit: bool = False,
     ) -> None:
-        """Make the arrays, now or as soon as the shape is known.
+        """Create the arrays, now or as soon as the shape is known.
 
         Parameters
         ----------
         init
-            How to fill them; its own initialiser if this is None, and `default_init` if it has none.
+            The initializer. None selects the one of this parameter, or `default_init` if it has none.
         ctx
-            One context or several.
+            One context or a list of contexts.
         default_init
-            The initialiser of the whole network.
+            The initializer of the whole network.
         force_reinit
-            Whether to start again if there are arrays already.
+            Whether to replace existing arrays.
         """
         if self._data is not None and not force_reinit:
             warnings.warn(
@@ -248,7 +248,7 @@ class Parameter:
             self._finish_deferred_init()
 
     def _finish_deferred_init(self) -> None:
-        """Make the arrays, if that was put off."""
+        """Create the arrays if their initialization was deferred."""
         deferred = self._deferred_init
         if deferred is None:
             return
@@ -269,11 +269,11 @@ class Parameter:
     def _init_impl(self, data: Any, contexts: Iterable[Context]) -> None:
         self._ctx_list = list(contexts)
         self._numbers = {_place(context): number for number, context in enumerate(self._ctx_list)}
-        self._data = [self._stored(of_chosen_kind(data.copyto(context))) for context in self._ctx_list]
+        self._data = [self._as_storage_type(of_chosen_kind(data.copyto(context))) for context in self._ctx_list]
         self._init_grad()
 
-    def _stored(self, data: NDArray) -> NDArray:
-        """Return data as they are stored."""
+    def _as_storage_type(self, data: NDArray) -> NDArray:
+        """Return data in the storage type of this parameter."""
         return data if data.stype == self._stype else data.tostype(self._stype)
 
     def _init_grad(self) -> None:
@@ -288,9 +288,9 @@ class Parameter:
         autograd.mark_variables(self._data, self._grad, self.grad_req)
 
     def _check_and_get(self, arr_list: list[NDArray] | None, ctx: Any) -> Any:
-        """Return the array of a list that is on a context, the only one if that is None, or the whole list for list."""
+        """Return the array on a context; None selects the only or the current one, the class `list` the whole list."""
         if arr_list is None:
-            raise self._missing()
+            raise self._missing_error()
         if ctx is list:
             return arr_list
         if ctx is None:
@@ -305,8 +305,8 @@ class Parameter:
             )
         return arr_list[number]
 
-    def _missing(self) -> Exception:
-        """Return why there are no arrays."""
+    def _missing_error(self) -> Exception:
+        """Return the error to raise for missing arrays."""
         if self._deferred_init is not None:
             return DeferredInitializationError(
                 f"Parameter '{self.name}' has not been initialized yet because initialization was deferred. Actual "
@@ -328,7 +328,7 @@ class Parameter:
             )
 
     def data(self, ctx: Context | None = None) -> NDArray:
-        """Return the array on one context. It is the array itself: changing it changes the parameter."""
+        """Return the array on one context. It is no copy: changing it changes the parameter."""
         self._check_dense(f"on ctx {ctx} via data()")
         found: NDArray = self._check_and_get(self._data, ctx)
         return found
@@ -339,13 +339,13 @@ class Parameter:
         return list(self._check_and_get(self._data, list))
 
     def row_sparse_data(self, row_id: NDArray) -> NDArray:
-        """Return the array of a parameter with stype='row_sparse' on the context of `row_id`; all rows are there."""
+        """Return all rows of a parameter with stype='row_sparse', on the context of `row_id`."""
         self._check_sparse("via row_sparse_data()")
         found: NDArray = self._check_and_get(self._data, row_id.ctx)
         return found
 
     def list_row_sparse_data(self, row_id: NDArray) -> list[NDArray]:
-        """Return the arrays of a parameter with stype='row_sparse' on all contexts; all rows are there."""
+        """Return all rows of a parameter with stype='row_sparse', on all contexts."""
         self._check_sparse("on all contexts via list_row_sparse_data()")
         return list(self._check_and_get(self._data, list))
 
@@ -372,17 +372,17 @@ class Parameter:
             raise RuntimeError(f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'")
 
     def list_ctx(self) -> list[Context]:
-        """Return the contexts it is or will be on."""
+        """Return the current or deferred contexts."""
         if self._data is not None:
             return self._ctx_list
         if self._deferred_init is not None:
             return self._deferred_init.contexts
         raise RuntimeError(f"Parameter '{self.name}' has not been initialized")
 
-    # -- changing it
+    # -- changes
 
     def set_data(self, data: Any) -> None:
-        """Give it other values, on all contexts."""
+        """Assign values on all contexts."""
         self.shape = data.shape
         if self._data is None:
             assert self._deferred_init is not None, f"Parameter '{self.name}' has not been initialized"
@@ -401,9 +401,9 @@ class Parameter:
             grad[:] = 0
 
     def cast(self, dtype: Any) -> None:
-        """Convert it, and its gradient, to another dtype."""
+        """Convert the arrays and gradients to another dtype."""
         self._dtype = dtype
-        # its symbol says what dtype it has
+        # the symbol carries the dtype
         self._var = None
         if self._data is None:
             return
@@ -415,7 +415,7 @@ class Parameter:
                 autograd.mark_variables(self._data, self._grad, self.grad_req)
 
     def reset_ctx(self, ctx: Any) -> None:
-        """Move it to other contexts; where it was on several, the mean of its values is taken."""
+        """Move the arrays to other contexts; the new value is the mean over the old contexts."""
         contexts = _contexts(ctx)
         if self._data is not None:
             with autograd.pause():
@@ -426,11 +426,11 @@ class Parameter:
             raise ValueError(f"Cannot reset context for Parameter '{self.name}' because it has not been initialized.")
 
     def _reduce(self) -> NDArray:
-        """Return its values on the host: the mean over all contexts."""
+        """Return the mean over all contexts, on the host."""
         with autograd.pause():
             arrays = [data.copyto(cpu()) for data in self._check_and_get(self._data, list)]
             mean: NDArray = arrays[0] if len(arrays) == 1 else functools.reduce(operator.add, arrays) / len(arrays)
-            return self._stored(mean)
+            return self._as_storage_type(mean)
 
     def _set_trainer(self, trainer: Any) -> None:
         if self._stype != "default" and self._trainer and trainer and self._trainer is not trainer:
@@ -441,7 +441,7 @@ class Parameter:
         self._trainer = trainer
 
     def _load_init(self, data: NDArray, ctx: Any, cast_dtype: bool = False, dtype_source: str = "current") -> None:
-        """Take values from a file; initialises the parameter if it is not."""
+        """Set values from a file, and initialize the parameter if it is not initialized."""
         if cast_dtype:
             assert dtype_source in ("current", "saved"), f"dtype_source is 'current' or 'saved', not {dtype_source!r}"
         if self.shape:
@@ -477,7 +477,7 @@ class Parameter:
         self._deferred_init = None
 
     def var(self) -> Any:
-        """Return the symbol that stands for it."""
+        """Return the symbol of this parameter."""
         if self._var is None:
             self._var = symbols().var(
                 self.name,
@@ -491,12 +491,12 @@ class Parameter:
         return self._var
 
 
-def _incompatible(new: Any, old: Any) -> str:
+def _incompatible_message(new: Any, old: Any) -> str:
     return f"Expected shape {new} is incompatible with given shape {old}."
 
 
 def _fill(data: NDArray, name: str, init: Any, default_init: Any) -> None:
-    """Fill an array by a parameter's own initialiser, or by that of the network."""
+    """Fill an array by the initializer of its parameter, or by that of the network."""
     if isinstance(default_init, (initializer.Load, initializer.Mixed)):
         if init is default_init:
             default_init(initializer.InitDesc(name), data)
@@ -509,7 +509,7 @@ def _fill(data: NDArray, name: str, init: Any, default_init: Any) -> None:
 
 
 class _Value(initializer.Initializer):
-    """The initialiser of a constant."""
+    """Initialize a constant."""
 
     def __init__(self, value: NDArray) -> None:
         super().__init__()
@@ -523,7 +523,7 @@ class _Value(initializer.Initializer):
 
 
 class Constant(Parameter):
-    """A parameter that is never trained: it has a value from the start, is saved and moved with the others.
+    """Hold a fixed value that is saved, loaded and moved like a parameter, but never trained.
 
     >>> import phonograd as mx
     >>> two = mx.gluon.Constant("two", [2.0])

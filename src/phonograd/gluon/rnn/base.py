@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ... import ndarray
-from ...core.array.semantics import of_chosen_kind
 from ...core.ops.nn.activation import ACTIVATIONS
+from ...ndarray.semantics import of_chosen_kind
 from ..block import Block, HybridBlock
 from ..nn import LeakyReLU
 from ..parameter import ParameterDict, tensor_types

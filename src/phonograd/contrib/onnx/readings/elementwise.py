@@ -10,7 +10,7 @@ import numpy as np
 
 from ....core.graph.operator import REGISTRY, Operator
 from ....symbol import Symbol
-from ....symbol.operations import combined
+from ....symbol.operations import combine
 from ..model import Node, reads, reads_form
 
 __all__: list[str] = []
@@ -46,7 +46,7 @@ def _read_pair(node: Node, declared: Operator) -> Symbol:
     # both are known only if the node has been computed already
     if left is None and right is None:
         return node.make(declared, node.data, node.symbol(1))
-    return combined(declared.with_scalars, *((node.data, right) if left is None else (left, node.symbol(1))))
+    return combine(declared.with_scalars, *((node.data, right) if left is None else (left, node.symbol(1))))
 
 
 reads_form("pair", "comparison", "logic")(_read_pair)

@@ -1,8 +1,8 @@
-"""The adjoint of making columns: every element of the data is the sum of the elements of columns that come from it.
+"""Adjoint of im2col: every element of the data is the sum of the elements of columns copied from it.
 
-For each line of the data, the lines of columns that meet it are added up in registers, tap by tap, each shifted by its
-place in the window. With a stride along x, elements that meet the same taps (a *phase*) are summed up together and
-written to a line of memory first, from which they go to their places.
+For each line of the data, the routine adds up in registers the lines of columns that overlap it, tap by tap, each
+shifted by its offset in the window. With a stride along x, elements with the same taps (a *phase*) are summed up
+together in a line of scratch memory first, and then stored in order.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from collections.abc import Callable, Sequence
 from ...base.dtypes import DType
 from ...graph.node import Shape
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import inside, put_line
+from ..deinterleave import inside_mask, put_line
 from ..launch import Reference, Words
 from ..routine import Routine
 from .geometry import Geometry
 
-__all__ = ["ADJOINT_WORDS", "adjoint_values", "collect", "known_taps", "line_buffer"]
+__all__ = ["ADJOINT_WORDS", "adjoint_values", "collect", "line_buffer", "specialized_taps"]
 
-#: words of a table that describe the way back; where taps lie stands in the words without names
+#: table words that describe the adjoint; the unnamed words hold the positions of taps
 ADJOINT_WORDS = (
     *("extent_z", "extent_y", "extent_x", "stride_z", "stride_y", "stride_x", "pad_z", "pad_y", "pad_x"),
     *("kernel_z", "kernel_y", "kernel_x", "span_z", "span_y", "span_x", "phase_x", "adding"),
 )
 
-#: kernels up to this width are known when a routine is written, where the stride along x is 1
+#: widest kernel that routines are specialized for, if the stride along x is 1
 _MOST_TAPS = 8
 
-#: sums that are made side by side
+#: sums computed side by side
 _CHAINS = 3
 
-#: for each vector of a line a place and a mask
+#: for each vector of a line, a position and a mask
 _Shifted = list[tuple[Index, Value]]
 
-#: vectors of a line that are summed up at once
+#: vectors of a line summed up at once
 _WIDTH = 2
 
 
 def adjoint_values(shape: Geometry, lanes: int, boxes: int) -> dict[str, int | Reference]:
-    """Return the words that describe the way back from columns of some boxes."""
+    """Return the table words of the adjoint for some boxes."""
     values: dict[str, int | Reference] = {"adding": int(boxes > 1), "phase_x": line_buffer(shape, lanes)}
-    # how far an element can lie from the first of a window that it belongs to
+    # the greatest distance of an element from the first one of a window that contains it
     spans = [(width - 1) * gap for width, gap in zip(shape.kernel, shape.dilate)]
     named: Sequence[tuple[str, Shape | list[int]]] = (
         *(("extent", shape.extent), ("stride", shape.stride), ("pad", shape.pad)),
@@ -53,14 +53,14 @@ def adjoint_values(shape: Geometry, lanes: int, boxes: int) -> dict[str, int | R
 
 
 def line_buffer(shape: Geometry, lanes: int) -> int:
-    """Return how many elements of memory a phase of a line takes."""
+    """Return the number of elements of scratch memory for a phase of a line."""
     if shape.stride[2] == 1:
         return 0
     return (shape.extent[2] - 1 + shape.pad[2]) // shape.stride[2] + 1 + _WIDTH * lanes
 
 
 class _Collect:
-    """The routine while it is written."""
+    """Writes the routine."""
 
     def __init__(
         self, name: str, lanes: int, dtype: DType, words: Words, x_stride: int, x_taps: int, weighted: bool
@@ -97,21 +97,21 @@ class _Collect:
                 else:
                     self._phases(target, places)
 
-            e.each(*self._meeting("y"), line)
+            e.for_each(*self._meeting("y"), line)
 
-        e.each(*self._meeting("z"), plane)
+        e.for_each(*self._meeting("z"), plane)
         return e
 
     def _meeting(self, axis: str) -> tuple[Index, Index]:
-        """Return the range of the data along an axis that the box meets, or all of it if there is only one box."""
+        """Return the range of the data along an axis that the box overlaps, or all of it if there is only one box."""
         e, number = self.e, self.number
         first = e.minus(e.times(f"%{axis}", number[f"stride_{axis}"]), number[f"pad_{axis}"])
         count = {"z": "%depth", "y": "%height", "x": "%width"}[axis]
         reach = e.plus(e.times(e.minus(count, "1"), number[f"stride_{axis}"]), number[f"span_{axis}"])
         stop = e.plus(e.plus(first, reach), "1")
         return (
-            e.either(self.adding, e.most(first, "0"), "0"),
-            e.either(self.adding, e.least(stop, number[f"extent_{axis}"]), number[f"extent_{axis}"]),
+            e.select_index(self.adding, e.most(first, "0"), "0"),
+            e.select_index(self.adding, e.least(stop, number[f"extent_{axis}"]), number[f"extent_{axis}"]),
         )
 
     # -- sums over taps
@@ -124,22 +124,22 @@ class _Collect:
         sums: list[Value],
         body: Callable[[Index, Index, list[Value]], list[Value]],
     ) -> list[Value]:
-        """Write the loop over taps along an axis whose windows lie in the box: ``body(tap, window, sums)``."""
+        """Write the loop over taps along an axis whose windows are in the box: ``body(tap, window, sums)``."""
         e = self.e
         element, phase = place
 
         def tap(index: Index, partial: list[Value]) -> list[Value]:
             step = e.address(self.steps[axis], e.times(index, "2"), "i64")
             window = e.minus(e.minus(element, e.load_word(step, "1")), f"%{axis}")
-            meets = e.both(e.test("eq", e.load_word(step, "0"), phase), e.test("ult", window, count))
+            meets = e.logical_and(e.test("eq", e.load_word(step, "0"), phase), e.test("ult", window, count))
             return e.choose(meets, lambda: body(index, window, partial), lambda: partial)
 
         return e.loop("0", self.number[f"kernel_{axis}"], "1", sums, tap)
 
     def _sums(self, places: dict[str, tuple[Index, Index]], first: Index, phase: Index, vectors: int) -> list[Value]:
-        """Return the sums of all that meets some vectors of a line; the first element is that of window ``first``."""
+        """Return the sums of all columns that overlap some vectors of a line, which begin at window ``first``."""
         e, number = self.e, self.number
-        known = [self._shifted(first, str(x), vectors) for x in range(self.x_taps)]
+        known = [self._tap_positions(first, str(x), vectors) for x in range(self.x_taps)]
 
         def z_tap(z: Index, plane: Index, partial: list[Value]) -> list[Value]:
             def y_tap(y: Index, line: Index, partial: list[Value]) -> list[Value]:
@@ -171,25 +171,25 @@ class _Collect:
 
             def one(x: Index, found: list[Value]) -> list[Value]:
                 if self.x_stride == 1:
-                    return tap(x, found, self._shifted(first, x, vectors))
+                    return tap(x, found, self._tap_positions(first, x, vectors))
                 meets = e.test("eq", e.load_word(self.steps["x"], e.times(x, "2")), phase)
-                return e.choose(meets, lambda: tap(x, found, self._shifted(first, x, vectors)), lambda: found)
+                return e.choose(meets, lambda: tap(x, found, self._tap_positions(first, x, vectors)), lambda: found)
 
             return e.loop("0", number["kernel_x"], "1", partial, one)
 
-        # a sum waits for the one before it, so there are several
+        # each addition waits for the one before, so several sums run side by side
         chains = min(max(self.x_taps, 1), _CHAINS)
         sums = self._taps("z", places["z"], "%depth", [e.zeros()] * (vectors * chains), z_tap)
         for chain in range(1, chains):
             sums[:vectors] = [e.add(a, b) for a, b in zip(sums, sums[chain * vectors : (chain + 1) * vectors])]
         return sums[:vectors]
 
-    def _shifted(self, first: Index, x: Index, vectors: int) -> _Shifted:
-        """Return for each vector where it begins in a line of windows, seen by a tap, and what of it is in the line."""
+    def _tap_positions(self, first: Index, x: Index, vectors: int) -> _Shifted:
+        """Return, for each vector, its position in a line of windows at a tap, and the mask of lanes in the line."""
         e = self.e
         window = e.minus(first, e.load_word(self.steps["x"], e.plus(e.times(x, "2"), "1")))
         places = [e.plus(window, str(vector * e.lanes)) for vector in range(vectors)]
-        return [(place, inside(e, place, "%width")) for place in places]
+        return [(place, inside_mask(e, place, "%width")) for place in places]
 
     def _filters(
         self,
@@ -205,19 +205,19 @@ class _Collect:
         def one(filter_: Index, partial: list[Value]) -> list[Value]:
             source = e.at("%columns", e.times(filter_, "%columns_line"), start)
             numbers = e.at("%weight", e.times(filter_, taps), row)
-            return body(partial, lambda x: source, lambda x: e.spread(numbers, x))
+            return body(partial, lambda x: source, lambda x: e.get_splat(numbers, x))
 
         return e.loop("0", "%filters", "1", sums, one)
 
     def _vectors(self, start: Index, stop: Index, body: Callable[[Index, int], None]) -> None:
-        """Write a loop over a line, two vectors at once, or one where one is enough."""
+        """Write a loop over a line, two vectors at once, or one if one is enough."""
         e = self.e
 
         def some(index: Index) -> None:
             wide = e.test("sgt", e.minus(stop, index), str(e.lanes))
             e.when(wide, lambda: body(index, _WIDTH), lambda: body(index, 1))
 
-        e.each(start, stop, some, str(_WIDTH * e.lanes))
+        e.for_each(start, stop, some, str(_WIDTH * e.lanes))
 
     # -- lines of data
 
@@ -234,7 +234,7 @@ class _Collect:
         self._vectors(start, stop, some)
 
     def _put(self, target: str, at: Index, value: Value, mask: Value) -> None:
-        """Write a vector of a line, or add it to what other boxes have left there."""
+        """Store a vector of a line, or add it to the sums of other boxes."""
         e = self.e
         (total,) = e.choose(self.adding, lambda: [e.add(e.get_where(target, mask, at), value)], lambda: [value])
         e.store_where(target, at, total, mask)
@@ -253,7 +253,7 @@ class _Collect:
 
             self._vectors("0", count, some)
 
-        e.each("0", stride, phase)
+        e.for_each("0", stride, phase)
         put_line(
             *(e, self.x_stride, stride, ("%buffer", number["phase_x"]), (pad, width)),
             lambda place, value, mask: self._put(target, place, value, mask),
@@ -261,7 +261,7 @@ class _Collect:
         )
 
     def _put_one(self, place: str, value: str) -> None:
-        """Write an element, or add it to what other boxes have left there."""
+        """Store an element, or add it to the sums of other boxes."""
         e = self.e
         e.when(
             self.adding,
@@ -270,17 +270,18 @@ class _Collect:
         )
 
 
-def known_taps(shape: Geometry) -> int:
-    """Return the width of a kernel along x if routines are written for it, else 0."""
+def specialized_taps(shape: Geometry) -> int:
+    """Return the width of a kernel along x if routines are specialized for it, else 0."""
     return shape.kernel[2] if shape.stride[2] == 1 and shape.kernel[2] <= _MOST_TAPS else 0
 
 
 def collect(
     name: str, lanes: int, dtype: DType, words: Words, x_stride: int, x_taps: int, weighted: bool = False
 ) -> Routine:
-    """Return the routine that makes one channel of data of the columns of a box, or adds to it.
+    """Return the routine that adds up the columns of a box to one channel of data.
 
-    ``x_stride`` and ``x_taps`` are the stride and the width of the kernel along x where they are known, else 0. If
-    ``weighted``, the lines of columns are those of gradients times weights: there is one channel, and some filters.
+    ``x_stride`` and ``x_taps`` are the stride and the width of the kernel along x if the routine is specialized for
+    them, else 0. If ``weighted``, the lines of columns are those of gradients times weights: there is one channel, and
+    some filters.
     """
     return _Collect(name, lanes, dtype, words, x_stride, x_taps, weighted).write()

@@ -1,11 +1,11 @@
-"""The adjoint in the weights in single precision, where there are channels enough to fill the lanes of vectors.
+"""Channels-last weight gradient in single precision, for enough channels to fill vectors.
 
-Data and gradients are turned into pictures, whose elements are vectors of channels and of filters. What a tap of the
-kernel sees of a box of windows are elements at equal distances, so every tap is a sum of outer products of elements of
+Data and gradients are copied to pictures, whose elements are vectors of channels and of filters. The elements of a box
+of windows at a tap are at a constant stride. So the gradient of every tap is a sum of outer products of elements of
 both pictures, which stays in registers: (channels x windows) · (windows x filters). Nothing is gathered.
 
-An item of work is a part of the images, with sums of its own, which are added up in the end
-(:class:`~phonograd.core.kernels.conv.winograd_weight_grad.Total`).
+An item of work is a part of the images, with sums of its own. A last kernel adds them up
+(:class:`~phonograd.core.kernels.conv.winograd_weight_grad.AddParts`).
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from ..scratch import SLOT_WORDS, in_slot
 from .microkernels import WIDTH
 from .winograd_channels_last import turn_in
 
-__all__ = ["PICTURES", "Pictures"]
+__all__ = ["CHANNELS_LAST", "ChannelsLastWeightGrad"]
 
 _NUMBERS = (
     *("groups", "channels", "filters", "taps", "rows", "columns", "out_rows", "out_columns"),
     *("stride_y", "stride_x", "pad_y", "pad_x", "span_y", "span_x", "box_y", "box_x", "grid_y", "grid_x"),
     *("call_y", "call_x", "line", "data_size", "grads_at", "grad_line", "grad_size", "units", "part_units"),
 )
-#: after the words come the places of taps in a picture
-PICTURES = Words(*_NUMBERS, *SLOT_WORDS, "data*", "out_grad*", "sums*")
+#: the unnamed words are the offsets of taps in a picture
+CHANNELS_LAST = Words(*_NUMBERS, *SLOT_WORDS, "data*", "out_grad*", "sums*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Pictures:
+class ChannelsLastWeightGrad:
     """The kernel; an item of its range is a part of the boxes of all images, and a group."""
 
     lanes: int
 
     @property
     def rows(self) -> int:
-        """Channels that are multiplied at once."""
+        """Number of channels multiplied at once."""
         return max(4, self.lanes // 2)
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e, width = Routine(name, self.lanes, FLOAT32), str(WIDTH * self.lanes)
-        number = {word: PICTURES.index(e, word) for word in _NUMBERS}
-        data, out_grad, sums = [PICTURES.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
+        number = {word: CHANNELS_LAST.index(e, word) for word in _NUMBERS}
+        data, out_grad, sums = [CHANNELS_LAST.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
         pixels = e.times(number["rows"], number["columns"])
         windows = e.times(number["out_rows"], number["out_columns"])
         pairs = e.quotient(e.plus(number["filters"], str(WIDTH * self.lanes - 1)), width)
@@ -74,28 +74,28 @@ class Pictures:
                 is_first = e.test("eq", unit_number, start)
 
                 def call(top: Index, left: Index) -> None:
-                    # a part of the gradients that stays in the first-level cache for all channels and taps
+                    # this part of the gradients stays in the L1 cache for all channels and taps
                     box = (
                         *(e.least(number["call_y"], e.minus(sizes[0], top)), top),
                         *(e.least(number["call_x"], e.minus(sizes[1], left)), left),
                     )
-                    fresh = e.both(is_first, e.both(e.test("eq", top, "0"), e.test("eq", left, "0")))
-                    adding = e.either(fresh, "0", "1")
+                    fresh = e.logical_and(is_first, e.logical_and(e.test("eq", top, "0"), e.test("eq", left, "0")))
+                    adding = e.select_index(fresh, "0", "1")
 
                     def pair(which: Index) -> None:
                         lines = e.at(target, e.times(which, pair_lines))
                         self._multiply(e, number, slot, grads, which, lines, box, adding)
 
-                    e.each("0", pairs, pair)
+                    e.for_each("0", pairs, pair)
 
                 def line(top: Index) -> None:
-                    e.each("0", sizes[1], lambda left: call(top, left), number["call_x"])
+                    e.for_each("0", sizes[1], lambda left: call(top, left), number["call_x"])
 
-                e.each("0", sizes[0], line, number["call_y"])
+                e.for_each("0", sizes[0], line, number["call_y"])
 
-            e.each(start, e.least(number["units"], e.plus(start, number["part_units"])), unit)
+            e.for_each(start, e.least(number["units"], e.plus(start, number["part_units"])), unit)
 
-        in_slot(e, PICTURES, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, CHANNELS_LAST, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(
             turn_in(f"{name}_turn_in", self.lanes),
             _outer(f"{name}_wide", self.lanes, self.rows, WIDTH),
@@ -113,7 +113,7 @@ class Pictures:
         first: tuple[Index, Index],
         sizes: tuple[Index, Index],
     ) -> None:
-        """Write the pictures of all channels, of what a box of windows sees."""
+        """Write the calls that make the pictures of all channels, for the data under a box of windows."""
         start, extent = [], []
         for axis, begin, count in zip("yx", first, sizes):
             stride = number[f"stride_{axis}"]
@@ -131,7 +131,7 @@ class Pictures:
                 f"i64 {e.quotient(number['line'], str(self.lanes))}",
             )
 
-        e.each("0", number["channels"], block, str(self.lanes))
+        e.for_each("0", number["channels"], block, str(self.lanes))
 
     def _turn_gradients(
         self,
@@ -143,7 +143,7 @@ class Pictures:
         first: tuple[Index, Index],
         sizes: tuple[Index, Index],
     ) -> None:
-        """Write the pictures of the gradients of all filters in a box of windows."""
+        """Write the calls that make the pictures of the gradients of all filters in a box of windows."""
 
         def vector(filters: Index) -> None:
             picture = e.at(pictures, e.times(e.quotient(filters, str(self.lanes)), number["grad_size"]))
@@ -155,7 +155,7 @@ class Pictures:
                 f"i64 {e.quotient(number['grad_line'], str(self.lanes))}",
             )
 
-        e.each("0", number["filters"], vector, str(self.lanes))
+        e.for_each("0", number["filters"], vector, str(self.lanes))
 
     def _multiply(
         self,
@@ -177,7 +177,7 @@ class Pictures:
         step = e.times(number["stride_x"], lanes)
         data_line = e.times(number["stride_y"], number["line"])
         corner = e.plus(e.times(top, data_line), e.times(left, step))
-        places = PICTURES.tail(e)
+        places = CHANNELS_LAST.tail(e)
 
         def channels(channel: Index) -> None:
             block, rest = e.split(channel, lanes)
@@ -199,17 +199,17 @@ class Pictures:
                     lambda: e.invoke(f"{e.name}_narrow", *arguments),
                 )
 
-            e.each("0", number["taps"], tap)
+            e.for_each("0", number["taps"], tap)
 
-        e.each("0", number["channels"], channels, str(self.rows))
+        e.for_each("0", number["channels"], channels, str(self.rows))
 
 
 def _outer(name: str, lanes: int, rows: int, width: int) -> Routine:
     """Return the routine that sums up outer products of some channels and one or two vectors of filters.
 
-    Its arguments are the sizes of a box; both operands with the distances of their lines, and those of elements of the
-    first and of vectors of the second; the result and the distance of its lines; how many lines exist, and whether to
-    add to what is there.
+    Its arguments are the sizes of a box; both operands with the distances of their lines, of elements of the first and
+    of vectors of the second; the result and the distance of its lines; the number of existing lines, and whether to add
+    to the result.
     """
     arguments = (
         "i64 %height, i64 %width, ptr noalias %first, i64 %first_line, i64 %first_step, "
@@ -230,7 +230,7 @@ def _outer(name: str, lanes: int, rows: int, width: int) -> Routine:
             numbers = e.at(first, e.times(x, "%first_step"))
             found = []
             for row in range(rows):
-                number = e.spread(numbers, str(row))
+                number = e.get_splat(numbers, str(row))
                 found += [e.fma(number, vector, partial[row * width + v]) for v, vector in enumerate(vectors)]
             return found
 

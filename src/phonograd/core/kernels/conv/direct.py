@@ -1,8 +1,7 @@
-"""Convolutions with one or two filters per group (depthwise ones above all), which no product of matrices helps.
+"""Direct convolutions: few channels and filters per group (mostly depthwise), too few for matrix products.
 
-Every output is summed up in a register, tap by tap, from a frame of the image that fits the first-level cache. Weights
-and places of taps stand in the words of the table that have no names, as pairs (place in the frame, place in the
-weights); taps of several channels follow each other.
+Every output is summed up in a register, tap by tap, from a frame of the image that fits the L1 cache. The unnamed words
+of the table hold a pair for each tap, channel after channel: its offset in the frame and its offset in the weights.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..scratch import SLOT_WORDS, in_slot
 from .adjoint import ADJOINT_WORDS, collect
 from .padding import FRAME_WORDS, fill
 
-__all__ = ["DIRECT", "SPREAD", "SUMS", "TOTALS", "DirectConvolution", "Spread", "Sums", "Totals"]
+__all__ = ["DIRECT", "SPREAD", "SUMS", "TOTALS", "AddLanes", "DirectConvolution", "DirectDataGrad", "DirectWeightGrad"]
 
 _SHAPE = (
     *("groups", "channels", "filters", "taps", "pixels", "windows"),
@@ -36,9 +35,9 @@ SPREAD = Words(
 
 
 class _Boxes:
-    """A kernel while it is written: boxes of windows and their frames."""
+    """Writes one kernel: boxes of windows and their frames."""
 
-    def __init__(self, name: str, kernel: DirectConvolution | Sums, words: Words) -> None:
+    def __init__(self, name: str, kernel: DirectConvolution | DirectWeightGrad, words: Words) -> None:
         self.name = name
         self.e = e = Routine(name, kernel.lanes, kernel.dtype)
         self.number = {word: words.index(e, word) for word in (*_SHAPE, "plane", "line", "channel")}
@@ -46,8 +45,8 @@ class _Boxes:
     def __getitem__(self, word: str) -> Index:
         return self.number[word]
 
-    def each(self, slot: str, image: str, body: Callable[[Index, list[Index]], None]) -> None:
-        """Write the loop over boxes: fill the frame, then ``body(number of the first window, sizes)``."""
+    def for_each_box(self, slot: str, image: str, body: Callable[[Index, list[Index]], None]) -> None:
+        """Write the loop over boxes: fill the frame, then ``body(index of the first window, sizes)``."""
         e = self.e
 
         def box(z: Index, y: Index, x: Index) -> None:
@@ -61,19 +60,19 @@ class _Boxes:
                 frame, source = e.at(slot, e.times(c, self["channel"])), e.at(image, e.times(c, self["pixels"]))
                 e.invoke(f"{self.name}_fill", "ptr %table", f"ptr {frame}", f"ptr {source}", *where)
 
-            e.each("0", self["channels"], channel)
+            e.for_each("0", self["channels"], channel)
             start = e.plus(e.times(e.plus(e.times(first[0], self["count_y"]), first[1]), self["count_x"]), first[2])
             body(start, sizes)
 
         def plane(z: Index) -> None:
-            e.each("0", self["grid_y"], lambda y: e.each("0", self["grid_x"], lambda x: box(z, y, x)))
+            e.for_each("0", self["grid_y"], lambda y: e.for_each("0", self["grid_x"], lambda x: box(z, y, x)))
 
-        e.each("0", self["grid_z"], plane)
+        e.for_each("0", self["grid_z"], plane)
 
 
 @dataclasses.dataclass(frozen=True)
 class DirectConvolution:
-    """The kernel of a convolution; an item of its range is a group of an image. ``lines`` are summed up at once."""
+    """The kernel of a convolution; an item is a group of an image. ``lines`` are summed up at once."""
 
     dtype: DType
     lanes: int
@@ -81,7 +80,7 @@ class DirectConvolution:
     lines: int = 4
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         boxes = _Boxes(name, self, DIRECT)
         e = boxes.e
         data, weight, out = [DIRECT.pointer(e, operand) for operand in ("data", "weight", "out")]
@@ -98,11 +97,11 @@ class DirectConvolution:
                     place = e.at(target, e.times(number, boxes["windows"]), start)
                     self._filter(boxes, place, slot, e.at(numbers, e.times(number, filter_stride)), sizes)
 
-                e.each("0", boxes["filters"], one)
+                e.for_each("0", boxes["filters"], one)
 
-            boxes.each(slot, image, box)
+            boxes.for_each_box(slot, image, box)
 
-        in_slot(e, DIRECT, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, DIRECT, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         filling = fill(f"{name}_fill", self.lanes, self.dtype, DIRECT, self.x_stride)
         return module(filling, self._lines(f"{name}_lines", self.lines), self._lines(f"{name}_line", 1), e)
 
@@ -126,13 +125,13 @@ class DirectConvolution:
 
                 return lines
 
-            e.each("0", several, some("lines"), str(self.lines))
-            e.each(several, height, some("line"))
+            e.for_each("0", several, some("lines"), str(self.lines))
+            e.for_each(several, height, some("line"))
 
-        e.each("0", depth, plane)
+        e.for_each("0", depth, plane)
 
     def _lines(self, name: str, count: int) -> Routine:
-        """Return the routine that sums up some neighbouring lines of windows."""
+        """Return the routine that sums up some adjacent lines of windows."""
         arguments = (
             "ptr noalias %target, ptr noalias %frame, ptr noalias %weight, ptr noalias %places, i64 %taps, "
             "i64 %width, i64 %line"
@@ -146,7 +145,7 @@ class DirectConvolution:
             def tap(number: Index, partial: list[Value]) -> list[Value]:
                 pair = e.address("%places", e.times(number, "2"), "i64")
                 seen = e.at(here, e.load_word(pair, "0"))
-                factor = e.spread("%weight", e.load_word(pair, "1"))
+                factor = e.get_splat("%weight", e.load_word(pair, "1"))
                 return [e.fma(factor, e.get(seen, e.times(str(line), "%line")), partial[line]) for line in range(count)]
 
             return e.loop("0", "%taps", "1", [e.zeros()] * count, tap)
@@ -155,15 +154,15 @@ class DirectConvolution:
             for line, value in enumerate(sums(index)):
                 e.store("%target", e.plus(index, e.times(str(line), "%width")), value)
 
-        e.each("0", last, vector, str(self.lanes))
+        e.for_each("0", last, vector, str(self.lanes))
         for line, value in enumerate(sums(last)):
             e.store_where("%target", e.plus(last, e.times(str(line), "%width")), value, mask)
         return e
 
 
 @dataclasses.dataclass(frozen=True)
-class Spread:
-    """The kernel of the adjoint in the data with one channel per group and any stride; an item is a group of an image.
+class DirectDataGrad:
+    """The kernel of the data gradient with one channel per group and any stride; an item is a group of an image.
 
     Every line of data is the sum of lines of gradients times weights.
     """
@@ -174,7 +173,7 @@ class Spread:
     x_taps: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, self.dtype)
         number = {word: SPREAD.index(e, word) for word in ("groups", "filters", "taps", "pixels", "windows")}
         counts = [SPREAD.index(e, f"count_{axis}") for axis in "zyx"]
@@ -195,7 +194,7 @@ class Spread:
                 f"i64 {number['filters']}",
             )
 
-        in_slot(e, SPREAD, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, SPREAD, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         gathering = collect(
             f"{name}_collect", self.lanes, self.dtype, SPREAD, self.x_stride, self.x_taps, weighted=True
         )
@@ -203,10 +202,10 @@ class Spread:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sums:
-    """The kernel of the adjoint in the weights; an item of its range is a block of images, and a group.
+class DirectWeightGrad:
+    """The kernel of the weight gradient; an item of its range is a block of images, and a group.
 
-    Sums are vectors whose lanes :class:`Totals` adds up. ``together`` taps are summed up at once.
+    Sums are vectors whose lanes :class:`AddLanes` adds up. ``together`` taps are summed up at once.
     """
 
     dtype: DType
@@ -215,7 +214,7 @@ class Sums:
     together: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         boxes = _Boxes(name, self, SUMS)
         e = boxes.e
         data, out_grad, sums = [SUMS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
@@ -240,13 +239,13 @@ class Sums:
                         into = e.at(target, e.times(number, filter_size))
                         self._filter(boxes, into, slot, seen, taps, sizes)
 
-                    e.each("0", boxes["filters"], one)
+                    e.for_each("0", boxes["filters"], one)
 
-                boxes.each(slot, source, box)
+                boxes.for_each_box(slot, source, box)
 
-            e.each(first, e.least(batch, e.plus(first, image_block)), image)
+            e.for_each(first, e.least(batch, e.plus(first, image_block)), image)
 
-        in_slot(e, SUMS, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, SUMS, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         filling = fill(f"{name}_fill", self.lanes, self.dtype, SUMS, self.x_stride)
         return module(filling, self._taps(f"{name}_taps"), e)
 
@@ -261,10 +260,10 @@ class Sums:
                 *(f"i64 {boxes['plane']}", f"i64 {boxes['line']}"),
             )
 
-        e.each("0", taps, some, str(self.together))
+        e.for_each("0", taps, some, str(self.together))
 
     def _taps(self, name: str) -> Routine:
-        """Return the routine that adds products of gradients and what some taps see to the sums of these taps."""
+        """Return the routine that adds products of gradients and elements at some taps to the sums of these taps."""
         arguments = (
             "ptr noalias %sums, ptr noalias %frame, ptr noalias %grad, ptr noalias %places, i64 %first, i64 %taps, "
             "i64 %depth, i64 %height, i64 %width, i64 %plane, i64 %line"
@@ -272,7 +271,7 @@ class Sums:
         e = Routine(name, self.lanes, self.dtype, arguments, inner=True)
         last, mask = e.tail("%width")
         end = e.minus("%taps", "1")
-        # taps that do not exist see what the last one sees; their sums are not written
+        # missing taps read the elements of the last one; their sums are not stored
         taps = [e.least(e.plus("%first", str(number)), end) for number in range(self.together)]
         seen = [e.at("%frame", e.load_word("%places", e.times(tap, "2"))) for tap in taps]
         places = [e.at("%sums", e.times(tap, str(self.lanes))) for tap in taps]
@@ -300,14 +299,14 @@ class Sums:
 
 
 @dataclasses.dataclass(frozen=True)
-class Totals:
-    """The kernel that adds up the sums of all parts and their lanes; an item of its range is an element of weights."""
+class AddLanes:
+    """The kernel that adds up the sums of all parts and their lanes; an item is an element of the weights."""
 
     dtype: DType
     lanes: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, self.dtype)
         parts, count = TOTALS.index(e, "parts"), TOTALS.index(e, "count")
         sums, out = TOTALS.pointer(e, "sums"), TOTALS.pointer(e, "out")
@@ -324,5 +323,5 @@ class Totals:
             )
             e.store_first(out, index, e.lane_sums([total]))
 
-        e.each("%lo", "%hi", item)
+        e.for_each("%lo", "%hi", item)
         return module(e)

@@ -1,35 +1,35 @@
-"""Plans of convolutions with few filters per group."""
+"""Plans of direct convolutions, with few channels and filters per group: from shapes to launches."""
 
 from __future__ import annotations
 
 import math
 
 from ...base.dtypes import DType
-from ..deinterleave import known_stride
+from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
-from .adjoint import adjoint_values, known_taps, line_buffer
-from .direct import DIRECT, SPREAD, SUMS, TOTALS, DirectConvolution, Spread, Sums, Totals
-from .geometry import Frame, Geometry, box_of, evenly, rounded, steps_of
+from .adjoint import adjoint_values, line_buffer, specialized_taps
+from .direct import DIRECT, SPREAD, SUMS, TOTALS, AddLanes, DirectConvolution, DirectDataGrad, DirectWeightGrad
+from .geometry import Frame, Geometry, box_of, evenly, round_up, steps_of
 from .padding import frame_values
 
 __all__ = ["data_grad", "forward", "suits", "weight_grad"]
 
-#: bytes of a frame that should stay in the first-level cache
+#: bytes of a frame that should stay in the L1 cache
 _FRAME_BYTES = 1 << 14
-#: items of small kernels that are worth a call
+#: elements worth a call
 _CHUNK_ELEMENTS = 1 << 14
-#: taps whose sums are made at once
+#: taps whose sums are computed at once
 _TAPS = 8
-#: parts of the images that have sums of their own
+#: parts of the images with sums of their own
 _PARTS = 16
 
 Values = dict[str, int | Reference]
 
 
 def suits(shape: Geometry) -> bool:
-    """Return whether so few filters see so few channels that products of matrices do not pay."""
+    """Return whether a group has too few channels and filters for matrix products to pay."""
     return shape.filters * shape.channels <= 4
 
 
@@ -43,11 +43,11 @@ def forward(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan
 
 
 def data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
-    """Return the plan of the adjoint in the data."""
+    """Return the plan of the data gradient."""
     borders = [gap * (width - 1) - pad for gap, width, pad in zip(shape.dilate, shape.kernel, shape.pad)]
     if any([step > 1 for step in shape.stride]) or min(borders) < 0:
-        return _spread(machine, slots, shape, dtype)
-    # with stride 1 it is the convolution of gradients with kernels read backwards
+        return _strided_data_grad(machine, slots, shape, dtype)
+    # with stride 1 it is the convolution of gradients with flipped kernels
     other = Geometry(
         *(shape.batch, shape.groups, shape.filters, shape.channels, shape.counts, shape.kernel),
         *(shape.stride, shape.dilate, tuple(borders), shape.extent),
@@ -77,25 +77,25 @@ def _forward(
     values.update(weight_group=strides[0], weight_filter=strides[1])
     places = [word for channel, tap, place in taps for word in (channel * frame.channel + frame.taps[tap], place)]
     items = shape.batch * shape.groups
-    kernel = DirectConvolution(dtype, lanes, known_stride(shape.stride[2]))
+    kernel = DirectConvolution(dtype, lanes, specialized_stride(shape.stride[2]))
     launches = (scratch.clear(), Launch(kernel, DIRECT.fill(values, places), items, _chunk(shape), shape.work))
     return Plan(launches, scratch.size)
 
 
-def _spread(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
+def _strided_data_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
     lanes, size = machine.lanes(dtype), dtype.itemsize
     scratch = Scratch(slots)
     values = _sizes(shape)
     values.update(adjoint_values(shape, lanes, boxes=1))
     values.update(scratch.slots((shape.stride[2] * line_buffer(shape, lanes) + lanes) * size))
-    kernel = Spread(dtype, lanes, known_stride(shape.stride[2]), known_taps(shape))
+    kernel = DirectDataGrad(dtype, lanes, specialized_stride(shape.stride[2]), specialized_taps(shape))
     items = shape.batch * shape.groups
     launches = (scratch.clear(), Launch(kernel, SPREAD.fill(values, steps_of(shape)), items, _chunk(shape), shape.work))
     return Plan(launches, scratch.size)
 
 
 def weight_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> Plan:
-    """Return the plan of the adjoint in the weights."""
+    """Return the plan of the weight gradient."""
     lanes, size = machine.lanes(dtype), dtype.itemsize
     values, frame, elements = _frames(shape, lanes, size)
     taps = shape.channels * shape.taps
@@ -111,11 +111,11 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, dtype: DType) -> 
         for tap in range(shape.taps)
         for word in (channel * frame.channel + frame.taps[tap], 0)
     ]
-    kernel = Sums(dtype, lanes, known_stride(shape.stride[2]), evenly(taps, _TAPS))
+    kernel = DirectWeightGrad(dtype, lanes, specialized_stride(shape.stride[2]), evenly(taps, _TAPS))
     launches = (
         scratch.clear(),
         Launch(kernel, SUMS.fill(values, places), parts * shape.groups, _chunk(shape), shape.work),
-        Launch(Totals(dtype, lanes), TOTALS.fill({"parts": parts, "count": count, "sums": sums}), count, 256),
+        Launch(AddLanes(dtype, lanes), TOTALS.fill({"parts": parts, "count": count, "sums": sums}), count, 256),
     )
     return Plan(launches, scratch.size)
 
@@ -132,7 +132,7 @@ def _sizes(shape: Geometry) -> Values:
 
 
 def _frames(shape: Geometry, lanes: int, size: int) -> tuple[Values, Frame, int]:
-    """Return the words that describe boxes and frames, the frame, and its elements in all channels."""
+    """Return the table words of boxes and frames, the frame, and its number of elements in all channels."""
     box = box_of(shape.counts, max(lanes, _FRAME_BYTES // (size * shape.channels * math.prod(shape.stride))))
     frame = Frame.of_box(shape, box, always=True)
     values = _sizes(shape)
@@ -140,5 +140,5 @@ def _frames(shape: Geometry, lanes: int, size: int) -> tuple[Values, Frame, int]
     for name, numbers in (("box", box), ("grid", grid)):
         values.update({f"{name}_{axis}": number for axis, number in zip("zyx", numbers)})
     values.update(frame_values(shape, frame))
-    # vectors go beyond the last line, by as much as a tap can lie to the right
-    return values, frame, rounded(shape.channels * frame.channel + 2 * lanes, lanes)
+    # vectors go beyond the last line, by the distance of a tap to the right
+    return values, frame, round_up(shape.channels * frame.channel + 2 * lanes, lanes)

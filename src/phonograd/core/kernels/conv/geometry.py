@@ -1,15 +1,15 @@
-"""Geometry: sizes of a convolution over three spatial axes, and of the pieces it is computed in.
+"""Geometry: sizes of a convolution over three spatial axes, and its division into boxes.
 
-One and two axes become three by leading axes of size one, and axes that a convolution does not mix (kernel and stride
-1, no padding) are merged: a 1 by 1 convolution has one long axis.
+One and two axes become three with leading axes of size one. Adjacent axes that a convolution does not mix (kernel and
+stride 1, no padding) are merged: a 1 by 1 convolution has one long axis.
 
-A convolution walks over *boxes* of windows. The windows of a box follow each other in the output: a box is a part of a
+A convolution iterates over *boxes* of windows. The windows of a box are contiguous in the output: a box is a part of a
 line, or some whole lines, or some whole planes.
 
-Windows are not read from the data itself but from a *frame*: the part of the padded data that a box sees, with the
-elements that neighbouring windows have in common one after the other. With stride 2 along an axis, the even elements
-come first, then the odd ones, so that an offset into a window (a *tap*) always sees a line of consecutive elements.
-Without padding and strides the data is its own frame.
+Windows are read from a *frame* instead of the data itself. A frame is the part of the padded data that a box covers,
+sorted so that the elements at one offset into adjacent windows are adjacent. With stride 2 along an axis, the even
+elements come first, then the odd ones. So the elements at an offset into the windows of a line (a *tap*) are always
+contiguous. Without padding and strides, the data is its own frame.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from itertools import product
 from ...graph.node import Shape
 from ...lower.ir.emitter import ROW
 
-__all__ = ["Frame", "Geometry", "box_of", "evenly", "geometry", "rounded", "steps_of"]
+__all__ = ["Frame", "Geometry", "box_of", "evenly", "geometry", "round_up", "steps_of"]
 
-#: products that count as a chunk when it is decided whether to compile in full at once: what is done beside them (see
-#: core/kernels/matmul/gemm.py) takes more of the time here
+#: multiplications that count as a chunk in the decision whether to optimize fully at the first compilation. Code
+#: around the products (see core/kernels/matmul/gemm.py) takes a larger share of the time here
 _QUICK_WORK = 10_000_000
 
 
@@ -46,32 +46,32 @@ class Geometry:
 
     @property
     def pixels(self) -> int:
-        """Elements of one channel of an image."""
+        """Number of elements in one channel of an image."""
         return math.prod(self.extent)
 
     @property
     def windows(self) -> int:
-        """Elements of one filter's output for an image."""
+        """Number of elements in one filter's output for an image."""
         return math.prod(self.counts)
 
     @property
     def taps(self) -> int:
-        """Elements of the kernel."""
+        """Number of elements in the kernel."""
         return math.prod(self.kernel)
 
     @property
     def work(self) -> int:
-        """How many chunks of other kernels take as long as one pass does with kernels that were compiled quickly."""
+        """Amount of work in chunks of other kernels, for one pass without full optimization."""
         return self.batch * self.groups * self.filters * self.channels * self.taps * self.windows // _QUICK_WORK
 
     @property
     def plain(self) -> bool:
-        """Whether the data is its own frame."""
+        """Return whether the data is its own frame."""
         return not any(self.pad) and all([step == 1 for step in self.stride])
 
     @property
     def pointwise(self) -> bool:
-        """Whether the data is the matrix of its windows."""
+        """Return whether the data is its own matrix of columns."""
         return self.plain and self.taps == 1
 
 
@@ -104,7 +104,7 @@ def geometry(
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """How the part of an image that a box sees lies in memory, per channel.
+    """Memory layout of the part of an image that a box covers, per channel.
 
     The order of the elements is (phase along z, z, phase along y, y, phase along x, x), where the phase is the
     remainder of a padded coordinate by the stride.
@@ -114,25 +114,25 @@ class Frame:
     """Elements along z, y and x of one phase."""
     stride: Shape
     plane: int
-    """Distance between windows that are neighbours along z."""
+    """Distance between windows adjacent along z."""
     line: int
-    """Distance between windows that are neighbours along y."""
+    """Distance between windows adjacent along y."""
     channel: int
     """Distance between channels."""
     taps: tuple[int, ...]
-    """Where each element of a window lies, from its first."""
+    """Offset of each element of a window from its first."""
 
     @staticmethod
     def of_box(shape: Geometry, box: Shape, always: bool = False) -> Frame:
-        """Return the frame of a box of windows; with ``always`` data is copied even where it is its own frame."""
+        """Return the frame of a box of windows; with ``always``, data is copied even if it is its own frame."""
         if shape.plain and not always:
             _, height, width = shape.extent
             pitches = ((0, height * width), (0, width), (0, 1))
             return Frame(shape.extent, (1, 1, 1), height * width, width, shape.pixels, _taps(shape, pitches))
         spans = [(width - 1) * gap // step for width, gap, step in zip(shape.kernel, shape.dilate, shape.stride)]
         sizes = [span + windows for span, windows in zip(spans, box)]
-        # phases are written side by side, in vectors that may go beyond the end of a line
-        x_phase = sizes[2] if shape.stride[2] == 1 else rounded(sizes[2], ROW)
+        # phases are stored side by side, in vectors that may go beyond the end of a line
+        x_phase = sizes[2] if shape.stride[2] == 1 else round_up(sizes[2], ROW)
         y = shape.stride[2] * x_phase
         y_phase = sizes[1] * y
         z = shape.stride[1] * y_phase
@@ -142,7 +142,7 @@ class Frame:
 
 
 def _taps(shape: Geometry, pitches: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the place of each element of a window, given the distances between phases and elements along each axis."""
+    """Return the offset of each element of a window, given the distances of phases and elements along each axis."""
     by_axis = []
     for width, gap, step, (phase, element) in zip(shape.kernel, shape.dilate, shape.stride, pitches):
         by_axis.append([gap * at % step * phase + gap * at // step * element for at in range(width)])
@@ -150,7 +150,7 @@ def _taps(shape: Geometry, pitches: Sequence[tuple[int, int]]) -> tuple[int, ...
 
 
 def steps_of(shape: Geometry) -> list[int]:
-    """Return phase and place in its phase of every offset into a window, along z, then y, then x.
+    """Return the phase of every tap, and its position in the phase, along z, then y, then x.
 
     >>> steps_of(geometry((1, 1, 9), 1, (3,), (2,), (1,), (0,), 1))
     [0, 0, 0, 0, 0, 0, 1, 0, 0, 1]
@@ -163,7 +163,7 @@ def steps_of(shape: Geometry) -> list[int]:
 
 
 def box_of(counts: Shape, target: int, unit: int = 1) -> Shape:
-    """Return the box of at most about ``target`` windows that wastes least if boxes are computed in whole units.
+    """Return the box of at most about ``target`` windows with the least waste if boxes consist of whole units.
 
     >>> box_of((1, 28, 28), 224, 32), box_of((1, 1, 1000), 300), box_of((4, 3, 5), 400)
     ((1, 8, 28), (1, 1, 250), (4, 3, 5))
@@ -177,16 +177,16 @@ def box_of(counts: Shape, target: int, unit: int = 1) -> Shape:
 
 
 def _part(count: int, size: int, target: int, unit: int) -> int:
-    """Return how many things of a size should be taken at once of so many."""
+    """Return the number of items of some size to process at once, out of ``count``."""
     most = min(count, target // size)
     if size == 1 and most > unit:
-        return min(count, rounded(evenly(count, most // unit * unit), unit))
+        return min(count, round_up(evenly(count, most // unit * unit), unit))
 
     def units(part: int) -> int:
         whole, rest = divmod(count, part)
         return whole * -(-part * size // unit) + -(-rest * size // unit)
 
-    # the largest of the best; parts of half the target or less would be made for nothing
+    # the largest of the best; parts of half the target or less would only add overhead
     candidates = range(max(1, most // 2), most + 1)
     least = min([units(part) for part in candidates])
     best = max([part for part in candidates if units(part) == least])
@@ -195,7 +195,7 @@ def _part(count: int, size: int, target: int, unit: int) -> int:
 
 
 def evenly(count: int, most: int) -> int:
-    """Return the size of as few parts as possible, none larger than ``most``, that are nearly equal.
+    """Return the size of nearly equal parts: as few as possible, none larger than ``most``.
 
     >>> evenly(20, 14), evenly(64, 14), evenly(5, 14)
     (10, 13, 5)
@@ -204,10 +204,10 @@ def evenly(count: int, most: int) -> int:
     return -(-count // max(parts, 1))
 
 
-def rounded(count: int, unit: int) -> int:
-    """Return a count rounded up to a multiple.
+def round_up(count: int, unit: int) -> int:
+    """Return a count, rounded up to a multiple.
 
-    >>> rounded(17, 16)
+    >>> round_up(17, 16)
     32
     """
     return -(-count // unit) * unit

@@ -1,8 +1,8 @@
-"""Convolutions as products of matrices: weights times columns, where a column holds the elements of a window.
+"""im2col: convolutions as products of matrices, weights times columns; a column holds the elements of a window.
 
-The matrix of columns is never made as a whole. A kernel makes as much of it as stays in the cache, for a box of windows
-and a block of channels, multiplies, and goes on. Everything that decides the order of sums (boxes, blocks, tiles)
-follows from the shapes, so the result is the same however the range is divided among threads.
+The kernels never store the whole matrix of columns. They make the part for a box of windows and a block of channels,
+which stays in the cache, multiply it, and go on. The shapes determine boxes, blocks and tiles, and so the order of
+sums. The result is the same however the range is divided among threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .adjoint import ADJOINT_WORDS, collect
 from .microkernels import WIDTH, product
 from .padding import FRAME_WORDS, fill, gather_lines
 
-__all__ = ["BACKWARD", "BOX_WORDS", "FORWARD", "Backward", "Box", "Columns", "Forward", "Walk"]
+__all__ = ["BACKWARD", "BOX_WORDS", "FORWARD", "Box", "Im2colDataGrad", "Im2colForward", "Im2colKernel", "Im2colWriter"]
 
 BOX_WORDS = (
     *("groups", "channels", "filters", "taps", "pixels", "windows"),
@@ -27,7 +27,7 @@ BOX_WORDS = (
     *("block", "columns_at", "columns_line"),
 )
 
-#: words that describe joined images
+#: table words that describe joined images
 JOINED_WORDS = ("batch", "images", "frame_size", "joined_at")
 
 FORWARD = Words(*BOX_WORDS, *JOINED_WORDS, "tiles", "parts", *FRAME_WORDS, *SLOT_WORDS, "data*", "packed*", "out*")
@@ -38,20 +38,20 @@ BACKWARD = Words(
 
 
 @dataclasses.dataclass(frozen=True)
-class Columns:
-    """What the three kernels have in common: ``plain`` is that of the geometry."""
+class Im2colKernel:
+    """Base class of the three kernels; ``plain`` is that of the geometry."""
 
     dtype: DType
     lanes: int
     plain: bool
     x_stride: int
-    """The stride along x where it is known, else 0."""
+    """Stride along x if the kernel is specialized for it, else 0."""
 
 
-class Walk:
-    """A kernel while it is written: its table, and the box that it is at."""
+class Im2colWriter:
+    """Writes one kernel: its table, and its loops over boxes."""
 
-    def __init__(self, name: str, kernel: Columns, words: Words) -> None:
+    def __init__(self, name: str, kernel: Im2colKernel, words: Words) -> None:
         self.name = name
         self.kernel = kernel
         self.words = words
@@ -68,7 +68,7 @@ class Walk:
     # -- boxes
 
     def box(self, place: tuple[Index, Index, Index]) -> Box:
-        """Return the box at a place of the grid."""
+        """Return the box at a position in the grid."""
         e = self.e
         first = [e.times(at, self[f"box_{axis}"]) for axis, at in zip("zyx", place)]
         sizes = [
@@ -76,28 +76,28 @@ class Walk:
         ]
         return Box(self, first, sizes)
 
-    def each_box(self, body: Callable[[Box], None]) -> None:
+    def for_each_box(self, body: Callable[[Box], None]) -> None:
         """Write the loop over all boxes of an image."""
         e = self.e
 
         def plane(z: Index) -> None:
             def line(y: Index) -> None:
-                e.each("0", self["grid_x"], lambda x: body(self.box((z, y, x))))
+                e.for_each("0", self["grid_x"], lambda x: body(self.box((z, y, x))))
 
-            e.each("0", self["grid_y"], line)
+            e.for_each("0", self["grid_y"], line)
 
-        e.each("0", self["grid_z"], plane)
+        e.for_each("0", self["grid_z"], plane)
 
     def panels(self, columns: Index, body: Callable[[Index, Index | None], None]) -> None:
-        """Write a loop over columns: ``body(first, None)`` for as many as a product has, or ``body(first, count)``."""
+        """Write a loop over columns: ``body(first, None)`` for whole panels, then ``body(first, count)``."""
         e, width = self.e, str(WIDTH * self.kernel.lanes)
         whole = e.times(e.quotient(columns, width), width)
-        e.each("0", whole, lambda first: body(first, None), width)
+        e.for_each("0", whole, lambda first: body(first, None), width)
         lanes = str(self.kernel.lanes)
-        e.each(whole, columns, lambda first: body(first, e.least(lanes, e.minus(columns, first))), lanes)
+        e.for_each(whole, columns, lambda first: body(first, e.least(lanes, e.minus(columns, first))), lanes)
 
     def product(self, count: Index | None, *arguments: str) -> None:
-        """Write the call of the micro-kernel for whole panels, or for ``count`` columns."""
+        """Write the call of the micro-kernel for a whole panel, or for ``count`` columns."""
         if count is None:
             self.e.invoke(f"{self.name}_product", *arguments)
         else:
@@ -106,26 +106,26 @@ class Walk:
     # -- joined images
 
     def some_images(self, block: Index) -> tuple[Index, Index]:
-        """Return the first image of a block, and how many it has."""
+        """Return the first image of a block, and the number of its images."""
         e = self.e
         first = e.times(block, self["images"])
         return first, e.least(self["images"], e.minus(self["batch"], first))
 
     def image(self, number: Index, group: Index) -> Index:
-        """Return the number of a group of an image."""
+        """Return the index of a group of an image."""
         return self.e.plus(self.e.times(number, self["groups"]), group)
 
     def copy_line(self, target: str, source: str) -> None:
-        """Write a copy of the windows of one filter of one image."""
+        """Copy the windows of one filter of one image."""
         e = self.e
         last, mask = e.tail(self["windows"])
-        e.each("0", last, lambda at: e.store(target, at, e.get(source, at)), str(self.kernel.lanes))
+        e.for_each("0", last, lambda at: e.store(target, at, e.get(source, at)), str(self.kernel.lanes))
         e.store_where(target, last, e.get_where(source, mask, last), mask)
 
     # -- windows of a box
 
     def fill_frame(self, frame: str, image: str, channels: Index, box: Box) -> None:
-        """Write the frames of some channels."""
+        """Write the calls that fill the frames of some channels."""
         e = self.e
         where = [f"i64 {number}" for number in (*box.first, *box.sizes)]
 
@@ -133,7 +133,7 @@ class Walk:
             target, source = e.at(frame, e.times(c, self["channel"])), e.at(image, e.times(c, self["pixels"]))
             e.invoke(f"{self.name}_fill", "ptr %table", f"ptr {target}", f"ptr {source}", *where)
 
-        e.each("0", channels, channel)
+        e.for_each("0", channels, channel)
 
     def gather(self, columns: str, seen: str, channels: Index, box: Box) -> None:
         """Write the calls that gather lines, for all taps of some channels."""
@@ -148,9 +148,9 @@ class Walk:
                 place = e.at(seen, e.times(c, self["channel"]), e.load_word(self.taps, t))
                 e.invoke(f"{self.name}_gather", f"ptr {lines}", f"ptr {place}", *sizes)
 
-            e.each("0", self["taps"], tap)
+            e.for_each("0", self["taps"], tap)
 
-        e.each("0", channels, channel)
+        e.for_each("0", channels, channel)
 
     def routines(self, *names: str, rows: int = 0) -> list[Routine]:
         """Return the routines that a kernel calls."""
@@ -168,38 +168,38 @@ class Walk:
 
 
 class Box:
-    """A box of windows: where it begins, its sizes, and how many windows it has."""
+    """A box of windows: its first window, its sizes, and its number of windows."""
 
-    def __init__(self, walk: Walk, first: list[Index], sizes: list[Index]) -> None:
+    def __init__(self, walk: Im2colWriter, first: list[Index], sizes: list[Index]) -> None:
         e = walk.e
         self.first, self.sizes = first, sizes
         z, y, x = first
         self.columns = e.times(e.times(sizes[0], sizes[1]), sizes[2])
-        #: the number of the first window
+        #: the index of the first window
         self.start = e.plus(e.times(e.plus(e.times(z, walk["count_y"]), y), walk["count_x"]), x)
         self._walk = walk
 
     @property
-    def seen(self) -> Index:
-        """Where the first window begins in data that is its own frame."""
+    def offset(self) -> Index:
+        """Offset of the first window in data that is its own frame."""
         walk, (z, y, x) = self._walk, self.first
         return walk.e.total(walk.e.times(z, walk["plane"]), walk.e.times(y, walk["line"]), x)
 
 
 @dataclasses.dataclass(frozen=True)
-class Forward(Columns):
-    """The kernel of a convolution; an item of its range is a box of one group of an image, and a part of the filters.
+class Im2colForward(Im2colKernel):
+    """The kernel of a convolution; an item is a box of one group of an image, and a part of the filters.
 
-    ``rows`` filters are a tile. If images are ``joined``, an item is some small images as a whole: their windows follow
-    each other in the lines of columns, and what comes out goes to its places in the end.
+    ``rows`` filters are a tile. If images are ``joined``, an item is a group of whole small images: their windows are
+    contiguous in the lines of columns, and the result is copied to its place at the end.
     """
 
     rows: int
     joined: bool = False
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
-        walk = Walk(name, self, FORWARD)
+        """Return the module's LLVM IR."""
+        walk = Im2colWriter(name, self, FORWARD)
         e = walk.e
         data, packed, out = [FORWARD.pointer(e, operand) for operand in ("data", "packed", "out")]
         tiles, parts = FORWARD.index(e, "tiles"), FORWARD.index(e, "parts")
@@ -229,29 +229,29 @@ class Forward(Columns):
             self._one(walk, box, slot, source, weight_of(group), target, some_tiles(part))
 
         body = several if self.joined else item
-        in_slot(e, FORWARD, lambda slot: e.each("%lo", "%hi", lambda index: body(index, slot)))
+        in_slot(e, FORWARD, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
         called = ["product", "narrow", "gather"]
         called += [] if self.plain else ["fill"]
         return module(*walk.routines(*called, rows=self.rows), e)
 
-    def _depth(self, walk: Walk) -> Index:
-        """Return how many numbers a tile of packed weights has."""
+    def _depth(self, walk: Im2colWriter) -> Index:
+        """Return the number of elements in a tile of packed weights."""
         return walk.e.times(walk.e.times(walk["channels"], walk["taps"]), str(self.rows))
 
     def _one(
-        self, walk: Walk, box: Box, slot: str, image: str, weight: str, target: str, tiles: tuple[Index, Index]
+        self, walk: Im2colWriter, box: Box, slot: str, image: str, weight: str, target: str, tiles: tuple[Index, Index]
     ) -> None:
-        """Write what is done for one box of one image."""
+        """Write the code for one box of one image."""
         e = walk.e
         if self.plain:
-            seen = e.at(image, box.seen)
+            seen = e.at(image, box.offset)
         else:
             seen = slot
             walk.fill_frame(slot, image, walk["channels"], box)
         columns = e.at(slot, walk["columns_at"])
 
         def make(first: Index, channels: Index) -> tuple[str, Index]:
-            # lines of the data itself, where it is the matrix, lie on too many pages
+            # columns are copied even if the data is their matrix: its lines are spread over too many pages
             walk.gather(columns, e.at(seen, e.times(first, walk["channel"])), channels, box)
             return columns, walk["columns_line"]
 
@@ -259,14 +259,14 @@ class Forward(Columns):
 
     def _several(
         self,
-        walk: Walk,
+        walk: Im2colWriter,
         slot: str,
         images: tuple[Index, Index],
         group: Index,
         weight: str,
         tiles: tuple[Index, Index],
     ) -> None:
-        """Write what is done for some images at once."""
+        """Write the code for several joined images."""
         e = walk.e
         first, count = images
         box = walk.box(("0", "0", "0"))
@@ -281,15 +281,15 @@ class Forward(Columns):
             return e.at(slot, e.times(number, walk["frame_size"]))
 
         if not self.plain:
-            e.each("0", count, lambda n: walk.fill_frame(frame(n), source(n), walk["channels"], box))
+            e.for_each("0", count, lambda n: walk.fill_frame(frame(n), source(n), walk["channels"], box))
 
         def make(channel: Index, channels: Index) -> tuple[str, Index]:
             def one(number: Index) -> None:
-                # up to a vector beyond the windows of an image is overwritten by the next
+                # the next image overwrites vectors beyond the windows of an image
                 here = e.at(source(number) if self.plain else frame(number), e.times(channel, walk["channel"]))
                 walk.gather(e.at(columns, e.times(number, walk["windows"])), here, channels, box)
 
-            e.each("0", count, one)
+            e.for_each("0", count, one)
             return columns, walk["columns_line"]
 
         self._blocks(walk, make, e.times(count, walk["windows"]), weight, (result, walk["columns_line"]), tiles)
@@ -300,14 +300,14 @@ class Forward(Columns):
                 found = e.at(result, e.times(number, walk["columns_line"]), e.times(image, walk["windows"]))
                 walk.copy_line(e.at(out, e.times(place, walk["windows"])), found)
 
-            e.each("0", count, one)
+            e.for_each("0", count, one)
 
         rows = [e.times(tile, str(self.rows)) for tile in tiles]
-        e.each(rows[0], e.least(rows[1], walk["filters"]), row)
+        e.for_each(rows[0], e.least(rows[1], walk["filters"]), row)
 
     def _blocks(
         self,
-        walk: Walk,
+        walk: Im2colWriter,
         make: Callable[[Index, Index], tuple[str, Index]],
         columns: Index,
         weight: str,
@@ -328,7 +328,7 @@ class Forward(Columns):
             depth = e.times(channels, walk["taps"])
             numbers = e.at(weight, e.times(e.times(first, walk["taps"]), str(self.rows)))
 
-            # tile after tile: the result is written along its lines
+            # tile after tile, so that the result is stored along its lines
             def tile(number: Index) -> None:
                 row = e.times(number, str(self.rows))
 
@@ -344,34 +344,34 @@ class Forward(Columns):
 
                 walk.panels(columns, panel)
 
-            e.each(*tiles, tile)
+            e.for_each(*tiles, tile)
 
-        e.each("0", walk["channels"], block, walk["block"])
+        e.for_each("0", walk["channels"], block, walk["block"])
 
 
 @dataclasses.dataclass(frozen=True)
-class Backward(Columns):
-    """The kernel of the adjoint in the data; an item of its range is a block of channels of one group of an image.
+class Im2colDataGrad(Im2colKernel):
+    """The kernel of the data gradient; an item of its range is a block of channels of one group of an image.
 
-    Weights times gradients are columns, of which the data is then collected. ``rows`` elements of columns are a tile.
-    If images are ``joined``, an item is a block of channels of some small images.
+    Weights times gradients are columns, which are then added up to the data (col2im). ``rows`` elements of columns are
+    a tile. If images are ``joined``, an item is a block of channels of some small images.
     """
 
     rows: int
     x_taps: int
-    """The width of the kernel along x where it is known, else 0."""
+    """Width of the kernel along x if the text is specialized for it, else 0."""
     joined: bool = False
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
-        walk = Walk(name, self, BACKWARD)
+        """Return the module's LLVM IR."""
+        walk = Im2colWriter(name, self, BACKWARD)
         e = walk.e
         out_grad, packed, out = [BACKWARD.pointer(e, operand) for operand in ("out_grad", "packed", "out")]
         walk.number.update({word: BACKWARD.index(e, word) for word in ("blocks", "tiles", "depth")})
         several_boxes = e.test("ne", BACKWARD.index(e, "adding"), "0")
 
         def place(block: Index) -> tuple[Index, Index]:
-            """Return the first channel of a block, and how many it has."""
+            """Return the first channel of a block, and the number of its channels."""
             first = e.times(block, walk["block"])
             return first, e.least(walk["block"], e.minus(walk["channels"], first))
 
@@ -398,9 +398,9 @@ class Backward(Columns):
                 def filter_(at: Index) -> None:
                     walk.copy_line(e.at(into, e.times(at, line)), e.at(source, e.times(at, walk["windows"])))
 
-                e.each("0", walk["filters"], filter_)
+                e.for_each("0", walk["filters"], filter_)
 
-            e.each("0", count, copy)
+            e.for_each("0", count, copy)
             first, channels = place(block)
             columns = e.at(slot, walk["columns_at"])
             total = e.times(count, walk["windows"])
@@ -412,7 +412,7 @@ class Backward(Columns):
                 lines = e.at(columns, e.times(number, walk["windows"]))
                 self._collect(walk, walk.box(("0", "0", "0")), slot, (lines, line), target, channels)
 
-            e.each("0", count, collect)
+            e.for_each("0", count, collect)
 
         def item(index: Index, slot: str) -> None:
             image, block = e.split(index, walk["blocks"])
@@ -421,16 +421,18 @@ class Backward(Columns):
             _, group = e.split(image, walk["groups"])
             weight = weight_of(group, block)
             e.when(several_boxes, lambda: e.clear_exactly(target, e.times(channels, walk["pixels"])))
-            walk.each_box(lambda box: self._box(walk, box, slot, source, weight, target, channels))
+            walk.for_each_box(lambda box: self._box(walk, box, slot, source, weight, target, channels))
 
         body = several if self.joined else item
-        in_slot(e, BACKWARD, lambda slot: e.each("%lo", "%hi", lambda index: body(index, slot)))
+        in_slot(e, BACKWARD, lambda slot: e.for_each("%lo", "%hi", lambda index: body(index, slot)))
         routines = walk.routines("product", "narrow", rows=self.rows)
         known = self.x_stride, self.x_taps
         return module(*routines, collect(f"{name}_collect", self.lanes, self.dtype, BACKWARD, *known), e)
 
-    def _box(self, walk: Walk, box: Box, slot: str, source: str, weight: str, target: str, channels: Index) -> None:
-        """Write what is done for one box: its columns, summed over blocks of filters, and their way to the data."""
+    def _box(
+        self, walk: Im2colWriter, box: Box, slot: str, source: str, weight: str, target: str, channels: Index
+    ) -> None:
+        """Write the code for one box: its columns, summed over blocks of filters, and their sums in the data."""
         e = walk.e
         columns, line = e.at(slot, walk["columns_at"]), walk["columns_line"]
         elements = e.times(channels, walk["taps"])
@@ -440,7 +442,7 @@ class Backward(Columns):
 
     def _multiply(
         self,
-        walk: Walk,
+        walk: Im2colWriter,
         source: tuple[str, Index],
         target: tuple[str, Index],
         weight: str,
@@ -458,7 +460,7 @@ class Backward(Columns):
             gradients = e.at(source[0], e.times(first, source[1]))
             numbers = e.at(weight, e.times(first, str(self.rows)))
 
-            # tile after tile: the result is written along its lines
+            # tile after tile, so that the result is stored along its lines
             def tile(number: Index) -> None:
                 row = e.times(number, str(self.rows))
 
@@ -474,14 +476,14 @@ class Backward(Columns):
 
                 walk.panels(count, panel)
 
-            e.each("0", walk["tiles"], tile)
+            e.for_each("0", walk["tiles"], tile)
 
-        e.each("0", walk["filters"], block, walk["depth"])
+        e.for_each("0", walk["filters"], block, walk["depth"])
 
     def _collect(
-        self, walk: Walk, box: Box, slot: str, matrix: tuple[str, Index], target: str, channels: Index
+        self, walk: Im2colWriter, box: Box, slot: str, matrix: tuple[str, Index], target: str, channels: Index
     ) -> None:
-        """Write the way from columns of a box to the data of some channels."""
+        """Write the calls that add the columns of a box to the data of some channels."""
         e = walk.e
         columns, line = matrix
         where = [f"i64 {number}" for number in (*box.first, *box.sizes)]
@@ -492,4 +494,4 @@ class Backward(Columns):
             known = [f"ptr {pointer}" for pointer in pointers]
             e.invoke(f"{walk.name}_collect", "ptr %table", *known, f"i64 {line}", f"ptr {slot}", *where)
 
-        e.each("0", channels, collect)
+        e.for_each("0", channels, collect)

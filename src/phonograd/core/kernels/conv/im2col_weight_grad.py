@@ -1,4 +1,4 @@
-"""The adjoint of convolutions in their weights: products of columns and gradients, summed over windows and images."""
+"""im2col weight gradient: products of columns and gradients, summed over windows and images."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...lower.ir.function_builder import Index
 from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
-from .im2col import BOX_WORDS, Box, Columns, Walk
+from .im2col import BOX_WORDS, Box, Im2colKernel, Im2colWriter
 from .microkernels import DotTile, dots
 from .padding import FRAME_WORDS
 
-__all__ = ["COMBINE", "WEIGHTS", "Combine", "Weights"]
+__all__ = ["COMBINE", "WEIGHTS", "CombineSums", "Im2colWeightGrad"]
 
 _WEIGHT_WORDS = (
     *("batch", "image_block", "images", "block_part", "parts"),
@@ -33,25 +33,25 @@ COMBINE = Words(
 
 
 @dataclasses.dataclass(frozen=True)
-class Weights(Columns):
-    """The kernel of the adjoint in the weights; an item is a block of images, a group, and a part of the channels.
+class Im2colWeightGrad(Im2colKernel):
+    """The kernel of the weight gradient; an item is a block of images, a group, and a part of the channels.
 
-    Both gradients and columns have lines along the windows, which are what is summed over. With small images, the lines
-    of ``several`` are joined. Every block of images has sums of its own, in tiles; :class:`Combine` adds them up.
+    The lines of gradients and columns run along the windows, which are summed over. The lines of ``several`` small
+    images are joined. Every block of images has sums of its own, in tiles; :class:`CombineSums` adds them up.
     """
 
     pointwise: bool
-    """That of the geometry: data is read as it lies."""
+    """That of the geometry: data is read in place."""
     several: bool
     tile: DotTile
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
-        walk = Walk(name, self, WEIGHTS)
+        """Return the module's LLVM IR."""
+        walk = Im2colWriter(name, self, WEIGHTS)
         e = walk.e
         walk.number.update({word: WEIGHTS.index(e, word) for word in _WEIGHT_WORDS})
         operands = [WEIGHTS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
-        stored = e.times(walk["filter_tiles"], str(self.tile.stored(self.lanes)))
+        stored = e.times(walk["filter_tiles"], str(self.tile.padded_size(self.lanes)))
 
         def item(index: Index, slot: str) -> None:
             rest, part = e.split(index, walk["parts"])
@@ -69,18 +69,18 @@ class Weights(Columns):
             def some(image: Index) -> None:
                 count = e.least(walk["images"], e.minus(stop, image))
                 place = e.plus(e.times(image, walk["groups"]), group)
-                walk.each_box(lambda box: self._box(walk, box, slot, operands, sums, (place, count), (start, end)))
+                walk.for_each_box(lambda box: self._box(walk, box, slot, operands, sums, (place, count), (start, end)))
 
-            e.each(first, stop, some, walk["images"])
+            e.for_each(first, stop, some, walk["images"])
 
-        in_slot(e, WEIGHTS, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, WEIGHTS, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         called = [] if self.plain else ["fill"]
         called += ["gather"] if self.several or not self.pointwise else []
         return module(*walk.routines(*called), dots(f"{name}_dots", self.lanes, self.dtype, self.tile), e)
 
     def _box(
         self,
-        walk: Walk,
+        walk: Im2colWriter,
         box: Box,
         slot: str,
         operands: list[str],
@@ -88,7 +88,7 @@ class Weights(Columns):
         images: tuple[Index, Index],
         channels: tuple[Index, Index],
     ) -> None:
-        """Write what is done for one box of some images: for each block of channels its columns and their sums."""
+        """Write the code for one box of some images: the columns of each block of channels, and their sums."""
         e = walk.e
         place, count = images
         columns = e.at(slot, walk["columns_at"])
@@ -100,7 +100,7 @@ class Weights(Columns):
             def gather(number: Index) -> None:
                 source = data(e.plus(place, e.times(number, walk["groups"])))
                 if self.plain:
-                    seen = e.at(source, box.seen)
+                    seen = e.at(source, box.offset)
                 else:
                     seen = slot
                     walk.fill_frame(slot, source, existing, box)
@@ -113,18 +113,18 @@ class Weights(Columns):
                 lines = e.at(data(place), box.start), walk["pixels"]
             else:
                 lines = columns, walk["columns_line"]
-                e.each("0", count, gather)
+                e.for_each("0", count, gather)
             done = e.times(e.quotient(e.minus(first, channels[0]), walk["block"]), walk["block_tiles"])
-            target = e.at(sums, e.times(done, e.times(walk["filter_tiles"], str(self.tile.stored(self.lanes)))))
+            target = e.at(sums, e.times(done, e.times(walk["filter_tiles"], str(self.tile.padded_size(self.lanes)))))
             elements = e.times(existing, walk["taps"])
             self._tiles(walk, e.times(count, box.columns), gradients, lines, elements, target)
 
-        e.each(*channels, block, walk["block"])
+        e.for_each(*channels, block, walk["block"])
 
     def _gradients(
-        self, walk: Walk, box: Box, slot: str, out_grad: str, images: tuple[Index, Index]
+        self, walk: Im2colWriter, box: Box, slot: str, out_grad: str, images: tuple[Index, Index]
     ) -> tuple[str, Index]:
-        """Return where the lines of gradients begin and their distance; those of several images are joined first."""
+        """Return the lines of gradients and their distance; those of several images are joined first."""
         e = walk.e
         place, count = images
         source = e.at(out_grad, e.times(place, e.times(walk["filters"], walk["windows"])), box.start)
@@ -141,19 +141,19 @@ class Weights(Columns):
                 *("i64 1", f"i64 {count}", f"i64 {box.columns}", "i64 0", f"i64 {image_line}"),
             )
 
-        e.each("0", walk["filters"], join)
+        e.for_each("0", walk["filters"], join)
         return lines, walk["columns_line"]
 
     def _tiles(
         self,
-        walk: Walk,
+        walk: Im2colWriter,
         width: Index,
         gradients: tuple[str, Index],
         columns: tuple[str, Index],
         elements: Index,
         sums: str,
     ) -> None:
-        """Write the dots of all lines of gradients with those of columns, of which there are ``elements``."""
+        """Write the dot products of all lines of gradients with the ``elements`` lines of columns."""
         e, tile = walk.e, self.tile
 
         def column_tile(column: Index) -> None:
@@ -167,17 +167,17 @@ class Weights(Columns):
                     *(f"i64 {e.minus(walk['filters'], row)}",),
                     *(f"ptr {e.at(columns[0], e.times(column, columns[1]))}", f"i64 {columns[1]}"),
                     *(f"i64 {e.minus(elements, column)}",),
-                    f"ptr {e.at(sums, e.times(place, str(tile.stored(self.lanes))))}",
+                    f"ptr {e.at(sums, e.times(place, str(tile.padded_size(self.lanes))))}",
                 )
 
-            e.each("0", walk["filters"], row_tile, str(tile.rows))
+            e.for_each("0", walk["filters"], row_tile, str(tile.rows))
 
-        e.each("0", elements, column_tile, str(tile.columns))
+        e.for_each("0", elements, column_tile, str(tile.columns))
 
 
 @dataclasses.dataclass(frozen=True)
-class Combine:
-    """The kernel that adds up the sums of all blocks of images and writes them in the order of the weights.
+class CombineSums:
+    """The kernel that adds up the sums of all blocks of images and stores them in the order of the weights.
 
     An item of its range is a tile of columns.
     """
@@ -187,7 +187,7 @@ class Combine:
     tile: DotTile
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, self.dtype)
         number = {
             word: COMBINE.index(e, word)
@@ -197,7 +197,7 @@ class Combine:
             )
         }
         sums, out = COMBINE.pointer(e, "sums"), COMBINE.pointer(e, "out")
-        stored = self.tile.stored(self.lanes)
+        stored = self.tile.padded_size(self.lanes)
         size = e.times(number["filter_tiles"], str(stored))
         part_size = e.times(e.times(number["groups"], number["group_tiles"]), size)
 
@@ -216,7 +216,7 @@ class Combine:
                 )
                 e.store(place, at, total[0])
 
-            e.each("0", size, vector, str(self.lanes))
+            e.for_each("0", size, vector, str(self.lanes))
             first = e.times(block, number["block"])
             existing = e.times(e.least(number["block"], e.minus(number["channels"], first)), number["taps"])
             column = e.times(within, str(self.tile.columns))
@@ -236,7 +236,7 @@ class Combine:
                 for at, mask in masks:
                     e.store_where(into, at, e.get_where(source, mask, at), mask)
 
-            e.each("0", number["filters"], row)
+            e.for_each("0", number["filters"], row)
 
-        e.each("%lo", "%hi", item)
+        e.for_each("%lo", "%hi", item)
         return module(e)

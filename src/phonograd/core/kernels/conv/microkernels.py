@@ -1,11 +1,10 @@
 """Micro-kernels: products of small matrices that stay in registers while they are summed up.
 
-``product``  (rows x 2 vectors) = (depth x rows, one number broadcast) · (depth x 2 vectors)
+``product``  (rows x 2 vectors) = (depth x rows, one scalar broadcast) · (depth x 2 vectors)
 
-``dots``     (rows x columns) sums over the lanes of products of vectors, for two operands whose lines run along the
-             direction of the sum
+``dots``     (rows x columns) dot products of lines of two operands, whose vectors run along the direction of the sum
 
-Both run at the speed of the multipliers: with 32 registers 14 rows of two vectors are 28 sums, two vectors of the
+Both run at the speed of the multipliers: with 32 registers, 14 rows of two vectors are 28 sums, two vectors of the
 second operand, and one of the first.
 """
 
@@ -25,7 +24,7 @@ WIDTH = 2
 
 
 def most_rows(machine: Machine) -> int:
-    """Return how many rows of a product fit into registers.
+    """Return the number of rows of a product that fit into registers.
 
     >>> most_rows(Machine(64, 32)), most_rows(Machine(32, 16))
     (14, 6)
@@ -37,10 +36,10 @@ def most_rows(machine: Machine) -> int:
 def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Routine:
     """Return the routine of a product.
 
-    Its arguments are the depth of the sum; the two operands and the result, each with the distance of its lines (the
-    first operand has ``rows`` numbers in a line); how many lines of the result exist; and whether to add to what is
-    there. If ``masked``, the result is one vector wide, of which ``%columns`` lanes exist; the second
-    operand is not read beyond them.
+    Its arguments are the depth of the sum; the two operands and the result, each with the distance of its lines (a line
+    of the first operand has ``rows`` scalars); the number of existing lines of the result; and whether to add to the
+    result. If ``masked``, the result is one vector wide with ``%columns`` existing lanes, and the second operand is not
+    read beyond them.
     """
     arguments = (
         "i64 %depth, ptr noalias %first, i64 %first_line, ptr noalias %second, i64 %second_line, "
@@ -67,7 +66,7 @@ def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Rou
         vectors = [get(line, vector) for vector in range(width)]
         found = []
         for row in range(rows):
-            number = e.spread(numbers, str(row))
+            number = e.get_splat(numbers, str(row))
             found += [e.fma(number, vectors[v], sums[row * width + v]) for v in range(width)]
         return found
 
@@ -89,13 +88,13 @@ def product(name: str, lanes: int, dtype: DType, rows: int, masked: bool) -> Rou
 
 
 class DotTile(NamedTuple):
-    """How many lines of each operand a micro-kernel of dots takes."""
+    """Number of lines of each operand in a tile of dot products."""
 
     rows: int
     columns: int
 
-    def stored(self, lanes: int) -> int:
-        """Return how many elements the sums of a tile take in memory: whole vectors."""
+    def padded_size(self, lanes: int) -> int:
+        """Return the number of elements that the sums of a tile take in memory: whole vectors."""
         return -(-self.rows * self.columns // lanes) * lanes
 
 
@@ -109,10 +108,10 @@ def dot_tile(machine: Machine) -> DotTile:
 
 
 def dots(name: str, lanes: int, dtype: DType, tile: DotTile) -> Routine:
-    """Return the routine that adds dots of lines of two operands to a tile of sums in memory.
+    """Return the routine that adds dot products of lines of two operands to a tile of sums in memory.
 
-    Lines have ``%width`` elements. Lines that do not exist (``%rows`` and ``%columns`` are how many do) are read as the
-    last one that does; their sums have no meaning.
+    Lines have ``%width`` elements. ``%rows`` and ``%columns`` are the numbers of existing lines. For missing lines, the
+    routine reads the last existing one; their sums have no meaning.
     """
     arguments = (
         "i64 %width, ptr noalias %first, i64 %first_line, i64 %rows, "

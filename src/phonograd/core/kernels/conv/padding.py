@@ -1,8 +1,8 @@
-"""Frames and columns: routines that bring the windows of an image into lines of consecutive elements.
+"""Padding: routines that copy the windows of an image to lines of contiguous elements.
 
 ================  =================================================================================================
 ``fill``          makes the frame of a box: pads with zeros and sorts by phase
-``gather_lines``  copies what one tap sees of a box, one line of windows after the other
+``gather_lines``  copies the elements of a box at one tap, one line of windows after the other
 ================  =================================================================================================
 """
 
@@ -12,14 +12,14 @@ from collections.abc import Callable
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import inside, sort
+from ..deinterleave import inside_mask, sort
 from ..launch import Reference, Words
 from ..routine import Routine
 from .geometry import Frame, Geometry
 
 __all__ = ["FRAME_WORDS", "fill", "frame_values", "gather_lines"]
 
-#: words of a table that describe frames
+#: table words that describe frames
 FRAME_WORDS = (
     *("extent_z", "extent_y", "extent_x"),
     *("stride_z", "stride_y", "stride_x"),
@@ -30,7 +30,7 @@ FRAME_WORDS = (
 
 
 def frame_values(shape: Geometry, frame: Frame) -> dict[str, int | Reference]:
-    """Return the words that describe a frame."""
+    """Return the table words that describe a frame."""
     values: dict[str, int | Reference] = {}
     spans = [(width - 1) * gap // step for width, gap, step in zip(shape.kernel, shape.dilate, shape.stride)]
     for name, numbers in (("extent", shape.extent), ("stride", frame.stride), ("pad", shape.pad), ("span", spans)):
@@ -43,16 +43,16 @@ def frame_values(shape: Geometry, frame: Frame) -> dict[str, int | Reference]:
 def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Routine:
     """Return the routine that makes the frame of one channel for a box that begins at (z, y, x).
 
-    ``x_stride`` is the stride along x where it is known (see :mod:`~phonograd.core.kernels.deinterleave`), else 0.
-    Lines are written in whole vectors in the order of their addresses: what a vector writes beyond its line is
-    overwritten by the next.
+    ``x_stride`` is the stride along x if the kernel is specialized for it (see
+    :mod:`~phonograd.core.kernels.deinterleave`), else 0. Lines are stored in whole vectors in the order of their
+    addresses: the next line overwrites vectors beyond the end of a line.
     """
     arguments = "ptr %table, ptr noalias %frame, ptr noalias %image, i64 %z, i64 %y, i64 %x, "
     e = Routine(name, lanes, dtype, arguments + "i64 %depth, i64 %height, i64 %width")
     number = {word: words.index(e, word) for word in FRAME_WORDS}
 
     def along(axis: str, first: Index, count: Index, body: Callable[[Index, Index], None]) -> None:
-        """Write the loops over phases and elements along an axis: ``body(place in the frame, coordinate)``."""
+        """Write the loops over phases and elements along an axis: ``body(offset in the frame, coordinate)``."""
         stride, phase_pitch = number[f"stride_{axis}"], number[f"phase_{axis}"]
         pitch = {"z": number["plane"], "y": number["line"]}[axis]
 
@@ -63,9 +63,9 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
                 place = e.plus(e.times(phase, phase_pitch), e.times(index, pitch))
                 body(place, e.plus(start, e.times(index, stride)))
 
-            e.each("0", e.plus(number[f"span_{axis}"], count), element)
+            e.for_each("0", e.plus(number[f"span_{axis}"], count), element)
 
-        e.each("0", stride, phase)
+        e.for_each("0", stride, phase)
 
     stride = str(x_stride) if x_stride else number["stride_x"]
     count = e.plus(number["span_x"], "%width")
@@ -74,7 +74,7 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
         start = e.minus(e.times("%x", stride), number["pad_x"])
 
         def load(place: Index) -> Value:
-            return e.get_where(image, inside(e, place, width), place)
+            return e.get_where(image, inside_mask(e, place, width), place)
 
         def all_phases(index: Index) -> None:
             first = e.plus(start, e.times(index, stride))
@@ -87,24 +87,24 @@ def fill(name: str, lanes: int, dtype: DType, words: Words, x_stride: int) -> Ro
 
             def vector(index: Index) -> None:
                 first = e.total(start, phase, e.times(index, stride))
-                mask = inside(e, first, width, stride)
+                mask = inside_mask(e, first, width, stride)
                 e.store(target, index, e.gather(image, first, stride, dtype, mask))
 
-            e.each("0", count, vector, str(lanes))
+            e.for_each("0", count, vector, str(lanes))
 
         if x_stride:
-            e.each("0", count, all_phases, str(lanes))
+            e.for_each("0", count, all_phases, str(lanes))
         else:
-            e.each("0", stride, one_phase)
+            e.for_each("0", stride, one_phase)
 
     def plane(z_place: Index, z: Index) -> None:
         z_inside = e.test("ult", z, number["extent_z"])
 
         def inner(y_place: Index, y: Index) -> None:
-            inside = e.both(z_inside, e.test("ult", y, number["extent_y"]))
+            inside = e.logical_and(z_inside, e.test("ult", y, number["extent_y"]))
             source = e.times(e.plus(e.times(z, number["extent_y"]), y), number["extent_x"])
             # a line outside of the data has no elements: all lanes are masked
-            width = e.either(inside, number["extent_x"], "0")
+            width = e.select_index(inside, number["extent_x"], "0")
             line(e.at("%frame", z_place, y_place), e.at("%image", source), width)
 
         along("y", "%y", "%height", inner)
@@ -117,9 +117,9 @@ _LINES = "ptr noalias %lines, ptr noalias %seen, i64 %depth, i64 %height, i64 %w
 
 
 def gather_lines(name: str, lanes: int, dtype: DType) -> Routine:
-    """Return the routine that copies what a tap sees of a box, one line after the other without gaps.
+    """Return the routine that copies the elements of a box at a tap, one line after the other without gaps.
 
-    It writes up to a vector beyond the last line, and reads nothing beyond any.
+    It stores up to a vector beyond the last line, and never reads beyond a line.
     """
     e = Routine(name, lanes, dtype, _LINES)
     last, mask = e.tail("%width")
@@ -128,10 +128,10 @@ def gather_lines(name: str, lanes: int, dtype: DType) -> Routine:
         def line(y: Index) -> None:
             target = e.at("%lines", e.times(e.plus(e.times(z, "%height"), y), "%width"))
             source = e.at("%seen", e.times(z, "%plane"), e.times(y, "%line"))
-            e.each("0", last, lambda index: e.store(target, index, e.get(source, index)), str(lanes))
+            e.for_each("0", last, lambda index: e.store(target, index, e.get(source, index)), str(lanes))
             e.store(target, last, e.get_where(source, mask, last))
 
-        e.each("0", "%height", line)
+        e.for_each("0", "%height", line)
 
-    e.each("0", "%depth", plane)
+    e.for_each("0", "%depth", plane)
     return e

@@ -7,60 +7,59 @@ import math
 
 from ...base.dtypes import FLOAT32, FLOAT64, DType
 from ...graph.node import Shape
-from ..deinterleave import known_stride
+from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
 from . import channels_last_plan, direct_plan, winograd_plan
-from .adjoint import adjoint_values, known_taps, line_buffer
-from .geometry import Frame, Geometry, box_of, evenly, geometry, rounded, steps_of
-from .im2col import BACKWARD, FORWARD, Backward, Forward
-from .im2col_weight_grad import COMBINE, WEIGHTS, Combine, Weights
+from .adjoint import adjoint_values, line_buffer, specialized_taps
+from .geometry import Frame, Geometry, box_of, evenly, geometry, round_up, steps_of
+from .im2col import BACKWARD, FORWARD, Im2colDataGrad, Im2colForward
+from .im2col_weight_grad import COMBINE, WEIGHTS, CombineSums, Im2colWeightGrad
 from .microkernels import WIDTH, dot_tile, most_rows
 from .padding import frame_values
-from .weights import Pack
+from .weights import PackWeights
 from .winograd_transforms import Tiling
 
 __all__ = ["Convolution"]
 
-#: steps of a sum that a micro-kernel makes in a row: what it reads meanwhile should stay in the first-level cache
+#: steps of a sum in one call of a micro-kernel: its operands should stay in the L1 cache
 _DEPTH = 288
-#: bytes of columns that are made before they are used; half of a small second-level cache
+#: bytes of columns made before they are used: half of a small L2 cache
 _COLUMN_BYTES = 1 << 18
-#: elements along the lines of dots, whose sums over lanes would otherwise take longer than the products
+#: elements along the lines of dot products; for shorter lines, the sums over lanes would dominate
 _DOT_WIDTH = 1024
-#: lines of columns of which the dots are made before the next are gathered
+#: lines of columns whose dot products are computed before the next lines are gathered
 _DOT_LINES = 128
 #: channels and filters below which vectors of channels are too empty for Winograd's algorithm
 _LEAST_CHANNELS = 16
-#: tiles of 8 by 8 are for this kernel (transforms of others would take what products save, or have large errors), and
-#: for so many channels and filters at most, for products to be summed up with small errors
+#: the kernel for tiles of 8 by 8: the transforms of others would cost too much, or have large errors. The maximum
+#: number of channels and filters for which the sums of products have small errors
 _LARGE_KERNEL, _LARGE_CHANNELS = 5, 192
-#: time of a product of one vector against that of two; share of the lanes below which images are joined; how many
-#: panels of columns they should have then, and how many images at most
+#: time of a product of one vector relative to two; share of the lanes below which images are joined; number of
+#: panels of columns that joined images should have, and maximum number of images
 _NARROW, _JOINED_SHARE, _JOINED_PANELS, _JOINED_MOST = 0.6, 0.85, 6, 64
-#: elements of a line times filters of a part, for which it pays to make columns
+#: elements of a line times filters of a part for which making columns pays
 _PART_WORK = 2500
-#: items that a range should have at least, for any number of threads to share
+#: minimum number of items in a range, for any number of threads to share
 _ITEMS = 16
-#: elements that are worth a call
+#: elements worth a call
 _CHUNK_ELEMENTS = 1 << 10
-#: bytes that the sums of all blocks of images may take
+#: maximum size in bytes of the sums of all blocks of images
 _SUM_BYTES = 1 << 25
 
 Values = dict[str, int | Reference]
 
 
 class Convolution:
-    """Plans of convolutions and of their adjoints for a machine, run by at most ``slots`` threads at once.
+    """Plans of convolutions and their adjoints for a machine, run by at most ``slots`` threads at once.
 
-    ``winograd`` is the largest size of the tiles of Winograd's algorithm, which is used in single precision where it
-    saves enough multiplications: 8 (tiles of 4 by 4 outputs of 3 by 3 and of 5 by 5 kernels), 6 (of 2 by 2 outputs of
-    5 by 5, with smaller rounding errors), 4 (of 2 by 2 outputs of 3 by 3, with errors like those of plain sums), or 0
-    for never.
+    ``winograd`` is the largest tile size of Winograd's algorithm, which is used in single precision if it saves enough
+    multiplications: 8 (tiles of 4 by 4 outputs of 3 by 3 and of 5 by 5 kernels), 6 (of 2 by 2 outputs of 5 by 5, with
+    smaller rounding errors), 4 (of 2 by 2 outputs of 3 by 3, with errors like those of plain sums), or 0 for never.
 
-    The operands of a plan are named as the arguments of the primitives in :mod:`phonograd.core.ops.nn.convolution`, and
-    ``out`` and ``scratch``.
+    The operands of a plan have the names of the arguments of the primitives in
+    :mod:`phonograd.core.ops.nn.convolution`, and ``out`` and ``scratch``.
     """
 
     def __init__(self, machine: Machine, slots: int = 1, winograd: int = 8) -> None:
@@ -70,7 +69,7 @@ class Convolution:
 
     @staticmethod
     def suits(data: Shape, weight: Shape, dtype: DType) -> bool:
-        """Return whether there are kernels for a convolution of such arrays; there are for nearly all."""
+        """Return whether kernels exist for a convolution of such arrays; they do for nearly all."""
         return dtype in (FLOAT32, FLOAT64) and 0 not in data[1:] and 0 not in weight
 
     # -- the three primitives
@@ -145,7 +144,7 @@ class Convolution:
         return self._weights(shape, dtype)
 
     def _tiling(self, shape: Geometry, dtype: DType) -> Tiling | None:
-        """Return the tiles of Winograd's algorithm where it is wanted, possible and faster."""
+        """Return the tiles of Winograd's algorithm if it is wanted, possible and faster."""
         if dtype != FLOAT32 or min(shape.channels, shape.filters) < _LEAST_CHANNELS:
             return None
         kernel = shape.kernel[2]
@@ -156,25 +155,25 @@ class Convolution:
             return None
         return tiling
 
-    # -- by products of matrices
+    # -- im2col
 
     def _forward(self, shape: Geometry, dtype: DType, operand: str = "data", transposed: bool = False) -> Plan:
         lanes, size = self.machine.lanes(dtype), dtype.itemsize
         block = _channel_block(shape, _DEPTH)
         box = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
-        joined = _joined_images(shape, box, lanes)
+        joined = _images_to_join(shape, box, lanes)
         images = evenly(shape.batch, max(joined, 1))
         frame = Frame.of_box(shape, box)
         rows = evenly(shape.filters, most_rows(self.machine))
         tiles = -(-shape.filters // rows)
         boxes = -(-shape.batch // images) * shape.groups * _grid_size(shape, box)
-        # every part makes its columns itself, line by line
+        # every part makes its own columns, line by line
         most = max(shape.filters * shape.counts[2] // _PART_WORK, 2 if boxes == 1 else 1)
         parts = min(tiles, -(-_ITEMS // boxes), most)
         depth = shape.channels * shape.taps
         scratch = Scratch(self.slots)
         packed = scratch.reserve(shape.groups * tiles * depth * rows * size)
-        framed = 0 if shape.plain else rounded(shape.channels * frame.channel + lanes, lanes)
+        framed = 0 if shape.plain else round_up(shape.channels * frame.channel + lanes, lanes)
         values, elements = _box_values(shape, box, block, lanes, images * framed, images)
         values.update(frame_values(shape, frame))
         values.update(batch=shape.batch, images=images, frame_size=framed, joined_at=elements)
@@ -185,10 +184,10 @@ class Convolution:
         row_stride, depth_stride = (1, shape.filters) if transposed else (depth, 1)
         packing.update(group_stride=shape.filters * depth, block_stride=0)
         packing.update(row_stride=row_stride, depth_stride=depth_stride)
-        kernel = Forward(dtype, lanes, shape.plain, known_stride(shape.stride[2]), rows, joined > 0)
+        kernel = Im2colForward(dtype, lanes, shape.plain, specialized_stride(shape.stride[2]), rows, joined > 0)
         launches = (
             scratch.clear(),
-            Pack(dtype, lanes, rows, consecutive=transposed).launch(shape.groups, packed, packing),
+            PackWeights(dtype, lanes, rows, consecutive=transposed).launch(shape.groups, packed, packing),
             Launch(kernel, FORWARD.fill(values, frame.taps), boxes * parts, work=shape.work),
         )
         return Plan(launches, scratch.size)
@@ -199,7 +198,7 @@ class Convolution:
         # kernels depend on this, and not on the number of images
         rows = evenly(block * shape.taps, most_rows(self.machine))
         whole = box_of(shape.counts, max(WIDTH * lanes, _COLUMN_BYTES // (block * shape.taps * size)), WIDTH * lanes)
-        joined = _joined_images(shape, whole, lanes)
+        joined = _images_to_join(shape, whole, lanes)
         images = evenly(shape.batch, max(joined, 1))
         items, few = -(-shape.batch // images) * shape.groups, _ITEMS // 2
         if items * -(-shape.channels // block) < few:
@@ -214,7 +213,7 @@ class Convolution:
         tiles = -(-lines // rows)
         scratch = Scratch(self.slots)
         packed = scratch.reserve(shape.groups * blocks * tiles * shape.filters * rows * size)
-        buffer = rounded(shape.stride[2] * line_buffer(shape, lanes), lanes)
+        buffer = round_up(shape.stride[2] * line_buffer(shape, lanes), lanes)
         values, elements = _box_values(shape, box, block, lanes, buffer, images)
         values.update(adjoint_values(shape, lanes, _grid_size(shape, box)))
         values.update(batch=shape.batch, images=images, frame_size=0, joined_at=elements)
@@ -224,11 +223,11 @@ class Convolution:
         depth = shape.channels * shape.taps
         packing = {"blocks": blocks, "tiles": tiles, "block_rows": lines, "all_rows": depth, "depth": shape.filters}
         packing.update(group_stride=shape.filters * depth, block_stride=lines, row_stride=1, depth_stride=depth)
-        known = shape.plain, known_stride(shape.stride[2])
-        kernel = Backward(dtype, lanes, *known, rows, known_taps(shape), joined > 0)
+        known = shape.plain, specialized_stride(shape.stride[2])
+        kernel = Im2colDataGrad(dtype, lanes, *known, rows, specialized_taps(shape), joined > 0)
         launches = (
             scratch.clear(),
-            Pack(dtype, lanes, rows, consecutive=True).launch(shape.groups, packed, packing),
+            PackWeights(dtype, lanes, rows, consecutive=True).launch(shape.groups, packed, packing),
             Launch(kernel, BACKWARD.fill(values, steps_of(shape)), items * blocks, work=shape.work),
         )
         return Plan(launches, scratch.size)
@@ -239,18 +238,18 @@ class Convolution:
         block = _channel_block(shape, _DOT_LINES)
         blocks = -(-shape.channels // block)
         block_tiles, filter_tiles = -(-block * shape.taps // tile.columns), -(-shape.filters // tile.rows)
-        sums = shape.groups * blocks * block_tiles * filter_tiles * tile.stored(lanes) * size
-        # lines of small images are joined; how many does not depend on how many there are
+        sums = shape.groups * blocks * block_tiles * filter_tiles * tile.padded_size(lanes) * size
+        # lines of small images are joined; their number does not depend on the batch size
         images = max(1, _DOT_WIDTH // shape.windows)
         joined = min(images, max(1, shape.batch))
-        image_block = rounded(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
+        image_block = round_up(max(1, -(-shape.batch // max(1, min(_ITEMS, _SUM_BYTES // sums)))), joined)
         image_blocks = max(1, -(-shape.batch // image_block))
         parts = min(blocks, -(-_ITEMS // (image_blocks * shape.groups)))
         block_part = -(-blocks // parts) * block
         parts = -(-shape.channels // block_part)
         box = box_of(shape.counts, _DOT_WIDTH, lanes)
         frame = Frame.of_box(shape, box)
-        framed = 0 if shape.plain else rounded(block * frame.channel + lanes, lanes)
+        framed = 0 if shape.plain else round_up(block * frame.channel + lanes, lanes)
         values, elements = _box_values(shape, box, block, lanes, framed, joined)
         values.update(frame_values(shape, frame), gradients_at=elements)
         if images > 1:
@@ -260,27 +259,29 @@ class Convolution:
         values.update(scratch.slots(elements * size), sums=place, batch=shape.batch, image_block=image_block)
         values.update(block_tiles=block_tiles, filter_tiles=filter_tiles, group_tiles=blocks * block_tiles)
         values.update(images=images, block_part=block_part, parts=parts)
-        known = shape.plain, known_stride(shape.stride[2])
-        kernel = Weights(dtype, lanes, *known, shape.pointwise, images > 1, tile)
+        known = shape.plain, specialized_stride(shape.stride[2])
+        kernel = Im2colWeightGrad(dtype, lanes, *known, shape.pointwise, images > 1, tile)
         combining: Values = {**values, "parts": image_blocks}
         items = shape.groups * blocks * block_tiles
         launches = (
             scratch.clear(),
             Launch(kernel, WEIGHTS.fill(values, frame.taps), image_blocks * shape.groups * parts, work=shape.work),
-            Launch(Combine(dtype, lanes, tile), COMBINE.fill(combining), items, _chunk(shape.filters * image_blocks)),
+            Launch(
+                CombineSums(dtype, lanes, tile), COMBINE.fill(combining), items, _chunk(shape.filters * image_blocks)
+            ),
         )
         return Plan(launches, scratch.size)
 
 
 def _chunk(elements: int) -> int:
-    """Return how many items of some elements are worth a call."""
+    """Return the number of items of some elements that is worth a call."""
     return max(1, _CHUNK_ELEMENTS // elements)
 
 
-def _joined_images(shape: Geometry, box: Shape, lanes: int) -> int:
-    """Return how many images should be joined because each has few windows, or 0 for none.
+def _images_to_join(shape: Geometry, box: Shape, lanes: int) -> int:
+    """Return the number of images to join because each has few windows, or 0 for none.
 
-    It does not depend on how many there are.
+    It does not depend on the batch size.
     """
     if box != shape.counts:
         return 0
@@ -293,7 +294,7 @@ def _joined_images(shape: Geometry, box: Shape, lanes: int) -> int:
 
 
 def _channel_block(shape: Geometry, lines: int) -> int:
-    """Return how many channels have about so many lines of columns."""
+    """Return the number of channels with about so many lines of columns."""
     return evenly(shape.channels, max(1, lines // shape.taps))
 
 
@@ -307,15 +308,15 @@ def _grid(shape: Geometry, box: Shape) -> Shape:
 
 def _line(box: Shape, lanes: int, images: int = 1) -> int:
     """Return the distance of lines of columns, which have room for a vector beyond their end."""
-    line = rounded(images * math.prod(box) + lanes, WIDTH * lanes)
-    # lines at a multiple of 4096 bytes would share the same few places of the first-level cache
+    line = round_up(images * math.prod(box) + lanes, WIDTH * lanes)
+    # lines at multiples of 4096 bytes would compete for the same few sets of the L1 cache
     return line + (lanes if line % (8 * WIDTH * lanes) == 0 else 0)
 
 
 def _box_values(
     shape: Geometry, box: Shape, block: int, lanes: int, before: int, images: int = 1
 ) -> tuple[Values, int]:
-    """Return the words that describe boxes and their columns, and how many elements of a slot they take.
+    """Return the table words of boxes and their columns, and the number of elements that they take in a slot.
 
     ``before`` elements of a slot have other uses.
     """

@@ -1,4 +1,4 @@
-"""Weights in the order in which micro-kernels read them: tiles of some rows, and in a tile one step after the other."""
+"""Weight packing: weights in the order in which micro-kernels read them, tile by tile and step by step."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...lower.ir.function_builder import Index
 from ..launch import Launch, Reference, Words
 from ..routine import Routine, module
 
-__all__ = ["Pack"]
+__all__ = ["PackWeights"]
 
-#: packed elements that are worth a call
+#: packed elements worth a call
 _CHUNK_ELEMENTS = 1 << 14
 
 _WORDS = Words(
@@ -23,12 +23,11 @@ _WORDS = Words(
 
 
 @dataclasses.dataclass(frozen=True)
-class Pack:
+class PackWeights:
     """The kernel that packs weights; an item of its range is a tile.
 
-    Rows are divided into blocks of ``block_rows`` and these into tiles of ``rows``. The result has the shape (groups,
-    blocks, tiles, depth, rows); rows that do not exist are zeros. ``consecutive`` says that rows are neighbours in the
-    weights.
+    Rows are divided into blocks of ``block_rows``, and these into tiles of ``rows``. The result has the shape (groups,
+    blocks, tiles, depth, rows); missing rows are zeros. ``consecutive`` means that rows are adjacent in the weights.
     """
 
     dtype: DType
@@ -37,7 +36,7 @@ class Pack:
     consecutive: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, self.dtype)
         number = {word: _WORDS.index(e, word) for word in ("blocks", "tiles", "block_rows", "all_rows", "depth")}
         stride = {word: _WORDS.index(e, f"{word}_stride") for word in ("group", "block", "row", "depth")}
@@ -56,7 +55,7 @@ class Pack:
             target = e.at(packed, e.times(item, e.times(number["depth"], str(self.rows))))
             self._steps(e, target, source, existing, number["depth"], stride)
 
-        e.each("%lo", "%hi", tile)
+        e.for_each("%lo", "%hi", tile)
         return module(e)
 
     def _steps(
@@ -76,10 +75,10 @@ class Pack:
                     value = e.gather(source, first, stride["row"], self.dtype, known)
                 e.store_where(target, e.plus(e.times(index, str(self.rows)), str(start)), value, wanted)
 
-        e.each("0", depth, step)
+        e.for_each("0", depth, step)
 
     def launch(self, groups: int, packed: Reference, sizes: Mapping[str, int]) -> Launch:
-        """Return the launch for weights of some sizes, packed to a place in scratch memory."""
+        """Return the launch for weights of some sizes, packed to an address in scratch memory."""
         words = _WORDS.fill({**sizes, "packed": packed})
         chunk = max(1, _CHUNK_ELEMENTS // (sizes["depth"] * self.rows))
         return Launch(self, words, groups * sizes["blocks"] * sizes["tiles"], chunk)

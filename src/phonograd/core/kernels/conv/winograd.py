@@ -1,9 +1,9 @@
-"""Convolutions with small square kernels and stride 1 by Winograd's algorithm, in single precision.
+"""Winograd's algorithm: convolutions with small square kernels and stride 1, in single precision.
 
-Data is turned into pictures with channels in the lanes of vectors, and transformed tile by tile; what remains are
-products of matrices, one for each of the elements of a transformed tile: (tiles x channels) · (channels x filters).
-The adjoint in the data is the same kernel with other weights, or, where there are far fewer tiles of outputs than of
-data, the same products between adjoint transforms.
+Data is copied to pictures with channels in the lanes of vectors, and transformed tile by tile. Then each element of a
+transformed tile is a matrix product: (tiles x channels) · (channels x filters). The data gradient is the same kernel
+with other weights. If there are far fewer tiles of outputs than of data, it is the same products between adjoint
+transforms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .microkernels import WIDTH
 from .winograd_channels_last import turn_in, turn_out
 from .winograd_transforms import Tiling, transform_back, transform_gradient, transform_in, transform_out
 
-__all__ = ["FORWARD", "SHAPE_WORDS", "Band", "Forward", "Walk", "mix", "put"]
+__all__ = ["FORWARD", "SHAPE_WORDS", "Band", "WinogradForward", "WinogradWriter", "mix", "put"]
 
 SHAPE_WORDS = (
     *("groups", "channels", "filters", "batch", "rows", "columns", "out_rows", "out_columns", "pad_y", "pad_x"),
@@ -30,22 +30,22 @@ SHAPE_WORDS = (
 FORWARD = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "weight*", "out*")
 
 
-class Transforming(Protocol):
-    """What a kernel says about itself."""
+class WinogradParameters(Protocol):
+    """The parameters of a kernel that :class:`WinogradWriter` needs."""
 
     @property
     def lanes(self) -> int:
-        """How many channels a vector holds."""
+        """Number of channels in a vector."""
 
     @property
     def tiling(self) -> Tiling:
         """The tiles."""
 
 
-class Walk:
-    """A kernel while it is written: its table, and routines that transform data and outputs."""
+class WinogradWriter:
+    """Writes one kernel: its table, and calls of routines that transform data and outputs."""
 
-    def __init__(self, name: str, kernel: Transforming, words: Words) -> None:
+    def __init__(self, name: str, kernel: WinogradParameters, words: Words) -> None:
         self.name, self.kernel = name, kernel
         self.e = e = Routine(name, kernel.lanes, FLOAT32)
         self.number = {word: words.index(e, word) for word in SHAPE_WORDS}
@@ -61,7 +61,7 @@ class Walk:
         return self.number[word]
 
     def band(self, band: Index) -> tuple[Index, Index, Index]:
-        """Return the first row of tiles of a band, how many rows it has, and how many tiles."""
+        """Return the first row of tiles of a band, its number of rows, and its number of tiles."""
         e = self.e
         first = e.times(band, self["band"])
         rows = e.least(self["band"], e.minus(self["tiles_y"], first))
@@ -74,17 +74,17 @@ class Walk:
             arguments += [f"ptr {pointer}", f"i64 {line}", f"i64 {step}"]
         self.e.invoke(f"{self.name}_{routine}", *arguments, f"i64 {self['tiles_x']}")
 
-    def each_block(self, count: Index, body: Callable[[Index, Index], None]) -> None:
-        """Write the loop over blocks of channels: ``body(first channel, how many there are from it on)``."""
+    def for_each_block(self, count: Index, body: Callable[[Index, Index], None]) -> None:
+        """Write the loop over blocks of channels: ``body(first channel, number of channels from it on)``."""
         e = self.e
-        e.each("0", count, lambda first: body(first, e.minus(count, first)), str(self.kernel.lanes))
+        e.for_each("0", count, lambda first: body(first, e.minus(count, first)), str(self.kernel.lanes))
 
     def take_data(self, image: str, band: Band, picture: str, tiles: str, layout: _Layout) -> None:
-        """Write how the tiles of one image are made."""
-        self.each_block(self["channels"], self.data_block(image, band, picture, tiles, layout))
+        """Write the code that makes the tiles of one image."""
+        self.for_each_block(self["channels"], self.data_block(image, band, picture, tiles, layout))
 
     def data_block(self, image: str, band: Band, picture: str, tiles: str, layout: _Layout) -> _Block:
-        """Return how the tiles of one block of channels of an image are made: its picture, and the transforms."""
+        """Return the function that writes the code for a block of channels of an image: picture and transforms."""
         e, tiling = self.e, self.kernel.tiling
         first, rows, _ = band
         m, lanes = str(tiling.outputs), str(self.kernel.lanes)
@@ -113,22 +113,22 @@ class Walk:
                     "transform_in", (into, self["data_step"], tile_line), (above, self.line, e.times(m, lanes))
                 )
 
-            # a row of tiles is transformed while its lines are in the first-level cache
+            # transform a row of tiles while its lines are in the L1 cache
             turn("0", border)
-            e.each("0", rows, row)
+            e.for_each("0", rows, row)
 
         return block
 
     def take_gradients(
         self, image: str, sizes: _Sizes, band: Band, picture: str, tiles: _Rows, block_line: Index
     ) -> None:
-        """Write how the tiles of gradients of one image are made; blocks of channels lie ``block_line`` apart."""
-        self.each_block(sizes[0], self.gradient_block(image, sizes, band, picture, tiles, block_line))
+        """Write the code that makes the tiles of gradients of one image; ``block_line`` is the distance of blocks."""
+        self.for_each_block(sizes[0], self.gradient_block(image, sizes, band, picture, tiles, block_line))
 
     def gradient_block(
         self, image: str, sizes: _Sizes, band: Band, picture: str, tiles: _Rows, block_line: Index
     ) -> _Block:
-        """Return how the tiles of gradients of one block of channels of an image are made."""
+        """Return the function that writes the code for the gradients of a block of channels of an image."""
         e, m, lanes = self.e, str(self.kernel.tiling.outputs), str(self.kernel.lanes)
         _, height, width, pixels = sizes
         first, rows, _ = band
@@ -151,14 +151,14 @@ class Walk:
                     "transform_gradient", (into, step, tile_line), (picture, self.out_line, e.times(m, lanes))
                 )
 
-            e.each("0", rows, row)
+            e.for_each("0", rows, row)
 
         return block
 
 
-#: the first row of tiles of a band, how many rows it has, and how many tiles
+#: the first row of tiles of a band, its number of rows, and its number of tiles
 Band = tuple[Index, Index, Index]
-#: writes what is done for a block of channels: the first of them, and how many there are from it on
+#: writes the code for a block of channels: the first one, and the number of channels from it on
 _Block = Callable[[Index, Index], None]
 #: channels of an image, its height and width, and the distance of channels
 _Sizes = tuple[Index, Index, Index, Index]
@@ -171,8 +171,8 @@ _Rows = tuple[str, Index, Index, Index]
 
 
 @dataclasses.dataclass(frozen=True)
-class Forward:
-    """The kernel of a convolution; an item of its range is a band of rows of tiles of some images, and a group.
+class WinogradForward:
+    """The kernel of a convolution; an item is a band of rows of tiles of some images, and a group.
 
     ``rows`` tiles are multiplied at once. The ``adjoint`` takes tiles of gradients, and adds up those of data.
     """
@@ -183,8 +183,8 @@ class Forward:
     adjoint: bool = False
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
-        walk = Walk(name, self, FORWARD)
+        """Return the module's LLVM IR."""
+        walk = WinogradWriter(name, self, FORWARD)
         e = walk.e
         data, weight, out = [FORWARD.pointer(e, operand) for operand in ("data", "weight", "out")]
         walk.number["tiles"] = FORWARD.index(e, "tiles")
@@ -211,7 +211,7 @@ class Forward:
                 else:
                     walk.take_data(image, place, picture, target, (block_line, lanes))
 
-            e.each("0", count, source)
+            e.for_each("0", count, source)
             sums = e.at(slot, walk["sums_at"])
             pairs = e.quotient(e.plus(walk["filters"], str(WIDTH * self.lanes - 1)), str(WIDTH * self.lanes))
             pair_size = e.times(walk["channels"], str(WIDTH * self.lanes))
@@ -231,11 +231,11 @@ class Forward:
                     found = e.at(sums, e.times(e.times(number, tiles), lanes))
                     (self._put_back if self.adjoint else put)(walk, image, place, picture, found, left)
 
-                e.each("0", count, target)
+                e.for_each("0", count, target)
 
-            e.each("0", walk["filters"], pair, str(WIDTH * self.lanes))
+            e.for_each("0", walk["filters"], pair, str(WIDTH * self.lanes))
 
-        in_slot(e, FORWARD, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, FORWARD, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(
             turn_in(f"{name}_turn_in", self.lanes),
             turn_out(f"{name}_turn_out", self.lanes),
@@ -253,7 +253,9 @@ class Forward:
             ways = transform_in(f"{name}_transform_in", *known), transform_out(f"{name}_transform_out", *known)
         return list(ways)
 
-    def _mix(self, walk: Walk, routine: str, data: str, numbers: str, step: Index, sums: str, tiles: Index) -> None:
+    def _mix(
+        self, walk: WinogradWriter, routine: str, data: str, numbers: str, step: Index, sums: str, tiles: Index
+    ) -> None:
         """Write the products of all elements of tiles, for one pair of blocks of filters."""
         e = walk.e
         block_line = e.times(walk["tiles"], str(self.lanes))
@@ -271,12 +273,12 @@ class Forward:
                     *(f"ptr {factors}", f"ptr {e.at(target, place)}", f"i64 {block_line}"),
                 )
 
-            e.each("0", tiles, some, str(self.rows))
+            e.for_each("0", tiles, some, str(self.rows))
 
-        e.each("0", str(self.tiling.size**2), element)
+        e.for_each("0", str(self.tiling.size**2), element)
 
-    def _put_back(self, walk: Walk, image: str, band: Band, picture: str, sums: str, channels: Index) -> None:
-        """Write the way of one pair of blocks of channels from sums to the data of an image."""
+    def _put_back(self, walk: WinogradWriter, image: str, band: Band, picture: str, sums: str, channels: Index) -> None:
+        """Write the adjoint transform of one pair of blocks of channels, from sums to the data of an image."""
         e, m, lanes = walk.e, str(self.tiling.outputs), str(self.lanes)
         rows = band[1]
         height = e.plus(e.times(rows, m), str(self.tiling.kernel - 1))
@@ -291,7 +293,7 @@ class Forward:
                 into = e.at(picture, e.times(e.times(number, m), walk.line))
                 walk.transform("back", (into, walk.line, e.times(m, lanes)), (tiles, walk["sums_step"], lanes))
 
-            e.each("0", rows, row)
+            e.for_each("0", rows, row)
             target = e.at(image, e.times(number, walk.out_pixels))
             e.invoke(
                 f"{walk.name}_turn_out",
@@ -299,11 +301,11 @@ class Forward:
                 *(f"i64 {walk['out_columns']}", f"i64 {walk['out_rows']}", f"i64 {walk.width}"),
             )
 
-        e.each("0", e.least(channels, str(WIDTH * self.lanes)), block, lanes)
+        e.for_each("0", e.least(channels, str(WIDTH * self.lanes)), block, lanes)
 
 
-def put(walk: Walk, image: str, band: Band, picture: str, sums: str, filters: Index) -> None:
-    """Write the way of one pair of blocks of filters from sums to the output of an image."""
+def put(walk: WinogradWriter, image: str, band: Band, picture: str, sums: str, filters: Index) -> None:
+    """Write the output transform of one pair of blocks of filters, from sums to the output of an image."""
     e, m, lanes = walk.e, str(walk.kernel.tiling.outputs), str(walk.kernel.lanes)
     first, rows, _ = band
     start = e.times(first, m)
@@ -327,16 +329,16 @@ def put(walk: Walk, image: str, band: Band, picture: str, sums: str, filters: In
                 *(f"i64 {e.least(m, e.minus(height, line))}", f"i64 {walk.out_width}"),
             )
 
-        e.each("0", rows, row)
+        e.for_each("0", rows, row)
 
-    e.each("0", e.least(filters, str(WIDTH * walk.kernel.lanes)), block, lanes)
+    e.for_each("0", e.least(filters, str(WIDTH * walk.kernel.lanes)), block, lanes)
 
 
 def mix(name: str, lanes: int, rows: int, width: int, adding: bool = False) -> Routine:
     """Return the routine that multiplies some tiles with the weights of a pair of blocks of filters, or of one.
 
-    Channels lie in blocks of as many as a vector has lanes; in a block, tiles lie next to each other. With ``adding``
-    there is another argument, which says whether to begin with the sums that are there.
+    A block has as many channels as a vector has lanes; in a block, tiles are adjacent. With ``adding``, another
+    argument tells whether to add to the existing sums.
     """
     arguments = (
         "i64 %channels, ptr noalias %data, i64 %data_block, ptr noalias %weight, ptr noalias %sums, i64 %sums_block"
@@ -360,7 +362,7 @@ def mix(name: str, lanes: int, rows: int, width: int, adding: bool = False) -> R
             tiles = e.at(data, index)
             found = []
             for row in range(rows):
-                number = e.spread(tiles, str(row * lanes))
+                number = e.get_splat(tiles, str(row * lanes))
                 found += [e.fma(number, vectors[v], partial[row * width + v]) for v in range(width)]
             return found
 

@@ -1,7 +1,7 @@
-"""Pictures: images of as many channels as a vector has lanes, the channels of an element next to each other.
+"""Pictures: images in channels-last layout, with as many channels as a vector has lanes.
 
-``turn_in`` makes a picture of a part of an image, with zeros around it; ``turn_out`` writes a picture to an image.
-Both exchange lanes and elements in registers, a square at a time.
+``turn_in`` copies a part of an image to a picture, padded with zeros; ``turn_out`` copies a picture to an image. Both
+transpose lanes and elements in registers, a square at a time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["turn_in", "turn_out"]
 def turn_in(name: str, lanes: int) -> Routine:
     """Return the routine that makes a picture of ``%height`` lines of ``%width`` elements.
 
-    Its first element is that of the image at (``%y``, ``%x``), where there are zeros outside of ``%rows`` by
-    ``%columns``. There are ``%channels`` channels, ``%pixels`` apart; lanes beyond them repeat the last one. Up to a
-    vector's worth of elements is written beyond the end of the picture.
+    Its first element is the image's at (``%y``, ``%x``); elements outside of ``%rows`` by ``%columns`` are zeros. There
+    are ``%channels`` channels at a distance of ``%pixels``; lanes beyond them repeat the last one. Up to a square of
+    lanes is stored beyond the end of the picture.
     """
     arguments = (
         "ptr noalias %picture, ptr noalias %image, i64 %pixels, i64 %channels, i64 %rows, i64 %columns, "
@@ -28,11 +28,11 @@ def turn_in(name: str, lanes: int) -> Routine:
     last = e.minus("%channels", "1")
     planes = [e.at("%image", e.times(e.least(str(lane), last), "%pixels")) for lane in range(lanes)]
     left = e.least(e.most(e.minus("0", "%x"), "0"), "%width")
-    # where the data ends in a line of the picture, and what of it is in the line
+    # the end of the data in a line of the picture
     right = e.most(e.least(e.minus("%columns", "%x"), "%width"), left)
 
     def zeros(line: str, start: Index, stop: Index) -> None:
-        e.each(start, stop, lambda index: e.store(line, e.times(index, str(lanes)), e.zeros()))
+        e.for_each(start, stop, lambda index: e.store(line, e.times(index, str(lanes)), e.zeros()))
 
     def line(number: Index) -> None:
         row = e.plus("%y", number)
@@ -46,22 +46,22 @@ def turn_in(name: str, lanes: int) -> Routine:
             for element, value in enumerate(turned):
                 e.store(target, e.times(e.plus(index, str(element)), str(lanes)), value)
 
-        def inside() -> None:
+        def data_line() -> None:
             zeros(target, "0", left)
-            e.each(left, right, square, str(lanes))
+            e.for_each(left, right, square, str(lanes))
             zeros(target, right, "%width")
 
-        e.when(e.test("ult", row, "%rows"), inside, lambda: zeros(target, "0", "%width"))
+        e.when(e.test("ult", row, "%rows"), data_line, lambda: zeros(target, "0", "%width"))
 
-    e.each("0", "%height", line)
+    e.for_each("0", "%height", line)
     return e
 
 
 def turn_out(name: str, lanes: int) -> Routine:
-    """Return the routine that writes ``%height`` lines of ``%columns`` elements of a picture to an image.
+    """Return the routine that copies ``%height`` lines of ``%columns`` elements of a picture to an image.
 
-    The picture has lines of ``%width`` elements, and the image those of ``%columns``, of which the first is written at
-    the address. There are ``%channels`` channels, ``%pixels`` apart; lanes beyond them are left out.
+    Lines have ``%width`` elements in the picture and ``%columns`` in the image. There are ``%channels`` channels at a
+    distance of ``%pixels``; lanes beyond them are skipped.
     """
     arguments = (
         "ptr noalias %image, ptr noalias %picture, i64 %pixels, i64 %channels, i64 %columns, i64 %height, i64 %width"
@@ -81,7 +81,7 @@ def turn_out(name: str, lanes: int) -> Routine:
                 exists = e.assign(f"or i1 {whole}, {e.test('slt', str(lane), '%channels')}")
                 e.when(exists, lambda value=value, place=place: e.store_where(target, place, value, mask))  # type: ignore[misc]
 
-        e.each("0", "%columns", square, str(lanes))
+        e.for_each("0", "%columns", square, str(lanes))
 
-    e.each("0", "%height", line)
+    e.for_each("0", "%height", line)
     return e

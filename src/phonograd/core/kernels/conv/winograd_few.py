@@ -1,6 +1,6 @@
-"""Winograd's algorithm for few tiles and many weights, which no cache would hold once they are transformed.
+"""Winograd's algorithm for few tiles and many weights, which would exceed the cache once transformed.
 
-A first kernel transforms all tiles of data. A second one goes through the filters: it transforms as many weights at a
+A first kernel transforms all tiles of data. A second one iterates over the filters: it transforms as many weights at a
 time as stay in the cache, and multiplies all tiles by them.
 """
 
@@ -14,13 +14,13 @@ from ..launch import Words
 from ..routine import module
 from ..scratch import SLOT_WORDS, in_slot
 from .microkernels import WIDTH
-from .winograd import SHAPE_WORDS, Walk, mix, put
+from .winograd import SHAPE_WORDS, WinogradWriter, mix, put
 from .winograd_channels_last import turn_in, turn_out
 from .winograd_transforms import Tiling, matrices, transform_in, transform_out, two_sided
 
-__all__ = ["BLOCK", "FEW", "FEW_TILES", "Few", "FewTiles"]
+__all__ = ["BLOCK", "FEW", "FEW_TILES", "FewTilesForward", "TransformFewTiles"]
 
-#: channels whose weights are transformed at once, in vectors
+#: vectors of channels whose weights are transformed at once
 BLOCK = 2
 
 FEW_TILES = Words(*SHAPE_WORDS, "tiles", *SLOT_WORDS, "data*", "products*")
@@ -29,7 +29,7 @@ FEW = Words(*SHAPE_WORDS, *_WEIGHTS, "tiles", *SLOT_WORDS, "products*", "weight*
 
 
 @dataclasses.dataclass(frozen=True)
-class FewTiles:
+class TransformFewTiles:
     """The kernel that transforms tiles of data; an item of its range is a group of an image.
 
     The result has the shape (groups, elements of a tile, blocks of channels, tiles of all images, lanes).
@@ -39,8 +39,8 @@ class FewTiles:
     tiling: Tiling
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
-        walk = Walk(name, self, FEW_TILES)
+        """Return the module's LLVM IR."""
+        walk = WinogradWriter(name, self, FEW_TILES)
         e, lanes = walk.e, str(self.lanes)
         data, products = FEW_TILES.pointer(e, "data"), FEW_TILES.pointer(e, "products")
         tiles = FEW_TILES.index(e, "tiles")
@@ -53,7 +53,7 @@ class FewTiles:
             target = e.at(products, e.times(group, group_size), e.times(e.times(image, band[2]), lanes))
             walk.take_data(source, band, slot, target, (e.times(tiles, lanes), lanes))
 
-        in_slot(e, FEW_TILES, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, FEW_TILES, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(
             turn_in(f"{name}_turn_in", self.lanes),
             transform_in(f"{name}_transform_in", self.lanes, self.tiling),
@@ -62,10 +62,10 @@ class FewTiles:
 
 
 @dataclasses.dataclass(frozen=True)
-class Few:
+class FewTilesForward:
     """The kernel that multiplies; an item of its range is a pair of vectors of filters of a group.
 
-    ``rows`` tiles are multiplied at once. ``flipped`` says that kernels are read backwards.
+    ``rows`` tiles are multiplied at once. ``flipped`` means that kernels are flipped.
     """
 
     lanes: int
@@ -74,8 +74,8 @@ class Few:
     flipped: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
-        walk = Walk(name, self, FEW)
+        """Return the module's LLVM IR."""
+        walk = WinogradWriter(name, self, FEW)
         e, lanes, width = walk.e, str(self.lanes), str(WIDTH * self.lanes)
         walk.number.update({word: FEW.index(e, word) for word in (*_WEIGHTS, "tiles")})
         products, weight, out = [FEW.pointer(e, operand) for operand in ("products", "weight", "out")]
@@ -99,7 +99,7 @@ class Few:
                 adding = e.assign(f"zext i1 {e.test('sgt', first, '0')} to i64")
                 self._multiply(walk, source, numbers, sums, count, adding)
 
-            e.each("0", walk["channels"], block, str(BLOCK * self.lanes))
+            e.for_each("0", walk["channels"], block, str(BLOCK * self.lanes))
             band = walk.band("0")
 
             def image(number: Index) -> None:
@@ -108,9 +108,9 @@ class Few:
                 found = e.at(sums, e.times(e.times(number, band[2]), lanes))
                 put(walk, target, band, e.at(slot, walk["picture_at"]), found, left)
 
-            e.each("0", walk["batch"], image)
+            e.for_each("0", walk["batch"], image)
 
-        in_slot(e, FEW, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, FEW, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(
             turn_out(f"{name}_turn_out", self.lanes),
             transform_out(f"{name}_transform_out", self.lanes, self.tiling),
@@ -118,8 +118,8 @@ class Few:
             e,
         )
 
-    def _transform(self, walk: Walk, target: str, kernels: str, channels: Index, filters: Index) -> None:
-        """Write how weights are transformed: (elements of a tile, channels, two vectors of filters)."""
+    def _transform(self, walk: WinogradWriter, target: str, kernels: str, channels: Index, filters: Index) -> None:
+        """Write the transform of weights, to (elements of a tile, channels, two vectors of filters)."""
         e, size, kernel = walk.e, self.tiling.size, self.tiling.kernel
 
         def vector(lane: Index) -> None:
@@ -140,12 +140,14 @@ class Few:
 
                 two_sided(e, matrices(self.tiling).kernel, load, store)
 
-            e.each("0", channels, channel)
+            e.for_each("0", channels, channel)
 
-        # lanes without a filter are zeros: masked lanes are
-        e.each("0", str(WIDTH * self.lanes), vector, str(self.lanes))
+        # masked lanes are zeros, so missing filters are zeros
+        e.for_each("0", str(WIDTH * self.lanes), vector, str(self.lanes))
 
-    def _multiply(self, walk: Walk, data: str, numbers: str, sums: str, channels: Index, adding: Index) -> None:
+    def _multiply(
+        self, walk: WinogradWriter, data: str, numbers: str, sums: str, channels: Index, adding: Index
+    ) -> None:
         """Write the products of all elements of tiles for some channels."""
         e = walk.e
         block_line = e.times(walk["tiles"], str(self.lanes))
@@ -163,6 +165,6 @@ class Few:
                     *(f"ptr {factors}", f"ptr {e.at(target, place)}", f"i64 {block_line}", f"i64 {adding}"),
                 )
 
-            e.each("0", walk["tiles"], some, str(self.rows))
+            e.for_each("0", walk["tiles"], some, str(self.rows))
 
-        e.each("0", str(self.tiling.size**2), element)
+        e.for_each("0", str(self.tiling.size**2), element)

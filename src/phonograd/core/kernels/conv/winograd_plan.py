@@ -1,4 +1,4 @@
-"""Plans of convolutions by Winograd's algorithm."""
+"""Plans of convolutions by Winograd's algorithm: from shapes to launches."""
 
 from __future__ import annotations
 
@@ -10,40 +10,49 @@ from ...graph.node import Shape
 from ..launch import Launch, Plan, Reference
 from ..scratch import Scratch
 from ..target import Machine
-from .geometry import Geometry, evenly, rounded
+from .geometry import Geometry, evenly, round_up
 from .microkernels import WIDTH, most_rows
-from .winograd import FORWARD, Forward
-from .winograd_few import BLOCK, FEW, FEW_TILES, Few, FewTiles
+from .winograd import FORWARD, WinogradForward
+from .winograd_few import BLOCK, FEW, FEW_TILES, FewTilesForward, TransformFewTiles
 from .winograd_transforms import Tiling
-from .winograd_weight_grad import BLOCKS, PARTS, TILES, TOTAL, Blocks, Parts, Tiles, Total
-from .winograd_weights import TRANSFORM, Transform
+from .winograd_weight_grad import (
+    BLOCKS,
+    PARTS,
+    TILES,
+    TOTAL,
+    AddParts,
+    WeightGradBlocks,
+    WeightGradParts,
+    WeightGradTiles,
+)
+from .winograd_weights import TRANSFORM, TransformWeights
 
 __all__ = ["data_grad", "forward", "saves", "suits", "weight_grad"]
 
-#: how many times fewer multiplications make up for the transforms
+#: minimum factor of saved multiplications that pays for the transforms
 _LEAST_SAVING = 2.0
-#: how many times fewer tiles make up for transforms that overlap
+#: minimum ratio of tiles that pays for overlapping transforms
 _LEAST_FEWER = 1.4
-#: bytes of transformed weights that a cache holds, and the tiles that take as long as weights it does not hold
+#: maximum size of transformed weights that a cache holds, and the cost of larger ones in tiles
 _CACHED_BYTES, _WEIGHT_TILES = 1 << 22, 96
-#: bytes of transformed weights above which they are made in the cache, when they are needed
+#: size in bytes from which weights are transformed in the cache, when they are needed
 _FEW_BYTES = 1 << 21
-#: how many tiles take as long as transforming weights in the cache does, how many times fewer multiplications make up
-#: for all transforms then, how many tiles are multiplied by them, and how many at once
+#: the cost in tiles of transforming weights in the cache, the minimum factor of saved multiplications that pays for
+#: all transforms then, the maximum number of tiles that share the weights, and the number of tiles multiplied at once
 _TRANSFORM_TILES, _FEW_SAVING, _MOST_FEW, _FEW_ROWS = 14, 1.5, 128, 8
-#: how many tiles take as long as transforming products back does, and the items that blocks of weights should give
+#: the cost in tiles of transforming products back, and the minimum number of items in blocks of weights
 _BACK_TILES, _BLOCK_ITEMS = 12, 32
-#: how many steps of a sum take as long as a call of a product does
+#: the cost of a call of a product in steps of a sum
 _CALL_STEPS = 32
 _FLOAT = FLOAT32.itemsize
-#: bytes of transformed tiles of data that are made before they are used
+#: bytes of transformed tiles of data made before they are used
 _TILE_BYTES = 1 << 20
-#: tiles of a band of a large image, at least and at most
+#: minimum and maximum number of tiles in a band of a large image
 _LEAST_TILES, _MOST_TILES = 24, 64
-#: tiles of small images that are transformed together
+#: tiles of small images transformed together
 _JOINED_TILES = 32
-#: parts of the images that have sums of their own: tiles of a part, for the sums to be worth their memory, how many
-#: parts there are at least and at most, and the bytes of sums at most
+#: parts of the images with sums of their own: tiles per part that make the sums worth their memory, minimum and
+#: maximum number of parts, and maximum size of the sums in bytes
 _PART_TILES, _LEAST_PARTS, _MOST_PARTS, _SUM_BYTES = 196, 4, 16, 1 << 25
 
 Values = dict[str, int | Reference]
@@ -63,26 +72,26 @@ def suits(shape: Geometry, tiling: Tiling) -> bool:
 def saves(shape: Geometry, outputs: Shape, tiling: Tiling) -> bool:
     """Return whether tiles of so many outputs save enough multiplications to pay for the transforms.
 
-    Transformed weights that no cache holds cost as much as some tiles more.
+    Transformed weights beyond the size of the cache cost as much as some additional tiles.
     """
     tiles = shape.batch * _tiles(outputs, tiling) * _LEAST_SAVING
-    if _transformed(shape, tiling) > _CACHED_BYTES:
+    if _transformed_bytes(shape, tiling) > _CACHED_BYTES:
         tiles += _WEIGHT_TILES
     return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
 
 
-def _transformed(shape: Geometry, tiling: Tiling) -> int:
-    """Return how many bytes the transformed weights of a group take."""
+def _transformed_bytes(shape: Geometry, tiling: Tiling) -> int:
+    """Return the number of bytes of the transformed weights of a group."""
     return shape.channels * shape.filters * tiling.size**2 * _FLOAT
 
 
 def _tiles(outputs: Shape, tiling: Tiling) -> int:
-    """Return how many tiles an image of so many outputs has."""
+    """Return the number of tiles in an image of so many outputs."""
     return -(-outputs[1] // tiling.outputs) * -(-outputs[2] // tiling.outputs)
 
 
 def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
-    """Return the plan of a convolution, or None where it does not pay."""
+    """Return the plan of a convolution, or None if it does not pay."""
     taps = shape.taps
     strides = (shape.filters * shape.channels * taps, taps, shape.channels * taps)
     if _few_images(shape, tiling):
@@ -93,10 +102,10 @@ def forward(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Pl
 
 
 def data_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
-    """Return the plan of the adjoint in the data, or None where it does not pay.
+    """Return the plan of the data gradient, or None if it does not pay.
 
-    It is a convolution of gradients with kernels read backwards, in tiles of data. Where padding is narrow and images
-    are small there are far fewer tiles of gradients; then it is the adjoint of all that a convolution does.
+    It is a convolution of gradients with flipped kernels, in tiles of data. If padding is narrow and images are small,
+    there are far fewer tiles of gradients; then it is the adjoint of each step of a convolution.
     """
     by_outputs, by_data = _tiles(shape.counts, tiling), _tiles(shape.extent, tiling)
     # bands of tiles of one image would overlap
@@ -141,14 +150,14 @@ def _forward(
     lanes = machine.lanes(FLOAT32)
     walk = _Units(shape, tiled, tiling, lanes, _JOINED_TILES, _room(shape.channels, tiling, lanes))
     rows = _tiles_at_once(machine, shape.channels, walk.usual_tiles)
-    tiles = rounded(walk.tiles, rows)
-    channels = rounded(shape.channels, lanes)
+    tiles = round_up(walk.tiles, rows)
+    channels = round_up(shape.channels, lanes)
     elements = tiling.size**2
     scratch = Scratch(slots)
     pairs = -(-shape.filters // (WIDTH * lanes))
     packed = scratch.reserve(shape.groups * elements * pairs * shape.channels * WIDTH * lanes * _FLOAT)
-    # a distance of a multiple of 4096 bytes would send all elements of a tile to the same few places of the cache
-    data_step, sums_step = _apart(channels * tiles, lanes), _apart(WIDTH * lanes * tiles, lanes)
+    # at a distance of a multiple of 4096 bytes, all elements of a tile would compete for the same few cache sets
+    data_step, sums_step = _odd_stride(channels * tiles, lanes), _odd_stride(WIDTH * lanes * tiles, lanes)
     values = walk.values(data_step, elements * data_step, sums_step, elements * (data_step + sums_step))
     values.update(scratch.slots((elements * (data_step + sums_step) + walk.picture) * _FLOAT))
     values.update(tiles=tiles, data=Reference(operand), weight=packed)
@@ -157,14 +166,19 @@ def _forward(
     packing.update(depth_stride=depth, filter_stride=lane, group_stride=group)
     launches = (
         scratch.clear(),
-        Launch(Transform(lanes, tiling, flipped), TRANSFORM.fill(packing), *_vectors(shape, lanes)),
-        Launch(Forward(lanes, tiling, rows, adjoint), FORWARD.fill(values), walk.units * shape.groups, work=shape.work),
+        Launch(TransformWeights(lanes, tiling, flipped), TRANSFORM.fill(packing), *_vectors(shape, lanes)),
+        Launch(
+            WinogradForward(lanes, tiling, rows, adjoint),
+            FORWARD.fill(values),
+            walk.units * shape.groups,
+            work=shape.work,
+        ),
     )
     return Plan(launches, scratch.size)
 
 
 def _tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:
-    """Return how many tiles should be multiplied at once for as few as possible to be computed in vain.
+    """Return the number of tiles to multiply at once that wastes the least work on missing tiles.
 
     >>> [_tiles_at_once(Machine(64, 32), 64, tiles) for tiles in (49, 64, 56)]
     [10, 13, 14]
@@ -174,9 +188,9 @@ def _tiles_at_once(machine: Machine, channels: int, tiles: int) -> int:
 
 
 def _few_images(shape: Geometry, tiling: Tiling) -> int:
-    """Return how many images weights should be transformed for, in the cache, or 0 where that does not pay."""
+    """Return the number of images that share weights transformed in the cache, or 0 if that does not pay."""
     in_image = _tiles(shape.counts, tiling)
-    if in_image > _MOST_FEW or _transformed(shape, tiling) <= _FEW_BYTES:
+    if in_image > _MOST_FEW or _transformed_bytes(shape, tiling) <= _FEW_BYTES:
         return 0
     images = evenly(shape.batch, _MOST_FEW // in_image)
     tiles = (images * in_image + _TRANSFORM_TILES) * _FEW_SAVING
@@ -193,13 +207,13 @@ def _few(
     flipped: bool = False,
 ) -> Plan:
     lanes = machine.lanes(FLOAT32)
-    # kernels do not depend on the number of tiles, of which few should be computed in vain
+    # kernels do not depend on the number of tiles; few rows waste little work on missing tiles
     rows = min(most_rows(machine), _FEW_ROWS)
     images, elements = _few_images(shape, tiling), tiling.size**2
-    tiles = rounded(images * _tiles(shape.counts, tiling), rows)
+    tiles = round_up(images * _tiles(shape.counts, tiling), rows)
     walk = _Units(dataclasses.replace(shape, batch=1), shape.counts, tiling, lanes, 1, _MOST_FEW)
-    channels = rounded(shape.channels, lanes)
-    data_step, sums_step = _apart(channels * tiles, lanes), _apart(WIDTH * lanes * tiles, lanes)
+    channels = round_up(shape.channels, lanes)
+    data_step, sums_step = _odd_stride(channels * tiles, lanes), _odd_stride(WIDTH * lanes * tiles, lanes)
     scratch = Scratch(slots)
     products = scratch.reserve(shape.groups * elements * data_step * _FLOAT)
     weights = elements * BLOCK * lanes * WIDTH * lanes
@@ -216,21 +230,23 @@ def _few(
         values.update(out=Reference("out", before * shape.filters * shape.windows))
         part = dataclasses.replace(shape, batch=count)
         launches += [
-            Launch(FewTiles(lanes, tiling), FEW_TILES.fill(values), count * shape.groups),
-            Launch(Few(lanes, tiling, rows, flipped), FEW.fill(values), shape.groups * pairs, work=part.work),
+            Launch(TransformFewTiles(lanes, tiling), FEW_TILES.fill(values), count * shape.groups),
+            Launch(
+                FewTilesForward(lanes, tiling, rows, flipped), FEW.fill(values), shape.groups * pairs, work=part.work
+            ),
         ]
     return Plan(tuple(launches), scratch.size)
 
 
 def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan | None:
-    """Return the plan of the adjoint in the weights, or None where it does not pay."""
+    """Return the plan of the weight gradient, or None if it does not pay."""
     if _many_weights(shape, tiling):
         return _blocks(machine, slots, shape, tiling)
     if not saves(shape, shape.counts, tiling):
         return None
     lanes, elements = machine.lanes(FLOAT32), tiling.size**2
     walk = _Units(shape, shape.counts, tiling, lanes, _JOINED_TILES, _room(shape.channels, tiling, lanes))
-    kernel = Parts(lanes, tiling)
+    kernel = WeightGradParts(lanes, tiling)
     pairs, blocks = -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
     lines = shape.groups * pairs * shape.channels * shape.taps
     sums = lines * WIDTH * lanes * _FLOAT
@@ -241,7 +257,7 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
     scratch = Scratch(slots)
     # lines are read in squares
     place = scratch.reserve(parts * sums + lanes * WIDTH * lanes * _FLOAT)
-    data_step, sums_step = _apart(lanes * walk.tiles, lanes), _apart(WIDTH * lanes * walk.tiles, lanes)
+    data_step, sums_step = _odd_stride(lanes * walk.tiles, lanes), _odd_stride(WIDTH * lanes * walk.tiles, lanes)
     sums_at = elements * blocks * data_step
     products_at = sums_at + elements * pairs * sums_step
     picture_at = products_at + elements * kernel.rows * WIDTH * lanes
@@ -252,14 +268,14 @@ def weight_grad(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -
     launches = (
         scratch.clear(),
         Launch(kernel, PARTS.fill(values), parts * shape.groups, work=shape.work),
-        Launch(Total(lanes), TOTAL.fill(total), shape.groups * pairs * blocks, max(1, 16 // parts)),
+        Launch(AddParts(lanes), TOTAL.fill(total), shape.groups * pairs * blocks, max(1, 16 // parts)),
     )
     return Plan(launches, scratch.size)
 
 
 def _many_weights(shape: Geometry, tiling: Tiling) -> bool:
-    """Return whether the adjoint in the weights should be computed by blocks of them, and saves enough that way."""
-    if _transformed(shape, tiling) <= _FEW_BYTES:
+    """Return whether computing the weight gradient by blocks of weights is needed, and saves enough."""
+    if _transformed_bytes(shape, tiling) <= _FEW_BYTES:
         return False
     tiles = (shape.batch * _tiles(shape.counts, tiling) + _BACK_TILES) * _FEW_SAVING
     return tiles * tiling.size**2 <= shape.batch * shape.windows * shape.taps
@@ -267,9 +283,9 @@ def _many_weights(shape: Geometry, tiling: Tiling) -> bool:
 
 def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Plan:
     lanes, elements = machine.lanes(FLOAT32), tiling.size**2
-    kernel = Blocks(lanes, tiling)
+    kernel = WeightGradBlocks(lanes, tiling)
     walk = _Units(shape, shape.counts, tiling, lanes, _MOST_FEW, _MOST_FEW)
-    data_step, sums_step = _apart(lanes * walk.tiles, lanes), _apart(WIDTH * lanes * walk.tiles, lanes)
+    data_step, sums_step = _odd_stride(lanes * walk.tiles, lanes), _odd_stride(WIDTH * lanes * walk.tiles, lanes)
     pairs, blocks = shape.groups * -(-shape.filters // (WIDTH * lanes)), -(-shape.channels // kernel.channels)
     part_blocks = -(-blocks // min(blocks, -(-_BLOCK_ITEMS // pairs)))
     parts = -(-blocks // part_blocks)
@@ -284,7 +300,7 @@ def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Pl
     values = {**walk.values(data_step, 0, sums_step, 0), **slot, "blocks": blocks, "parts": parts}
     values.update(part_blocks=part_blocks, lines_at=lines_at, sums=sums)
     launches = [scratch.clear()]
-    for number, (first, count, band, tiles) in enumerate(walk.each()):
+    for number, (first, count, band, tiles) in enumerate(walk.iterate()):
         before = first * shape.groups * _FLOAT
         for gradient, vectors, size, place in (
             (False, blocks, shape.channels * shape.pixels, data),
@@ -292,7 +308,7 @@ def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Pl
         ):
             operand = Reference("out_grad" if gradient else "data", before * size)
             words = TILES.fill({**values, "first_band": band, "data": operand, "tiles": place})
-            launches.append(Launch(Tiles(lanes, tiling, gradient), words, count * shape.groups * vectors))
+            launches.append(Launch(WeightGradTiles(lanes, tiling, gradient), words, count * shape.groups * vectors))
         values.update(tiles=tiles, first=int(number == 0), last=int(number == walk.units - 1), data=data, grad=grad)
         work = dataclasses.replace(shape, batch=count).work
         launches.append(Launch(kernel, BLOCKS.fill(values), pairs * parts, work=work))
@@ -300,26 +316,26 @@ def _blocks(machine: Machine, slots: int, shape: Geometry, tiling: Tiling) -> Pl
 
 
 def _vectors(shape: Geometry, lanes: int) -> tuple[int, int]:
-    """Return how many vectors of filters there are in all groups, and how many of them are worth a call."""
+    """Return the number of vectors of filters in all groups, and the number of them that is worth a call."""
     return shape.groups * -(-shape.filters // lanes), max(1, 64 // shape.channels)
 
 
-def _apart(size: int, lanes: int) -> int:
-    """Return a distance of at least a size, an odd number of vectors: elements of a tile lie all over the cache."""
+def _odd_stride(size: int, lanes: int) -> int:
+    """Return an odd number of vectors of at least a size: this distance spreads a tile's elements over the cache."""
     return (-(-size // lanes) | 1) * lanes
 
 
 def _room(channels: int, tiling: Tiling, lanes: int) -> int:
-    """Return of how many tiles a band of a large image should be."""
-    room = _TILE_BYTES // (tiling.size**2 * rounded(channels, lanes) * _FLOAT)
+    """Return the number of tiles in a band of a large image."""
+    room = _TILE_BYTES // (tiling.size**2 * round_up(channels, lanes) * _FLOAT)
     return min(max(room, _LEAST_TILES), _MOST_TILES)
 
 
 class _Units:
-    """How tiles are divided into units that are transformed together: some images, or a band of one.
+    """Division of tiles into units that are transformed together: some images, or a band of one.
 
-    ``joined`` is how many tiles of small images there should be together, and ``most`` of how many tiles of a large one
-    bands are.
+    ``joined`` is the number of tiles of small images to join, and ``most`` the number of tiles in a band of a large
+    image.
     """
 
     def __init__(self, shape: Geometry, tiled: Shape, tiling: Tiling, lanes: int, joined: int, most: int) -> None:
@@ -335,14 +351,14 @@ class _Units:
         self._bands = -(-self._tiles_y // self._band)
         self.units = -(-shape.batch // self._images) * self._bands
         self.tiles = self._images * self._band * self._tiles_x
-        #: tiles of a unit where there are images enough: kernels depend on this, and not on the number of images
+        #: tiles of a unit with enough images: kernels depend on this, and not on the number of images
         self.usual_tiles = max(1, joined // in_image) * in_image if in_image <= most else self.tiles
         width, height = self._tiles_x * m + tiling.kernel - 1, self._band * m + tiling.kernel - 1
-        #: elements of a picture, and of a square of lanes that may be written beyond its end
+        #: elements of a picture, and of a square of lanes that may be stored beyond its end
         self.picture = width * height * lanes + lanes * lanes
 
-    def each(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the units: the first image, how many there are, the band, and how many tiles it has in all."""
+    def iterate(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield the units: first image, number of images, band, and number of tiles."""
         for first in range(0, self._shape.batch, self._images):
             count = min(self._images, self._shape.batch - first)
             for band in range(self._bands):
@@ -350,7 +366,7 @@ class _Units:
                 yield first, count, band, count * rows * self._tiles_x
 
     def values(self, data_step: int, sums_at: int, sums_step: int, picture_at: int) -> Values:
-        """Return the words that kernels have in common."""
+        """Return the table words that the kernels share."""
         shape = self._shape
         found: Values = {
             "groups": shape.groups,

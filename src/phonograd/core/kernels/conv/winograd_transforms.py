@@ -1,11 +1,11 @@
-"""Winograd's transforms: a convolution of small tiles as products of elements, with far fewer multiplications.
+"""Winograd's transforms: a convolution of small tiles as elementwise products, with far fewer multiplications.
 
 A tile of m by m outputs of an r by r kernel needs (m + r - 1)² products instead of m² r². The three matrices come from
 polynomials at some points and infinity (Toom and Cook): with g the kernel and d the data of a tile, the outputs are
-``A' [(G g G') * (B' d B)] A``. Adjoints are the same with transposed matrices.
+``A' [(G g G') * (B' d B)] A``. Adjoints use the transposed matrices.
 
-Rounding errors depend on the points. Largest error over largest output (and root mean square over root mean square) of
-a convolution of random numbers, and of the same without Winograd's algorithm:
+Rounding errors depend on the points. The table shows the largest error over the largest output (and root mean square
+over root mean square) of a convolution of random numbers; "without" is the same without Winograd's algorithm:
 
 ==============================  ==================  ==================
 points                          64 channels         512 channels
@@ -18,7 +18,7 @@ points                          64 channels         512 channels
 5 by 5: 0, ±5/8, ±3/2           1.3e-6 (0.9e-6)     3.0e-6 (2.3e-6)
 ==============================  ==================  ==================
 
-Here lanes are channels: a routine transforms the same tile of as many channels as a vector has lanes.
+Lanes are channels: a routine transforms the same tile of as many channels as a vector has lanes.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = [
     "transform_gradient",
     "transform_in",
     "transform_out",
-    "transposed",
+    "transpose",
     "two_sided",
 ]
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 
-#: points by the size of tiles, other than infinity
+#: points by tile size, other than infinity
 _POINTS = {
     4: (Fraction(0), Fraction(1), Fraction(-1)),
     6: (Fraction(0), Fraction(5, 8), Fraction(-5, 8), Fraction(3, 2), Fraction(-3, 2)),
@@ -61,11 +61,11 @@ class Tiling(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many elements of data a tile needs along each axis."""
+        """Number of elements of data in a tile along each axis."""
         return self.outputs + self.kernel - 1
 
 
-class Matrices(NamedTuple):
+class TransformMatrices(NamedTuple):
     """The matrices of a tiling: kernel to products, data to products, products to outputs."""
 
     kernel: Matrix
@@ -74,7 +74,7 @@ class Matrices(NamedTuple):
 
 
 @functools.cache
-def matrices(tiling: Tiling) -> Matrices:
+def matrices(tiling: Tiling) -> TransformMatrices:
     """Return the matrices G, B' and A' of a tiling.
 
     >>> [[int(entry) for entry in row] for row in matrices(Tiling(2, 3)).data]
@@ -95,11 +95,11 @@ def matrices(tiling: Tiling) -> Matrices:
         (*[point**power for point in points], Fraction(int(power == tiling.outputs - 1)))
         for power in range(tiling.outputs)
     ]
-    return Matrices(tuple(kernel), tuple(data), tuple(outputs))
+    return TransformMatrices(tuple(kernel), tuple(data), tuple(outputs))
 
 
 def _coefficients(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
-    """Return the polynomial with some roots, the constant coefficient first."""
+    """Return the polynomial with some roots, constant coefficient first."""
     found = [Fraction(1)]
     for root in roots:
         shifted, scaled = [Fraction(0), *found], [*found, Fraction(0)]
@@ -107,8 +107,8 @@ def _coefficients(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
     return tuple(found)
 
 
-def transposed(matrix: Matrix) -> Matrix:
-    """Return a matrix with rows and columns exchanged."""
+def transpose(matrix: Matrix) -> Matrix:
+    """Return the transpose of a matrix."""
     return tuple(zip(*matrix))
 
 
@@ -116,11 +116,12 @@ def transposed(matrix: Matrix) -> Matrix:
 
 
 class _Recipe(NamedTuple):
-    """How a constant matrix is multiplied with a column of values.
+    """Product of a constant matrix and a column of values, in few instructions.
 
     Points come in pairs of opposite sign. Two columns that differ in the sign of odd powers need only the sum and the
-    difference of their values (``joined``); two such rows are the sum and the difference of their even and their odd
-    part (``paired``, with the even part, the odd part, and a factor of the odd part). ``single`` are all other rows.
+    difference of their values (``joined``). Two such rows are the sum and the difference of their even and their odd
+    part (``paired``, with the even part, the odd part, and a factor of the odd part). ``single`` contains all other
+    rows.
     """
 
     joined: tuple[tuple[int, int], ...]
@@ -130,8 +131,8 @@ class _Recipe(NamedTuple):
 
 @functools.cache
 def _recipe(matrix: Matrix) -> _Recipe:
-    columns, joined = list(transposed(matrix)), []
-    # with as many rows as columns, rows save more
+    columns, joined = list(transpose(matrix)), []
+    # with as many rows as columns, pairing rows saves more
     for first in range(len(columns) if len(matrix) < len(columns) else 0):
         for second in range(first + 1, len(columns)):
             if _opposite(columns[first], columns[second]) and any(
@@ -139,7 +140,7 @@ def _recipe(matrix: Matrix) -> _Recipe:
             ):
                 joined.append((first, second))
                 columns[first], columns[second] = _even_and_odd(columns[first], columns[second])
-    rows, paired, single = transposed(tuple(columns)), [], []
+    rows, paired, single = transpose(tuple(columns)), [], []
     done: set[int] = set()
     for number, row in enumerate(rows):
         if number in done:
@@ -150,7 +151,7 @@ def _recipe(matrix: Matrix) -> _Recipe:
             continue
         done.add(partner)
         even, odd = _even_and_odd(row, rows[partner])
-        # the odd part without the factor of its highest power, which then costs nothing
+        # divide the odd part by the factor of its highest power, which makes that factor free
         scale = next(a for a in reversed(odd) if a)
         parts = tuple(map(float, even)), tuple([float(a / scale) for a in odd])
         paired.append((number, partner, *parts, float(scale)))
@@ -158,7 +159,7 @@ def _recipe(matrix: Matrix) -> _Recipe:
 
 
 def _opposite(first: Sequence[Fraction], second: Sequence[Fraction]) -> bool:
-    """Return whether two rows have the same entries up to signs, and some of either sign."""
+    """Return whether two rows have equal entries up to signs, with some equal and some opposite ones."""
     pairs = [(a, b) for a, b in zip(first, second) if a or b]
     return all([abs(a) == abs(b) for a, b in pairs]) and len({a == b for a, b in pairs}) == 2
 
@@ -166,15 +167,15 @@ def _opposite(first: Sequence[Fraction], second: Sequence[Fraction]) -> bool:
 def _even_and_odd(
     first: Sequence[Fraction], second: Sequence[Fraction]
 ) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
-    """Return two rows of which the first is the sum, and the second the difference."""
+    """Return the entries that two rows share, and those that differ in sign: their sum and difference are the rows."""
     even = tuple([a if a == b else Fraction(0) for a, b in zip(first, second)])
     return even, tuple([a if a != b else Fraction(0) for a, b in zip(first, second)])
 
 
 def _combination(e: Routine, row: Sequence[float], values: Sequence[Value]) -> Value:
-    """Return the sum of values times constants, of which not all are zero."""
+    """Return the sum of values times constants, at least one of which is not zero."""
     total: Value | None = None
-    # the terms without a factor first: the others are one instruction each
+    # terms without a factor come first: each of the others is one fused multiply-add
     for factor, value in sorted(zip(row, values), key=lambda term: abs(abs(term[0]) - 1)):
         if not factor:
             continue
@@ -209,7 +210,7 @@ def _apply(e: Routine, matrix: Matrix, column: Sequence[Value]) -> list[Value]:
 def two_sided(
     e: Routine, matrix: Matrix, load: Callable[[int, int], Value], store: Callable[[int, int, Value], None]
 ) -> None:
-    """Write matrix · values · matrix', where ``load(row, column)`` gives a value and ``store`` takes one."""
+    """Write matrix · values · matrix'; ``load(row, column)`` returns a value and ``store`` takes one."""
     size = len(matrix[0])
     columns = [_apply(e, matrix, [load(row, column) for row in range(size)]) for column in range(size)]
     for row in range(len(matrix)):
@@ -228,9 +229,9 @@ _TRANSFORM = (
 def _transform(name: str, lanes: int, matrix: Matrix, into: bool, adding: bool = False) -> Routine:
     """Return a routine that transforms a row of tiles.
 
-    Pictures have lines; products lie at equal distances, all of a row of the matrix of products after the other. With
-    ``into``, the source is a picture and the target are products; else the other way round. With ``adding``, results
-    are added to what is there.
+    Pictures have lines; products are at a constant stride, in the row-major order of their matrix. With ``into``, the
+    source is a picture and the target are products; otherwise the reverse. With ``adding``, results are added to the
+    target.
     """
     e = Routine(name, lanes, FLOAT32, _TRANSFORM)
     rows, size = len(matrix), len(matrix[0])
@@ -250,25 +251,25 @@ def _transform(name: str, lanes: int, matrix: Matrix, into: bool, adding: bool =
 
         two_sided(e, matrix, lambda row, column: e.get(source, place(row, column, "%source_line", into, size)), store)
 
-    e.each("0", "%count", tile)
+    e.for_each("0", "%count", tile)
     return e
 
 
 def transform_in(name: str, lanes: int, tiling: Tiling) -> Routine:
-    """Return the routine that makes products of tiles of data: B' d B."""
+    """Return the routine that transforms tiles of data to products: B' d B."""
     return _transform(name, lanes, matrices(tiling).data, into=True)
 
 
 def transform_out(name: str, lanes: int, tiling: Tiling) -> Routine:
-    """Return the routine that makes tiles of outputs of products: A' p A."""
+    """Return the routine that transforms products to tiles of outputs: A' p A."""
     return _transform(name, lanes, matrices(tiling).outputs, into=False)
 
 
 def transform_gradient(name: str, lanes: int, tiling: Tiling) -> Routine:
-    """Return the routine that makes gradients of products of gradients of outputs: A g A'."""
-    return _transform(name, lanes, transposed(matrices(tiling).outputs), into=True)
+    """Return the routine that transforms gradients of outputs to gradients of products: A g A'."""
+    return _transform(name, lanes, transpose(matrices(tiling).outputs), into=True)
 
 
 def transform_back(name: str, lanes: int, tiling: Tiling) -> Routine:
-    """Return the routine that adds to tiles of data what their products make of gradients: B p B'."""
-    return _transform(name, lanes, transposed(matrices(tiling).data), into=False, adding=True)
+    """Return the routine that adds transformed gradients of products to tiles of data: B p B'."""
+    return _transform(name, lanes, transpose(matrices(tiling).data), into=False, adding=True)

@@ -1,14 +1,15 @@
-"""The adjoint in the weights by Winograd's algorithm.
+"""Winograd weight gradient.
 
-Tiles of data and of gradients are transformed and multiplied; products are (channels x tiles) · (tiles x filters), one
-for each element of a tile. They are computed for a *block* of some channels and two vectors of filters at a time and
-transformed back at once, while they are in the cache: what is kept are sums as large as the weights. These have
-*lines*, one for each element of the kernel of each channel, of two vectors of filters.
+Tiles of data and of gradients are transformed and multiplied; the products are (channels x tiles) · (tiles x filters),
+one for each element of a tile. They are computed for a *block* of some channels and two vectors of filters at a time
+and transformed back while they are in the cache, so that only sums of the size of the weights are kept. These have
+*lines* of two vectors of filters, one for each element of the kernel of each channel.
 
-With few weights, an item of work is a part of the images, with sums of its own, which are added up in the end
-(:class:`Parts`, :class:`Total`). With many weights there is no room for many sums: all tiles of some images are
-transformed first, and an item is a part of the weights (:class:`Tiles`, :class:`Blocks`), so threads share the work
-however few images there are. Further images are added to what the ones before them gave.
+With few weights, an item of work is a part of the images, with sums of its own, which are added up at the end
+(:class:`WeightGradParts`, :class:`AddParts`). With many weights there is no room for many sums. Then all tiles of some
+images are transformed first, and an item is a part of the weights (:class:`WeightGradTiles`,
+:class:`WeightGradBlocks`), so threads can share the work of a few images. The sums of further images are added to those
+before.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import SLOT_WORDS, in_slot
 from .microkernels import WIDTH, product
-from .winograd import SHAPE_WORDS, Band, Walk
+from .winograd import SHAPE_WORDS, Band, WinogradWriter
 from .winograd_channels_last import turn_in
-from .winograd_transforms import Tiling, matrices, transform_gradient, transform_in, transposed, two_sided
+from .winograd_transforms import Tiling, matrices, transform_gradient, transform_in, transpose, two_sided
 
-__all__ = ["BLOCKS", "PARTS", "TILES", "TOTAL", "Blocks", "Parts", "Tiles", "Total"]
+__all__ = ["BLOCKS", "PARTS", "TILES", "TOTAL", "AddParts", "WeightGradBlocks", "WeightGradParts", "WeightGradTiles"]
 
 PARTS = Words(*SHAPE_WORDS, "units", "part_units", "products_at", *SLOT_WORDS, "data*", "out_grad*", "sums*")
 TOTAL = Words("groups", "channels", "filters", "taps", "parts", "sums*", "out*")
@@ -38,49 +39,51 @@ BLOCKS = Words(*_NUMBERS, *SLOT_WORDS, "data*", "grad*", "sums*", "out*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Sums:
-    """What the kernels have in common."""
+class WinogradWeightGrad:
+    """Base class of the kernels."""
 
     lanes: int
     tiling: Tiling
 
     @property
     def rows(self) -> int:
-        """Channels that are multiplied at once: two vectors wide, that many sums keep the multipliers busy."""
+        """Number of channels multiplied at once: two vectors wide, so many sums keep the multipliers busy."""
         return max(4, self.lanes // 2)
 
     @property
     def channels(self) -> int:
-        """Channels of a block: as many as a vector has lanes."""
+        """Number of channels in a block: the lanes of a vector."""
         return self.lanes
 
     @property
     def width(self) -> int:
-        """Filters of a block."""
+        """Number of filters in a block."""
         return WIDTH * self.lanes
 
     @property
     def taps(self) -> int:
-        """Elements of a kernel."""
+        """Number of elements in a kernel."""
         return self.tiling.kernel**2
 
     @property
     def elements(self) -> int:
-        """Elements of a tile."""
+        """Number of elements in a tile."""
         return self.tiling.size**2
 
     # -- tiles
 
-    def take_data(self, walk: Walk, image: str, band: Band, picture: str, tiles: str, block: Index) -> None:
-        """Write how the tiles of a block of channels of an image are made: (blocks, elements, tiles, lanes)."""
+    def take_data(self, walk: WinogradWriter, image: str, band: Band, picture: str, tiles: str, block: Index) -> None:
+        """Write the code that makes the tiles of a block of channels of an image: (blocks, elements, tiles, lanes)."""
         e, line = walk.e, str(self.lanes)
         channel = e.times(block, str(self.channels))
         existing = e.least(str(self.channels), e.minus(walk["channels"], channel))
         target = e.at(tiles, e.times(block, e.times(walk["data_step"], str(self.elements))))
         walk.data_block(image, band, picture, target, ("0", line))(channel, existing)
 
-    def take_gradients(self, walk: Walk, image: str, band: Band, picture: str, tiles: str, vector: Index) -> None:
-        """Write how the tiles of a vector of filters are made: (pairs of vectors, elements, tiles, two vectors)."""
+    def take_gradients(
+        self, walk: WinogradWriter, image: str, band: Band, picture: str, tiles: str, vector: Index
+    ) -> None:
+        """Write the code that makes the tiles of a vector of filters: (pairs, elements, tiles, two vectors)."""
         e, line = walk.e, str(self.width)
         filters = e.times(vector, str(self.lanes))
         existing = e.least(str(self.lanes), e.minus(walk["filters"], filters))
@@ -103,11 +106,11 @@ class Sums:
         products: str,
         sums: tuple[str, str, Index],
     ) -> None:
-        """Write how a block is multiplied, transformed back and added to lines.
+        """Write the code that multiplies a block, transforms it back and adds it to lines.
 
         ``operands`` are tiles of data and of gradients, and ``steps`` the distances of their elements. ``sizes`` are
-        how many channels and filters there are from the first of the block on, and ``sums`` where lines are written,
-        where the lines are to which they are added, and whether there are none yet.
+        the numbers of channels and filters from the first of the block on. ``sums`` are the address of the result, the
+        address of the lines to add, and whether there are none yet.
         """
         channels, filters = sizes
         into, before, is_first = sums
@@ -125,7 +128,7 @@ class Sums:
 
             e.when(e.test("sgt", left, "0"), some)
 
-        e.each("0", str(self.channels // self.rows), half)
+        e.for_each("0", str(self.channels // self.rows), half)
 
     def _multiply(
         self,
@@ -141,7 +144,7 @@ class Sums:
         lanes, width = str(self.lanes), str(self.width)
         (data, grads), (data_step, grad_step) = operands, steps
 
-        def each(routine: str, *more: str) -> None:
+        def multiply_all(routine: str, *more: str) -> None:
             def element(at: Index) -> None:
                 e.invoke(
                     f"{e.name}_{routine}",
@@ -152,15 +155,17 @@ class Sums:
                     *(f"i64 {count}", "i64 0", *more),
                 )
 
-            e.each("0", str(self.elements), element)
+            e.for_each("0", str(self.elements), element)
 
-        e.when(e.test("sgt", filters, lanes), lambda: each("wide"), lambda: each("narrow", f"i64 {lanes}"))
+        e.when(
+            e.test("sgt", filters, lanes), lambda: multiply_all("wide"), lambda: multiply_all("narrow", f"i64 {lanes}")
+        )
 
     def _back(self, e: Routine, products: str, count: Index, filters: Index, sums: tuple[str, str, Index]) -> None:
-        """Write the way from products to lines."""
+        """Write the transform of products back to lines."""
         into, before, is_first = sums
         size, kernel = self.tiling.size, self.tiling.kernel
-        known = e.below(e.either(is_first, "0", str(self.lanes)))
+        known = e.below(e.select_index(is_first, "0", str(self.lanes)))
 
         def row(at: Index) -> None:
             def vector(lane: Index) -> None:
@@ -174,19 +179,19 @@ class Sums:
                     line = e.plus(place, str((row * kernel + column) * self.width))
                     e.store(into, line, e.add(value, e.get_where(before, known, line)))
 
-                two_sided(e, transposed(matrices(self.tiling).kernel), load, store)
+                two_sided(e, transpose(matrices(self.tiling).kernel), load, store)
 
-            e.each("0", e.least(filters, str(self.width)), vector, str(self.lanes))
+            e.for_each("0", e.least(filters, str(self.width)), vector, str(self.lanes))
 
-        e.each("0", count, row)
+        e.for_each("0", count, row)
 
     def routines(self, name: str) -> list[Routine]:
-        """Return the routines that products are made by."""
+        """Return the routines that compute products."""
         known = self.lanes, FLOAT32, self.rows
         return [product(f"{name}_wide", *known, masked=False), product(f"{name}_narrow", *known, masked=True)]
 
     def transforms(self, name: str, data: bool = True, gradients: bool = True) -> list[Routine]:
-        """Return the routines that tiles are made by."""
+        """Return the routines that make tiles."""
         found = [turn_in(f"{name}_turn_in", self.lanes)]
         if data:
             found.append(transform_in(f"{name}_transform_in", self.lanes, self.tiling))
@@ -196,9 +201,9 @@ class Sums:
 
 
 def turn_lines(name: str, lanes: int) -> Routine:
-    """Return the routine that writes ``%count`` lines to the weights, which are the other way round.
+    """Return the routine that transposes ``%count`` lines and stores them to the weights.
 
-    Lines of several parts, which are ``%part_size`` apart, are added up. ``%filters`` of two vectors exist.
+    Lines of several parts, at a distance of ``%part_size``, are added up. ``%filters`` of two vectors exist.
     """
     arguments = (
         "ptr noalias %out, ptr noalias %lines, i64 %filter_size, i64 %filters, i64 %count, i64 %parts, i64 %part_size"
@@ -214,7 +219,7 @@ def turn_lines(name: str, lanes: int) -> Routine:
             source = e.at("%lines", e.times(first, str(width)), lane)
 
             def lines(part: str) -> list[Value]:
-                # lines beyond the last belong to nobody: they are not written
+                # lines beyond the last are read but not stored
                 return [e.get(part, str(number * width)) for number in range(lanes)]
 
             def add(part: Index, sums: list[Value]) -> list[Value]:
@@ -226,19 +231,19 @@ def turn_lines(name: str, lanes: int) -> Routine:
                 exists = e.test("slt", str(place), left)
                 e.when(exists, lambda value=value, at=at: e.store_where("%out", at, value, mask))  # type: ignore[misc]
 
-        e.each("0", "%count", square, str(lanes))
+        e.for_each("0", "%count", square, str(lanes))
 
-    e.each("0", e.least("%filters", str(width)), vector, str(lanes))
+    e.for_each("0", e.least("%filters", str(width)), vector, str(lanes))
     return e
 
 
 @dataclasses.dataclass(frozen=True)
-class Parts(Sums):
+class WeightGradParts(WinogradWeightGrad):
     """The kernel for few weights; an item of its range is a part of the images, and a group."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
-        walk = Walk(name, self, PARTS)
+        """Return the module's LLVM IR."""
+        walk = WinogradWriter(name, self, PARTS)
         e = walk.e
         walk.number.update({word: PARTS.index(e, word) for word in ("units", "part_units", "products_at")})
         data, out_grad, sums = [PARTS.pointer(e, operand) for operand in ("data", "out_grad", "sums")]
@@ -265,12 +270,14 @@ class Parts(Sums):
                     at = e.plus(e.times(e.plus(first, number), walk["groups"]), group)
                     source = e.at(data, e.times(at, e.times(walk["channels"], walk.pixels)))
                     into = e.at(slot, e.times(e.times(number, band[2]), str(self.lanes)))
-                    e.each("0", blocks, lambda block: self.take_data(walk, source, band, picture, into, block))
+                    e.for_each("0", blocks, lambda block: self.take_data(walk, source, band, picture, into, block))
                     grad = e.at(out_grad, e.times(at, e.times(walk["filters"], walk.out_pixels)))
                     place = e.at(grads, e.times(e.times(number, band[2]), str(self.width)))
-                    e.each("0", vectors, lambda vector: self.take_gradients(walk, grad, band, picture, place, vector))
+                    e.for_each(
+                        "0", vectors, lambda vector: self.take_gradients(walk, grad, band, picture, place, vector)
+                    )
 
-                e.each("0", count, image)
+                e.for_each("0", count, image)
                 tiles, is_first = e.times(count, band[2]), e.test("eq", number, start)
 
                 def pair(which: Index) -> None:
@@ -284,24 +291,24 @@ class Parts(Sums):
                         sizes = e.minus(walk["channels"], channel), filters
                         self.add_block(e, (here, there), steps, tiles, sizes, products, (lines, lines, is_first))
 
-                    e.each("0", blocks, block)
+                    e.for_each("0", blocks, block)
 
-                e.each("0", pairs, pair)
+                e.for_each("0", pairs, pair)
 
-            e.each(start, e.least(walk["units"], e.plus(start, walk["part_units"])), unit)
+            e.for_each(start, e.least(walk["units"], e.plus(start, walk["part_units"])), unit)
 
-        in_slot(e, PARTS, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, PARTS, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(*self.transforms(name), *self.routines(name), e)
 
 
 @dataclasses.dataclass(frozen=True)
-class Total:
+class AddParts:
     """The kernel that adds up the sums of all parts; an item is two vectors of filters and a vector of channels."""
 
     lanes: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, FLOAT32)
         number = {word: TOTAL.index(e, word) for word in ("groups", "channels", "filters", "taps", "parts")}
         sums, out = TOTAL.pointer(e, "sums"), TOTAL.pointer(e, "out")
@@ -327,19 +334,19 @@ class Total:
                 *(f"i64 {e.times(count, number['taps'])}", f"i64 {number['parts']}", f"i64 {part_size}"),
             )
 
-        e.each("%lo", "%hi", item)
+        e.for_each("%lo", "%hi", item)
         return module(turn_lines(f"{name}_turn", self.lanes), e)
 
 
 @dataclasses.dataclass(frozen=True)
-class Tiles(Sums):
+class WeightGradTiles(WinogradWeightGrad):
     """The kernel that transforms tiles of data, or of gradients; an item is a block or a vector of an image."""
 
     gradient: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
-        walk = Walk(name, self, TILES)
+        """Return the module's LLVM IR."""
+        walk = WinogradWriter(name, self, TILES)
         e = walk.e
         data, tiles = TILES.pointer(e, "data"), TILES.pointer(e, "tiles")
         band = walk.band(TILES.index(e, "first_band"))
@@ -359,16 +366,16 @@ class Tiles(Sums):
             place = e.times(e.times(image, band[2]), str(width * self.lanes))
             take(walk, source, band, slot, e.at(tiles, e.times(group, group_size), place), vector)
 
-        in_slot(e, TILES, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, TILES, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(*self.transforms(name, not self.gradient, self.gradient), e)
 
 
 @dataclasses.dataclass(frozen=True)
-class Blocks(Sums):
+class WeightGradBlocks(WinogradWeightGrad):
     """The kernel for many weights; an item is two vectors of filters, and a part of the channels of a group."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, FLOAT32)
         number = {word: BLOCKS.index(e, word) for word in _NUMBERS}
         data, grad, sums, out = [BLOCKS.pointer(e, operand) for operand in ("data", "grad", "sums", "out")]
@@ -392,7 +399,7 @@ class Blocks(Sums):
                 channel = e.times(at, str(self.channels))
                 line = e.times(channel, str(self.taps))
                 kept = e.at(sums, e.times(e.plus(e.times(pair, filter_size), line), str(self.width)))
-                # nothing is read of sums that do not exist yet, from a place that does
+                # the first time, all lanes are masked: point to memory that exists
                 before = e.assign(f"select i1 {is_first}, ptr {here}, ptr {kept}")
                 into = e.assign(f"select i1 {is_last}, ptr {here}, ptr {kept}")
                 operands = e.at(tiles, e.times(at, data_size)), grads
@@ -404,7 +411,7 @@ class Blocks(Sums):
                 turn += [f"i64 {e.times(count, str(self.taps))}", "i64 1", "i64 0"]
                 e.when(is_last, lambda: e.invoke(f"{name}_turn", *turn))
 
-            e.each(start, e.least(number["blocks"], e.plus(start, number["part_blocks"])), block)
+            e.for_each(start, e.least(number["blocks"], e.plus(start, number["part_blocks"])), block)
 
-        in_slot(e, BLOCKS, lambda slot: e.each("%lo", "%hi", lambda index: item(index, slot)))
+        in_slot(e, BLOCKS, lambda slot: e.for_each("%lo", "%hi", lambda index: item(index, slot)))
         return module(*self.routines(name), turn_lines(f"{name}_turn", self.lanes), e)

@@ -1,4 +1,4 @@
-"""Weights on their way into the products of Winograd's algorithm."""
+"""Transformed weights: packed for the products of Winograd's algorithm."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..routine import Routine, module
 from .microkernels import WIDTH
 from .winograd_transforms import Tiling, matrices, two_sided
 
-__all__ = ["TRANSFORM", "Transform"]
+__all__ = ["TRANSFORM", "TransformWeights"]
 
 TRANSFORM = Words("depth", "filters", "depth_stride", "filter_stride", "group_stride", "weight*", "packed*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Transform:
+class TransformWeights:
     """The kernel that transforms weights; an item of its range is a vector of filters of a group.
 
     The result has the shape (groups, elements of a tile, pairs of blocks of filters, channels, two vectors).
@@ -26,10 +26,10 @@ class Transform:
     lanes: int
     tiling: Tiling
     flipped: bool
-    """Whether kernels are read backwards, as the adjoint in the data needs them."""
+    """True if kernels are flipped, as the data gradient needs them."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, self.lanes, FLOAT32)
         number = {
             word: TRANSFORM.index(e, word)
@@ -54,7 +54,7 @@ class Transform:
                 e.times(half, str(self.lanes)),
             )
 
-            # channel after channel: their numbers are neighbours
+            # channel after channel: their weights are adjacent
             def channel(at: Index) -> None:
                 kernels = e.at(source, e.times(at, number["depth_stride"]))
                 place = e.at(target, e.times(at, str(WIDTH * self.lanes)))
@@ -69,7 +69,7 @@ class Transform:
 
                 two_sided(e, matrices(self.tiling).kernel, load, store)
 
-            e.each("0", number["depth"], channel)
+            e.for_each("0", number["depth"], channel)
 
-        e.each("%lo", "%hi", item)
+        e.for_each("%lo", "%hi", item)
         return module(e)

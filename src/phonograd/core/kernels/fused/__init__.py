@@ -1,1 +1,1 @@
-"""Fused elementwise and reduction kernels, from structure to text."""
+"""Fused elementwise and reduction kernels, from structure to LLVM IR."""

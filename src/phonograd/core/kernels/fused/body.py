@@ -1,7 +1,7 @@
-"""Body: the values of a kernel at one place, read, computed and written vector by vector.
+"""Body: loads, values and stores of a fused kernel at one loop position, vector by vector.
 
-Where the last vector of a line is only partly inside, loads and stores go through a mask on a branch of their own, and
-everything between is shared.
+Takes: structure and schedule. Used by: :mod:`.writer`. If the last vector of a line is only partly inside, loads and
+stores are masked on a branch of their own; the computation between them is shared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Body", "LoopPosition", "Strip"]
 
 
 class Strip(NamedTuple):
-    """Where a vector stands on the last axis: its first element, how many are left, and whether they fill it."""
+    """A vector on the last axis: its first element, the number of elements left, and whether they fill it."""
 
     first: Index
     left: Index
@@ -27,25 +27,25 @@ class Strip(NamedTuple):
 
 
 class LoopPosition(NamedTuple):
-    """Where loops have come to: the offset of every operand, and the position along every axis that was entered."""
+    """A position of the loops: the offset of every operand, and the position along every axis entered so far."""
 
     offsets: list[Index]
     positions: dict[int, Index]
 
 
 class Operand(NamedTuple):
-    """Memory that a kernel reads or writes, as its table describes it."""
+    """Memory that a kernel reads or writes, as described by its table."""
 
     pointer: str
     start: Index
-    """Where it begins, as the table has it: of meaning where there is no memory."""
+    """Its first byte according to the table; an element offset if there is no memory."""
     strides: list[Index]
     bounds: dict[int, tuple[Index, Index]]
     index_stride: Index
 
 
 class Body:
-    """The operands of a kernel, and the values that are made of them."""
+    """The operands of a kernel, and the values computed from them."""
 
     def __init__(self, structure: Structure, schedule: Schedule, emitter: Emitter) -> None:
         self.structure = structure
@@ -62,14 +62,14 @@ class Body:
         self._read_table()
 
     def _read_table(self) -> None:
-        """Write the loads of extents, addresses and those strides that are not known from the structure."""
+        """Write the loads of extents, addresses and those strides that the structure does not fix."""
         structure = self.structure
         count = len(structure.axes)
         self.operands: list[Operand] = []
         word = count
         accesses: list[str] = [load.access for load in structure.loads] + [UNIT] * len(structure.draws)
         accesses += [take.access for take in structure.takes] + [store.access for store in structure.stores]
-        # partial results lie one after the other along the axis that is partitioned, which may be the last
+        # partial results are consecutive along the partitioned axis, which may be the last
         accesses += [STRIDE] * (len(structure.folds) if structure.partitioned else 0)
         for number, access in enumerate(accesses):
             load = structure.loads[number] if number < self.first_draw else None
@@ -88,7 +88,7 @@ class Body:
         pointer = e.address(e.load_word("%bases", read(0), "ptr"), start, "i8") if has_memory else "null"
         fixed = {SPLAT: "0", UNIT: "1"}
         strides = [
-            self._known_stride(number, axis)
+            self._fixed_stride(number, axis)
             or (fixed[access] if axis == self.last and access in fixed else read(2 + axis))
             for axis in range(count)
         ]
@@ -98,8 +98,8 @@ class Body:
         is_take = self.first_take <= number < self.first_store
         return Operand(pointer, start, strides, bounds, read(2 + count) if is_take else "0")
 
-    def _known_stride(self, number: int, axis: int) -> Index | None:
-        """Return the stride of an operand that has no extent along a reduced axis."""
+    def _fixed_stride(self, number: int, axis: int) -> Index | None:
+        """Return the stride along an axis if the structure fixes it: 0 for an operand without extent there."""
         structure = self.structure
         if structure.axes[axis] == "K":
             return None
@@ -110,18 +110,18 @@ class Body:
         elif self.first_store <= number < self.first_partial:
             belongs_to_row = structure.stores[number - self.first_store].row
         else:
-            # partial results lie one after the other along the axis that is partitioned
+            # partial results are consecutive along the partitioned axis
             belongs_to_row = number >= self.first_partial and axis != structure.axes.index("R")
         return "0" if belongs_to_row else None
 
-    # -- places
+    # -- positions
 
     def origin(self) -> LoopPosition:
-        """Return the place at which loops begin."""
+        """Return the position at which loops begin."""
         return LoopPosition(["0"] * len(self.operands), {})
 
     def advance(self, place: LoopPosition, axis: int, index: Index) -> LoopPosition:
-        """Return the place at a position on an axis."""
+        """Return the loop position at an index on an axis."""
         e = self.emitter
         offsets = [
             e.plus(offset, e.times(index, operand.strides[axis]))
@@ -136,7 +136,7 @@ class Body:
         return Strip(index, left, e.assign(f"icmp sge i64 {left}, {e.lanes}"))
 
     def whole_strip(self, index: Index) -> Strip:
-        """Return a vector that is known to be full."""
+        """Return a vector known to be full."""
         return Strip(index, str(self.emitter.lanes), "true")
 
     def _along(self, number: int, place: LoopPosition, strip: Strip | None) -> Index:
@@ -149,15 +149,15 @@ class Body:
     # -- values
 
     def row_values(self, level: int, place: LoopPosition, strip: Strip | None, known: dict[int, Value]) -> None:
-        """Add the values of a row that become known with a level; without a strip they are the same in all lanes."""
+        """Add the row values of a level; without a strip, all lanes are equal."""
         wanted = self.schedule.row_values(level)
         self._read(dict.fromkeys([n for n in wanted if n < self.first_draw]), place, strip, known)
         for number in wanted:
             if number not in known:
-                known[number] = self._made(number, place, strip, known)
+                known[number] = self._compute(number, place, strip, known)
 
     def line_values(self, found: Pass, place: LoopPosition) -> dict[int, Value]:
-        """Return the values of elements that are the same all along the last axis."""
+        """Return the element values that are constant along the last axis."""
         e, loads = self.emitter, self.structure.loads
         known: dict[int, Value] = {}
         for number in found.needed:
@@ -179,13 +179,13 @@ class Body:
         self._read(wanted, place, strip, values)
         for number in found.needed:
             if number not in values:
-                values[number] = self._made(number, place, strip, values)
+                values[number] = self._compute(number, place, strip, values)
         return values
 
-    def _made(self, number: int, place: LoopPosition, strip: Strip | None, values: dict[int, Value]) -> Value:
+    def _compute(self, number: int, place: LoopPosition, strip: Strip | None, values: dict[int, Value]) -> Value:
         step = self.schedule.value(number)
         if isinstance(step, Take):
-            return self._taken(number, step, place, strip, values[step.at])
+            return self._take(number, step, place, strip, values[step.at])
         assert isinstance(step, Compute), step
         lowering = declared(step.operator, Elementwise)
         return lowering.value(
@@ -197,7 +197,7 @@ class Body:
     def _read(
         self, wanted: dict[int, int | None], place: LoopPosition, strip: Strip | None, values: dict[int, Value]
     ) -> None:
-        """Add values that are read from memory: those of their own operands, or from the memory of a store."""
+        """Add values read from memory: from their own operands, or from the memory of a store."""
         e, loads = self.emitter, self.structure.loads
         units: list[tuple[int, int, DType]] = []
         mask: Value | None = None
@@ -213,13 +213,13 @@ class Body:
             elif load.is_place:
                 values[number] = self._places(number, place, strip)
                 if load.bounds:
-                    inside = self._inside(number, place, strip, e.below(strip.left))
+                    inside = self._bounds_mask(number, place, strip, e.below(strip.left))
                     values[number] = e.select(inside, values[number], e.constant(0, load.dtype))
             elif load.access == UNIT and not load.bounds:
                 units.append((number, number, load.dtype))
             else:
                 mask = mask or e.below(strip.left)
-                values[number] = self._guarded(number, load, place, strip, mask)
+                values[number] = self._load_guarded(number, load, place, strip, mask)
         if units:
             assert strip is not None
             found = self._in_strip([(operand, dtype) for _, operand, dtype in units], place, strip)
@@ -233,7 +233,7 @@ class Body:
         return e.load_splat(operand.pointer, offset, load.dtype)
 
     def _bounded_scalar(self, number: int, place: LoopPosition) -> Value:
-        """Return one element of a load in every lane, or 0 where none lies in memory."""
+        """Return one element of a load in every lane, or 0 if it is out of bounds."""
         e, operand, dtype = self.emitter, self.operands[number], self.structure.loads[number].dtype
         inside = "true"
         for axis, bounds in operand.bounds.items():
@@ -248,9 +248,9 @@ class Body:
         return e.assign(f"and i1 {not_before}, {not_after}")
 
     def _places(self, number: int, place: LoopPosition, strip: Strip) -> Value:
-        """Return the distances of elements from where their memory would begin."""
+        """Return the offsets of elements from where their memory would begin."""
         e, operand, load = self.emitter, self.operands[number], self.structure.loads[number]
-        # 32 bits are enough for the difference between lanes wherever they are for the places
+        # 32 bits suffice for the differences between lanes wherever they suffice for the offsets
         first = e.splat(e.plus(operand.start, self._along(number, place, strip)), INT64)
         narrow = self._as(first, load.dtype)
         if load.access == SPLAT:
@@ -263,17 +263,17 @@ class Body:
     def _as(self, value: Value, dtype: DType) -> Value:
         return value if value.dtype == dtype else self.emitter.convert(value, dtype)
 
-    def _guarded(self, number: int, load: Load, place: LoopPosition, strip: Strip, mask: Value) -> Value:
-        """Return the elements of a load whose memory may be touched at some positions only."""
+    def _load_guarded(self, number: int, load: Load, place: LoopPosition, strip: Strip, mask: Value) -> Value:
+        """Return the elements of a load whose memory may be read at some positions only."""
         e, operand = self.emitter, self.operands[number]
-        mask = self._inside(number, place, strip, mask)
+        mask = self._bounds_mask(number, place, strip, mask)
         offset = self._along(number, place, strip)
         if load.access == UNIT:
             return e.load_where(operand.pointer, offset, load.dtype, mask)
         return e.gather(operand.pointer, offset, operand.strides[self.last], load.dtype, mask)
 
-    def _inside(self, number: int, place: LoopPosition, strip: Strip, mask: Value) -> Value:
-        """Return a mask without the positions at which nothing of an operand lies in memory."""
+    def _bounds_mask(self, number: int, place: LoopPosition, strip: Strip, mask: Value) -> Value:
+        """Return a mask without the positions at which an operand is out of bounds."""
         e, operand = self.emitter, self.operands[number]
         for axis, (first, end) in operand.bounds.items():
             if axis == self.last:
@@ -298,12 +298,12 @@ class Body:
     def _whole_or_part(
         self, strip: Strip, whole: Callable[[], list[Value]], part: Callable[[Value], list[Value]]
     ) -> list[Value]:
-        """Return what is done for a vector, and with a mask for one that is only partly inside."""
+        """Write ``whole()`` for a full vector and ``part(mask)`` for a partial one, and return the values."""
         e = self.emitter
         return e.choose(strip.full, whole, lambda: part(e.below(strip.left)))
 
-    def _taken(self, number: int, take: Take, place: LoopPosition, strip: Strip | None, index: Value) -> Value:
-        """Return the elements of an array at the places that an index names."""
+    def _take(self, number: int, take: Take, place: LoopPosition, strip: Strip | None, index: Value) -> Value:
+        """Return the elements of an array at the positions in an index."""
         e, position = self.emitter, self._take_places[number]
         operand = self.operands[position]
         if take.access != ANY or strip is None:
@@ -328,7 +328,7 @@ class Body:
     # -- writing
 
     def store_elements(self, found: Pass, place: LoopPosition, strip: Strip, values: dict[int, Value]) -> None:
-        """Write what a pass stores at a strip."""
+        """Write the stores of a pass at a strip."""
         writes = [(values[self.structure.stores[n].source], n) for n in found.stores]
         self._write(writes + [(values[value], n) for value, n in found.parks], place, strip)
 

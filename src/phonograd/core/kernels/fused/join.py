@@ -1,4 +1,4 @@
-"""Join: combines the partial results of a kernel that is partitioned, in the order of the parts."""
+"""Join: combines the partial results of a partitioned kernel, in the order of the parts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .writer import fold_lanes
 
 __all__ = ["JOIN", "Join"]
 
-#: partial results lie one after the other: parts, then items, and sixteen lanes for each item if rows are folded
+#: partial results are contiguous: parts, then items, and sixteen lanes per item if rows are folded
 JOIN = Words("parts", "items", "partial*", "out*")
 
 
 @dataclasses.dataclass(frozen=True)
 class Join:
-    """The kernel that joins the partial results of one fold, over a range of items."""
+    """The kernel that combines the partial results of one fold, over a range of items."""
 
     operator: str
     dtype: DType
@@ -27,7 +27,7 @@ class Join:
     folds_rows: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e, fold = Emitter(name, self.lanes), declared(self.operator, Reduction)
         parts, items = JOIN.index(e, "parts"), JOIN.index(e, "items")
         partial, out = JOIN.pointer(e, "partial"), JOIN.pointer(e, "out")

@@ -1,11 +1,11 @@
-"""Schedule: how often a kernel goes through each row, and what it computes on the way.
+"""Schedule: the passes of a fused kernel over each row, and the values computed in each pass.
 
-A value of elements that needs no result of a row has level 0; the fold of a value of level *n* is known after pass *n*,
-so what is computed from it has level *n* + 1. In pass *n* everything of level *n* is folded and stored, and whatever is
-needed for that is computed, if need be once more: bits are the same each time. Values that are dear to compute are not:
+An element value that needs no row result has level 0. The fold of a value of level *n* is complete after pass *n*, so
+values computed from it have level *n* + 1. Pass *n* folds and stores the values of level *n*, and computes all values
+that these need. A value may be computed in several passes: its bits are the same each time. Expensive values are not:
 
-* one that has been stored is read from memory again, where it still is in a cache;
-* another one is *parked* in the memory of a result of the same dtype that will be written in a later pass.
+* a stored value is read back from memory, where it is still in a cache;
+* any other value is *parked* in the memory of a result of the same dtype that a later pass will write.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from ..structure import UNIT, Compute, Fold, Structure, Take
 
 __all__ = ["Pass", "Schedule"]
 
-#: operations per element above which a value is not computed a second time, if that can be avoided
+#: operations per element above which recomputing a value is avoided if possible
 DEAR = 4.0
 
 
 @dataclasses.dataclass
 class Pass:
-    """One way through a row."""
+    """One pass over a row."""
 
     folds: list[int] = dataclasses.field(default_factory=list)
     """Numbers of the values that are folds."""
     stores: list[int] = dataclasses.field(default_factory=list)
     """Numbers of the stores of elements."""
     parks: list[tuple[int, int]] = dataclasses.field(default_factory=list)
-    """(value, store in whose memory it is parked)."""
+    """Pairs of a value and the store in whose memory it is parked."""
     reads: dict[int, int] = dataclasses.field(default_factory=dict)
-    """By value: the store in whose memory it lies since an earlier pass."""
+    """By value: the store that has held it in memory since an earlier pass."""
     needed: list[int] = dataclasses.field(default_factory=list)
-    """The values of elements that are computed, in order."""
+    """The element values that the pass computes, in order."""
 
 
 class Schedule:
-    """The passes of a kernel, and the values of its rows.
+    """The passes of a kernel, and its row values.
 
     Attributes
     ----------
     rows
         For each value, whether it belongs to a row.
     levels
-        For each value the first pass that can use it, which for values of elements is the one that computes it.
+        For each value, the first pass that can use it; for element values, this pass computes it.
     passes
-        What is done in each pass.
+        The folds, stores and values of each pass.
     """
 
     def __init__(self, structure: Structure) -> None:
@@ -63,11 +63,11 @@ class Schedule:
         self.passes = self._passes()
 
     def value(self, number: int) -> Compute | Take | Fold | None:
-        """Return the step that makes a value; None for what is loaded or drawn."""
+        """Return the step that computes a value, or None for a load or a draw."""
         return self.structure.steps[number - self._first_step] if number >= self._first_step else None
 
     def sources(self, number: int) -> tuple[int, ...]:
-        """Return the values from which a value is made."""
+        """Return the values from which a value is computed."""
         step = self.value(number)
         if step is None:
             return ()
@@ -76,7 +76,7 @@ class Schedule:
         return (step.at,) if isinstance(step, Take) else (step.source,)
 
     def row_values(self, level: int) -> list[int]:
-        """Return the values of rows, except results of folds, that become known with a level."""
+        """Return the row values, except results of folds, that become available with a level."""
         known = [n for n, row in enumerate(self.rows) if row and self.levels[n] == level]
         return [number for number in known if not isinstance(self.value(number), Fold)]
 
@@ -97,7 +97,7 @@ class Schedule:
         return passes
 
     def _closure(self, found: Pass) -> list[int]:
-        """Return the values of elements that a pass computes."""
+        """Return the element values that a pass computes."""
         stack = [source for fold in found.folds for source in self.sources(fold)]
         stack += [self.structure.stores[store].source for store in found.stores]
         stack += [value for value, _ in found.parks]
@@ -132,7 +132,7 @@ class Schedule:
                 passes[user].needed = self._closure(passes[user])
 
     def _place(self, value: int, users: list[int], passes: list[Pass], free: list[int]) -> tuple[int, bool] | None:
-        """Return the store in whose memory a value can be found again, and whether it must be parked there first."""
+        """Return the store whose memory can hold a value, and whether the value must be parked there first."""
         stores = self.structure.stores
         for number in passes[users[0]].stores:
             if stores[number].source == value and stores[number].access == UNIT:

@@ -1,21 +1,21 @@
-"""Writer: from the structure of a kernel to its text.
+"""Writer: from the structure of a fused kernel to its LLVM IR.
 
-Kept axes are the outer loops, reduced ones the inner loops, and vectors lie along the last axis, whichever it is. For
-every position along the kept axes (sixteen of them at a time, if the last axis is kept) the row is gone through as
-often as the :mod:`~phonograd.core.kernels.fused.schedule` says.
+Kept axes are the outer loops, reduced axes the inner loops, and vectors run along the last axis. For every position
+along the kept axes (a whole vector of positions if the last axis is kept), the kernel makes the passes of the
+:mod:`~phonograd.core.kernels.fused.schedule` over the row.
 
-**The order of a sum** (of any fold) depends on the shape of what is summed alone: not on the vectors of the machine, on
-strides, on what else the kernel computes, or on how it is divided. Axes of size one are dropped and neighbouring
-reduced axes are taken as one. Then, along the innermost reduced axis:
+**The order of a sum** (of any fold) depends on the shape of the summed array alone. It does not depend on the vector
+width, strides, other results of the kernel, or its division among threads. Axes of size one are dropped and adjacent
+reduced axes are merged. Then, along the innermost reduced axis:
 
-* if it is the last axis, element *i* belongs to lane *i* mod 16, and the sixteen lanes are summed apart;
+* if it is the last axis, element *i* belongs to lane *i* mod 16, and the sixteen lanes are summed separately;
   otherwise every element of the last axis has a sum of its own;
-* each sum is made of blocks of 64 terms, and of blocks of 64 such blocks, added up in sequence:
-  64 terms, 64 blocks, and then as many as there are. Rounding errors grow with 128 + n / 4096, not with n.
+* each sum consists of blocks of 64 terms, and of blocks of 64 such blocks, added up in sequence:
+  64 terms, 64 blocks, and then all of those. Rounding errors grow with 128 + n / 4096, not with n.
 
-Sums along further reduced axes take the results of the inner one in sequence. A kernel that is partitioned leaves the
-outermost of these sequences to :mod:`~phonograd.core.kernels.fused.join`. At the very end lanes are added by
-halves: lane *i* and *i* + 8, then *i* and *i* + 4, + 2, + 1.
+Sums along further reduced axes add the results of the inner one in sequence. A partitioned kernel leaves the outermost
+of these sequences to :mod:`~phonograd.core.kernels.fused.join`. At the very end, lanes are added by halves: lane *i*
+and *i* + 8, then *i* and *i* + 4, + 2, + 1.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from .schedule import Pass, Schedule
 
 __all__ = ["BLOCKS", "fold_lanes", "write"]
 
-#: terms of the blocks of a sum, the outer ones first
+#: terms in the blocks of a sum, outer blocks first
 BLOCKS = (4096, 64)
-#: elements for which random numbers are drawn at once
+#: number of elements whose random values are drawn together
 _DRAWN = 4 * ROW
-#: positions on the two axes of a tile: sixteen elements fill a cache line, and 64 lines are a part of the first cache
+#: sides of a tile: sixteen elements fill a cache line, and 64 lines are a part of the L1 cache
 _TILE, _TILE_LAST = 16, 64
 
 
 def write(structure: Structure, name: str) -> str:
-    """Return the text of a kernel as a module of its own."""
+    """Return the LLVM IR of a kernel as a module of its own."""
     writer = _Writer(structure, name)
     writer.kernel()
     return writer.emitter.text()
 
 
 class _Writer:
-    """The state of writing one kernel."""
+    """Writes one kernel."""
 
     def __init__(self, structure: Structure, name: str) -> None:
         self.structure = structure
@@ -59,11 +59,11 @@ class _Writer:
         self.last = len(axes) - 1
         self.kept = [axis for axis, kind in enumerate(axes) if kind == KEPT]
         self.reduced = [axis for axis, kind in enumerate(axes) if kind == REDUCED]
-        #: vectors of a partial result: with the lanes of a row apart, as many as make a row
+        #: vectors of a partial result: a whole row of lanes if the lanes are summed separately
         self.parts = ROW // structure.lanes if structure.folds_rows else 1
         self.scratch: list[str] = []
         self.counters: list[philox_ir.Counter] = []
-        #: the part that is being computed, if the kernel is partitioned
+        #: index of the current part, if the kernel is partitioned
         self.part: Index | None = None
 
     # -- loops over kept axes
@@ -72,16 +72,16 @@ class _Writer:
         """Write the whole body."""
         place = self.body.origin()
         if self.structure.draws:
-            self._drawn(place)
+            self._write_draws(place)
         elif self.structure.partitioned:
-            self._partitioned(place)
+            self._write_parts(place)
         elif self.structure.tile is not None:
             apart = self.structure.tile, self.last
             self._outer([axis for axis in self.kept if axis not in apart], place, self._tiles)
         else:
             self._outer([axis for axis in self.kept if axis != self.last], place, self._lines)
 
-    def _partitioned(self, place: LoopPosition) -> None:
+    def _write_parts(self, place: LoopPosition) -> None:
         """Write the loop over parts of the outermost reduced axis."""
         e, body, axis = self.emitter, self.body, self.reduced[0]
 
@@ -113,7 +113,7 @@ class _Writer:
         self.emitter.loop(*self._range(axes[0]), "1", (), line)
 
     def _lines(self, place: LoopPosition) -> None:
-        """Write what is done at all positions of the last axis, if it is kept, or else for one row."""
+        """Write the code for all positions of the last axis if it is kept, else for one row."""
         if self.structure.folds_rows:
             self._row(place, [])
             return
@@ -137,7 +137,7 @@ class _Writer:
         e.loop(start, stop, str(e.lanes), (), vector)
 
     def _wide_strips(self, place: LoopPosition, start: Index, stop: Index) -> Index:
-        """Write the loop over several vectors together, as long as all are full; return where it ends."""
+        """Write the loop over several full vectors at a time; return its end."""
         e, step = self.emitter, self.structure.width * self.emitter.lanes
         bits = step.bit_length() - 1
         rounds = e.shift_down(e.minus(stop, start), bits)
@@ -152,7 +152,7 @@ class _Writer:
         return end
 
     def _tiles(self, place: LoopPosition) -> None:
-        """Write loops over small blocks of two axes, so that operands that lie along either stay in a cache."""
+        """Write loops over tiles of two axes, so that operands contiguous along either one stay in a cache."""
         e, tile = self.emitter, self.structure.tile
         assert tile is not None
         (start, stop), (first, end) = self._range(tile), self._range(self.last)
@@ -178,8 +178,8 @@ class _Writer:
 
     # -- random numbers
 
-    def _drawn(self, place: LoopPosition) -> None:
-        """Write the loop of a kernel that draws: groups of 64 elements, whose random values are made first."""
+    def _write_draws(self, place: LoopPosition) -> None:
+        """Write the loop of a kernel with random values: groups of 64 elements, whose values are drawn first."""
         e, body = self.emitter, self.body
         for number, draw in enumerate(self.structure.draws):
             self.scratch.append(e.scratch(_DRAWN * draw.dtype.itemsize // 8))
@@ -205,7 +205,7 @@ class _Writer:
         e.loop("%lo", "%hi", str(_DRAWN), (), group)
 
     def _fill(self, number: int, start: Index) -> None:
-        """Write the random values of 64 elements from ``start`` on to memory of the kernel's own."""
+        """Draw the random values of 64 elements from ``start`` on into scratch memory."""
         e, draw = self.emitter, self.structure.draws[number]
         convert = declared(draw.operator, Random).convert
         size = philox_ir.elements_per_group(draw.dtype)
@@ -219,7 +219,7 @@ class _Writer:
     # -- one row
 
     def _row(self, place: LoopPosition, strips: list[Strip]) -> None:
-        """Write everything that is done for a row, or for the rows of some strips, which are gone through together."""
+        """Write all passes over a row, or over the rows of some strips together."""
         body = self.body
         each: list[Strip | None] = [*strips] or [None]
         known: list[dict[int, Value]] = [{} for _ in each]
@@ -229,19 +229,19 @@ class _Writer:
             if not found.folds:
                 self._walk(self.reduced, found, place, strips, known)
                 continue
-            partial = self._combined(self.reduced, found, place, strips, known)
+            partial = self._combine(self.reduced, found, place, strips, known)
             if self.part is not None:
                 self._store_partial(found, partial, place, strips)
                 return
             for strip, values in zip(each, known):
                 for number in found.folds:
                     vectors, partial = partial[: self.parts], partial[self.parts :]
-                    values[number] = vectors[0] if strip else self._joined(number, vectors)
+                    values[number] = vectors[0] if strip else self._join_lanes(number, vectors)
                 body.row_values(level + 1, place, strip, values)
         for strip, values in zip(each, known):
             body.store_row(place, strip, values)
 
-    def _joined(self, number: int, vectors: list[Value]) -> Value:
+    def _join_lanes(self, number: int, vectors: list[Value]) -> Value:
         """Return the result of a fold along the last axis in every lane."""
         e = self.emitter
         total = fold_lanes(e, self._reduction(number), vectors)
@@ -249,7 +249,7 @@ class _Writer:
         return e.splat(first, total.dtype)
 
     def _round(self, found: Pass, place: LoopPosition, strip: Strip, known: dict[int, Value]) -> list[Value]:
-        """Write everything that is done for one vector; return the values to fold, with identities outside."""
+        """Write the code for one vector; return the values to fold, with identities in lanes outside."""
         e = self.emitter
         values = self.body.element_values(found, place, strip, known)
         self.body.store_elements(found, place, strip, values)
@@ -267,7 +267,7 @@ class _Writer:
     def _walk(
         self, axes: list[int], found: Pass, place: LoopPosition, strips: list[Strip], known: list[dict[int, Value]]
     ) -> None:
-        """Write a pass that folds nothing."""
+        """Write a pass without folds."""
         e, body = self.emitter, self.body
         if not axes or (not strips and len(axes) == 1):
             line = body.line_values(found, place)
@@ -299,7 +299,7 @@ class _Writer:
         return self._reduction(number).start(value.dtype)
 
     def _identities(self, found: Pass, strips: list[Strip]) -> list[Value]:
-        """Return where partial results begin: for each strip, for each fold, for each vector of a row."""
+        """Return the initial partial results: for each strip, for each fold, for each vector of a row."""
         e, dtypes = self.emitter, self.structure.dtypes
         return [
             e.constant(self._reduction(number).start(dtypes[number]), dtypes[number])
@@ -309,22 +309,22 @@ class _Writer:
         ]
 
     def _join(self, found: Pass, first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
-        """Return two sets of partial results combined."""
+        """Return the combination of two sets of partial results."""
         combines = [self._reduction(number).combine for number in found.folds for _ in range(self.parts)]
         combines *= len(first) // len(combines)
         return [combine(self.emitter, a, b) for combine, a, b in zip(combines, first, second, strict=True)]
 
-    def _combined(
+    def _combine(
         self, axes: list[int], found: Pass, place: LoopPosition, strips: list[Strip], known: list[dict[int, Value]]
     ) -> list[Value]:
-        """Return the partial results over some reduced axes; without strips, vectors lie along the last one."""
+        """Return the partial results over some reduced axes; without strips, vectors run along the last one."""
         e, body, axis = self.emitter, self.body, axes[0]
         part = self.part if axis == self.reduced[0] else None
         identities = self._identities(found, strips)
         if len(axes) > 1:
 
             def inner(index: Index) -> list[Value]:
-                return self._combined(axes[1:], found, body.advance(place, axis, index), strips, known)
+                return self._combine(axes[1:], found, body.advance(place, axis, index), strips, known)
 
             def turn(index: Index, partial: list[Value]) -> list[Value]:
                 return self._join(found, partial, inner(index))
@@ -361,7 +361,7 @@ class _Writer:
         strips: list[Strip],
         known: list[dict[int, Value]],
     ) -> list[Value]:
-        """Return a block of terms, one after the other, for each element of some vectors along the last axis."""
+        """Return the partial results of a block of terms, for each element of some vectors along the last axis."""
 
         def term(index: Index, partial: list[Value]) -> list[Value]:
             moved = self.body.advance(place, self.reduced[-1], index)
@@ -376,10 +376,10 @@ class _Writer:
     def _row_block(
         self, start: Index, stop: Index, found: Pass, place: LoopPosition, known: dict[int, Value]
     ) -> list[Value]:
-        """Return a block of rows along the last axis, the lanes of a row apart.
+        """Return the partial results of a block of rows along the last axis, with separate lanes.
 
-        A row may take several vectors. Their partial results are passed on in a ring, so that each vector meets its
-        own; a whole number of rows brings the ring back to where it was.
+        A row may take several vectors. Their partial results rotate in a ring, so that each vector meets its own; a
+        whole number of rows brings the ring back to its first position.
         """
         e, parts = self.emitter, self.parts
 
@@ -396,7 +396,7 @@ class _Writer:
         return e.loop(first, end, "1", self._identities(found, []), vector)
 
     def _store_partial(self, found: Pass, partial: list[Value], place: LoopPosition, strips: list[Strip]) -> None:
-        """Write the partial results of a part: all lanes of a row, or those of a strip that are inside."""
+        """Store the partial results of a part: all lanes of a row, or those lanes of a strip that are inside."""
         e, body = self.emitter, self.body
         values = iter(partial)
         each: list[Strip | None] = [*strips] or [None]
@@ -411,7 +411,7 @@ class _Writer:
 
 
 def fold_lanes(e: Emitter, fold: Reduction, vectors: Sequence[Value]) -> Value:
-    """Return the lanes of a row combined by halves, in the first lane."""
+    """Return the lanes of a row, combined by halves, in the first lane."""
     vectors = list(vectors)
     while len(vectors) > 1:
         half = len(vectors) // 2

@@ -1,12 +1,12 @@
-"""The kernel that multiplies split matrices on a processor's matrix unit: what a task does.
+"""The AMX kernel: multiplies split matrices on a processor's matrix unit.
 
-A matrix unit has eight registers, tiles of 1 KB. Two of each operand and four of sums are 32 rows and 32 columns of the
-result; a last tile of rows is multiplied alone, with all its parts in registers. Sums of a task, to which those of each
-pass are added, wait in memory of its own until they are complete.
+A matrix unit has eight registers, tiles of 1 KB. Two tiles of each operand and four of sums cover 32 rows and 32
+columns of the result. A single last tile of rows keeps all its parts in registers. Each task accumulates the sums of
+its passes in scratch memory until they are complete.
 
-Tasks may split what nobody else needs: the rows they have, and some columns after the other. A processor splits and
-multiplies at the same time, if little of either comes next in turns: one block of terms. So it is done for up to 32
-rows, whose sums stay in registers meanwhile. For more rows all terms of a pass are split at once.
+Tasks may split the parts of the operands that no other task needs: their rows, and a few columns at a time. A processor
+splits and multiplies in parallel if the two alternate in small steps. So for up to 32 rows, the kernel alternates after
+each block of terms, with the sums in registers. For more rows, it splits all terms of a pass at once.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from .packing import part
 
 __all__ = ["PASS_BLOCKS", "SIDE", "TASK_ROWS", "WORDS", "MatrixUnit"]
 
-#: rows of a task at most, and blocks of a pass: these need 100 KB of a thread's stack
+#: maximum number of rows of a task, and of blocks of a pass: these need 100 KB of a thread's stack
 TASK_ROWS, PASS_BLOCKS = 256, 12
-#: rows and columns that are computed at once: two tiles of each operand
+#: rows and columns computed at once: two tiles of each operand
 SIDE = 2 * TILE_LINES
-#: rows whose sums are written at once, and those whose sums are computed once more together
+#: rows whose sums are stored together, and rows whose sums are recomputed together
 GROUP_ROWS, AGAIN_ROWS = 2, 4
 
 _LANES = 16
-#: what sums are multiplied by when they are complete: both of their factors have been scaled
+#: scale of complete sums: it undoes the scaling of both factors
 _UNSCALE = 1 / (SCALE * SCALE)
-#: which parts of the operands are multiplied, in an order in which one of them is there already: part of what a
-#: product means
+#: pairs of parts that are multiplied, in an order that reuses one part in each step. The order defines the result of
+#: a product
 _PARTS = ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))
 
 WORDS = Words(
@@ -64,30 +64,30 @@ class MatrixUnit:
     """The kernel that multiplies split matrices."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         multiplying = _multiply_tiles(1), _multiply_tiles(2), _add_sums(), _add_again()
         return module(*split_routines(), *multiplying, _ask_for_lines(), _write_sums(), _Writer(name).routine)
 
 
 class _Writer:
-    """The state of writing the kernel: what belongs to a task."""
+    """Writes the kernel, task by task."""
 
     def __init__(self, name: str) -> None:
         self.routine = e = Routine(name, _LANES, FLOAT32)
         self.sums, self.flag, self.zeros = e.scratch(TASK_ROWS * SIDE // 2), e.scratch(1), e.scratch(SIDE // 2)
-        # a last tile of rows leaves half of these as they are, and nobody reads what is made of them
+        # a single last tile of rows leaves half of these unset, and their results are not read
         self.pass_sums = e.scratch(SIDE * SIDE // 2)
         self.right_panel = e.scratch(2 * PASS_BLOCKS * TILE_WORDS // 2)
         self.turned = e.scratch(TURNED_WORDS)
         _configure(e)
         e.clear(self.zeros, str(SIDE))
-        e.each("%lo", "%hi", self._task)
+        e.for_each("%lo", "%hi", self._task)
         e.declare("declare void @llvm.x86.tilerelease()")
-        # the system need not keep the tiles then when it changes threads
+        # otherwise the operating system would have to save the tiles at each context switch
         e.line("call void @llvm.x86.tilerelease()")
 
     def word(self, name: str) -> Index:
-        """Return a number of the table."""
+        """Return an integer of the table."""
         return WORDS.index(self.routine, name)
 
     def _task(self, number: Index) -> None:
@@ -111,15 +111,15 @@ class _Writer:
         there = e.at(self.lhs, self._tile(self.first_row, "0"))
         self.left = e.assign(f"select i1 {self.lhs_ready}, ptr {there}, ptr {self.left_panel}")
         self.last_column = e.plus(first_column, columns)
-        e.each(first_column, self.last_column, self._columns, str(SIDE))
+        e.for_each(first_column, self.last_column, self._columns, str(SIDE))
 
     def _columns(self, column: Index) -> None:
-        """Write what is done for some columns: their sums, of terms that are split here if need be, and the rest."""
+        """Write the code for some columns: split their terms if needed, multiply, and store the results."""
         e = self.routine
         width = e.least(e.minus(self.last_column, column), str(SIDE))
         several = e.assign(f"or i1 {self.ready}, {e.test('sgt', self.rows, str(SIDE))}")
         pass_blocks = self.word("pass_blocks")
-        step = e.either(several, pass_blocks, "1")
+        step = e.select_index(several, pass_blocks, "1")
 
         def one_pass(start: Index) -> None:
             stop = e.least(e.plus(start, pass_blocks), self.blocks)
@@ -130,26 +130,26 @@ class _Writer:
                 e.when(self.ready, lambda: None, lambda: self._split_columns(column, width, first, count))
                 self._multiply((column, width), (first, count), is_first, (start, stop))
 
-            e.each(start, stop, some_blocks, step)
+            e.for_each(start, stop, some_blocks, step)
 
-        e.each("0", self.blocks, one_pass, pass_blocks)
+        e.for_each("0", self.blocks, one_pass, pass_blocks)
 
     def _multiply(
         self, columns: tuple[Index, Index], blocks: tuple[Index, Index], is_first: str, ends: tuple[Index, Index]
     ) -> None:
-        """Write what multiplies all rows by some columns, and some blocks of their terms, which are part of a pass.
+        """Write the product of all rows with some columns, over some blocks of terms within a pass.
 
-        Columns and blocks are the first one and how many there are; what is complete then is written.
+        Columns and blocks are given by their first and their number. Complete sums are stored.
         """
         e = self.routine
         (column, width), (first, count) = columns, blocks
         there = e.at(self.rhs, self._tile(column, first))
         right = e.assign(f"select i1 {self.ready}, ptr {there}, ptr {self.right_panel}")
-        right_tile = e.times(e.either(self.ready, self.blocks, count), str(TILE_WORDS))
+        right_tile = e.times(e.select_index(self.ready, self.blocks, count), str(TILE_WORDS))
         left_tile = e.times(self.blocks, str(TILE_WORDS))
         begins, stops = e.test("eq", first, ends[0]), e.test("eq", e.plus(first, count), ends[1])
-        adds = e.both(stops, e.assign(f"xor i1 {is_first}, true"))
-        is_last = e.both(stops, e.test("eq", ends[1], self.blocks))
+        adds = e.logical_and(stops, e.assign(f"xor i1 {is_first}, true"))
+        is_last = e.logical_and(stops, e.test("eq", ends[1], self.blocks))
 
         def some_rows(row: Index) -> None:
             left, sums = e.at(self.left, self._tile(row, first)), self._sums(row)
@@ -172,10 +172,10 @@ class _Writer:
             e.when(adds, lambda: e.invoke("add_sums", f"ptr {sums}", f"ptr {self.pass_sums}"))
             e.when(is_last, lambda: self._finish(row, height, column, width))
 
-        e.each("0", self.rows, some_rows, str(SIDE))
+        e.for_each("0", self.rows, some_rows, str(SIDE))
 
     def _tile(self, line: Index, block: Index) -> Index:
-        """Return where the tile of a line and a block begins in a split operand."""
+        """Return the offset of the tile of a line and a block in a split operand."""
         e = self.routine
         place = e.plus(e.times(e.quotient(line, str(TILE_LINES)), self.blocks), block)
         return e.times(place, str(TILE_WORDS))
@@ -184,7 +184,7 @@ class _Writer:
         return self.routine.at(self.sums, self.routine.times(row, str(SIDE)))
 
     def _split_rows(self) -> None:
-        """Write what splits the rows of a task."""
+        """Write the code that splits the rows of a task."""
         e, word = self.routine, self.word
         line, term = word("whole_lhs_row"), word("whole_lhs_term")
 
@@ -197,12 +197,12 @@ class _Writer:
                 to = e.at(self.left_panel, self._tile(first_line, number))
                 split_tile(e, Tile(to, source, line, term, lines, terms), "true", self.turned)
 
-            e.each("0", self.blocks, block)
+            e.for_each("0", self.blocks, block)
 
-        e.each("0", self.rows, tile, str(TILE_LINES))
+        e.for_each("0", self.rows, tile, str(TILE_LINES))
 
     def _split_columns(self, column: Index, width: Index, first: Index, count: Index) -> None:
-        """Write what splits some columns of the second operand, and some blocks of their terms."""
+        """Write the code that splits some columns of the second operand, over some blocks of terms."""
         e, word = self.routine, self.word
         line, term = word("whole_rhs_column"), word("whole_rhs_term")
 
@@ -215,10 +215,10 @@ class _Writer:
                 lines, terms = e.minus(width, str(tile * TILE_LINES)), e.minus(word("terms"), first_term)
                 split_tile(e, Tile(to, source, line, term, lines, terms), "false", self.turned)
 
-        e.each("0", count, block)
+        e.for_each("0", count, block)
 
     def _finish(self, row: Index, rows: Index, column: Index, width: Index) -> None:
-        """Write what is done with sums: computed again if they are not finite, and written to where they belong."""
+        """Write the code that stores sums, and recomputes those that are not finite."""
         e, word = self.routine, self.word
         sums, place = self._sums(row), e.plus(self.first_row, row)
         adds = e.test("ne", word("adds"), "0")
@@ -226,7 +226,7 @@ class _Writer:
         result = [
             f"ptr {sums}",
             f"ptr {e.assign(f'select i1 {adds}, ptr {old}, ptr {self.zeros}')}",
-            f"i64 {e.either(adds, word('old_row'), '0')}",
+            f"i64 {e.select_index(adds, word('old_row'), '0')}",
             f"ptr {e.at(self.out, e.times(place, word('out_row')), column)}",
             f"i64 {word('out_row')}",
             f"i64 {rows}",
@@ -237,7 +237,7 @@ class _Writer:
         e.invoke("write_sums", *result, "i64 -1", "i1 true", f"float {e.literal(_UNSCALE, FLOAT32)}")
         left = e.load_word(self.flag, "0")
 
-        def again() -> None:
+        def recompute() -> None:
             operands = [
                 f"ptr {e.at(self.whole_lhs, e.times(place, word('whole_lhs_row')))}",
                 f"i64 {word('whole_lhs_row')}",
@@ -249,13 +249,13 @@ class _Writer:
             e.invoke("add_again", f"ptr {sums}", *operands, f"i64 {word('terms')}", f"i64 {rows}", f"i64 {width}")
             e.invoke("write_sums", *result, f"i64 {left}", "i1 false", f"float {e.literal(1.0, FLOAT32)}")
 
-        e.when(e.test("ne", left, "0"), again)
+        e.when(e.test("ne", left, "0"), recompute)
 
 
 def _configure(e: Routine) -> None:
-    """Write what makes the unit ready: all its tiles have 16 rows of 64 bytes."""
+    """Write the configuration of the unit: all tiles have 16 rows of 64 bytes."""
     place = e.scratch(8)
-    # palette 1; bytes of a row of each tile from byte 16 on, and rows from byte 48 on
+    # palette 1; row sizes in bytes of all tiles from byte 16 on, and row counts from byte 48 on
     for number, word in enumerate([1, 0, *[64 * 0x1000100010001] * 2, 0, 0, 16 * 0x101010101010101, 0]):
         e.store_word(place, str(number), str(word))
     e.declare("declare void @llvm.x86.ldtilecfg(ptr)")
@@ -265,7 +265,7 @@ def _configure(e: Routine) -> None:
 def _multiply_tiles(height: int) -> Routine:
     """Return the routine that adds up products of some blocks for one or two tiles of rows and 32 columns.
 
-    Between the calls that begin a pass and stop it, sums stay in registers.
+    Sums stay in registers between the call that begins a pass and the call that stops it.
     """
     arguments = (
         "ptr noalias %sums, ptr noalias %lhs, i64 %lhs_tile, ptr noalias %rhs, i64 %rhs_tile, i64 %blocks, "
@@ -293,21 +293,21 @@ def _multiply_tiles(height: int) -> Routine:
         # a single tile of rows keeps its three parts
         left = 3 if height == 1 else 2
         free = [list(range(len(sums), len(sums) + left)), list(range(len(sums) + left, 8))]
-        #: by side, which register holds a part of a tile
+        #: by side, the register that holds a part of a tile
         held: list[dict[tuple[int, int], int]] = [{}, {}]
 
         def register(side: int, tile: int, wanted: int) -> int:
             found = held[side].get((tile, wanted))
             if found is None:
                 if not free[side]:
-                    # what is there longest goes
+                    # evict the part that was loaded first
                     free[side].append(held[side].pop(next(iter(held[side]))))
                 found = held[side][tile, wanted] = free[side].pop()
                 at = e.at(starts[side][tile], e.plus(place, str(wanted * PART_WORDS)))
                 e.line(f"call void @llvm.x86.tileloadd64(i8 {found}, ptr {at}, i64 64)")
             return found
 
-        # what the next block reads of the second operand comes from the second cache, so it is asked for meanwhile
+        # the second operand of the next block comes from the L2 cache: prefetch it meanwhile
         lines = [(start, TILE_WORDS + word) for start in starts[1] for word in range(0, TILE_WORDS, _LANES)]
         share = len(lines) // (len(_PARTS) * len(sums))
         for first, second in _PARTS:
@@ -320,7 +320,7 @@ def _multiply_tiles(height: int) -> Routine:
                     )
                 del lines[:share]
 
-    e.each("0", "%blocks", block)
+    e.for_each("0", "%blocks", block)
     e.when("%stops", lambda: all_sums("tilestored64", f"i64 {4 * SIDE}"))
     return e
 
@@ -334,12 +334,12 @@ def _add_sums() -> Routine:
             at = e.plus(place, str(vector * _LANES))
             e.store("%sums", at, e.add(e.get("%sums", at), e.get("%more", at)))
 
-    e.each("0", str(SIDE * SIDE), some, str(4 * _LANES))
+    e.for_each("0", str(SIDE * SIDE), some, str(4 * _LANES))
     return e
 
 
 def _ask_for_lines() -> Routine:
-    """Return the routine that asks for the lines of memory that some rows and 32 columns are to be written to."""
+    """Return the routine that prefetches, for writing, the cache lines of some rows and 32 columns of the result."""
     e = Routine("ask_for_lines", _LANES, FLOAT32, "ptr %out, i64 %out_row, i64 %rows", inner=True)
     e.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
 
@@ -348,14 +348,14 @@ def _ask_for_lines() -> Routine:
             place = e.at("%out", e.plus(e.times(number, "%out_row"), str(vector * _LANES)))
             e.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 1, i32 3, i32 1)")
 
-    e.each("0", "%rows", row)
+    e.for_each("0", "%rows", row)
     return e
 
 
 def _add_again() -> Routine:
-    """Return the routine that computes those sums once more, term by term, that are not finite.
+    """Return the routine that recomputes, term by term, the sums that are not finite.
 
-    They may be too large for scaled factors alone, so no sum is scaled any more then.
+    Scaled factors alone may have made them overflow. The routine leaves all sums unscaled.
     """
     arguments = (
         "ptr noalias %sums, ptr noalias %lhs, i64 %lhs_row, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_term, "
@@ -372,7 +372,7 @@ def _add_again() -> Routine:
         return e.compare("uno", rest, rest)
 
     def some_rows(row: Index) -> None:
-        # where there are fewer, the last one stands for those that are missing
+        # if there are fewer rows, repeat the last one
         rows = [e.least(e.plus(row, str(number)), e.minus("%rows", "1")) for number in range(AGAIN_ROWS)]
         lines = [e.at("%lhs", e.times(number, "%lhs_row")) for number in rows]
         places = [e.plus(e.times(number, str(SIDE)), str(first)) for number in rows for first in firsts]
@@ -388,7 +388,7 @@ def _add_again() -> Routine:
                     e.gather(start, at, "%rhs_column", FLOAT32, mask) for start, mask in zip(starts, masks, strict=True)
                 ],
             )
-            others = [e.spread(line, e.times(index, "%lhs_term")) for line in lines]
+            others = [e.get_splat(line, e.times(index, "%lhs_term")) for line in lines]
             pairs = [(other, factor) for other in others for factor in factors]
             return [e.fma(*pair, total) for pair, total in zip(pairs, totals, strict=True)]
 
@@ -404,15 +404,15 @@ def _add_again() -> Routine:
         rest = functools.reduce(e.add, [e.multiply(value, e.zeros()) for value in sums])
         e.when(e.any(e.compare("uno", rest, rest)), recompute, keep)
 
-    e.each("0", "%rows", some_rows, str(AGAIN_ROWS))
+    e.for_each("0", "%rows", some_rows, str(AGAIN_ROWS))
     return e
 
 
 def _write_sums() -> Routine:
-    """Return the routine that writes sums to where they belong, added to what was there before.
+    """Return the routine that stores sums, added to the old result.
 
-    If it ``%checks``, it leaves groups of rows as they are that have sums which are not finite, and adds a bit of
-    ``%flag`` for each. It writes those groups alone whose bits ``%groups`` has, multiplied by ``%scale``.
+    If it ``%checks``, it skips groups of rows with sums that are not finite, and sets a bit of ``%flag`` for each. It
+    stores only the groups whose bits are set in ``%groups``, multiplied by ``%scale``.
     """
     arguments = (
         "ptr noalias %sums, ptr %old, i64 %old_row, ptr %out, i64 %out_row, i64 %rows, i64 %columns, "
@@ -432,16 +432,16 @@ def _write_sums() -> Routine:
         for vector, (mask, value) in enumerate(zip(masks, sums, strict=True)):
             place = str(vector * _LANES)
             before = e.get_where(old, mask, place) if masked else e.get(old, place)
-            # sums that are -0 become 0 wherever they are written, so also before they are added to something
+            # turn sums of -0 into 0 before every store, so that adding them to ``old`` gives the same bits
             total = e.add(before, e.add(zeros, e.multiply(value, scale)))
             if masked:
                 e.store_where(out, place, total, mask)
             else:
                 e.store(out, place, total)
 
-    def checked(total: Value, bit: Index, then: Callable[[], None]) -> None:
-        """Write ``then()`` unless something is not finite: times zero it is NaN then."""
-        wrong = e.both("%checks", e.any(e.compare("uno", total, total)))
+    def write_if_finite(total: Value, bit: Index, then: Callable[[], None]) -> None:
+        """Write ``then()`` unless a sum is not finite: times zero, it is NaN."""
+        wrong = e.logical_and("%checks", e.any(e.compare("uno", total, total)))
 
         def note() -> None:
             e.store_word("%flag", "0", e.assign(f"or i64 {e.load_word('%flag', '0')}, {bit}"))
@@ -463,7 +463,7 @@ def _write_sums() -> Routine:
                 for number, values in zip(rows, sums, strict=True):
                     write(number, values, masked=False)
 
-            checked(functools.reduce(e.add, totals), bit, all_rows)
+            write_if_finite(functools.reduce(e.add, totals), bit, all_rows)
 
         def one_by_one() -> None:
             def look(number: Index, totals: list[Value]) -> list[Value]:
@@ -471,14 +471,14 @@ def _write_sums() -> Routine:
 
             totals = e.loop(row, last, "1", [zeros] * 2, look)
 
-            def each_row() -> None:
-                e.each(row, last, lambda number: write(number, read(number), masked=True))
+            def write_rows() -> None:
+                e.for_each(row, last, lambda number: write(number, read(number), masked=True))
 
-            checked(e.add(*totals), bit, each_row)
+            write_if_finite(e.add(*totals), bit, write_rows)
 
-        whole = e.both(wide, e.test("eq", last, e.plus(row, str(GROUP_ROWS))))
+        whole = e.logical_and(wide, e.test("eq", last, e.plus(row, str(GROUP_ROWS))))
         asked = e.test("ne", e.assign(f"and i64 %groups, {bit}"), "0")
         e.when(asked, lambda: e.when(whole, at_once, one_by_one))
 
-    e.each("0", "%rows", group, str(GROUP_ROWS))
+    e.for_each("0", "%rows", group, str(GROUP_ROWS))
     return e

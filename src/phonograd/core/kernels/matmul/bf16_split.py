@@ -1,18 +1,17 @@
-"""Splitting: numbers of float32 as sums of three numbers of bfloat16, in tiles as a matrix unit reads them.
+"""Splitting: float32 matrices as sums of three bfloat16 matrices, in the tile layout of a matrix unit.
 
-A bfloat16 is the upper half of a float32: 8 bits of its 24. The first part of a number is the nearest one (of two, the
-one away from zero), the second one has the next 8 bits of what is left, and the third has the rest: their sum is the
-number, exactly. Infinities and NaN have a part that is NaN.
+A bfloat16 is the upper half of a float32: 8 of its 24 bits. The first part of a number is the nearest bfloat16 (ties
+away from zero), the second has the next 8 bits of the remainder, and the third has the rest. Their sum is exactly the
+number. Infinities and NaN have a part that is NaN.
 
-A matrix unit takes numbers below 2^-126 for zeros, those that it is given and those that it computes. So numbers are
-multiplied by 2^24 before they are split: no part is that small then, not even one of the smallest denormal number, and
-of a product nothing is lost that its last bit would show. Numbers above 2^104 have parts that are not finite.
+A matrix unit flushes inputs and results below 2^-126 to zero. Therefore numbers are multiplied by 2^24 before they are
+split: then no part is that small, not even of the smallest denormal number, and products keep every significant bit.
+Numbers above 2^104 have parts that are not finite.
 
-An operand has *lines* (rows of the first, columns of the second) of *terms*. A tile holds a part of 16 lines of 32
-terms: 1 KB, 16 rows of 16 *pairs* of terms. Term t is paired with t + 16, so that two vectors are put together lane by
-lane. Rows of a tile are lines for the first operand, and pairs for the second. In memory the three parts of a tile
-follow each other, then come further terms of the same lines, then further lines. Zeros stand for lines and terms beyond
-the end.
+An operand has *lines* (rows of the first, columns of the second) of *terms*. A tile holds one part of 16 lines of 32
+terms: 1 KB, 16 rows of 16 *pairs* of terms. Term t is paired with t + 16, so that two vectors are combined lane by
+lane. The rows of a tile are lines for the first operand, and pairs for the second. In memory, the three parts of a tile
+are followed by further terms of the same lines, then by further lines. Missing lines and terms are zeros.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import NamedTuple
 
 from ...base.dtypes import FLOAT32, INT32
 from ...lower.ir.function_builder import Index, Value
-from ..launch import Launch, Reference, Words, aligned
+from ..launch import Launch, Reference, Words, align_up
 from ..routine import Routine, module
 from .packing import square_side
 
@@ -45,17 +44,17 @@ __all__ = [
 
 #: lines and terms of a tile
 TILE_LINES, BLOCK_TERMS = 16, 32
-#: words of 4 bytes of a part, and of the three parts of a tile
+#: 4-byte words of a part, and of the three parts of a tile
 PART_WORDS, TILE_WORDS = 256, 768
-#: what numbers are multiplied by before they are split: the smallest denormal number is a normal one then
+#: scale of numbers before they are split: it turns the smallest denormal number into a normal one
 SCALE = 2.0**24
-#: 64-bit words of memory in which a tile is turned
+#: 64-bit words of the buffer in which a tile is transposed
 TURNED_WORDS = TILE_LINES * BLOCK_TERMS // 2
-#: columns are filled up to a multiple of this: products take two tiles of a second operand at once
+#: columns are padded to a multiple of this: products take two tiles of a second operand at once
 PADDED_COLUMNS = 2 * TILE_LINES
-#: tiles and blocks of terms that are split together: what is read of either is some lines of a cache long
+#: tiles and blocks of terms split together: along both axes, they span several cache lines
 ITEM_TILES, ITEM_BLOCKS = 8, 4
-#: items that are worth handing to another thread
+#: items worth handing to another thread
 CHUNK_ITEMS = 1
 
 _LANES = 16
@@ -74,7 +73,7 @@ class Splitting:
     """The kernel that splits matrices."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         e = Routine(name, _LANES, FLOAT32)
         turned = e.scratch(TURNED_WORDS)
 
@@ -94,13 +93,13 @@ class Splitting:
             last_block = e.least(e.plus(first_block, str(ITEM_BLOCKS)), word("blocks"))
 
             tiles, blocks = e.minus(last_tile, first_tile), e.minus(last_block, first_block)
-            # what follows in memory comes next
+            # iterate in the order of memory
             lines_first = e.test("eq", word("source_line"), "1")
 
             def one(number: Index) -> None:
-                quotient, rest = e.split(number, e.either(lines_first, tiles, blocks))
-                tile_number = e.plus(first_tile, e.either(lines_first, rest, quotient))
-                block_number = e.plus(first_block, e.either(lines_first, quotient, rest))
+                quotient, rest = e.split(number, e.select_index(lines_first, tiles, blocks))
+                tile_number = e.plus(first_tile, e.select_index(lines_first, rest, quotient))
+                block_number = e.plus(first_block, e.select_index(lines_first, quotient, rest))
                 first_line, first_term = (
                     e.times(tile_number, str(TILE_LINES)),
                     e.times(block_number, str(BLOCK_TERMS)),
@@ -114,14 +113,14 @@ class Splitting:
                 )
                 split_tile(e, tile, e.test("ne", word("by_lines"), "0"), turned)
 
-            e.each("0", e.times(tiles, blocks), one)
+            e.for_each("0", e.times(tiles, blocks), one)
 
-        e.each("%lo", "%hi", item)
+        e.for_each("%lo", "%hi", item)
         return module(*split_routines(), e)
 
 
 class Tile(NamedTuple):
-    """Where a tile is written and read, how far its lines and terms are apart, and how many are left."""
+    """A tile to split: its target and source, the strides of lines and terms, and the number left of each."""
 
     to: str
     source: str
@@ -132,18 +131,18 @@ class Tile(NamedTuple):
 
 
 def split_routines() -> list[Routine]:
-    """Return the routines that a module needs in which tiles are split."""
+    """Return the routines that a module needs to split tiles."""
     return [_split_rows(), _turn(), _split_partly()]
 
 
 def split_tile(e: Routine, tile: Tile, by_lines: str, turned: str) -> None:
     """Write the call that splits a tile: in vectors along its rows, along its columns, or number by number.
 
-    ``by_lines`` says (as an ``i1``) whether its rows are lines, and ``turned`` is memory for a tile.
+    ``by_lines`` (an ``i1``) tells whether the rows of the tile are lines, and ``turned`` is a buffer for a tile.
     """
-    row, lane = e.either(by_lines, tile.line, tile.term), e.either(by_lines, tile.term, tile.line)
+    row, lane = e.select_index(by_lines, tile.line, tile.term), e.select_index(by_lines, tile.term, tile.line)
     places = [f"ptr {tile.to}", f"ptr {tile.source}", f"i64 {e.times(str(_HALF), tile.term)}"]
-    whole = e.both(e.test("sge", tile.lines, str(TILE_LINES)), e.test("sge", tile.terms, str(BLOCK_TERMS)))
+    whole = e.logical_and(e.test("sge", tile.lines, str(TILE_LINES)), e.test("sge", tile.terms, str(BLOCK_TERMS)))
 
     def partly() -> None:
         rest = [f"i64 {row}", f"i64 {lane}", f"i64 {tile.lines}", f"i64 {tile.terms}", f"i1 {by_lines}"]
@@ -153,15 +152,15 @@ def split_tile(e: Routine, tile: Tile, by_lines: str, turned: str) -> None:
         e.invoke("turn", f"ptr {turned}", *places[1:], f"i64 {lane}")
         e.invoke("split_rows", places[0], f"ptr {turned}", f"i64 {_HALF}", f"i64 {BLOCK_TERMS}")
 
-    def other() -> None:
-        e.when(e.both(whole, e.test("eq", row, "1")), by_columns, partly)
+    def not_by_rows() -> None:
+        e.when(e.logical_and(whole, e.test("eq", row, "1")), by_columns, partly)
 
-    by_rows = e.both(whole, e.test("eq", lane, "1"))
-    e.when(by_rows, lambda: e.invoke("split_rows", *places, f"i64 {row}"), other)
+    by_rows = e.logical_and(whole, e.test("eq", lane, "1"))
+    e.when(by_rows, lambda: e.invoke("split_rows", *places, f"i64 {row}"), not_by_rows)
 
 
 def _split_rows() -> Routine:
-    """Return the routine that splits a whole tile whose rows follow each other in memory."""
+    """Return the routine that splits a whole tile with contiguous rows."""
     arguments = "ptr noalias %to, ptr noalias %source, i64 %half, i64 %row"
     e = Routine("split_rows", _LANES, FLOAT32, arguments, inner=True)
     second = e.at("%source", "%half")
@@ -170,12 +169,12 @@ def _split_rows() -> Routine:
         place = e.times(number, "%row")
         _store_parts(e, e.times(number, str(_LANES)), e.get("%source", place), e.get(second, place))
 
-    e.each("0", str(TILE_LINES), row)
+    e.for_each("0", str(TILE_LINES), row)
     return e
 
 
 def _turn() -> Routine:
-    """Return the routine that copies a tile whose columns follow each other in memory, so that its rows do."""
+    """Return the routine that transposes a tile with contiguous columns, so that its rows become contiguous."""
     arguments = "ptr noalias %to, ptr noalias %source, i64 %half, i64 %lane"
     side = square_side(FLOAT32, _LANES)
     e = Routine("turn", side, FLOAT32, arguments, inner=True)
@@ -191,16 +190,16 @@ def _turn() -> Routine:
                 for line, value in enumerate(e.transpose(lines)):
                     e.store(to, str(line * BLOCK_TERMS), value)
 
-            e.each("0", str(TILE_LINES), rows, str(side))
+            e.for_each("0", str(TILE_LINES), rows, str(side))
 
-        e.each("0", str(_LANES), lanes, str(side))
+        e.for_each("0", str(_LANES), lanes, str(side))
 
-    e.each("0", "2", half)
+    e.for_each("0", "2", half)
     return e
 
 
 def _split_partly() -> Routine:
-    """Return the routine that splits a tile with ends, or whose numbers lie apart in both directions."""
+    """Return the routine that splits a tile at an edge of the matrix, or with strides in both directions."""
     arguments = (
         "ptr noalias %to, ptr noalias %source, i64 %half, i64 %row, i64 %lane, i64 %lines, i64 %terms, i1 %by_lines"
     )
@@ -211,17 +210,17 @@ def _split_partly() -> Routine:
         halves = []
         for first_term, start in (("0", "%source"), (str(_HALF), e.at("%source", "%half"))):
             terms = e.minus("%terms", first_term)
-            inside = e.test("slt", row, e.either(by_lines, "%lines", terms))
-            count = e.either(inside, e.either(by_lines, terms, "%lines"), "0")
+            inside = e.test("slt", row, e.select_index(by_lines, "%lines", terms))
+            count = e.select_index(inside, e.select_index(by_lines, terms, "%lines"), "0")
             halves.append(e.gather(start, e.times(row, "%row"), "%lane", FLOAT32, e.below(count)))
         _store_parts(e, e.times(row, str(_LANES)), *halves)
 
-    e.each("0", str(TILE_LINES), rows)
+    e.for_each("0", str(TILE_LINES), rows)
     return e
 
 
 def _store_parts(e: Routine, place: Index, low: Value, high: Value) -> None:
-    """Write the three parts of two vectors whose lanes are pairs, to a place of the tile ``%to``."""
+    """Store the three parts of two vectors, whose lanes are pairs, to a position in the tile ``%to``."""
     low, high = [e.multiply(value, e.constant(SCALE, FLOAT32)) for value in (low, high)]
     upper, half = e.constant(_UPPER, INT32), e.constant(0x8000, INT32)
     shift = e.constant(16, INT32)
@@ -229,7 +228,7 @@ def _store_parts(e: Routine, place: Index, low: Value, high: Value) -> None:
         cut = []
         for value in (low, high):
             bits = e.reinterpret(value, INT32)
-            # the third part has no more bits than fit
+            # the third part needs no mask: only bits that fit are left
             bits = bits if part == 2 else e.bits("and", e.add(bits, half) if part == 0 else bits, upper)
             cut.append(bits)
         pairs = e.bits("or", e.bits("lshr", cut[0], shift), e.bits("and", cut[1], upper))
@@ -239,18 +238,18 @@ def _store_parts(e: Routine, place: Index, low: Value, high: Value) -> None:
 
 
 class Split(NamedTuple):
-    """Where split matrices lie, and the launch that puts them there."""
+    """Split matrices: their layout, and the launch that splits them."""
 
     launch: Launch
     operand: Reference
     outer: int
     inner: int
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 def tiles_of(lines: int, by_lines: bool) -> int:
-    """Return how many tiles hold some lines of a first operand (``by_lines``) or a second one."""
+    """Return the number of tiles for some lines of a first operand (``by_lines``) or a second one."""
     return -(-lines // TILE_LINES) if by_lines else 2 * -(-lines // PADDED_COLUMNS)
 
 
@@ -261,20 +260,20 @@ def splitting(
     source: tuple[Reference, int, int, int, int],
     target: Reference,
 ) -> Split:
-    """Return how matrices are split.
+    """Return the launch that splits matrices, and their split layout.
 
     Parameters
     ----------
     sizes
         Lines and terms.
     count
-        Matrices along the outer and the inner axis; those that are the same along one are split once.
+        Matrices along the outer and the inner batch axis; those that are the same along one are split once.
     by_lines
         Whether rows of tiles are lines, as in a first operand, or pairs of terms, as in a second one.
     source
-        The operand, and how far its lines, its terms, and outer and inner matrices are apart.
+        The operand, and the strides of its lines, terms, and outer and inner matrices.
     target
-        Where they lie then.
+        Address of the split matrices.
     """
     lines, terms = sizes
     begin, line, term, outer, inner = source
@@ -303,4 +302,4 @@ def splitting(
     }
     items = tile_groups * block_groups * copies[0] * copies[1]
     launch = Launch(Splitting(), _WORDS.fill(values), items, CHUNK_ITEMS)
-    return Split(launch, target, outer_split, inner_split, aligned(one * copies[0] * copies[1] * 4))
+    return Split(launch, target, outer_split, inner_split, align_up(one * copies[0] * copies[1] * 4))

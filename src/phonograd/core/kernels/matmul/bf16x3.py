@@ -1,18 +1,16 @@
-"""Products of float32 matrices on a processor's matrix unit, which multiplies tiles of bfloat16.
+"""Products of float32 matrices on a matrix unit (AMX), which multiplies tiles of bfloat16: the plan.
 
-Operands are split into three parts each (:mod:`.bf16_split`). Of the nine products of parts the six that matter are
-added up; what the others would add is below the last bit of a product that is rounded to float32. The unit adds 32
-products to each other before it adds them to the sum so far, so that sums have fewer roundings than terms: results are
-closer to the exact ones than those of multiplications and additions one after the other, and sooner there
-(docs/decisions/0017).
+Operands are split into three parts each (:mod:`.bf16_split`). Of the nine products of parts, the six largest are added
+up; the other three are below the last bit of a product rounded to float32. The unit adds 32 products to each other
+before it adds them to the sum so far, so sums have fewer roundings than terms. Results are more accurate than those of
+sequential multiply-adds, and faster (docs/decisions/0017).
 
-**The order of a sum** depends on its length alone: blocks of 32 terms one after the other, in passes of equal length of
-at most 384 terms, and the passes are added up in sequence: first three, or what there is, then the next ones, and so
-on. How the work is divided, and how operands lie in memory, changes nothing.
+**The order of a sum** depends on its length alone: blocks of 32 terms in order, in passes of equal length of at most
+384 terms. The passes are added up in sequence: the first three (or fewer), then the next ones, and so on. The division
+of the work and the memory layout of the operands change nothing.
 
-A sum that is not finite is computed once more, from the operands as they are, by multiplications and additions one
-after the other: infinities have no parts, large numbers have infinite ones, and sums above 2^80 are too large because
-both factors have been scaled.
+A sum that is not finite is recomputed from the original operands by sequential multiply-adds: infinities have no parts,
+large numbers have infinite ones, and sums above 2^80 overflow because both factors are scaled.
 """
 
 from __future__ import annotations
@@ -28,35 +26,35 @@ from .gemm import Matrices
 
 __all__ = ["PASS_TERMS", "Ready", "is_worth", "product_by_parts", "split_before"]
 
-#: terms that are summed up by the unit, and how often before memory for parts is used again. Part of what a product
-#: means: other numbers give other last bits
+#: terms summed up by the unit in a pass, and passes before the memory for parts is reused. This defines the result of
+#: a product: other numbers give other last bits
 PASS_TERMS, PASSES = PASS_BLOCKS * BLOCK_TERMS, 3
-#: memory of an operand that is split at once; of larger ones some lines or matrices are, after each other
+#: memory of an operand that is split at once; larger ones are split in pieces of some lines or matrices
 MOST_SPLIT_BYTES = 1 << 24
-#: rows and columns of the result that are a task: what it reads of both operands stays in the second cache
+#: rows and columns of a task: its parts of both operands stay in the L2 cache
 TASK_LINES = 128
-#: rows up to which tasks split the second operand by themselves
+#: maximum number of rows for which tasks split the second operand themselves
 ROWS_ALONE = 384
-#: tiles of rows that tasks split by themselves
+#: maximum number of tiles of rows that a task splits itself
 ROW_TILES = 32
-#: rows that are few, and memory of a matrix that has been split for them which stays in the cache of every processor
+#: upper limit of few rows, and memory of a split matrix that stays in the cache of every processor
 FEW_ROWS, CACHED_BYTES = 96, 5 << 18
-#: blocks of columns for which the same few rows are split each time
+#: maximum number of blocks of columns that may each split the same few rows
 COLUMNS_ALONE = 4
 #: multiplications worth handing to another thread
 TASK_WORK = 1 << 20
-#: multiplications of the smallest product that is worth it, and the terms it has: short sums are soon written
+#: multiplications and terms of the smallest product that is worth it: for short sums, stores dominate
 LEAST_WORK, LEAST_TERMS = 1 << 20, 96
-#: tasks that are enough for a few threads
+#: enough tasks for a few threads
 TASKS = 8
-#: multiplications that count as a chunk when it is decided whether to compile in full at once
+#: multiplications that count as a chunk in the decision whether to optimize fully at the first compilation
 QUICK_WORK = 50_000_000
 
 
 def is_worth(sizes: tuple[int, int, int]) -> bool:
     """Return whether products of some sizes (rows, terms, columns) are computed by parts.
 
-    Nothing but sizes may decide, because it is a matter of bits. Costs are counted in cycles.
+    Only the sizes may decide, because the choice changes bits. Costs are counted in cycles.
     """
     rows, terms, columns = sizes
     padded = [-(-size // side) * side for size, side in zip(sizes, (TILE_LINES, BLOCK_TERMS, SIDE), strict=True)]
@@ -66,14 +64,14 @@ def is_worth(sizes: tuple[int, int, int]) -> bool:
 
 
 class Ready(NamedTuple):
-    """How operands of a product are split before, if they are: each for all products that need it in this form."""
+    """Operands that are split before a product, once for all products that need them in this form."""
 
     left: Split | None = None
     right: Split | None = None
 
 
 class _Side(NamedTuple):
-    """An operand: what it is called, and how far lines and terms are apart."""
+    """An operand: its name, and the strides of lines and terms."""
 
     name: str
     line: int
@@ -82,13 +80,13 @@ class _Side(NamedTuple):
     by_lines: bool
 
     def start(self, box: _Box) -> int:
-        """Return at which element the part of it begins that a box names."""
+        """Return the first element of the operand's part in a box."""
         first = box.rows[0] if self.by_lines else box.columns[0]
         start = first * self.line + box.terms[0] * self.term
         return start + box.outer[0] * self.place.outer + box.inner[0] * self.place.inner
 
     def split(self, box: _Box, target: Reference, name: str = "") -> Split:
-        """Return how the part of it that a box names is split."""
+        """Return the splitting of the operand's part in a box."""
         sizes = (box.rows if self.by_lines else box.columns)[1], box.terms[1]
         begin = Reference(name or self.name, 4 * self.start(box))
         source = (begin, self.line, self.term, self.place.outer, self.place.inner)
@@ -101,7 +99,7 @@ def _sides(lhs: Matrices, rhs: Matrices) -> tuple[_Side, _Side]:
 
 
 class _Box(NamedTuple):
-    """A part of a product that is computed at once: what is first, and how much there is of it, along each axis."""
+    """A part of a product that is computed at once: the start and the length along each axis."""
 
     terms: tuple[int, int]
     outer: tuple[int, int]
@@ -111,9 +109,9 @@ class _Box(NamedTuple):
 
 
 def split_before(sizes: tuple[int, int, int], count: tuple[int, int], lhs: Matrices, rhs: Matrices, uses: int) -> Ready:
-    """Return which operands of a product are split before it, from ``rhs`` to ``out``.
+    """Return the operands of a product to split beforehand, from ``rhs`` to ``out``.
 
-    None is where each task splits what it needs, and of matrices so large that some part is split after the other.
+    An operand is None if each task splits its own part, or if the matrices are so large that they are split in pieces.
     ``uses`` is the number of products that read ``rhs``.
     """
     alone = _is_alone(sizes, uses)
@@ -137,7 +135,8 @@ def product_by_parts(
 ) -> Plan:
     """Return the launches that compute ``out = lhs · rhs``; see :func:`~phonograd.core.kernels.matmul.gemm.product`.
 
-    What is ``ready``, as :func:`split_before` says for the same arguments, are operands ``left`` and ``right``.
+    Operands in ``ready``, as returned by :func:`split_before` for the same arguments, are called ``left`` and
+    ``right``.
     """
     alone, ready, terms = _is_alone(sizes, uses), ready or Ready(), sizes[1]
     sides = _sides(lhs, rhs)
@@ -170,12 +169,12 @@ def product_by_parts(
 
 
 def _is_alone(sizes: tuple[int, int, int], uses: int) -> bool:
-    """Return whether tasks split the second operand by themselves: it is used once, for few rows."""
+    """Return whether tasks split the second operand themselves: it is used once, for few rows."""
     return uses == 1 and sizes[0] <= ROWS_ALONE
 
 
 def _boxes(sizes: tuple[int, int, int], count: tuple[int, int], lhs: Matrices, rhs: Matrices | None) -> Iterator[_Box]:
-    """Return the parts of a product whose operands, split, are not too large; None for one that needs no memory."""
+    """Return the parts of a product whose split operands are not too large; pass None for one that needs no memory."""
     rows, terms, columns = sizes
     box_terms = min(PASSES * _pass_terms(terms), -(-terms // BLOCK_TERMS) * BLOCK_TERMS)
     line_bytes = box_terms // BLOCK_TERMS * TILE_WORDS * 4 // TILE_LINES
@@ -195,7 +194,7 @@ def _boxes(sizes: tuple[int, int, int], count: tuple[int, int], lhs: Matrices, r
 
 
 def _pass_terms(terms: int) -> int:
-    """Return the terms of a pass: passes are equal, and as long as they may be."""
+    """Return the terms of a pass: passes are equal, and as long as possible."""
     passes = -(-terms // PASS_TERMS)
     return -(-terms // (passes * BLOCK_TERMS)) * BLOCK_TERMS
 
@@ -210,9 +209,9 @@ def _multiplication(
     old: Matrices | None,
     panel: tuple[int, int],
 ) -> Launch:
-    """Return the launch that multiplies split matrices, and adds what was there before.
+    """Return the launch that multiplies split matrices and adds the old result.
 
-    ``panel`` is where memory of tasks begins for rows that they split by themselves, and how many words each has.
+    ``panel`` is the start of scratch memory for rows that tasks split themselves, and the number of words per task.
     """
     rows, columns, terms = box.rows[1], box.columns[1], box.terms[1]
     matrices = box.outer[1] * box.inner[1]
@@ -267,11 +266,11 @@ def _multiplication(
 
 
 def _tasks(box: _Box, uses: int) -> tuple[int, int]:
-    """Return into how many blocks the rows and the columns of a result are divided; each pair of blocks is a task.
+    """Return the numbers of blocks of rows and of columns of a result; each pair of blocks is a task.
 
-    Few rows that are multiplied by a shared matrix are divided: it soon is in every cache, and the kernels before and
-    after find what they read in the cache of the same processor. Tasks that split the second operand by themselves have
-    as many rows as possible.
+    A few rows that are multiplied by a shared matrix are divided: the matrix is soon in every cache, and the kernels
+    before and after use the rows in the cache of the same processor. Tasks that split the second operand themselves
+    have as many rows as possible.
     """
     rows, terms, columns, matrices = box.rows[1], box.terms[1], box.columns[1], box.outer[1] * box.inner[1]
     wanted = min(TASKS, rows * terms * columns * matrices // TASK_WORK)
@@ -292,10 +291,10 @@ def _tasks(box: _Box, uses: int) -> tuple[int, int]:
 
 
 def _row_tiles(box: _Box, row_blocks: int) -> int:
-    """Return how many tiles a block of rows has."""
+    """Return the number of tiles in a block of rows."""
     return -(-tiles_of(box.rows[1], by_lines=True) // row_blocks) * -(-box.terms[1] // BLOCK_TERMS)
 
 
 def _splits_rows(box: _Box, blocks: tuple[int, int]) -> bool:
-    """Return whether tasks split their rows by themselves: if these are few, and hardly anybody else needs them."""
+    """Return whether tasks split their rows themselves: the rows are few, and few other tasks need them."""
     return (blocks[1] == 1 or box.rows[1] < FEW_ROWS) and _row_tiles(box, blocks[0]) <= ROW_TILES

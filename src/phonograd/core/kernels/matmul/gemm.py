@@ -1,19 +1,19 @@
-"""Products of matrices: one kernel per dtype, for any sizes, strides and number of products.
+"""Matrix products: the plan of a blocked GEMM, one kernel per dtype for any sizes, strides and batches.
 
-Tiles of the result stay in registers while they are summed up: with 32 registers 8 rows of 3 vectors are 24 sums, and
-there is room for 3 vectors of the second operand and a number of the first in every lane (:mod:`.tiles`). The first
-operand is read where it lies, the second by panels, 3 vectors wide, which whoever needs one copies. Large operands are
-packed once for all tasks, by launches of their own (:mod:`.packing`): the second one if many rows of the result share
-it, the first one if it lies transposed and its terms are far apart. A second operand that several products share is
-packed for all of them (:func:`panels`). For a single row of the result a second operand
-that lies transposed is turned in registers instead: it is read only once anyway.
+Tiles of the result stay in registers while they are summed up. With 32 registers, 8 rows of 3 vectors are 24 sums, with
+room for 3 vectors of the second operand and a broadcast scalar of the first (:mod:`.tiles`). The kernel reads the first
+operand in place, and the second in panels of 3 vectors; a task copies the panels that it needs. Launches of their own
+pack large operands once for all tasks (:mod:`.packing`): the second operand if many rows of the result share it, the
+first if it is transposed and its terms are far apart. A second operand that several products share is packed for all of
+them (:func:`panels`). If the result has a single row, the kernel transposes a transposed second operand in registers
+instead, because it reads it only once anyway.
 
-**The order of a sum** depends on its length alone: terms are added one after the other, each product rounded together
-with its sum, in blocks of equal length of at most 384 terms, and the blocks are added up in sequence. Tiles, panels and
-the division among threads are chosen for speed: bits do not depend on them, nor on how the operands lie in memory.
+**The order of a sum** depends on its length alone. Terms are added in order with fused multiply-adds, in blocks of
+equal length of at most 384 terms, and the blocks are added up in sequence. Tiles, panels and the division among threads
+are chosen for speed: the bits do not depend on them, nor on the memory layout of the operands.
 
-A product of one block may be **added** to another matrix, where the sum would otherwise be a kernel of its own: it is
-rounded in the same order.
+A product of one block may be **added** to another matrix, which saves a kernel for the sum. It is rounded in the same
+order.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from .tiles import DEPTH, WIDTH, WORDS, product_text
 
 __all__ = ["DEPTH", "LEAST_PACKED_BYTES", "MOST_PACKED_BYTES", "SHARED_ROWS", "Gemm", "Matrices", "panels", "product"]
 
-#: rows of the result above which packing operands costs less than reading scattered lines
+#: pack operands when the result has more rows than this: it costs less than reading scattered lines
 SHARED_ROWS = 96
-#: rows of the result above which panels are copied whose rows read badly where they are
+#: copy badly aligned panels when the result has more rows than this
 COPIED_ROWS = 24
 #: size of a cache line
 LINE_BYTES = 64
-#: rows of the result that are computed with one panel before the next, and how many are not divided at all
+#: rows of the result computed with one panel before the next, and the maximum number of rows that are not divided
 BLOCK_ROWS, WHOLE_ROWS = 192, 256
-#: columns of the result that are computed with one block of rows, which then stays in a cache
+#: columns of the result computed with one block of rows, which then stays in a cache
 BLOCK_COLUMNS = 256
-#: memory for an operand that is packed: as much as the result takes, but at least and at most so much; if need be some
-#: blocks of terms are packed after the others. Where even one would take more, each task copies panels by itself
+#: memory of a packed operand: the size of the result, within these limits. If that is too little for all blocks of
+#: terms, they are packed in several passes. If even one block exceeds it, each task copies its panels
 LEAST_PACKED_BYTES, MOST_PACKED_BYTES = 1 << 22, 1 << 24
-#: terms and columns from which on a first operand that lies transposed is packed, if its terms are far apart
+#: minimum number of terms and columns for packing a transposed first operand whose terms are far apart
 PACKED_TERMS, PACKED_COLUMNS = 192, 192
-#: distance from which on terms of a transposed operand are far apart
+#: minimum distance at which terms of a transposed operand count as far apart
 APART_BYTES = 1024
-#: lines at multiples of this distance take each other's place in a cache
+#: lines at multiples of this distance compete for the same cache sets
 ALIAS_BYTES = 2048
 #: multiplications worth handing to another thread: 5 to 10 microseconds of work
 TASK_WORK = 1 << 19
-#: multiplications that count as a chunk when it is decided whether to compile in full at once. That takes a tenth of a
-#: second for products, whose tiles always are: without it they lose a hundredth
+#: multiplications that count as a chunk in the decision whether to optimize fully at the first compilation. That
+#: takes a tenth of a second. The tiles are always optimized, so products lose only a hundredth without it
 QUICK_WORK = 50_000_000
 #: size of an operand that is not worth packing, and of one that fits into the cache of every processor
 SMALL_BYTES, CACHED_BYTES = 1 << 19, 1 << 20
-#: tasks of a large product: enough for many threads, and large enough to use again what is in a cache
+#: tasks of a large product: enough for many threads, and large enough to reuse cached data
 TASKS = 16
-#: blocks of columns that may be narrow, and vectors of a block where there are more: panels are wide then
+#: number of column blocks that may be narrow, and vectors per block if there are more: panels are wide then
 FEW_BLOCKS, BLOCK_VECTORS = 4, 8
 
 
 class Matrices(NamedTuple):
-    """Where some matrices of one shape lie: elements between rows, columns, and along two axes of matrices."""
+    """Strides of matrices of one shape, in elements: between rows, columns, and along two batch axes."""
 
     row: int
     column: int
@@ -72,7 +72,7 @@ class Matrices(NamedTuple):
 
     @property
     def transposed(self) -> Matrices:
-        """The same matrices with rows as columns."""
+        """The same matrices, transposed."""
         return Matrices(self.column, self.row, self.outer, self.inner)
 
 
@@ -95,18 +95,18 @@ def product(
     sizes
         Rows of ``lhs``, terms of a sum, columns of ``rhs``.
     count
-        Matrices along the outer and the inner axis.
+        Matrices along the outer and the inner batch axis.
     lhs, rhs, out
-        The strides of the operands; columns of ``out`` follow each other.
+        The strides of the operands; columns of ``out`` are contiguous.
     old
-        If given, the strides of matrices to which the products are added; their columns follow each other, and they
-        may lie where ``out`` does. Sums have one block of terms then.
+        If given, the strides of matrices to which the products are added. Their columns are contiguous, and they may
+        share the memory of ``out``. Sums must have a single block of terms.
     names
-        What the first two operands are called.
+        The names of the first two operands.
     uses
-        How many products read ``rhs``.
+        Number of products that read ``rhs``.
     in_panels
-        Whether ``rhs`` has been packed, as :func:`panels` does it for the same arguments.
+        Whether ``rhs`` is packed already, by :func:`panels` with the same arguments.
     """
     rows, terms, columns = sizes
     assert old is None or terms <= DEPTH, sizes
@@ -119,7 +119,7 @@ def product(
     needed = [side.block_bytes(block_terms, count) for side in sides]
     sides = tuple([side if n <= most else side._replace(packer=None) for side, n in zip(sides, needed)])
     largest = max([n for n in needed if n <= most], default=0)
-    # a pass is over as many blocks of terms as can be packed at once
+    # a pass covers as many blocks of terms as can be packed at once
     pass_terms = block_terms * (most // largest) if largest else max(1, terms)
     launches: list[Launch] = []
     scratch_bytes = 0
@@ -127,7 +127,7 @@ def product(
         length, start = min(pass_terms, terms - first), 0
         words: dict[str, int | Reference] = {}
         for side, name in zip(sides, ("lhs", "rhs"), strict=True):
-            packed = side.packed(first, (length, block_terms), count, Reference("scratch", start))
+            packed = side.pack(first, (length, block_terms), count, Reference("scratch", start))
             if packed is not None:
                 launches.append(packed.launch)
                 start += packed.size
@@ -161,10 +161,10 @@ def product(
 
 
 def panels(sizes: tuple[int, int, int], count: tuple[int, int], rhs: Matrices, kernel: Gemm, uses: int) -> Packed:
-    """Return how the second operand of several products, which is called ``rhs``, is packed for all to ``out``."""
+    """Return the packing of a second operand that several products share, from ``rhs`` to ``out``."""
     blocks = _tasks(sizes, True, kernel, uses)
     side = _Side("rhs", rhs, sizes[2], blocks[1], rhs.row, rhs.column, _panel_packing(kernel))
-    packed = side.packed(0, (sizes[1], _block_terms(sizes[1])), count, Reference("out"))
+    packed = side.pack(0, (sizes[1], _block_terms(sizes[1])), count, Reference("out"))
     assert packed is not None
     return packed
 
@@ -174,31 +174,31 @@ def _panel_packing(kernel: Gemm) -> Packing:
 
 
 def _block_terms(terms: int) -> int:
-    """Return the terms of a block: blocks are equal, and as long as they may be."""
+    """Return the terms of a block: blocks are equal, and as long as possible."""
     return max(1, -(-terms // max(1, -(-terms // DEPTH))))
 
 
 class _Side(NamedTuple):
-    """An operand as packing sees it: terms, and rows or columns of the result, which are ``lines`` here."""
+    """An operand from the view of packing: terms, and ``lines`` (rows or columns of the result)."""
 
     name: str
     place: Matrices
     lines: int
     blocks: int
     term: int
-    """The distance between terms."""
+    """Distance between terms."""
     line: int
     packer: Packing | None
     ready: Packed | None = None
-    """Where it lies packed, if it does."""
+    """Its packed form, if it is packed already."""
 
     def block_bytes(self, block_terms: int, count: tuple[int, int]) -> int:
-        """Return how much memory a block of terms takes, if it is packed."""
-        packed = self.packed(0, (block_terms, block_terms), count, Reference("scratch"))
+        """Return the bytes that a block of terms takes if it is packed, else 0."""
+        packed = self.pack(0, (block_terms, block_terms), count, Reference("scratch"))
         return 0 if packed is None else packed.size
 
-    def packed(self, first: int, terms: tuple[int, int], count: tuple[int, int], target: Reference) -> Packed | None:
-        """Return how some terms are packed, of which each block has ``terms[1]``."""
+    def pack(self, first: int, terms: tuple[int, int], count: tuple[int, int], target: Reference) -> Packed | None:
+        """Return the packing of ``terms[0]`` terms from ``first`` on, in blocks of ``terms[1]``, or None."""
         if self.packer is None:
             return None
         begin = Reference(self.name, first * self.term * self.packer.dtype.itemsize)
@@ -206,7 +206,7 @@ class _Side(NamedTuple):
         return packing(self.packer, (*terms, self.lines), count, self.blocks, source, target)
 
     def words(self, name: str, first: int, packed: Packed | None, kernel: Gemm) -> dict[str, int | Reference]:
-        """Return the words of a table that say where the operand lies."""
+        """Return the table words that describe the operand."""
         row, column, outer, inner = self.place
         if self.ready is not None:
             begin = first * self.ready.columns * kernel.dtype.itemsize
@@ -233,7 +233,7 @@ def _sides(
     blocks: tuple[int, int],
     kernel: Gemm,
 ) -> tuple[_Side, ...]:
-    """Return the operands, and which of them are packed."""
+    """Return both operands, with their packing."""
     rows, terms, columns = sizes
     size, many = kernel.dtype.itemsize, rows // blocks[0] >= SHARED_ROWS
     is_far = lhs.row == 1 and lhs.column * size >= APART_BYTES
@@ -263,22 +263,22 @@ def _sides(
 
 
 def _reads_well(rhs: Matrices, kernel: Gemm) -> bool:
-    """Return whether panels lie so that their rows are whole cache lines which do not take each other's place."""
+    """Return whether rows of panels are whole cache lines that do not compete for the same cache sets."""
     distance = rhs.row * kernel.dtype.itemsize
     return distance % LINE_BYTES == 0 and distance % ALIAS_BYTES != 0
 
 
 def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int) -> tuple[int, int]:
-    """Return into how many blocks the rows and the columns of a result are divided; each pair of blocks is a task.
+    """Return the numbers of blocks of rows and of columns of a result; each pair of blocks is a task.
 
-    What is read or written by whole rows elsewhere lies in the cache of the processor that has those rows, so rows are
-    divided where few of them are multiplied by the same matrix several times: it soon is in every cache. A matrix that
-    is used once, and probably changed before it is used again, would have to go from one cache to all others: columns
-    are divided, and each processor reads a part. So they are where panels are copied: whoever copies one should use it
-    for as many rows as possible.
+    Kernels before and after a product often work on whole rows, which are in the cache of one processor. So rows are
+    divided if a few of them are multiplied by the same matrix several times: the matrix is soon in every cache. A
+    matrix that is used once, and probably changed before its next use, would have to move from one cache to all others.
+    Then columns are divided, and each processor reads a part. Columns are also divided if tasks copy panels, because a
+    copy should serve as many rows as possible.
     """
     rows, terms, columns = [max(1, size) for size in sizes]
-    # with fewer rows than a tile has, time is spent on reading
+    # with fewer rows than a tile has, reading dominates
     total = max(rows, kernel.tile_rows) * terms * columns
     wanted = min(TASKS, max(1, total // TASK_WORK))
     tiles, panels = -(-rows // kernel.tile_rows), -(-columns // kernel.panel)
@@ -291,13 +291,13 @@ def _tasks(sizes: tuple[int, int, int], readable: bool, kernel: Gemm, uses: int)
     column_blocks = max(_evenly(min(most, max(1, wanted // row_blocks))), -(-columns // BLOCK_COLUMNS))
     if column_blocks >= FEW_BLOCKS:
         return row_blocks, column_blocks
-    # with few columns only rows are left to be divided
+    # with few columns, only rows remain to be divided
     most = max(1, min(rows // SHARED_ROWS, wanted // column_blocks))
     return max(row_blocks, _evenly(most)), column_blocks
 
 
 def _evenly(blocks: int) -> int:
-    """Return a number of blocks, or fewer, that are as many for each of two or four threads.
+    """Return a number of blocks, or fewer, that two or four threads can share equally.
 
     >>> [_evenly(blocks) for blocks in range(1, 9)]
     [1, 2, 2, 4, 4, 4, 4, 8]
@@ -314,19 +314,19 @@ class Gemm:
 
     @property
     def lanes(self) -> int:
-        """How many elements a vector holds."""
+        """Number of elements in a vector."""
         return self.machine.lanes(self.dtype)
 
     @property
     def panel(self) -> int:
-        """How many columns of the second operand are taken at once."""
+        """Number of columns in a panel of the second operand."""
         return WIDTH * self.lanes
 
     @property
     def tile_rows(self) -> int:
-        """How many rows of a tile fit into registers, besides a vector of each operand."""
+        """Number of rows in a tile: they fit into registers, besides a vector of each operand."""
         return 8 if self.machine.registers >= 32 else 4
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         return product_text(self, name)

@@ -1,8 +1,8 @@
-"""Packing: panels of a product's second operand, copied to where their rows follow each other.
+"""Packing: copies panels of an operand to memory in which their rows are contiguous.
 
-A *panel* is some columns side by side, a few vectors wide, over a block of terms. In packed memory panels of a block
-follow each other, and so do the blocks; the last column is followed by zeros up to a whole vector. The copies that all
-rows of a large product share are made once, by a kernel of its own: :func:`packing`.
+A *panel* is a group of adjacent columns, a few vectors wide, over a block of terms. In packed memory, the panels of a
+block are contiguous, and so are the blocks; zeros fill the last columns up to a whole vector. :func:`packing` returns
+the launch that packs an operand once for all rows of a large product.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index
-from ..launch import Launch, Reference, Words, aligned
+from ..launch import Launch, Reference, Words, align_up
 from ..routine import Routine, module
 
-__all__ = ["Packed", "Packing", "each_panel", "pack_routines", "packing", "part", "square_side"]
+__all__ = ["Packed", "Packing", "for_each_panel", "pack_routines", "packing", "part", "square_side"]
 
 
-#: rows that are copied side by side: processors read ahead in a few of them at once, and not beyond the end of a page
+#: rows copied side by side: processors prefetch a few streams at once, and not beyond the end of a page
 TERMS = 32
 
 _WORDS = Words(
@@ -35,7 +35,7 @@ def square_side(dtype: DType, lanes: int) -> int:
 
 
 def packed_columns(columns: int, lanes: int) -> int:
-    """Return the columns of packed memory: those that there are, up to a whole vector.
+    """Return the number of packed columns: all columns, rounded up to a whole vector.
 
     >>> packed_columns(10, 16), packed_columns(32, 16)
     (16, 32)
@@ -52,7 +52,7 @@ class Packing:
     vectors: int
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         lanes = self.lanes
         e = Routine(name, lanes, self.dtype)
 
@@ -84,16 +84,16 @@ class Packing:
                     arguments = [f"ptr {to}", f"i64 {padded}", f"ptr {read}", f"i64 {word('source_term')}"]
                     e.invoke("pack", *arguments, f"i64 {word('source_column')}", f"i64 {count}", f"i64 {width}")
 
-                each_panel(e, columns, self.vectors, panel)
+                for_each_panel(e, columns, self.vectors, panel)
 
-            e.each("0", depth, some, str(TERMS))
+            e.for_each("0", depth, some, str(TERMS))
 
-        e.each("%lo", "%hi", task)
+        e.for_each("%lo", "%hi", task)
         return module(*pack_routines(self.dtype, lanes, self.vectors), e)
 
 
 class Packed(NamedTuple):
-    """Where packed matrices lie, and the launch that puts them there."""
+    """Packed matrices: their layout, and the launch that packs them."""
 
     launch: Launch
     operand: Reference
@@ -101,7 +101,7 @@ class Packed(NamedTuple):
     outer: int
     inner: int
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 def packing(
@@ -112,20 +112,20 @@ def packing(
     source: tuple[Reference, int, int, int, int],
     target: Reference,
 ) -> Packed:
-    """Return how matrices are packed.
+    """Return the launch that packs matrices, and their packed layout.
 
     Parameters
     ----------
     sizes
         Terms, terms of a block, and columns.
     count
-        Matrices along the outer and the inner axis; those that are the same along one are packed once.
+        Matrices along the outer and the inner batch axis; those that are the same along one are packed once.
     column_blocks
-        Into how many blocks columns are divided: none shares a panel with another.
+        Number of blocks of columns; no two blocks share a panel.
     source
-        The operand, and how far its terms, its columns, and outer and inner matrices are apart.
+        The operand, and the strides of its terms, columns, and outer and inner matrices.
     target
-        Where they lie then.
+        Address of the packed matrices.
     """
     terms, block_terms, columns = sizes
     begin, term, column, outer, inner = source
@@ -150,21 +150,21 @@ def packing(
         "packed_inner": inner_packed,
     }
     launch = Launch(kernel, _WORDS.fill(values), term_blocks * column_blocks * copies[0] * copies[1])
-    size = aligned(terms * wide * copies[0] * copies[1] * kernel.dtype.itemsize)
+    size = align_up(terms * wide * copies[0] * copies[1] * kernel.dtype.itemsize)
     return Packed(launch, target, wide, outer_packed, inner_packed, size)
 
 
 def part(e: Routine, block: Index, blocks: Index, size: Index, unit: int) -> tuple[Index, Index]:
-    """Return where a block of rows or columns begins, and how many there are: blocks differ by one unit at most."""
+    """Return the start and the length of a block of rows or columns; blocks differ by one unit at most."""
     units = e.quotient(e.plus(size, str(unit - 1)), str(unit))
     first, after = [e.times(e.quotient(e.times(n, units), blocks), str(unit)) for n in (block, e.plus(block, "1"))]
     return first, e.minus(e.least(after, size), first)
 
 
-def each_panel(e: Routine, columns: Index, most: int, body: Callable[[Index, Index, Index, Index], None]) -> None:
+def for_each_panel(e: Routine, columns: Index, most: int, body: Callable[[Index, Index, Index, Index], None]) -> None:
     """Write ``for panel in columns: body(first column, columns, vectors, columns of whole vectors)``.
 
-    Panels are as wide as possible (``most`` vectors), but no narrower at the end than elsewhere.
+    Panels are as wide as possible (``most`` vectors) and nearly equal, so that the last one is not narrow.
     """
     units = e.quotient(e.plus(columns, str(e.lanes - 1)), str(e.lanes))
     panels = e.quotient(e.plus(units, str(most - 1)), str(most))
@@ -177,7 +177,7 @@ def each_panel(e: Routine, columns: Index, most: int, body: Callable[[Index, Ind
         vectors = e.shift_down(e.plus(width, str(e.lanes - 1)), e.lanes.bit_length() - 1)
         body(column, width, vectors, e.times(vectors, str(e.lanes)))
 
-    e.each("0", panels, panel)
+    e.for_each("0", panels, panel)
 
 
 _ARGUMENTS = (
@@ -187,9 +187,9 @@ _ARGUMENTS = (
 
 
 def pack_routines(dtype: DType, lanes: int, vectors: int) -> list[Routine]:
-    """Return the routines that copy a panel of up to some vectors, the last of which is to be called.
+    """Return the routines that copy a panel of up to some vectors; the last one is the entry point.
 
-    ``pack`` writes row by row the columns that exist, and zeros up to ``%width``.
+    ``pack`` copies row by row the columns that exist, and stores zeros up to ``%width``.
     """
     e = Routine("pack", lanes, dtype, _ARGUMENTS)
     names = [argument.split()[-1] for argument in _ARGUMENTS.split(",")]
@@ -200,7 +200,7 @@ def pack_routines(dtype: DType, lanes: int, vectors: int) -> list[Routine]:
 
 
 def _pack_rows(dtype: DType, lanes: int, vectors: int) -> Routine:
-    """Return the routine that copies a panel whose columns follow each other in memory."""
+    """Return the routine that copies a panel whose columns are contiguous in memory."""
     e = Routine("pack_rows", lanes, dtype, _ARGUMENTS)
     masks = [e.below(e.minus("%columns", str(lanes * vector))) for vector in range(vectors)]
 
@@ -212,7 +212,7 @@ def _pack_rows(dtype: DType, lanes: int, vectors: int) -> Routine:
                 place = str(lanes * vector)
                 e.store(to, place, e.get_where(line, masks[vector], place))
 
-        e.each("0", "%terms", row)
+        e.for_each("0", "%terms", row)
 
     def fewer(count: int) -> None:
         if count == 1:
@@ -225,7 +225,7 @@ def _pack_rows(dtype: DType, lanes: int, vectors: int) -> Routine:
 
 
 def _pack_turned(dtype: DType, lanes: int) -> Routine:
-    """Return the routine that copies a panel whose columns lie apart: rows of squares, if its terms do not."""
+    """Return the routine that copies a panel with strided columns; it transposes squares if terms are contiguous."""
     side = square_side(dtype, lanes)
     e = Routine("pack_turned", side, dtype, _ARGUMENTS)
     whole_columns, whole_terms = [e.assign(f"and i64 {size}, {-side}") for size in ("%columns", "%terms")]
@@ -237,16 +237,16 @@ def _pack_turned(dtype: DType, lanes: int) -> Routine:
         return e.at("%source", e.times(term, "%source_term"), e.times(column, "%source_column"))
 
     def clear(term: Index) -> None:
-        e.each(whole_columns, "%width", lambda column: e.store(panel(term, column), "0", e.zeros()), str(side))
+        e.for_each(whole_columns, "%width", lambda column: e.store(panel(term, column), "0", e.zeros()), str(side))
 
     def one_by_one(first_term: Index, first_column: Index, last_column: Index) -> None:
         def line(term: Index) -> None:
             def one(column: Index) -> None:
                 e.put_one(panel(term, column), e.get_one(source(term, column)))
 
-            e.each(first_column, last_column, one)
+            e.for_each(first_column, last_column, one)
 
-        e.each(first_term, "%terms", line)
+        e.for_each(first_term, "%terms", line)
 
     def squares() -> None:
         def square(term: Index) -> None:
@@ -255,12 +255,12 @@ def _pack_turned(dtype: DType, lanes: int) -> Routine:
                 for line, value in enumerate(e.transpose(lines)):
                     e.store(panel(e.plus(term, str(line)), column), "0", value)
 
-            e.each("0", whole_columns, turn, str(side))
+            e.for_each("0", whole_columns, turn, str(side))
 
-        e.each("0", whole_terms, square, str(side))
+        e.for_each("0", whole_terms, square, str(side))
         one_by_one(whole_terms, "0", whole_columns)
         one_by_one("0", whole_columns, "%columns")
 
-    e.when(e.test("slt", whole_columns, "%width"), lambda: e.each("0", "%terms", clear))
+    e.when(e.test("slt", whole_columns, "%width"), lambda: e.for_each("0", "%terms", clear))
     e.when(e.test("eq", "%source_term", "1"), squares, lambda: one_by_one("0", "0", "%columns"))
     return e

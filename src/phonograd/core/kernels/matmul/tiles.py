@@ -1,9 +1,8 @@
-"""Tiles: how a product of matrices is computed once its work has been divided.
+"""Tiles: the GEMM kernel, which computes the tasks of a divided product.
 
 The loops are over tasks, blocks of terms, panels of the second operand and tiles of the result. Tiles stay in registers
-while they are summed up. Of many tiles above each other the first one copies the panel that all of them read, while it
-reads it anyway; a panel whose columns lie apart is copied before. Where operands have been packed, nothing is left to
-be copied, and each tile asks for a part of the panel that comes next.
+while they are summed up. If many tiles read the same panel, the first one copies it while reading; a panel with strided
+columns is copied beforehand. Packed operands are not copied; each tile prefetches a part of the next panel.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from ...base.dtypes import DType
 from ...lower.ir.function_builder import Index, Value
 from ..launch import Words
 from ..routine import Routine, module
-from .packing import each_panel, pack_routines, part, square_side
+from .packing import for_each_panel, pack_routines, part, square_side
 
 __all__ = ["DEPTH", "WIDTH", "WORDS", "Geometry", "product_text"]
 
-#: terms that are summed up in registers. Part of what a product means: another number gives other last bits
+#: terms summed up in registers. This defines the result of a product: another number gives other last bits
 DEPTH = 384
 #: vectors side by side in a tile
 WIDTH = 3
-#: groups of columns that a single row is computed for at once
+#: groups of columns computed at once for a single row
 LINE_GROUPS = 2
 
 WORDS = Words(
@@ -35,23 +34,23 @@ WORDS = Words(
 
 
 class Geometry(Protocol):
-    """What the text of a kernel depends on: the dtype, elements of a vector, and rows of a tile."""
+    """The parameters of a kernel's text: dtype, elements of a vector, and rows of a tile."""
 
     @property
     def dtype(self) -> DType:
-        """The dtype of the matrices."""
+        """Dtype of the matrices."""
 
     @property
     def lanes(self) -> int:
-        """How many elements a vector holds."""
+        """Number of elements in a vector."""
 
     @property
     def tile_rows(self) -> int:
-        """How many rows a tile has at most: a power of two."""
+        """Greatest number of rows in a tile: a power of two."""
 
 
 def product_text(kernel: Geometry, name: str) -> str:
-    """Return the text of the module whose function ``name`` multiplies matrices."""
+    """Return the LLVM IR of the module whose function ``name`` multiplies matrices."""
     widths = range(1, WIDTH + 1)
     tiles = [_tile(kernel, f"{name}_tile", height, width) for height in _heights(kernel) for width in widths]
     tiles += [_tile(kernel, f"{name}_copying", kernel.tile_rows, width, copies=True) for width in widths[1:]]
@@ -60,15 +59,15 @@ def product_text(kernel: Geometry, name: str) -> str:
 
 
 def _heights(kernel: Geometry) -> list[int]:
-    """Return the numbers of rows that tiles are made for: powers of two, largest first."""
+    """Return the numbers of rows in tiles: powers of two, largest first."""
     return [kernel.tile_rows >> shift for shift in range(kernel.tile_rows.bit_length())]
 
 
 def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = False) -> Routine:
     """Return the routine of a tile: ``out = old + lhs · rhs`` for some rows and some vectors side by side.
 
-    ``%old`` is the result so far, or zeros (with distance 0 between rows) where there is none. A tile that ``copies``
-    leaves what it reads of ``rhs`` in ``%soon``, as a panel for other tiles.
+    ``%old`` is the result so far, or zeros (with row stride 0) if there is none. A tile that ``copies`` stores the part
+    of ``rhs`` that it reads to ``%soon``, as a panel for other tiles.
     """
     arguments = (
         "i64 %terms, ptr noalias %lhs, i64 %lhs_row, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_term, "
@@ -90,7 +89,7 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
         elif is_inner:
             e.line(f"call void @llvm.prefetch.p0(ptr {soon}, i32 0, i32 2, i32 1)")
         for row in range(height):
-            number = e.spread(numbers[row], place)
+            number = e.get_splat(numbers[row], place)
             found += [e.fma(number, vector, sums[len(found) + v]) for v, vector in enumerate(vectors)]
         return found
 
@@ -99,15 +98,15 @@ def _tile(kernel: Geometry, name: str, height: int, width: int, copies: bool = F
         old, out = [e.at(f"%{name}", e.times(str(row), f"%{name}_row")) for name in ("old", "out")]
         for vector in range(width):
             offset = str(vector * e.lanes)
-            # sums that are -0 become 0 wherever they are written, so also before they are added to something
+            # turn sums of -0 into 0 before every store, so that adding them to ``old`` gives the same bits
             e.store(out, offset, e.add(e.get(old, offset), e.add(e.zeros(), sums[row * width + vector])))
     return e
 
 
 def _line(kernel: Geometry) -> Routine:
-    """Return the routine of a few columns of a single row, whose terms follow each other in memory.
+    """Return the routine for a few columns of a single row, if the terms of ``rhs`` are contiguous in memory.
 
-    Squares are turned so that each column is in a lane of its own; the terms that are left are gathered.
+    It transposes squares so that each column has its own lane, and gathers the remaining terms.
     """
     arguments = (
         "i64 %terms, ptr noalias %lhs, i64 %lhs_term, ptr noalias %rhs, i64 %rhs_column, i64 %columns, "
@@ -119,10 +118,10 @@ def _line(kernel: Geometry) -> Routine:
     masks = [e.below(e.minus("%columns", first)) for first in firsts]
     starts = [e.at("%rhs", e.times(first, "%rhs_column")) for first in firsts]
     whole = e.test("eq", "%columns", str(side * LINE_GROUPS))
-    squares = e.either(whole, e.assign(f"and i64 %terms, {-side}"), "0")
+    squares = e.select_index(whole, e.assign(f"and i64 %terms, {-side}"), "0")
 
     def number(term: Index) -> Value:
-        return e.spread("%lhs", e.times(term, "%lhs_term"))
+        return e.get_splat("%lhs", e.times(term, "%lhs_term"))
 
     def square(term: Index, sums: list[Value]) -> list[Value]:
         numbers = [number(e.plus(term, str(line))) for line in range(side)]
@@ -149,7 +148,7 @@ def _line(kernel: Geometry) -> Routine:
 
 
 def _copy_part(kernel: Geometry) -> Routine:
-    """Return the routine that adds a tile in memory of the kernel's own to those columns of the result that exist."""
+    """Return the routine that adds a tile in scratch memory to the existing columns of the result."""
     arguments = (
         "ptr noalias %tile, i64 %tile_row, ptr %old, i64 %old_row, ptr %out, i64 %out_row, i64 %rows, i64 %columns"
     )
@@ -162,14 +161,14 @@ def _copy_part(kernel: Geometry) -> Routine:
             mask = e.below(e.minus("%columns", column))
             e.store_where(out, column, e.add(e.get_where(old, mask, column), e.get(tile, column)), mask)
 
-        e.each("0", "%columns", vector, str(e.lanes))
+        e.for_each("0", "%columns", vector, str(e.lanes))
 
-    e.each("0", "%rows", row)
+    e.for_each("0", "%rows", row)
     return e
 
 
 class _Panel(NamedTuple):
-    """A panel of a block: its first column in the task, how many there are, in vectors too, and where it is read."""
+    """A panel of a block: its columns in the task, their number in elements and vectors, and its memory."""
 
     column: Index
     width: Index
@@ -178,11 +177,11 @@ class _Panel(NamedTuple):
     whole: str
     memory: str
     distance: Index
-    """Between its rows."""
+    """Distance between its rows."""
 
 
 class _Product:
-    """The state of writing the kernel itself: what belongs to a task."""
+    """Writes the kernel itself, task by task."""
 
     def __init__(self, kernel: Geometry, name: str) -> None:
         self.kernel = kernel
@@ -191,10 +190,10 @@ class _Product:
         self.panel, self.tile = e.scratch(DEPTH * words), e.scratch(kernel.tile_rows * words)
         self.zeros = e.scratch(words)
         e.clear(self.zeros, str(kernel.lanes * WIDTH))
-        e.each("%lo", "%hi", self._task)
+        e.for_each("%lo", "%hi", self._task)
 
     def word(self, name: str) -> Index:
-        """Return a number of the table."""
+        """Return an integer of the table."""
         return WORDS.index(self.routine, name)
 
     def pointer(self, condition: str, first: str, second: str) -> str:
@@ -224,16 +223,16 @@ class _Product:
         self.out = e.at(out, e.times(self.first_row, self.out_row), self.first_column)
         adds, old_row = e.test("ne", self.word("adds"), "0"), self.word("old_row")
         old = e.at(self._operand("old", outer, inner), e.times(self.first_row, old_row), self.first_column)
-        self.old, self.old_row = self.pointer(adds, old, self.zeros), e.either(adds, old_row, "0")
-        # zeros are the same for every panel
-        self.old_column = e.either(adds, "1", "0")
+        self.old, self.old_row = self.pointer(adds, old, self.zeros), e.select_index(adds, old_row, "0")
+        # all panels share the same zeros
+        self.old_column = e.select_index(adds, "1", "0")
         terms = self.word("terms")
-        # sums without terms are zeros, which must be written too
-        e.each("0", e.most(terms, "1"), lambda first: _Block(self, first, terms).write(), self.word("block_terms"))
+        # sums without terms are zeros, which must be stored too
+        e.for_each("0", e.most(terms, "1"), lambda first: _Block(self, first, terms).write(), self.word("block_terms"))
 
 
 class _Block:
-    """The state of writing the sums over a block of terms."""
+    """Writes the sums over a block of terms."""
 
     def __init__(self, product: _Product, first: Index, terms: Index) -> None:
         self.product = product
@@ -242,25 +241,25 @@ class _Block:
         self.depth = e.least(product.word("block_terms"), e.minus(terms, first))
         later = e.test("ne", first, "0")
         self.old = product.pointer(later, product.out, product.old)
-        self.old_row = e.either(later, product.out_row, product.old_row)
-        self.old_column = e.either(later, "1", product.old_column)
+        self.old_row = e.select_index(later, product.out_row, product.old_row)
+        self.old_column = e.select_index(later, "1", product.old_column)
         self.tile_rows = str(self.kernel.tile_rows)
         self.tiles = e.quotient(e.plus(product.rows, str(self.kernel.tile_rows - 1)), self.tile_rows)
-        # rows of a tile lie side by side where they were packed
+        # the rows of a packed tile are adjacent
         packed_rows = product.word("lhs_packed")
         by_row = e.test("ne", packed_rows, "0")
-        self.tile_distance = e.times(self.tile_rows, e.either(by_row, self.depth, product.lhs_row))
+        self.tile_distance = e.times(self.tile_rows, e.select_index(by_row, self.depth, product.lhs_row))
         first_tile = e.times(e.quotient(product.first_row, self.tile_rows), self.tile_distance)
-        self.lhs = e.at(product.lhs, e.times(first, e.either(by_row, packed_rows, product.lhs_term)), first_tile)
+        self.lhs = e.at(product.lhs, e.times(first, e.select_index(by_row, packed_rows, product.lhs_term)), first_tile)
         self.rhs = e.at(
             product.rhs, e.times(product.first_column, product.rhs_column), e.times(first, product.rhs_term)
         )
         packed_columns = product.word("rhs_packed")
         self.packed = e.test("ne", packed_columns, "0")
-        self.in_order = e.both(e.test("eq", product.rhs_column, "1"), e.test("eq", packed_columns, "0"))
+        self.in_order = e.logical_and(e.test("eq", product.rhs_column, "1"), e.test("eq", packed_columns, "0"))
         self.packed_rhs = e.at(product.rhs, e.times(first, packed_columns))
         self.several = e.test("sge", product.rows, product.word("copied_rows"))
-        # after the last panel comes the first one of the next block, or of the next task
+        # the panel after the last is the first one of the next block, or of the next task
         stop = e.plus(first, self.depth)
         later_depth = e.least(product.word("block_terms"), e.minus(terms, stop))
         self.next_block = product.pointer(
@@ -272,7 +271,7 @@ class _Block:
     def write(self) -> None:
         """Write the loops over panels, or over parts of a single row of the result."""
         e, product = self.routine, self.product
-        turned = e.both(e.test("eq", product.rhs_term, "1"), e.test("ne", product.rhs_column, "1"))
+        turned = e.logical_and(e.test("eq", product.rhs_term, "1"), e.test("ne", product.rhs_column, "1"))
         step = str(square_side(self.kernel.dtype, e.lanes) * LINE_GROUPS)
 
         def line(column: Index) -> None:
@@ -283,18 +282,18 @@ class _Block:
             e.invoke("line", *numbers, *place)
 
         e.when(
-            e.both(turned, e.test("eq", product.rows, "1")),
-            lambda: e.each("0", product.columns, line, step),
-            lambda: each_panel(e, product.columns, WIDTH, self._panel),
+            e.logical_and(turned, e.test("eq", product.rows, "1")),
+            lambda: e.for_each("0", product.columns, line, step),
+            lambda: for_each_panel(e, product.columns, WIDTH, self._panel),
         )
 
     def _panel(self, column: Index, width: Index, vectors: Index, padded: Index) -> None:
-        """Write what is done with a panel: copying it if need be, and all tiles."""
+        """Write the code for a panel: its copy if needed, and all tiles."""
         e, product, depth = self.routine, self.product, self.depth
         whole = e.test("eq", padded, width)
-        readable = e.both(self.in_order, whole)
-        worth = e.both(self.several, e.test("ne", vectors, "1"))
-        copying, direct = e.both(readable, worth), e.both(readable, e.assign(f"xor i1 {worth}, true"))
+        readable = e.logical_and(self.in_order, whole)
+        worth = e.logical_and(self.several, e.test("ne", vectors, "1"))
+        copying, direct = e.logical_and(readable, worth), e.logical_and(readable, e.assign(f"xor i1 {worth}, true"))
         source = e.at(self.rhs, e.times(column, product.rhs_column))
         copied = [f"ptr {product.panel}", f"i64 {padded}", f"ptr {source}", f"i64 {product.rhs_term}"]
         copied += [f"i64 {product.rhs_column}", f"i64 {depth}", f"i64 {width}"]
@@ -302,20 +301,20 @@ class _Block:
         e.when(there, lambda: None, lambda: e.invoke("pack", *copied))
         copy = e.at(self.packed_rhs, e.times(e.plus(product.first_column, column), depth))
         memory = product.pointer(self.packed, copy, product.pointer(direct, source, product.panel))
-        distance = e.either(direct, product.rhs_term, padded)
+        distance = e.select_index(direct, product.rhs_term, padded)
         panel = _Panel(column, width, vectors, padded, whole, memory, distance)
-        # each tile asks for a part of the next panel
+        # each tile prefetches a part of the next panel
         is_last = e.test("eq", e.plus(column, width), product.columns)
         following = product.pointer(is_last, self.next_block, e.at(copy, e.times(padded, depth)))
         soon = product.pointer(self.packed, following, memory)
-        soon_term = e.either(self.packed, e.quotient(e.total(padded, self.tiles, "-1"), self.tiles), "0")
+        soon_term = e.select_index(self.packed, e.quotient(e.total(padded, self.tiles, "-1"), self.tiles), "0")
 
         def first_tile() -> None:
             reading = panel._replace(memory=source, distance=product.rhs_term)
             self._tile("copying", self.kernel.tile_rows, "0", reading, (product.panel, padded))
 
         e.when(copying, first_tile)
-        start: Index = e.either(copying, self.tile_rows, "0")
+        start: Index = e.select_index(copying, self.tile_rows, "0")
         for height in _heights(self.kernel):
             count = e.quotient(e.minus(product.rows, start), str(height))
             stop = e.plus(start, e.times(count, str(height)))
@@ -324,11 +323,11 @@ class _Block:
                 done = e.times(e.quotient(row, self.tile_rows), depth)
                 self._tile("tile", height, row, panel, (e.at(soon, e.times(done, soon_term)), soon_term))
 
-            e.each(start, stop, tiles, str(height))
+            e.for_each(start, stop, tiles, str(height))
             start = stop
 
     def _tile(self, name: str, height: int, row: Index, panel: _Panel, soon: tuple[str, Index]) -> None:
-        """Write the call of a tile; one that reaches beyond the result goes through memory of the kernel's own."""
+        """Write the call of a tile; a tile beyond the edge of the result goes through scratch memory."""
         e, product = self.routine, self.product
         number, inside = e.split(row, self.tile_rows)
         lhs = e.at(self.lhs, e.times(number, self.tile_distance), e.times(inside, product.lhs_row))
@@ -337,9 +336,9 @@ class _Block:
         out = e.at(product.out, panel.column, e.times(row, product.out_row))
         old = e.at(self.old, e.times(panel.column, self.old_column), e.times(row, self.old_row))
         from_out = [f"ptr {product.pointer(panel.whole, old, product.zeros)}"]
-        from_out.append(f"i64 {e.either(panel.whole, self.old_row, '0')}")
+        from_out.append(f"i64 {e.select_index(panel.whole, self.old_row, '0')}")
         to_out = [f"ptr {product.pointer(panel.whole, out, product.tile)}"]
-        to_out.append(f"i64 {e.either(panel.whole, product.out_row, panel.padded)}")
+        to_out.append(f"i64 {e.select_index(panel.whole, product.out_row, panel.padded)}")
         ahead = [f"ptr {soon[0]}", f"i64 {soon[1]}"]
         least = 2 if name == "copying" else 1
 

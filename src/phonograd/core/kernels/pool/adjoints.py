@@ -1,13 +1,12 @@
-"""The adjoints of pooling: every element of the data is the sum over the windows it belongs to.
+"""Pooling adjoints: every element of the result is a sum over the windows that contain it.
 
 ===================  ================================================================================================
-``Spread``           of sums: over all of these windows
-``SpreadLargest``    of largest elements: over those whose largest element it is
-``SpreadApart``      the same where windows do not overlap and lie close to each other along x, the usual case
+``Spread``           adjoint of sums: over all of these windows
+``SpreadLargest``    adjoint of maxima: over the windows whose largest element it is
+``SpreadApart``      the same for windows that do not overlap and have no gaps along x, the usual case
 ===================  ================================================================================================
 
-Terms are added up in a line of working memory, one phase of the stride after the other, from which they go to their
-places.
+Terms are added up in a line of scratch memory, one phase of the stride after the other, and then stored in order.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import numpy as np
 
 from ...base.dtypes import BOOL, INT32
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import everywhere, inside, put_line, sort, unsort
+from ..deinterleave import all_lanes, inside_mask, put_line, sort, unsort
 from ..launch import Words
 from ..scratch import SLOT_WORDS
 from .window_loops import WINDOW_WORDS, PlaneKernel, Windows, find, narrow
@@ -37,7 +36,7 @@ class Spread(PlaneKernel):
     single: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
 
         def plane(windows: Windows, plane: Index, slot: str) -> None:
             e = windows.e
@@ -45,22 +44,22 @@ class Spread(PlaneKernel):
             target = e.at(SPREAD.pointer(e, "out"), e.times(plane, windows["pixels"]))
 
             def total(z: Index, y: Index, load: Callable[[str], Value]) -> Value:
-                """Return the sum over all lines of windows that a line of data belongs to."""
+                """Return the sum over all lines of windows that contain a line of data."""
 
                 def in_line(z: Index, y: Index, partial: list[Value]) -> Sequence[Value]:
                     return [e.add(partial[0], load(e.at(source, windows.row(z, y, "count"))))]
 
-                (value,) = _each_met(windows, z, y, [e.zeros()], in_line)
+                (value,) = _loop_windows_of(windows, z, y, [e.zeros()], in_line)
                 return value
 
             def line(z: Index, y: Index) -> None:
                 place = e.at(target, windows.row(z, y, "extent"))
                 if self.single:
-                    value = total(z, y, lambda row: e.spread(row))
+                    value = total(z, y, lambda row: e.get_splat(row))
                     first, stop = windows.reach("x", "0")
 
                     def part(at: Index, mask: Value | None) -> None:
-                        met = inside(e, e.minus(at, first), e.minus(stop, first))
+                        met = inside_mask(e, e.minus(at, first), e.minus(stop, first))
                         windows.save(place, at, mask, e.select(met, value, e.zeros()))
 
                     windows.vectors(windows["extent_x"], part)
@@ -68,7 +67,7 @@ class Spread(PlaneKernel):
 
                 def some(first: Index, mask: Value | None) -> None:
                     value = total(z, y, lambda row: windows.load(row, first, mask))
-                    e.each("0", windows["kernel_x"], lambda tap: _add_to_phase(windows, slot, first, tap, value))
+                    e.for_each("0", windows["kernel_x"], lambda tap: _add_to_phase(windows, slot, first, tap, value))
 
                 _clear_phases(windows, slot)
                 windows.vectors(windows["count_x"], some)
@@ -79,16 +78,16 @@ class Spread(PlaneKernel):
         return self.module(name, SPREAD, plane, dtype=self.dtype)
 
 
-def _each_met(
+def _loop_windows_of(
     windows: Windows,
     z: Index,
     y: Index,
     carried: list[Value],
     body: Callable[[Index, Index, list[Value]], Sequence[Value]],
 ) -> list[Value]:
-    """Return what ``carried`` has become after all lines of windows that a line of data belongs to."""
+    """Write a loop over all lines of windows that contain a line of data, and return the carried values."""
     e = windows.e
-    planes, lines = windows.met("z", z), windows.met("y", y)
+    planes, lines = windows.windows_of("z", z), windows.windows_of("y", y)
 
     def in_plane(z: Index, partial: list[Value]) -> Sequence[Value]:
         return e.loop(*lines, "1", partial, lambda y, found: body(z, y, found))
@@ -98,13 +97,13 @@ def _each_met(
 
 @dataclasses.dataclass(frozen=True)
 class SpreadLargest(PlaneKernel):
-    """The kernel of the adjoint of largest elements, given data, largest elements, and gradients of these."""
+    """The kernel of the adjoint of maxima, given data, maxima, and gradients of the maxima."""
 
     single: bool
-    """Whether there is one window along x."""
+    """True if there is one window along x."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         search = find(f"{name}_find", self, SPREAD_LARGEST)
 
         def plane(windows: Windows, plane: Index, slot: str) -> None:
@@ -131,13 +130,13 @@ class SpreadLargest(PlaneKernel):
                             here = e.compare("eq", code, windows.positions(row, first, x))
                             _add_to_phase(windows, slot, first, x, e.select(here, gradient, e.zeros()))
 
-                        e.each("0", windows["kernel_x"], tap)
+                        e.for_each("0", windows["kernel_x"], tap)
 
                     windows.vectors(windows["count_x"], some)
                     return ()
 
                 _clear_phases(windows, slot)
-                _each_met(windows, z, y, [], in_line)
+                _loop_windows_of(windows, z, y, [], in_line)
                 _write_phases(windows, slot, e.at(target, row))
 
             windows.rows(line, "extent")
@@ -157,9 +156,9 @@ class SpreadLargest(PlaneKernel):
             def in_line(z: Index, y: Index, partial: list[Value]) -> Sequence[Value]:
                 window = windows.row(z, y, "count")
                 found = e.compare("eq", here, e.load_splat(codes, window, INT32))
-                return [e.add(partial[0], e.select(found, e.spread(gradients, window), e.zeros()))]
+                return [e.add(partial[0], e.select(found, e.get_splat(gradients, window), e.zeros()))]
 
-            (value,) = _each_met(windows, *place, [e.zeros()], in_line)
+            (value,) = _loop_windows_of(windows, *place, [e.zeros()], in_line)
             windows.save(target, at, mask, value)
 
         windows.vectors(windows["extent_x"], part)
@@ -167,14 +166,15 @@ class SpreadLargest(PlaneKernel):
 
 @dataclasses.dataclass(frozen=True)
 class SpreadApart(PlaneKernel):
-    """The kernel of the adjoint of largest elements for windows that do not overlap.
+    """The kernel of the adjoint of maxima for windows that do not overlap.
 
-    There is no padding, and along x the kernel is as wide as the stride, which is known. A window's rows are gone
-    through twice: first to see whether any element equals the largest, then to find the first one that does.
+    There is no padding, and along x the kernel is as wide as the stride, for which the text is specialized. The kernel
+    makes two passes over a window's rows: the first checks whether any element equals the maximum, the second finds the
+    first one that does.
     """
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
 
         def plane(windows: Windows, plane: Index, slot: str) -> None:
             e = windows.e
@@ -190,7 +190,7 @@ class SpreadApart(PlaneKernel):
                     gradient = windows.load(e.at(gradients, place), first, mask)
                     x = e.times(first, windows.step)
 
-                    def each_row(carried: Value, body: Callable[[Index, Index, Value], Value]) -> Value:
+                    def loop_rows(carried: Value, body: Callable[[Index, Index, Value], Value]) -> Value:
                         def in_plane(z: Index, partial: list[Value]) -> Sequence[Value]:
                             return e.loop(*lines, "1", partial, lambda y, found: [body(z, y, found[0])])
 
@@ -204,27 +204,27 @@ class SpreadApart(PlaneKernel):
                             found = e.bits("or", found, match)
                         return found
 
-                    nowhere = e.bits("xor", each_row(_NOWHERE, any_match), everywhere())
+                    nowhere = e.bits("xor", loop_rows(_NOWHERE, any_match), all_lanes())
 
                     def put(z: Index, y: Index, taken: Value) -> Value:
                         row = windows.row(z, y, "extent")
-                        begins = e.both(e.test("eq", z, planes[0]), e.test("eq", y, lines[0]))
+                        begins = e.logical_and(e.test("eq", z, planes[0]), e.test("eq", y, lines[0]))
                         kind = e.vector_type(BOOL)
-                        # where no element equals the largest, the first one stands for it
+                        # if no element equals the maximum, the first one gets the gradient
                         chosen = f"select i1 {begins}, {kind} {nowhere.text}, {kind} zeroinitializer"
                         extra = Value(e.assign(chosen), BOOL)
                         values = []
                         for number, match in enumerate(matches(row)):
                             match = e.bits("or", match, extra) if number == 0 else match
-                            new = e.bits("and", match, e.bits("xor", taken, everywhere()))
+                            new = e.bits("and", match, e.bits("xor", taken, all_lanes()))
                             taken = e.bits("or", taken, match)
                             values.append(e.select(new, gradient, e.zeros()))
                         for number, value in enumerate(unsort(e, values)):
                             at = e.plus(x, str(number * self.lanes))
-                            e.store_where(e.at(target, row), at, value, inside(e, at, windows["extent_x"]))
+                            e.store_where(e.at(target, row), at, value, inside_mask(e, at, windows["extent_x"]))
                         return taken
 
-                    each_row(_NOWHERE, put)
+                    loop_rows(_NOWHERE, put)
 
                 windows.vectors(windows["count_x"], some)
 
@@ -237,7 +237,7 @@ class SpreadApart(PlaneKernel):
         e, vectors = windows.e, []
         for number in range(self.x_stride):
             at = e.plus(x, str(number * self.lanes))
-            mask = inside(e, at, windows["extent_x"])
+            mask = inside_mask(e, at, windows["extent_x"])
             vectors.append(e.select(mask, e.get_where(row, mask, at), e.constant(np.nan, self.dtype)))
         return sort(e, vectors)
 
@@ -246,7 +246,7 @@ _NOWHERE = Value("zeroinitializer", BOOL)
 
 
 def _operands(windows: Windows, plane: Index) -> tuple[str, str, str, str]:
-    """Return where the planes of data, largest elements, gradients and results begin."""
+    """Return the addresses of the planes of data, maxima, gradients and results."""
     e = windows.e
     start, base = e.times(plane, windows["windows"]), e.times(plane, windows["pixels"])
     data, largest, out_grad, out = [SPREAD_LARGEST.pointer(e, n) for n in ("data", "largest", "out_grad", "out")]
@@ -258,7 +258,7 @@ def _clear_phases(windows: Windows, slot: str) -> None:
 
 
 def _add_to_phase(windows: Windows, slot: str, first: Index, tap: Index, value: Value) -> None:
-    """Write the sum of a vector and what is in the line of a tap's phase."""
+    """Add a vector to the line of a tap's phase."""
     e = windows.e
     shift, phase = e.split(tap, windows.step)
     place = e.at(slot, e.times(phase, windows["line"]), e.plus(first, shift))

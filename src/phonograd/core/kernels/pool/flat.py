@@ -1,8 +1,8 @@
 """Pooling of planes with so few windows along x that vectors of one line would be nearly empty.
 
-Lanes are windows of a whole plane, whatever line they lie in, and what a tap sees of them is gathered. All windows lie
-inside the data. Where taps lie, from the first element of a window on, stands in the words of the table without names;
-where windows begin is worked out at the beginning of a call.
+Lanes are the windows of a whole plane, across lines, and the elements at a tap are gathered. All windows are inside the
+data. The unnamed words of the table hold the offsets of taps from the first element of a window. The kernel computes
+the first elements of windows at the beginning of a call.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Callable, Sequence
 from ...base.dtypes import INT32, INT64
 from ...graph.node import Shape
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import everywhere
+from ..deinterleave import all_lanes
 from ..launch import Words
 from ..routine import Routine, module
 from ..scratch import in_slot
 from .adjoints import SPREAD_LARGEST
-from .window_loops import REDUCE, PlaneKernel, Windows, combined, identity, narrow
+from .window_loops import REDUCE, PlaneKernel, Windows, combine, identity, narrow
 
 __all__ = ["ReduceFlat", "SpreadFlat", "flat_taps", "suits"]
 
-#: taps and windows of a plane, at most
+#: maximum number of taps and windows of a plane
 _MOST_TAPS, _MOST_WINDOWS = 16, 1 << 12
 
 
 def suits(lanes: int, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> bool:
-    """Return whether such windows are better taken plane by plane than line by line."""
+    """Return whether such windows are faster plane by plane than line by line."""
     taps, windows = 1, 1
     for size, width, step, border, count in zip(extent, kernel, stride, pad, counts):
         if border or (count - 1) * step + width > size:
@@ -38,7 +38,7 @@ def suits(lanes: int, extent: Shape, kernel: Shape, stride: Shape, pad: Shape, c
 
 
 def flat_taps(extent: Shape, kernel: Shape) -> list[int]:
-    """Return where every element of a window lies in its plane, from the first one on.
+    """Return the offsets of a window's elements in its plane, from the first one.
 
     >>> flat_taps((8, 10), (2, 2))
     [0, 1, 10, 11]
@@ -50,7 +50,7 @@ def flat_taps(extent: Shape, kernel: Shape) -> list[int]:
 
 
 class _Flat:
-    """A kernel while it is written."""
+    """Writes one kernel."""
 
     def __init__(self, name: str, kernel: ReduceFlat | SpreadFlat, words: Words) -> None:
         self.e = e = Routine(name, kernel.lanes, kernel.dtype)
@@ -61,16 +61,16 @@ class _Flat:
         self.count = e.times(e.times(axes[0], axes[1]), axes[2])
 
     def planes(self, body: Callable[[Index, str], None]) -> None:
-        """Write the loop over planes: ``body(number of the plane, where the places of windows stand)``."""
+        """Write the loop over planes: ``body(number of the plane, address of the windows' offsets)``."""
 
         def all_planes(slot: str) -> None:
             self._begin(slot)
-            self.e.each("%lo", "%hi", lambda plane: body(plane, slot))
+            self.e.for_each("%lo", "%hi", lambda plane: body(plane, slot))
 
         in_slot(self.e, self.words, all_planes)
 
     def _begin(self, slot: str) -> None:
-        """Write how it is found where windows begin."""
+        """Write the code that computes the offset of each window in its plane."""
         e, windows = self.e, self.windows
         step = e.multiply(e.steps(INT32), narrow(e, windows["stride_x"]))
 
@@ -78,21 +78,21 @@ class _Flat:
             row = windows.row(e.times(z, windows["stride_z"]), e.times(y, windows["stride_y"]), "extent")
             target = e.address(slot, windows.row(z, y, "count"), "i32")
 
-            # what goes beyond the end of a line is overwritten by the next
+            # the next line overwrites vectors beyond the end of a line
             def some(first: Index) -> None:
                 start = e.plus(row, e.times(first, windows["stride_x"]))
                 e.store(target, first, e.add(narrow(e, start), step))
 
-            e.each("0", windows["count_x"], some, str(e.lanes))
+            e.for_each("0", windows["count_x"], some, str(e.lanes))
 
         windows.rows(line, "count")
 
     def place(self, slot: str, first: Index) -> Value:
-        """Return where the windows from ``first`` on begin."""
+        """Return the offsets of the windows from ``first`` on."""
         return self.e.load(slot, first, INT32)
 
     def taps(self, carried: Value, body: Callable[[Value, Value], Value]) -> Value:
-        """Return what is left after all taps, from the last to the first: ``body(how far it lies, carried)``."""
+        """Write a loop over all taps, last to first: ``body(offset, carried)``; return the carried value."""
         e = self.e
 
         def one(number: Index, partial: list[Value]) -> Sequence[Value]:
@@ -101,10 +101,10 @@ class _Flat:
 
         return e.loop("0", self.count, "1", [carried], one)[0]
 
-    def seen(self, plane: str, place: Value, tap: Value, mask: Value | None) -> Value:
-        """Return what a tap sees."""
+    def tap_values(self, plane: str, place: Value, tap: Value, mask: Value | None) -> Value:
+        """Return the elements of windows at a tap."""
         e = self.e
-        return e.gather_at(plane, e.convert(e.add(place, tap), INT64), e.dtype, mask or everywhere())
+        return e.gather_at(plane, e.convert(e.add(place, tap), INT64), e.dtype, mask or all_lanes())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,7 @@ class ReduceFlat(PlaneKernel):
     largest: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         flat = _Flat(name, self, REDUCE)
         e, windows = flat.e, flat.windows
 
@@ -126,7 +126,7 @@ class ReduceFlat(PlaneKernel):
                 place = flat.place(slot, first)
 
                 def tap(offset: Value, partial: Value) -> Value:
-                    return combined(e, self.largest, partial, flat.seen(source, place, offset, mask))
+                    return combine(e, self.largest, partial, flat.tap_values(source, place, offset, mask))
 
                 windows.save(target, first, mask, flat.taps(identity(e, self.largest), tap))
 
@@ -138,10 +138,10 @@ class ReduceFlat(PlaneKernel):
 
 @dataclasses.dataclass(frozen=True)
 class SpreadFlat(PlaneKernel):
-    """The kernel of the adjoint of largest elements for windows that do not overlap."""
+    """The kernel of the adjoint of maxima for windows that do not overlap."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         flat = _Flat(name, self, SPREAD_LARGEST)
         e, windows = flat.e, flat.windows
 
@@ -157,13 +157,13 @@ class SpreadFlat(PlaneKernel):
                 place, most = flat.place(slot, first), windows.load(largest, first, mask)
 
                 def tap(offset: Value, chosen: Value) -> Value:
-                    match = e.compare("oeq", flat.seen(data, place, offset, mask), most)
-                    # what is found last is what comes first
+                    match = e.compare("oeq", flat.tap_values(data, place, offset, mask), most)
+                    # taps run backwards, so the first match is found last
                     return e.select(match, offset, chosen)
 
                 chosen = flat.taps(e.constant(0, INT32), tap)
                 offsets = e.convert(e.add(place, chosen), INT64)
-                e.scatter_at(target, offsets, windows.load(gradients, first, mask), mask or everywhere())
+                e.scatter_at(target, offsets, windows.load(gradients, first, mask), mask or all_lanes())
 
             windows.vectors(windows["windows"], some)
 

@@ -1,9 +1,9 @@
-"""Pooling: native kernels of the largest element and the sum of windows, of positions, and plans of all of them.
+"""Pooling: kernels of window maxima, sums and argmax positions, and the plans of all pooling kernels.
 
-``Reduce`` combines along z and y into a line, then along x; windows with stride 2 or 3 are sorted in registers.
-``Position`` finds the first element of each window that equals the largest. Adjoints are in
-:mod:`~phonograd.core.kernels.pool.adjoints`, and what is done where lines are shorter than vectors in
-:mod:`~phonograd.core.kernels.pool.flat`. The order of sums follows from the shapes.
+``Reduce`` combines elements along z and y into a line, then along x; windows with stride 2 or 3 are sorted in
+registers. ``Position`` finds the first element of each window that equals the maximum. Adjoints are in
+:mod:`~phonograd.core.kernels.pool.adjoints`, kernels for lines shorter than vectors in
+:mod:`~phonograd.core.kernels.pool.flat`. The shapes alone determine the order of sums.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from collections.abc import Sequence
 from ...base.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType
 from ...graph.node import Shape
 from ...lower.ir.function_builder import Index, Value
-from ..deinterleave import known_stride
+from ..deinterleave import specialized_stride
 from ..launch import Launch, Plan, Words
 from ..scratch import SLOT_WORDS, Scratch
 from ..target import Machine
 from .adjoints import SPREAD, SPREAD_LARGEST, Spread, SpreadApart, SpreadLargest
 from .flat import ReduceFlat, SpreadFlat, flat_taps, suits
-from .window_loops import REDUCE, WINDOW_WORDS, PlaneKernel, Windows, combined, find, identity
+from .window_loops import REDUCE, WINDOW_WORDS, PlaneKernel, Windows, combine, find, identity
 
 __all__ = ["Pooling", "Position", "Reduce"]
 
 POSITION = Words(*WINDOW_WORDS, *SLOT_WORDS, "data*", "largest*", "out*")
 
-#: elements of all planes of a chunk
+#: elements per chunk, over all planes
 _CHUNK_ELEMENTS = 1 << 14
 
 
@@ -38,7 +38,7 @@ class Reduce(PlaneKernel):
     largest: bool
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         return self.module(name, REDUCE, self._plane, dtype=self.dtype)
 
     def _plane(self, windows: Windows, plane: Index, slot: str) -> None:
@@ -46,7 +46,7 @@ class Reduce(PlaneKernel):
         source = e.at(REDUCE.pointer(e, "data"), e.times(plane, windows["pixels"]))
         target = e.at(REDUCE.pointer(e, "out"), e.times(plane, windows["windows"]))
         neutral = identity(e, self.largest)
-        e.each("0", windows["line"], lambda at: e.store(slot, at, neutral), str(self.lanes))
+        e.for_each("0", windows["line"], lambda at: e.store(slot, at, neutral), str(self.lanes))
         inner = e.at(slot, windows["pad_x"])
 
         def line(z: Index, y: Index) -> None:
@@ -57,7 +57,7 @@ class Reduce(PlaneKernel):
                 def in_plane(z: Index, partial: list[Value]) -> Sequence[Value]:
                     def in_line(y: Index, partial: list[Value]) -> Sequence[Value]:
                         row = e.at(source, windows.row(z, y, "extent"))
-                        return [combined(e, self.largest, partial[0], windows.load(row, first, mask))]
+                        return [combine(e, self.largest, partial[0], windows.load(row, first, mask))]
 
                     return e.loop(*lines, "1", partial, in_line)
 
@@ -66,7 +66,7 @@ class Reduce(PlaneKernel):
 
             def along_line(first: Index, mask: Value | None) -> None:
                 def tap(x: Index, partial: list[Value]) -> Sequence[Value]:
-                    return [combined(e, self.largest, partial[0], windows.seen(slot, first, x))]
+                    return [combine(e, self.largest, partial[0], windows.tap_values(slot, first, x))]
 
                 (value,) = e.loop("0", windows["kernel_x"], "1", [neutral], tap)
                 windows.save(place, first, mask, value)
@@ -79,10 +79,10 @@ class Reduce(PlaneKernel):
 
 @dataclasses.dataclass(frozen=True)
 class Position(PlaneKernel):
-    """The kernel of the positions of largest elements in the whole array, as 64-bit numbers."""
+    """The kernel of the positions of maxima in the whole array, as int64."""
 
     def write(self, name: str) -> str:
-        """Return the text of the module."""
+        """Return the module's LLVM IR."""
         search = find(f"{name}_find", self, POSITION)
 
         def plane(windows: Windows, plane: Index, slot: str) -> None:
@@ -122,7 +122,7 @@ class Pooling:
 
     @staticmethod
     def suits(dtype: DType, extent: Shape, counts: Shape) -> bool:
-        """Return whether there are kernels for planes of data of an extent and so many windows along each axis."""
+        """Return whether kernels exist for planes of some extent with some number of windows along each axis."""
         return dtype in (FLOAT32, FLOAT64) and 0 < math.prod(extent) < 1 << 31 and 0 < math.prod(counts) < 1 << 31
 
     def largest(self, data: Shape, dtype: DType, *, kernel: Shape, stride: Shape, pad: Shape, counts: Shape) -> Plan:
@@ -136,7 +136,7 @@ class Pooling:
     def _reduce(
         self, data: Shape, dtype: DType, largest: bool, kernel: Shape, stride: Shape, pad: Shape, counts: Shape
     ) -> Plan:
-        known = self._known(dtype, stride)
+        known = self._specialization(dtype, stride)
         reduce: Reduce | ReduceFlat = Reduce(*known, largest)
         if suits(known[1], data[2:], kernel, stride, pad, counts):
             reduce = ReduceFlat(*known[:2], 0, largest)
@@ -144,12 +144,12 @@ class Pooling:
 
     def position(self, data: Shape, largest: Shape, dtype: DType, *, kernel: Shape, stride: Shape, pad: Shape) -> Plan:
         """Return the plan of ``_window_argmax``; its output has the dtype int64."""
-        known = self._known(dtype, stride)
+        known = self._specialization(dtype, stride)
         return self._plan(Position(*known), POSITION, data[:2], data[2:], kernel, stride, pad, largest[2:])
 
     def spread(self, data: Shape, dtype: DType, *, extent: Shape, kernel: Shape, stride: Shape, pad: Shape) -> Plan:
         """Return the plan of ``_window_spread``."""
-        spread = Spread(*self._known(dtype, stride), single=data[-1] == 1)
+        spread = Spread(*self._specialization(dtype, stride), single=data[-1] == 1)
         return self._plan(spread, SPREAD, data[:2], extent, kernel, stride, pad, data[2:])
 
     def spread_largest(
@@ -157,9 +157,9 @@ class Pooling:
     ) -> Plan:
         """Return the plan of ``scatter_add(out_grad, _window_argmax(data, largest), data.shape)``.
 
-        The gradients of empty windows go nowhere.
+        The gradients of empty windows are dropped.
         """
-        known = self._known(dtype, stride)
+        known = self._specialization(dtype, stride)
         spread: SpreadLargest | SpreadApart | SpreadFlat = SpreadLargest(*known, single=largest[-1] == 1)
         apart = all([width <= step for width, step in zip(kernel, stride)])
         if apart and suits(known[1], data[2:], kernel, stride, pad, largest[2:]):
@@ -168,8 +168,8 @@ class Pooling:
             spread = SpreadApart(*known)
         return self._plan(spread, SPREAD_LARGEST, data[:2], data[2:], kernel, stride, pad, largest[2:])
 
-    def _known(self, dtype: DType, stride: Shape) -> tuple[DType, int, int]:
-        return dtype, self.machine.lanes(dtype), known_stride(stride[-1])
+    def _specialization(self, dtype: DType, stride: Shape) -> tuple[DType, int, int]:
+        return dtype, self.machine.lanes(dtype), specialized_stride(stride[-1])
 
     def _plan(
         self,
@@ -186,7 +186,7 @@ class Pooling:
         pixels, windows = math.prod(extent), math.prod(counts)
         if not planes[0] * planes[1]:
             return Plan(())
-        assert pixels, "kernels need data; the reference knows what windows without any are"
+        assert pixels, "kernels need data; the reference computes windows without any"
         assert windows
         missing = 3 - len(extent)
         named: list[tuple[str, Shape, int]] = [("extent", extent, 1), ("count", counts, 1), ("kernel", size, 1)]
@@ -195,7 +195,7 @@ class Pooling:
         for name, numbers, default in named:
             full = (*(default,) * missing, *numbers)
             values.update({f"{name}_{axis}": number for axis, number in zip("zyx", full)})
-        # room for the padding, what windows reach beyond it, and vectors beyond that
+        # room for the padding, the reach of windows beyond it, and vectors beyond that
         length = max(pad[-1] + extent[-1], (counts[-1] - 1) * stride[-1] + size[-1]) + (stride[-1] + 2) * lanes
         line = -(-length // lanes) * lanes
         values.update(line=line, codes_at=line * stride[-1])

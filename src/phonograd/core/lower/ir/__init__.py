@@ -1,1 +1,1 @@
-"""Builders for the text of LLVM functions: scalars, vectors and random words."""
+"""Builders for LLVM IR functions: scalars, vectors and random words."""

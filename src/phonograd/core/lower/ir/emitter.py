@@ -1,11 +1,9 @@
-"""Emitter: writes functions that compute with vectors, all of one number of lanes.
+"""Emitter: builder for LLVM IR functions on vectors, all with the same number of lanes.
 
-A :class:`Value` is a vector with one lane per element; its dtype decides between integer and floating point
-instructions. Truth values are bytes in memory and masks in registers; float16 numbers are float32 in registers, and
-whoever computes one rounds it (:meth:`Emitter.rounded`). No instruction carries a fast-math flag: sums are not
-reordered, and a product is not contracted into the sum of another operator. Where a fused multiply-add is meant,
-:meth:`Emitter.fma` says so.
-
+A :class:`Value` is a vector with one lane per element; its dtype selects integer or floating point instructions.
+Booleans are bytes in memory and masks in registers. float16 numbers are float32 in registers; code that computes one
+must round it (:meth:`Emitter.round_to`). No instruction has a fast-math flag: sums are not reordered, and products are
+not contracted into the sums of other operators. :meth:`Emitter.fma` is an explicit fused multiply-add.
 >>> e = Emitter("twice", lanes=4)
 >>> x = e.load("%table", "0", FLOAT32)
 >>> e.store("%table", "0", e.add(x, x))
@@ -38,10 +36,10 @@ from .function_builder import FunctionBuilder, Index, Value
 
 __all__ = ["ARGUMENTS", "ROW", "SUPPORTED", "Emitter", "Index", "Value"]
 
-#: lanes of a row. Sums and random numbers are defined by rows, so a kernel's own vectors hold a divisor of them
+#: lanes of a row. Rows define the order of sums and random numbers, so the lanes of a kernel divide a row
 ROW = 16
 
-#: a kernel's arguments: its table of numbers, the addresses of the arrays, and the range to work on
+#: a kernel's arguments: its table of integers, the addresses of the arrays, and the range to process
 ARGUMENTS = "ptr %table, ptr %bases, i64 %lo, i64 %hi"
 
 #: dtypes that kernels load and store
@@ -60,14 +58,14 @@ _SCALARS: dict[DType, str] = {
     BOOL: "i1",
 }
 
-#: in memory, where that differs
+#: types in memory, if they differ
 _STORED = {FLOAT16: "i16", BOOL: "i8"}
 
 _RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 class Emitter(FunctionBuilder):
-    """A function on vectors. Every value has as many lanes as the emitter."""
+    """Builder for a function on vectors. Every value has as many lanes as the emitter."""
 
     def __init__(self, name: str, lanes: int = ROW, arguments: str = ARGUMENTS) -> None:
         if ROW % lanes:
@@ -89,16 +87,16 @@ class Emitter(FunctionBuilder):
         return self._variant(_SCALARS[dtype])
 
     def _variant(self, scalar: str) -> str:
-        # as LLVM names the variants of its functions: v16f32
+        # LLVM's suffix of overloaded functions: v16f32
         return f"v{self.lanes}" + {"float": "f32", "double": "f64"}.get(scalar, scalar)
 
-    def _typed(self, value: Value) -> str:
+    def _with_type(self, value: Value) -> str:
         return f"{self.vector_type(value.dtype)} {value.text}"
 
     # -- constants
 
     def literal(self, number: Any, dtype: DType) -> str:
-        """Return a number as LLVM reads it; floating point numbers as the bits of a double.
+        """Return a number in LLVM's syntax; floating point numbers as the bits of a double.
 
         >>> Emitter("f").literal(0.1, FLOAT32)
         '0x3FB99999A0000000'
@@ -122,16 +120,16 @@ class Emitter(FunctionBuilder):
         return Value("<" + ", ".join([f"{scalar} {lane}" for lane in range(self.lanes)]) + ">", dtype)
 
     def splat(self, scalar: str, dtype: DType) -> Value:
-        """Return one number of a register in every lane.
+        """Return a scalar in every lane.
 
         ::
 
             %v1 = insertelement <16 x float> poison, float %scalar, i64 0
             %v2 = shufflevector <16 x float> %v1, <16 x float> poison, <16 x i32> zeroinitializer
         """
-        return Value(self._spread(self.vector_type(dtype), _SCALARS[dtype], scalar), dtype)
+        return Value(self._splat_scalar(self.vector_type(dtype), _SCALARS[dtype], scalar), dtype)
 
-    def _spread(self, kind: str, element: str, scalar: str) -> str:
+    def _splat_scalar(self, kind: str, element: str, scalar: str) -> str:
         first = self.assign(f"insertelement {kind} poison, {element} {scalar}, i64 0")
         return self.assign(f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer")
 
@@ -140,7 +138,7 @@ class Emitter(FunctionBuilder):
     def _binary(self, floating: str, integer: str, first: Value, second: Value) -> Value:
         assert first.dtype == second.dtype, (floating, integer, first, second)
         word = floating if first.dtype.kind == "f" else integer
-        return Value(self.assign(f"{word} {self._typed(first)}, {second.text}"), first.dtype)
+        return Value(self.assign(f"{word} {self._with_type(first)}, {second.text}"), first.dtype)
 
     def add(self, first: Value, second: Value) -> Value:
         """Return the sum: ``fadd``, or ``add`` for integers, which wrap."""
@@ -170,7 +168,7 @@ class Emitter(FunctionBuilder):
     def negative(self, value: Value) -> Value:
         """Return the negative: ``fneg``, or for integers ``sub 0, value``, which wraps."""
         if value.dtype.kind == "f":
-            return Value(self.assign(f"fneg {self._typed(value)}"), value.dtype)
+            return Value(self.assign(f"fneg {self._with_type(value)}"), value.dtype)
         return self.subtract(self.like(value, 0), value)
 
     def maximum(self, first: Value, second: Value) -> Value:
@@ -191,7 +189,7 @@ class Emitter(FunctionBuilder):
         return self.call("fma", first, second, third)
 
     def absolute(self, value: Value) -> Value:
-        """Return a value without its sign: ``call @llvm.fabs.v16f32``; the smallest integer stays as it is."""
+        """Return the absolute value: ``call @llvm.fabs.v16f32``; the smallest integer stays unchanged."""
         if value.dtype.kind == "f":
             return self.call("fabs", value)
         if value.dtype.kind == "u":
@@ -203,14 +201,14 @@ class Emitter(FunctionBuilder):
         return self.call("copysign", value, sign)
 
     def call(self, function: str, *values: Value) -> Value:
-        """Return an elementwise function that LLVM has itself, whose arguments and result have one type."""
+        """Return an LLVM intrinsic, elementwise; arguments and result have one type."""
         dtype = values[0].dtype
         kind, name = self.vector_type(dtype), f"@llvm.{function}.{self._suffix(dtype)}"
         self.declare(f"declare {kind} {name}({', '.join([kind] * len(values))})")
-        arguments = ", ".join([self._typed(value) for value in values])
+        arguments = ", ".join([self._with_type(value) for value in values])
         return Value(self.assign(f"call {kind} {name}({arguments})"), dtype)
 
-    # -- functions written with the above
+    # -- functions built from the above
 
     def exp(self, value: Value) -> Value:
         """Return the exponential; see :func:`phonograd.core.lower.vector_math.exp`."""
@@ -220,7 +218,7 @@ class Emitter(FunctionBuilder):
         """Return the hyperbolic tangent; see :func:`phonograd.core.lower.vector_math.tanh`."""
         return vector_math.tanh(self, value)
 
-    # -- bits and choices
+    # -- bits and selection
 
     def bits(self, operation: str, first: Value, second: Value) -> Value:
         """Return ``and``, ``or``, ``xor``, ``shl``, ``lshr`` or ``ashr`` of integer values."""
@@ -229,7 +227,7 @@ class Emitter(FunctionBuilder):
 
     def reinterpret(self, value: Value, dtype: DType) -> Value:
         """Return the same bits as another dtype of the same size: ``bitcast``."""
-        return Value(self.assign(f"bitcast {self._typed(value)} to {self.vector_type(dtype)}"), dtype)
+        return Value(self.assign(f"bitcast {self._with_type(value)} to {self.vector_type(dtype)}"), dtype)
 
     def convert(self, value: Value, dtype: DType) -> Value:
         """Return the value in another dtype: ``zext``, ``sext``, ``trunc``, ``sitofp``, ``uitofp``, ``fpext``, ..."""
@@ -243,26 +241,26 @@ class Emitter(FunctionBuilder):
         elif dtype.kind == "f":
             word = "sitofp" if source.kind == "i" else "uitofp"
         elif source.kind == "f":
-            raise TypeError("floating point numbers beyond the integers have no defined conversion: clamp them first")
+            raise TypeError("floating point numbers may be outside of the integer range: clamp them first")
         elif dtype == BOOL:
             return self.truth(value)
         elif dtype.itemsize < source.itemsize:
             word = "trunc"
         else:
             word = "sext" if source.kind == "i" else "zext"
-        return Value(self.assign(f"{word} {self._typed(value)} to {self.vector_type(dtype)}"), dtype)
+        return Value(self.assign(f"{word} {self._with_type(value)} to {self.vector_type(dtype)}"), dtype)
 
     def compare(self, predicate: str, first: Value, second: Value) -> Value:
-        """Return where a comparison holds, as booleans: ``fcmp olt``, ``icmp slt``, ..."""
+        """Return a mask of the lanes in which a comparison holds: ``fcmp olt``, ``icmp slt``, ..."""
         word = "fcmp" if first.dtype.kind == "f" else "icmp"
-        return Value(self.assign(f"{word} {predicate} {self._typed(first)}, {second.text}"), BOOL)
+        return Value(self.assign(f"{word} {predicate} {self._with_type(first)}, {second.text}"), BOOL)
 
-    def truncated(self, value: Value, dtype: DType) -> Value:
-        """Return a floating point value without its fraction as a signed integer, where it fits: ``fptosi``."""
-        return Value(self.assign(f"fptosi {self._typed(value)} to {self.vector_type(dtype)}"), dtype)
+    def truncate(self, value: Value, dtype: DType) -> Value:
+        """Return a floating point value truncated to a signed integer, which it must fit: ``fptosi``."""
+        return Value(self.assign(f"fptosi {self._with_type(value)} to {self.vector_type(dtype)}"), dtype)
 
     def relation(self, name: str, first: Value, second: Value) -> Value:
-        """Return where ``eq``, ``ne``, ``lt``, ``le``, ``gt`` or ``ge`` holds; with NaN only ``ne`` does.
+        """Return a mask of the lanes in which a relation (``eq``, ``lt``, ...) holds; with NaN, only ``ne`` does.
 
         ::
 
@@ -276,7 +274,7 @@ class Emitter(FunctionBuilder):
         return self.compare(signed + name, first, second)
 
     def truth(self, value: Value) -> Value:
-        """Return where a value is not zero, as booleans; NaN is not zero."""
+        """Return a mask of the lanes that are not zero; NaN is not zero."""
         if value.dtype == BOOL:
             return value
         if value.truth is not None:
@@ -291,16 +289,16 @@ class Emitter(FunctionBuilder):
             %v1 = bitcast <16 x i1> %mask to i16
             %v2 = icmp ne i16 %v1, 0
         """
-        bits = self.assign(f"bitcast {self._typed(mask)} to i{self.lanes}")
+        bits = self.assign(f"bitcast {self._with_type(mask)} to i{self.lanes}")
         return self.assign(f"icmp ne i{self.lanes} {bits}, 0")
 
     def select(self, mask: Value, first: Value, second: Value) -> Value:
         """Return the first value where the mask is true, else the second: ``select``."""
-        chosen = f"select {self._typed(mask)}, {self._typed(first)}, {self._typed(second)}"
+        chosen = f"select {self._with_type(mask)}, {self._with_type(first)}, {self._with_type(second)}"
         return Value(self.assign(chosen), first.dtype)
 
     def fold_lanes(self, value: Value, distance: int) -> Value:
-        """Return the value with its lanes moved down by a distance; the upper lanes are of no meaning.
+        """Return the value with its lanes moved down by a distance; the upper lanes are undefined.
 
         ::
 
@@ -311,12 +309,12 @@ class Emitter(FunctionBuilder):
         order = f"<{self.lanes} x i32> <{', '.join(lanes)}>"
         return Value(self.assign(f"shufflevector {kind} {value.text}, {kind} poison, {order}"), value.dtype)
 
-    def widened(self, value: Value) -> Value:
-        """Return a value in the format to compute with: float16 as float32, which it already is in its register."""
+    def widen(self, value: Value) -> Value:
+        """Return a value in its compute format: float16 as float32, which it already is in registers."""
         return Value(value.text, FLOAT32) if value.dtype == FLOAT16 else value
 
-    def rounded(self, value: Value, dtype: DType) -> Value:
-        """Return a computed value in the dtype asked for: float32 to float16 is rounded, anything else must fit.
+    def round_to(self, value: Value, dtype: DType) -> Value:
+        """Return a computed value in a dtype: float32 is rounded to float16; any other dtype must match already.
 
         ::
 
@@ -330,15 +328,15 @@ class Emitter(FunctionBuilder):
 
     def _to_half(self, value: Value) -> str:
         assert _SCALARS[value.dtype] == "float", value
-        return self.assign(f"fptrunc {self._typed(value)} to <{self.lanes} x half>")
+        return self.assign(f"fptrunc {self._with_type(value)} to <{self.lanes} x half>")
 
     def _from_half(self, half: str) -> Value:
         return Value(self.assign(f"fpext <{self.lanes} x half> {half} to {self.vector_type(FLOAT16)}"), FLOAT16)
 
-    # -- memory. Nothing is assumed about alignment: arrays of other libraries may begin anywhere
+    # -- memory. Arrays of other libraries may begin anywhere, so no alignment is assumed
 
     def _from_memory(self, text: str, dtype: DType) -> Value:
-        """Return what was loaded as it stands in registers."""
+        """Return a loaded value in its register format."""
         if dtype == FLOAT16:
             return self._from_half(self.assign(f"bitcast <{self.lanes} x i16> {text} to <{self.lanes} x half>"))
         if dtype == BOOL:
@@ -346,48 +344,48 @@ class Emitter(FunctionBuilder):
         return Value(text, dtype)
 
     def _to_memory(self, value: Value) -> str:
-        """Return a value as it is stored."""
+        """Return a value in its memory format."""
         if value.dtype == FLOAT16:
             return self.assign(f"bitcast <{self.lanes} x half> {self._to_half(value)} to <{self.lanes} x i16>")
         if value.dtype == BOOL:
-            return self.assign(f"zext {self._typed(value)} to <{self.lanes} x i8>")
+            return self.assign(f"zext {self._with_type(value)} to <{self.lanes} x i8>")
         return value.text
 
-    def _stored(self, dtype: DType) -> str:
+    def _memory_type(self, dtype: DType) -> str:
         return _STORED.get(dtype, _SCALARS[dtype])
 
     def below(self, count: Index) -> Value:
-        """Return a mask of the lanes whose number is below a count."""
+        """Return a mask of the lanes whose index is below a count."""
         return self.compare("slt", self.steps(INT64), self.splat(count, INT64))
 
     def load(self, pointer: str, offset: Index, dtype: DType) -> Value:
         """Return consecutive elements: ``load <16 x float>, ptr %p, align 1``."""
-        scalar = self._stored(dtype)
+        scalar = self._memory_type(dtype)
         place = self.address(pointer, offset, scalar)
         return self._from_memory(self.assign(f"load <{self.lanes} x {scalar}>, ptr {place}, align 1"), dtype)
 
     def load_where(self, pointer: str, offset: Index, dtype: DType, mask: Value) -> Value:
-        """Return consecutive elements where the mask is true, else 0; memory is not touched there."""
-        scalar = self._stored(dtype)
+        """Return consecutive elements where the mask is true, else 0; memory of other lanes is not read."""
+        scalar = self._memory_type(dtype)
         kind, name = f"<{self.lanes} x {scalar}>", f"@llvm.masked.load.{self._variant(scalar)}.p0"
         self.declare(f"declare {kind} {name}(ptr, i32, {self.vector_type(BOOL)}, {kind})")
         place = self.address(pointer, offset, scalar)
-        loaded = f"call {kind} {name}(ptr {place}, i32 1, {self._typed(mask)}, {kind} zeroinitializer)"
+        loaded = f"call {kind} {name}(ptr {place}, i32 1, {self._with_type(mask)}, {kind} zeroinitializer)"
         return self._from_memory(self.assign(loaded), dtype)
 
     def gather(self, pointer: str, offset: Index, stride: Index, dtype: DType, mask: Value) -> Value:
-        """Return elements at equal distances where the mask is true, else 0."""
+        """Return elements at a constant stride where the mask is true, else 0."""
         offsets = self.multiply(self.splat(stride, INT64), self.steps(INT64))
-        return self.gather_at(self.address(pointer, offset, self._stored(dtype)), offsets, dtype, mask)
+        return self.gather_at(self.address(pointer, offset, self._memory_type(dtype)), offsets, dtype, mask)
 
     def gather_at(self, pointer: str, offsets: Value, dtype: DType, mask: Value) -> Value:
-        """Return the elements at some offsets (int64) from a pointer where the mask is true, else 0."""
-        scalar = self._stored(dtype)
+        """Return the elements at int64 offsets from a pointer where the mask is true, else 0."""
+        scalar = self._memory_type(dtype)
         kind, name = f"<{self.lanes} x {scalar}>", f"@llvm.masked.gather.{self._variant(scalar)}.v{self.lanes}p0"
         pointers = f"<{self.lanes} x ptr>"
         self.declare(f"declare {kind} {name}({pointers}, i32, {self.vector_type(BOOL)}, {kind})")
-        places = self.assign(f"getelementptr {scalar}, ptr {pointer}, {self._typed(offsets)}")
-        gathered = f"call {kind} {name}({pointers} {places}, i32 1, {self._typed(mask)}, {kind} zeroinitializer)"
+        places = self.assign(f"getelementptr {scalar}, ptr {pointer}, {self._with_type(offsets)}")
+        gathered = f"call {kind} {name}({pointers} {places}, i32 1, {self._with_type(mask)}, {kind} zeroinitializer)"
         return self._from_memory(self.assign(gathered), dtype)
 
     def load_splat(self, pointer: str, offset: Index, dtype: DType) -> Value:
@@ -399,34 +397,34 @@ class Emitter(FunctionBuilder):
             %v2 = insertelement <16 x float> poison, float %v1, i64 0
             %v3 = shufflevector <16 x float> %v2, <16 x float> poison, <16 x i32> zeroinitializer
         """
-        scalar = self._stored(dtype)
+        scalar = self._memory_type(dtype)
         kind = f"<{self.lanes} x {scalar}>"
         loaded = self.assign(f"load {scalar}, ptr {self.address(pointer, offset, scalar)}, align 1")
-        return self._from_memory(self._spread(kind, scalar, loaded), dtype)
+        return self._from_memory(self._splat_scalar(kind, scalar, loaded), dtype)
 
     def store(self, pointer: str, offset: Index, value: Value) -> None:
-        """Write consecutive elements: ``store <16 x float> %v, ptr %p, align 1``."""
-        scalar = self._stored(value.dtype)
+        """Store consecutive elements: ``store <16 x float> %v, ptr %p, align 1``."""
+        scalar = self._memory_type(value.dtype)
         text, place = self._to_memory(value), self.address(pointer, offset, scalar)
         self.line(f"store <{self.lanes} x {scalar}> {text}, ptr {place}, align 1")
 
     def store_where(self, pointer: str, offset: Index, value: Value, mask: Value) -> None:
-        """Write consecutive elements where the mask is true; memory is not touched elsewhere."""
-        scalar = self._stored(value.dtype)
+        """Store consecutive elements where the mask is true; memory of other lanes is not written."""
+        scalar = self._memory_type(value.dtype)
         kind, name = f"<{self.lanes} x {scalar}>", f"@llvm.masked.store.{self._variant(scalar)}.p0"
         self.declare(f"declare void {name}({kind}, ptr, i32, {self.vector_type(BOOL)})")
         text, place = self._to_memory(value), self.address(pointer, offset, scalar)
-        self.line(f"call void {name}({kind} {text}, ptr {place}, i32 1, {self._typed(mask)})")
+        self.line(f"call void {name}({kind} {text}, ptr {place}, i32 1, {self._with_type(mask)})")
 
     def store_first(self, pointer: str, offset: Index, value: Value) -> None:
-        """Write the first lane as one element."""
-        scalar = self._stored(value.dtype)
+        """Store the first lane as one element."""
+        scalar = self._memory_type(value.dtype)
         first = self.assign(f"extractelement <{self.lanes} x {scalar}> {self._to_memory(value)}, i64 0")
         self.line(f"store {scalar} {first}, ptr {self.address(pointer, offset, scalar)}, align 1")
 
     def store_apart(self, pointer: str, offset: Index, stride: Index, value: Value, count: Index) -> None:
-        """Write the first lanes, as many as a count says, at equal distances: a loop over the lanes."""
-        scalar = self._stored(value.dtype)
+        """Store the first ``count`` lanes at a constant stride, with a loop over the lanes."""
+        scalar = self._memory_type(value.dtype)
         text, first = self._to_memory(value), self.address(pointer, offset, scalar)
 
         def one(lane: Index, _: list[Value]) -> tuple[()]:
@@ -438,7 +436,7 @@ class Emitter(FunctionBuilder):
         self.loop("0", self.least(count, str(self.lanes)), "1", (), one)
 
     def scratch(self, words: int) -> str:
-        """Return the address of 64-bit words that live as long as the call; to be asked for in the entry block.
+        """Return the address of 64-bit words that live as long as the call; call this in the entry block only.
 
         ::
 

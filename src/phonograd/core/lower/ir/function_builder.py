@@ -137,11 +137,11 @@ class FunctionBuilder:
         """Return the comparison of two numbers: ``icmp slt i64``, ..."""
         return self.assign(f"icmp {predicate} i64 {first}, {second}")
 
-    def both(self, first: str, second: str) -> str:
+    def logical_and(self, first: str, second: str) -> str:
         """Return whether two conditions hold: ``and i1``."""
         return self.assign(f"and i1 {first}, {second}")
 
-    def either(self, condition: str, first: Index, second: Index) -> Index:
+    def select_index(self, condition: str, first: Index, second: Index) -> Index:
         """Return one of two numbers: ``select i1 %condition, i64 %first, i64 %second``."""
         return self.assign(f"select i1 {condition}, i64 {first}, i64 {second}")
 
@@ -208,7 +208,7 @@ class FunctionBuilder:
         self.line(f"br i1 {condition}, label %{following}, label %{target}")
         self.label(following)
 
-    def each(self, start: Index, stop: Index, body: Callable[[Index], None], step: Index = "1") -> None:
+    def for_each(self, start: Index, stop: Index, body: Callable[[Index], None], step: Index = "1") -> None:
         """Write ``for index in range(start, stop, step)`` with nothing carried from round to round."""
 
         def inner(index: Index, _: list[Value]) -> Sequence[Value]:

@@ -1,6 +1,6 @@
-"""Random words on vectors: Philox 4x32-10, word for word what :mod:`phonograd.core.lower.philox` gives.
+"""Random words on vectors: Philox 4x32-10, with the same words as :mod:`phonograd.core.lower.philox`.
 
-There a call's words come in groups of four rows of sixteen: row *w* of group *g* holds word *w* of the blocks
+A call's words come in groups of four rows of sixteen: row *w* of group *g* holds word *w* of the blocks
 ``16 g .. 16 g + 15``. A vector of sixteen lanes computes one group at once, a shorter one a part of all four rows.
 """
 
@@ -21,7 +21,7 @@ Counter = tuple[Value, Value, Value, Value]
 
 
 def elements_per_group(dtype: DType) -> int:
-    """Return how many elements of a dtype one group of 64 words makes."""
+    """Return the number of elements of a dtype that one group of 64 words makes."""
     return 4 * ROW // (2 if dtype.itemsize == 8 else 1)
 
 
@@ -30,7 +30,7 @@ def words(e: Emitter, counter: Counter, group: Index, lane: int) -> list[Value]:
 
     Each of the ten rounds is::
 
-        %p = mul <16 x i64> (zext %c0), 3528531795      the products, of which both halves are used
+        %p = mul <16 x i64> (zext %c0), 3528531795      the products; both halves are used
         %q = mul <16 x i64> (zext %c2), 3449720151
         %c0 = xor (xor (high half of %q), %c1), %key0
         %c1 = low half of %q
@@ -76,12 +76,12 @@ def uniform(e: Emitter, rows: list[Value], dtype: DType) -> list[Value]:
 
 
 def _in_pairs(e: Emitter, rows: list[Value]) -> list[Value]:
-    """Return rows of whole numbers below 2**53, each from two words, in float64."""
+    """Return rows of integers below 2**53, each from two words, in float64."""
     numbers = []
     for high, low in zip(rows[::2], rows[1::2], strict=True):
         upper = e.bits("shl", e.convert(high, UINT64), e.constant(32, UINT64))
         both = e.bits("lshr", e.bits("or", upper, e.convert(low, UINT64)), e.constant(11, UINT64))
-        # below 2**53, so reading it as signed is right and a single instruction where the unsigned one is many
+        # below 2**53, so the signed conversion is right; it is one instruction, the unsigned one many
         numbers.append(e.convert(Value(both.text, INT64), FLOAT64))
     return numbers
 
@@ -101,7 +101,7 @@ def exponential(e: Emitter, rows: list[Value], dtype: DType) -> list[Value]:
 
 
 def normal(e: Emitter, rows: list[Value], dtype: DType) -> list[Value]:
-    """Return rows of normal numbers of mean 0 and variance 1, by Box and Muller: pairs of rows give cosine and sine."""
+    """Return rows of standard normal numbers, by Box and Muller: pairs of rows give cosine and sine."""
     words_each = 2 if dtype.itemsize == 8 else 1
     numbers = []
     for start in range(0, len(rows), 2 * words_each):

@@ -1,12 +1,12 @@
-"""Elementary functions on vectors: one sequence of instructions for every element.
+"""Elementary functions on vectors: the same sequence of instructions for every element.
 
-Each is right for NaN (which stays NaN), infinities, signed zeros and denormal arguments and results, in float32 and
-float64. The largest errors in units of the last place are listed in docs/numerics.md, which
-``python -m benchmarks.ulp --write`` measures and writes. No result depends on the neighbours in a vector.
+All are right for NaN (which stays NaN), infinities, signed zeros and denormal arguments and results, in float32 and
+float64. ``python -m benchmarks.ulp --write`` measures their largest errors in units of the last place and writes
+docs/numerics.md. No result depends on other lanes of its vector.
 
 ========================  ====================================================================================
-``formats``               what must be known about float32 and float64
-``parts``                 polynomials, powers of two, sums and products without error
+``formats``               constants of float32 and float64
+``parts``                 polynomials, powers of two, error-free sums and products
 ``coefficients``          the polynomials, written by scripts/make_polynomials.py
 ``exponential``           exp, expm1, sigmoid, sinh, cosh, tanh
 ``logarithm``             log, log2, log10, log1p, arcsinh, arccosh, arctanh, softplus

@@ -1,4 +1,4 @@
-"""Conversion between dtypes, as C does it."""
+"""Conversion between dtypes, with the semantics of C."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ __all__ = ["cast"]
 
 
 def cast(e: Emitter, value: Value, dtype: DType) -> Value:
-    """Return a value in another dtype; for float16 a float32 number that rounds to the right one.
+    """Return a value in another dtype; for float16, a float32 number that rounds to the right one.
 
-    Floating point numbers lose their fraction. Beyond the range of int32 (or int64, where that is asked for) and for
-    NaN the result is the smallest integer, as x86 processors have it; narrower integers are the low bits of an int32.
+    Floating point numbers lose their fraction. For NaN and beyond the range of int32 (or of int64, if that is the
+    target), the result is the smallest integer, as on x86 processors. Narrower integers are the low bits of an int32.
     """
     if dtype == FLOAT16:
         return _odd_float32(e, value) if value.dtype == FLOAT64 else e.convert(value, FLOAT32)
     if dtype == BOOL:
         return e.truth(value)
     if value.dtype.kind == "f" and dtype.kind != "f":
-        return e.convert(_truncated(e, value, INT64 if dtype == INT64 else INT32), dtype)
+        return e.convert(_truncate(e, value, INT64 if dtype == INT64 else INT32), dtype)
     return e.convert(value, dtype)
 
 
-def _truncated(e: Emitter, value: Value, integer: DType) -> Value:
+def _truncate(e: Emitter, value: Value, integer: DType) -> Value:
     least = -(1 << 8 * integer.itemsize - 1)
     bounds = e.like(value, least), e.like(value, -least)
     inside = e.bits("and", e.relation("ge", value, bounds[0]), e.relation("lt", value, bounds[1]))
-    whole = e.truncated(e.select(inside, value, e.like(value, 0)), integer)
+    whole = e.truncate(e.select(inside, value, e.like(value, 0)), integer)
     return e.select(inside, whole, e.like(whole, least))
 
 
 def _odd_float32(e: Emitter, value: Value) -> Value:
-    """Return a float64 number as float32 whose last bit is set where something was lost.
+    """Return a float64 number as float32, with the last bit set if it is inexact (round to odd).
 
-    Rounding it once more to a shorter format then gives what rounding the number itself would have given.
+    Rounding the result to a shorter format then equals rounding the number itself.
     """
     near = e.convert(value, FLOAT32)
     lost = e.subtract(value, e.convert(near, FLOAT64))

@@ -1,4 +1,4 @@
-"""Division with a remainder: of integers, which must not trap, and of floating point numbers, exactly."""
+"""Division with remainder: of integers, without traps, and of floating point numbers, exactly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["divide", "modulo"]
 
 
 def divide(e: Emitter, first: Value, second: Value) -> Value:
-    """Return the quotient; of integers towards zero, and zero where the divisor is zero."""
+    """Return the quotient; integers round towards zero, and division by zero gives zero."""
     if first.dtype.kind == "f":
         return e.divide(first, second)
     zero = e.relation("eq", second, e.like(second, 0))
@@ -23,9 +23,9 @@ def divide(e: Emitter, first: Value, second: Value) -> Value:
 
 
 def _divisor(e: Emitter, first: Value, second: Value) -> Value:
-    """Return the divisor, and 1 where a processor would trap: for zero, and for -1 if the quotient overflows.
+    """Return the divisor, or 1 where a processor would trap: for zero, and for -1 if the quotient overflows.
 
-    The quotient by -1 that overflows is the dividend itself, as by 1.
+    An overflowing quotient by -1 wraps to the dividend itself, as the quotient by 1.
     """
     one = e.like(second, 1)
     divisor = e.select(e.relation("eq", second, e.like(second, 0)), one, second)
@@ -37,7 +37,7 @@ def _divisor(e: Emitter, first: Value, second: Value) -> Value:
 
 
 def modulo(e: Emitter, first: Value, second: Value) -> Value:
-    """Return the remainder with the sign of the divisor; zero where the divisor is zero."""
+    """Return the remainder with the sign of the divisor; zero if the divisor is zero."""
     zero = e.like(first, 0)
     if first.dtype.kind == "f":
         rest = _float_remainder(e, first, second)
@@ -55,9 +55,9 @@ def modulo(e: Emitter, first: Value, second: Value) -> Value:
 def _float_remainder(e: Emitter, first: Value, second: Value) -> Value:
     """Return the exact remainder of |first| by |second| with the sign of the first; NaN if the first is infinite.
 
-    As long as a rest is not below the divisor, it is reduced by a multiple of the divisor (times a power of two) that
-    is exact because the quotient has fewer bits than the format: 22 or 51 bits of the quotient at a time, so that once
-    is enough for ordinary numbers.
+    While the rest is not below the divisor, a multiple of the divisor times a power of two is subtracted. Each step
+    finds 22 or 51 bits of the quotient, fewer than the format has, so it is exact. One step is enough for ordinary
+    numbers.
     """
     form = FORMATS[first.dtype]
     divisor, infinite = e.absolute(second), e.like(first, float("inf"))
@@ -66,7 +66,7 @@ def _float_remainder(e: Emitter, first: Value, second: Value) -> Value:
     positive = e.relation("gt", divisor, e.like(first, 0))
     exponent = _exponent(e, divisor)
 
-    def unfinished(values: list[Value]) -> str:
+    def is_unfinished(values: list[Value]) -> str:
         return e.any(e.bits("and", positive, e.relation("ge", e.absolute(values[0]), divisor)))
 
     def step(values: list[Value]) -> list[Value]:
@@ -85,14 +85,14 @@ def _float_remainder(e: Emitter, first: Value, second: Value) -> Value:
         return [e.select(active, reduced, rest)]
 
     start = e.select(finite, size, e.like(first, 0))
-    (rest,) = e.repeat([start], unfinished, step)
+    (rest,) = e.repeat([start], is_unfinished, step)
     rest = e.select(e.relation("lt", rest, e.like(first, 0)), e.add(rest, divisor), rest)
     rest = e.select(e.bits("and", finite, e.relation("eq", second, second)), rest, e.like(first, float("nan")))
     return e.with_sign_of(rest, first)
 
 
 def _exponent(e: Emitter, size: Value) -> Value:
-    """Return the exponent of a positive number, also of denormal ones; 0 has the least."""
+    """Return the exponent of a positive number, including denormal ones; 0 has the least."""
     form = FORMATS[size.dtype]
     bits = form.mantissa_bits + 1
     tiny = e.relation("lt", size, e.like(size, form.least_normal))

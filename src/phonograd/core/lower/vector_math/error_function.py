@@ -25,7 +25,7 @@ def erf(e: Emitter, x: Value) -> Value:
     most, center, table = (4.0, 2.5, coefficients.ERFC) if single else (6.0, 3.0, coefficients.ERFC_WIDE)
     size, one = e.absolute(x), e.like(x, 1)
     small = e.fma(polynomial(e, e.multiply(size, size), coefficients.ERF[x.dtype]), size, size)
-    # from here on the result is 1
+    # beyond this bound, the result is 1
     bounded = e.select(e.relation("gt", size, e.like(x, most)), e.like(x, most), size)
     scale = exp(e, e.negative(e.multiply(bounded, bounded)))
     complement = e.multiply(scale, polynomial(e, e.subtract(bounded, e.like(x, center)), table[x.dtype]))

@@ -1,4 +1,4 @@
-"""Functions made of the exponential: exp, expm1, sigmoid, sinh, cosh, tanh."""
+"""Functions based on the exponential: exp, expm1, sigmoid, sinh, cosh, tanh."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from ..ir.emitter import Emitter
     from ..ir.function_builder import Value
 
-__all__ = ["cosh", "exp", "exp_of_sum", "expm1", "reduced", "sigmoid", "sinh", "tanh"]
+__all__ = ["cosh", "exp", "exp_of_sum", "expm1", "reduce_argument", "sigmoid", "sinh", "tanh"]
 
 _LOG2_E = 1.4426950408889634
 
 
-def reduced(e: Emitter, x: Value) -> tuple[Value, Value]:
+def reduce_argument(e: Emitter, x: Value) -> tuple[Value, Value]:
     """Return r and the integer n with x = n log 2 + r, r around zero."""
     form = FORMATS[x.dtype]
     shifted = e.fma(x, e.like(x, _LOG2_E), e.like(x, form.shifter))
@@ -29,18 +29,18 @@ def reduced(e: Emitter, x: Value) -> tuple[Value, Value]:
 
 
 def _expm1_near(e: Emitter, r: Value) -> Value:
-    """Return exp(r) - 1 around zero, relatively exact."""
+    """Return exp(r) - 1 around zero, with a small relative error."""
     return e.fma(polynomial(e, r, coefficients.EXP[r.dtype]), e.multiply(r, r), r)
 
 
-def _scaled(e: Emitter, value: Value, exponent: Value) -> Value:
-    """Return a value times two to a power that may be beyond those of normal numbers: in two halves."""
+def _scale(e: Emitter, value: Value, exponent: Value) -> Value:
+    """Return a value times a power of two that may be denormal, multiplied in two halves."""
     half = e.bits("ashr", exponent, e.like(exponent, 1))
     return e.multiply(e.multiply(value, power_of_two(e, half)), power_of_two(e, e.subtract(exponent, half)))
 
 
 def _at_most(e: Emitter, x: Value, bound: float) -> Value:
-    # comparisons with NaN are false, so it passes
+    # comparisons with NaN are false, so NaN passes through
     return e.select(e.relation("gt", x, e.like(x, bound)), e.like(x, bound), x)
 
 
@@ -62,44 +62,44 @@ def exp(e: Emitter, x: Value) -> Value:
         %v = fmul %v, 2**(n - (n >> 1))
     """
     form = FORMATS[x.dtype]
-    rest, exponent = reduced(e, _at_least(e, _at_most(e, x, form.exp_most), form.exp_least))
-    return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
+    rest, exponent = reduce_argument(e, _at_least(e, _at_most(e, x, form.exp_most), form.exp_least))
+    return _scale(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
 
 
 def exp_of_sum(e: Emitter, x: Value, correction: Value) -> Value:
-    """Return exp(x + correction) for a correction that is too small to be seen in x."""
+    """Return exp(x + correction) for a correction below the last bit of x."""
     form = FORMATS[x.dtype]
     bounded = _at_least(e, _at_most(e, x, form.exp_most), form.exp_least)
-    rest, exponent = reduced(e, bounded)
-    # beyond the bounds, also at infinity, the correction may be anything
+    rest, exponent = reduce_argument(e, bounded)
+    # beyond the bounds, and at infinity, the correction is meaningless
     near = e.select(e.relation("eq", bounded, x), correction, e.like(x, 0))
     rest = e.add(rest, near)
-    return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
+    return _scale(e, e.add(_expm1_near(e, rest), e.like(x, 1)), exponent)
 
 
 def expm1(e: Emitter, x: Value) -> Value:
     """Return exp(x) - 1: with x = n log 2 + r, it is 2**n (exp(r) - 1 + (1 - 2**-n))."""
     form = FORMATS[x.dtype]
-    rest, exponent = reduced(e, _at_least(e, _at_most(e, x, form.exp_most), form.expm1_least))
+    rest, exponent = reduce_argument(e, _at_least(e, _at_most(e, x, form.exp_most), form.expm1_least))
     one = e.like(x, 1)
-    # beyond this, 2**-n is too small to be seen
+    # for larger exponents, 2**-n is below the last bit
     most = e.like(exponent, 100)
     inverse = power_of_two(e, e.negative(e.select(e.relation("gt", exponent, most), most, exponent)))
     near = e.add(_expm1_near(e, rest), e.subtract(one, inverse))
     # the sign is that of x, also for zero
-    return e.with_sign_of(_scaled(e, near, exponent), x)
+    return e.with_sign_of(_scale(e, near, exponent), x)
 
 
 def sigmoid(e: Emitter, x: Value) -> Value:
     """Return 1 / (1 + exp(-x)): with s = exp(-|x|), it is 1 / (1 + s), or s / (1 + s) for negative x.
 
-    What rounding s and 1 + s has lost is put back in the end: their errors would add up to more than two units.
+    The rounding errors of s and 1 + s are corrected at the end: they would add up to more than two units.
     """
     form = FORMATS[x.dtype]
-    rest, exponent = reduced(e, _at_least(e, e.negative(e.absolute(x)), form.exp_least))
+    rest, exponent = reduce_argument(e, _at_least(e, e.negative(e.absolute(x)), form.exp_least))
     one, zero = e.like(x, 1), e.like(x, 0)
     near, near_lost = add_smaller(e, one, _expm1_near(e, rest))
-    small = _scaled(e, near, exponent)
+    small = _scale(e, near, exponent)
     divisor, lost = add_smaller(e, one, small)
     negative = e.relation("lt", x, zero)
     quotient = e.divide(e.select(negative, small, one), divisor)
@@ -111,24 +111,24 @@ def sigmoid(e: Emitter, x: Value) -> Value:
 def tanh(e: Emitter, x: Value) -> Value:
     """Return the hyperbolic tangent: an odd polynomial up to 0.55, and 1 - 2 / (exp(2 |x|) + 1) beyond.
 
-    The sign is put on at the end, so that tanh(-0.) is -0. and both sides are equal to the last bit.
+    The sign is applied at the end, so that tanh(-0.) is -0. and both sides are equal to the last bit.
     """
     form = FORMATS[x.dtype]
     size, one = e.absolute(x), e.like(x, 1)
     square = e.multiply(size, size)
     small = e.fma(e.multiply(polynomial(e, square, coefficients.TANH[x.dtype]), square), size, size)
     bounded = _at_most(e, size, form.tanh_most)
-    rest, exponent = reduced(e, e.add(bounded, bounded))
+    rest, exponent = reduce_argument(e, e.add(bounded, bounded))
     power = e.multiply(e.add(_expm1_near(e, rest), one), power_of_two(e, exponent))
     large = e.subtract(one, e.divide(e.like(x, 2), e.add(power, one)))
     return e.with_sign_of(e.select(e.relation("lt", size, e.like(x, 0.55)), small, large), x)
 
 
 def _half_exp(e: Emitter, x: Value) -> Value:
-    """Return exp(x) / 2 for positive x, which overflows only where cosh does."""
+    """Return exp(x) / 2 for positive x, which overflows only if cosh does."""
     form = FORMATS[x.dtype]
-    rest, exponent = reduced(e, _at_most(e, x, form.exp_most + 1))
-    return _scaled(e, e.add(_expm1_near(e, rest), e.like(x, 1)), e.subtract(exponent, e.like(exponent, 1)))
+    rest, exponent = reduce_argument(e, _at_most(e, x, form.exp_most + 1))
+    return _scale(e, e.add(_expm1_near(e, rest), e.like(x, 1)), e.subtract(exponent, e.like(exponent, 1)))
 
 
 def sinh(e: Emitter, x: Value) -> Value:

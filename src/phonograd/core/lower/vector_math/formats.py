@@ -1,4 +1,4 @@
-"""What elementary functions must know about the two floating point formats that they are computed in."""
+"""Formats: constants of the two floating point formats in which elementary functions are computed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Format(NamedTuple):
     mantissa_bits: int
     bias: int
     least_normal: float
-    #: 1.5 * 2**mantissa_bits: adding it rounds to a whole number, which then stands in the lowest bits
+    #: 1.5 * 2**mantissa_bits: adding it rounds to an integer, which is then in the lowest bits
     shifter: float
     shifter_bits: int
-    #: log 2 in two parts, the first with so few bits that multiples of it are exact
+    #: log 2 in two parts; the first has so few bits that its multiples are exact
     log2: tuple[float, float]
     #: log10(2) in two parts of the same kind
     log10_2: tuple[float, float]
-    #: outside of these, exp is 0 and infinite
+    #: below and above these, exp is 0 and infinite
     exp_least: float
     exp_most: float
     #: below this, expm1 rounds to -1
@@ -35,7 +35,7 @@ class Format(NamedTuple):
     root_half_bits: int
     #: beyond this, x * x + 1 rounds to x * x
     square_ignores_one: float
-    #: up to here, pi / 2 in three parts is enough to reduce an angle
+    #: largest angle that pi / 2 in three parts can reduce
     angle_most: float
 
 

@@ -18,7 +18,7 @@ _QUARTER_PI = "0.785398163397448309615660845819875721049292349843776455243736148
 
 
 def arctan(e: Emitter, x: Value) -> Value:
-    """Return the inverse tangent: up to tan(pi / 8) an odd polynomial; larger arguments are turned by pi / 4 or pi / 2.
+    """Return the inverse tangent: an odd polynomial up to tan(pi / 8), rotated by pi / 4 or pi / 2 beyond.
 
     With t = |x|, (|x| - 1) / (|x| + 1) or -1 / |x|, it is 0, pi / 4 or pi / 2 plus the polynomial in t.
     """
@@ -42,10 +42,10 @@ def _arcsin_near(e: Emitter, t: Value, square: Value) -> Value:
     return e.multiply(e.multiply(polynomial(e, square, coefficients.ASIN[t.dtype]), square), t)
 
 
-def _halved(e: Emitter, size: Value) -> tuple[Value, Value, Value]:
-    """Return where |x| is above 1/2, t and its square: |x|, or the root of (1 - |x|) / 2 there.
+def _halve(e: Emitter, size: Value) -> tuple[Value, Value, Value]:
+    """Return a mask of |x| above 1/2, t and its square; t is |x|, or the root of (1 - |x|) / 2 under the mask.
 
-    Then arccos(|x|) is 2 arcsin(t).
+    There, arccos(|x|) is 2 arcsin(t).
     """
     half = e.like(size, 0.5)
     above = e.relation("gt", size, half)
@@ -57,7 +57,7 @@ def _halved(e: Emitter, size: Value) -> tuple[Value, Value, Value]:
 def arcsin(e: Emitter, x: Value) -> Value:
     """Return the inverse sine: an odd polynomial up to 1/2, and pi / 2 - 2 arcsin(root((1 - x) / 2)) beyond."""
     size = e.absolute(x)
-    above, t, square = _halved(e, size)
+    above, t, square = _halve(e, size)
     near = _arcsin_near(e, t, square)
     high, low = [e.like(x, part) for part in in_parts(_HALF_PI, x.dtype)]
     less, lost = add_smaller(e, high, e.multiply(t, e.like(x, -2)))
@@ -66,9 +66,9 @@ def arcsin(e: Emitter, x: Value) -> Value:
 
 
 def arccos(e: Emitter, x: Value) -> Value:
-    """Return the inverse cosine: pi / 2 - arcsin(x) up to 1/2, 2 arcsin(root((1 - |x|) / 2)) or pi less that beyond."""
+    """Return the inverse cosine: pi / 2 - arcsin(x) up to 1/2, 2 arcsin(t) or pi - 2 arcsin(t) beyond."""
     size = e.absolute(x)
-    above, t, square = _halved(e, size)
+    above, t, square = _halve(e, size)
     small = e.add(t, _arcsin_near(e, t, square))
     high, low = [e.like(x, part) for part in in_parts(_HALF_PI, x.dtype)]
     negative = e.relation("lt", x, e.like(x, 0))

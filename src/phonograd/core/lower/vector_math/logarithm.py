@@ -1,4 +1,4 @@
-"""Functions made of the logarithm: log, log2, log10, log1p, the inverse hyperbolic functions, and softplus."""
+"""Functions based on the logarithm: log, log2, log10, log1p, the inverse hyperbolic functions, and softplus."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class _Parts(NamedTuple):
 
 
 def _parts(e: Emitter, x: Value, correction: Value | None = None, doubled: Value | None = None) -> _Parts:
-    """Return the parts of x + correction, where the correction is too small to be seen in x.
+    """Return the parts of x + correction, with a correction below the last bit of x.
 
-    With ``doubled``, a mask, the parts are those of twice the number where it is true.
+    Where the mask ``doubled`` is true, the parts are those of twice the number.
     """
     fraction, exponent = split_any(e, x) if correction is None else split(e, x)
     rest = e.subtract(fraction, e.like(x, 1))
     if correction is not None:
-        # beyond this, no correction can be seen
+        # for larger exponents, no correction is visible
         most = e.like(exponent, 100)
         bounded = e.select(e.relation("gt", exponent, most), most, exponent)
         rest = e.fma(correction, power_of_two(e, e.negative(bounded)), rest)
@@ -77,7 +77,7 @@ def _natural(e: Emitter, parts: _Parts) -> Value:
 
 
 def _to_base(e: Emitter, parts: _Parts, unit: str, of_two: tuple[float, float]) -> Value:
-    """Return the logarithm to a base: ``unit`` is that of e, ``of_two`` that of 2."""
+    """Return the logarithm to a base, given the logarithms of e (``unit``) and of 2 (``of_two``) to it."""
     high, low = [e.like(parts.rest, part) for part in in_parts(unit, parts.rest.dtype)]
     main, product_error = multiply_exactly(e, parts.rest, high)
     small = e.fma(parts.tail, high, e.fma(parts.rest, low, product_error))
@@ -89,7 +89,7 @@ def _to_base(e: Emitter, parts: _Parts, unit: str, of_two: tuple[float, float]) 
 
 
 def _with_edges(e: Emitter, result: Value, x: Value, lowest: float) -> Value:
-    """Return a logarithm with its special values: -inf at the lowest argument, NaN below it, infinity at infinity."""
+    """Return a logarithm with its special values: -inf at the lowest argument, NaN below, infinity at infinity."""
     result = e.select(e.relation("eq", x, e.like(x, float("inf"))), x, result)
     edge = e.like(x, lowest)
     outside = e.select(e.relation("eq", x, edge), e.like(x, float("-inf")), e.like(x, float("nan")))
@@ -105,7 +105,7 @@ def log(e: Emitter, x: Value) -> Value:
         %f = fsub (%bits - (%k << 23)), 1
         ...                                  the polynomial: log(1 + f) - f
         %s = fadd (fmul %k, 0.693145752), %f
-        ...                                  what %s has lost, and %k times the rest of log 2
+        ...                                  the rounding error of %s, and %k times the rest of log 2
     """
     return _with_edges(e, _natural(e, _parts(e, x)), x, 0.0)
 
@@ -121,7 +121,7 @@ def log10(e: Emitter, x: Value) -> Value:
 
 
 def log1p(e: Emitter, x: Value) -> Value:
-    """Return log(1 + x): the logarithm of the rounded sum and its error. It has the sign of x, also for zero."""
+    """Return log(1 + x): the logarithm of the rounded sum and its error. The sign is that of x, even for zero."""
     total, error = add_exactly(e, e.like(x, 1), x)
     return e.with_sign_of(_with_edges(e, _natural(e, _parts(e, total, error)), x, -1.0), x)
 
@@ -135,7 +135,7 @@ def softplus(e: Emitter, x: Value) -> Value:
 
 
 def arcsinh(e: Emitter, x: Value) -> Value:
-    """Return the inverse hyperbolic sine: log(1 + |x| + x**2 / (1 + root(x**2 + 1))), or log(2 |x|) far out."""
+    """Return the inverse hyperbolic sine: log(1 + |x| + x**2 / (1 + root(x**2 + 1))), or log(2 |x|) if large."""
     form = FORMATS[x.dtype]
     size, one = e.absolute(x), e.like(x, 1)
     far = e.relation("gt", size, e.like(x, form.square_ignores_one))
@@ -147,7 +147,7 @@ def arcsinh(e: Emitter, x: Value) -> Value:
 
 
 def arccosh(e: Emitter, x: Value) -> Value:
-    """Return the inverse hyperbolic cosine: with t = x - 1, log(1 + t + root(2 t + t**2)), or log(2 x) far out."""
+    """Return the inverse hyperbolic cosine: with t = x - 1, log(1 + t + root(2 t + t**2)), or log(2 x) if large."""
     form = FORMATS[x.dtype]
     far = e.relation("gt", x, e.like(x, form.square_ignores_one))
     above = e.select(far, e.like(x, 0), e.subtract(x, e.like(x, 1)))
@@ -180,7 +180,7 @@ def _one_plus(e: Emitter, larger: Value, smaller: Value) -> tuple[Value, Value]:
 
 
 def _of_large(e: Emitter, size: Value, far: Value, total: Value, error: Value) -> Value:
-    """Return log(total + error), or where ``far`` is true, log(2 size)."""
+    """Return log(total + error), or log(2 size) where the mask ``far`` is true."""
     whole = e.select(far, size, total)
     rest = e.select(far, e.like(size, 0), error)
     result = _natural(e, _parts(e, whole, rest, doubled=far))

@@ -1,4 +1,4 @@
-"""The parts that elementary functions are made of: polynomials, powers of two, and sums and products without error."""
+"""Parts of elementary functions: polynomials, powers of two, and error-free sums and products."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def polynomial(e: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
-    """Return a polynomial by Horner's rule, the constant coefficient first: one ``fma`` each."""
+    """Return a polynomial by Horner's rule, constant coefficient first, with one ``fma`` each."""
     total = e.like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total = e.fma(total, x, e.like(x, coefficient))
@@ -35,7 +35,7 @@ def polynomial(e: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def power_of_two(e: Emitter, exponent: Value) -> Value:
-    """Return two to an integer power within the range of normal numbers, made of its bits."""
+    """Return two to an integer power in the range of normal numbers, constructed from its bits."""
     dtype = FLOAT32 if exponent.dtype == INT32 else FLOAT64
     form = FORMATS[dtype]
     biased = e.add(exponent, e.like(exponent, form.bias))
@@ -43,7 +43,7 @@ def power_of_two(e: Emitter, exponent: Value) -> Value:
 
 
 def split(e: Emitter, x: Value) -> tuple[Value, Value]:
-    """Return a positive number as one between the roots of 1/2 and 2, and the integer exponent of a power of two.
+    """Return a positive number as a fraction between the roots of 1/2 and 2, and an integer exponent of two.
 
     ::
 
@@ -58,7 +58,7 @@ def split(e: Emitter, x: Value) -> tuple[Value, Value]:
 
 
 def split_any(e: Emitter, x: Value) -> tuple[Value, Value]:
-    """Return the same for a number that may be denormal: such ones are made normal first."""
+    """Return the same for a number that may be denormal, which is made normal first."""
     form = FORMATS[x.dtype]
     bits = form.mantissa_bits + 2
     tiny = e.relation("lt", x, e.like(x, form.least_normal))
@@ -69,7 +69,7 @@ def split_any(e: Emitter, x: Value) -> tuple[Value, Value]:
 def float_of(e: Emitter, whole: Value) -> Value:
     """Return an integer far below 2**mantissa_bits in the floating point format of its size.
 
-    There is no instruction for 64 bits before AVX-512, so bits are put beside those of a large number::
+    Before AVX-512, there is no instruction for 64 bits, so the bits are added to those of a large number::
 
         %t = add %whole, bits of 6755399441055744
         %v = fsub %t, 6755399441055744
@@ -82,26 +82,26 @@ def float_of(e: Emitter, whole: Value) -> Value:
 
 
 def add_smaller(e: Emitter, first: Value, second: Value) -> tuple[Value, Value]:
-    """Return the rounded sum and its error, exactly, where the second number is not larger than the first (or 0)."""
+    """Return the rounded sum and its exact error, if the second number is not larger than the first (or 0)."""
     total = e.add(first, second)
     return total, e.subtract(second, e.subtract(total, first))
 
 
 def add_exactly(e: Emitter, first: Value, second: Value) -> tuple[Value, Value]:
-    """Return the rounded sum of any two numbers and its error, exactly."""
+    """Return the rounded sum of any two numbers and its exact error."""
     total = e.add(first, second)
     back = e.subtract(total, first)
     return total, e.add(e.subtract(first, e.subtract(total, back)), e.subtract(second, back))
 
 
 def multiply_exactly(e: Emitter, first: Value, second: Value) -> tuple[Value, Value]:
-    """Return the rounded product and its error, exactly."""
+    """Return the rounded product and its exact error."""
     product = e.multiply(first, second)
     return product, e.fma(first, second, e.negative(product))
 
 
 def in_parts(number: str, dtype: DType, count: int = 2) -> list[float]:
-    """Return a decimal number of many digits as the sum of some numbers of a format, the largest first.
+    """Return a decimal number of many digits as the sum of numbers of a format, largest first.
 
     >>> in_parts("0.1", FLOAT32)
     [0.10000000149011612, -1.4901161415892261e-09]

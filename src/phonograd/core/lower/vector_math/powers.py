@@ -1,4 +1,4 @@
-"""Powers and roots: power, whole powers, cube root, hypotenuse."""
+"""Powers and roots: power, integer power, cube root, hypotenuse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...base.dtypes import FLOAT32, FLOAT64
 from . import coefficients
-from .exponential import exp_of_sum, reduced
+from .exponential import exp_of_sum, reduce_argument
 from .formats import FORMATS
 from .parts import add_smaller, float_of, in_parts, multiply_exactly, polynomial, power_of_two, split, split_any
 
@@ -23,7 +23,7 @@ _TWO_THIRDS = "0.66666666666666666666666666666666666666666666666667"
 def power(e: Emitter, base: Value, exponent: Value) -> Value:
     """Return base**exponent, with all the special values of C's ``pow``.
 
-    float32 is computed in double precision as exp(y log |x|). In float64 the logarithm has a second part of 53 bits,
+    float32 is computed in double precision as exp(y log |x|). In float64, the logarithm has a second part of 53 bits,
     because its error is multiplied by an exponent as large as 1000.
     """
     size, one = e.absolute(base), e.like(base, 1)
@@ -46,7 +46,7 @@ def power(e: Emitter, base: Value, exponent: Value) -> Value:
 
 
 def _power_in_double(e: Emitter, size: Value, exponent: Value) -> Value:
-    """Return size**exponent for a positive number to 28 bits."""
+    """Return size**exponent for a positive number, to 28 bits."""
     fraction, scale = split(e, size)
     rest = e.subtract(fraction, e.like(size, 1))
     s = e.divide(rest, e.add(rest, e.like(size, 2)))
@@ -54,17 +54,17 @@ def _power_in_double(e: Emitter, size: Value, exponent: Value) -> Value:
     series = e.fma(square, polynomial(e, square, coefficients.ATANH_WIDE[FLOAT32]), e.like(s, 2))
     logarithm = e.fma(float_of(e, scale), e.like(s, math.log(2)), e.multiply(s, series))
     product = e.multiply(exponent, _with_edges(e, logarithm, size))
-    # beyond these the result is infinite or zero in float32
+    # beyond these bounds, the result is infinite or zero in float32
     for bound, relation in ((-110.0, "lt"), (100.0, "gt")):
         limit = e.like(product, bound)
         product = e.select(e.relation(relation, product, limit), limit, product)
-    remainder, power_ = reduced(e, product)
+    remainder, power_ = reduce_argument(e, product)
     near = e.fma(polynomial(e, remainder, coefficients.EXP_WIDE[FLOAT32]), e.multiply(remainder, remainder), remainder)
     return e.multiply(e.add(near, e.like(near, 1)), power_of_two(e, power_))
 
 
 def _with_edges(e: Emitter, logarithm: Value, size: Value) -> Value:
-    """Return the logarithm of a positive number, or that of zero, infinity or NaN."""
+    """Return the logarithm of a positive number, or the special value for zero, infinity or NaN."""
     zero, infinite = e.like(size, 0), e.like(size, float("inf"))
     regular = e.bits("and", e.relation("gt", size, zero), e.relation("lt", size, infinite))
     edge = e.select(e.relation("eq", size, zero), e.negative(infinite), size)
@@ -107,7 +107,7 @@ def _log_in_two_parts(e: Emitter, x: Value) -> tuple[Value, Value]:
 
 
 def integer_power(e: Emitter, base: Value, exponent: int) -> Value:
-    """Return a whole power: products for small exponents, else the general power."""
+    """Return an integer power: products for small exponents, else the general power."""
     if exponent == 0:
         return e.like(base, 1)
     if exponent in (-1, -2):
@@ -123,10 +123,10 @@ def integer_power(e: Emitter, base: Value, exponent: int) -> Value:
 
 
 def cbrt(e: Emitter, x: Value) -> Value:
-    """Return the cube root: y = x r**2 with r near x**(-1/3), and a last step with the exact rest x - y**3.
+    """Return the cube root: y = x r**2 with r near x**(-1/3), and a last step with the exact remainder x - y**3.
 
-    A third of the exponent's bits makes the first r. A step r + r (d / 3 + 2 d**2 / 9) with d = 1 - x r**3 triples the
-    number of right digits.
+    The first r comes from a third of the bits of x. A step r + r (d / 3 + 2 d**2 / 9) with d = 1 - x r**3 triples the
+    number of correct digits.
     """
     form = FORMATS[x.dtype]
     integer = form.integer
@@ -154,7 +154,7 @@ def cbrt(e: Emitter, x: Value) -> Value:
 
 
 def hypot(e: Emitter, first: Value, second: Value) -> Value:
-    """Return the root of the sum of squares; infinite if one argument is, even beside NaN."""
+    """Return the root of the sum of squares; infinite if one argument is, even if the other is NaN."""
     a, b = e.absolute(first), e.absolute(second)
     if first.dtype == FLOAT32:
         wide = [e.convert(value, FLOAT64) for value in (a, b)]
@@ -182,7 +182,7 @@ def _scaled_hypot(e: Emitter, a: Value, b: Value) -> Value:
     total, error = add_smaller(e, square, other)
     error = e.add(error, e.add(lost, other_lost))
     root = e.call("sqrt", total)
-    # one step of Newton's with the exact rest
+    # one Newton step with the exact remainder
     rest = e.add(e.fma(e.negative(root), root, total), error)
     better = e.add(root, e.divide(rest, e.add(root, root)))
     return e.multiply(e.select(e.relation("gt", total, e.like(a, 0)), better, root), back)

@@ -1,4 +1,4 @@
-"""Convolutions that MXNet keeps apart from the others (``mxnet.gluon.contrib.cnn``)."""
+"""Provide the convolutions of ``mxnet.gluon.contrib.cnn``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions that learn where to look: an ordinary convolution computes the shifts of the taps of another one."""
+"""Provide deformable convolutions: an ordinary convolution computes offsets of the taps of another one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def _pair(value: Any) -> tuple[int, ...]:
 
 
 class _Deformable(HybridBlock):
-    """What both have in common; `_planes` is how many numbers each tap gets from the first convolution."""
+    """Implement both layers; the first convolution computes `_planes` numbers for each tap."""
 
     _planes: int
-    #: in which order parameters are made
+    #: the order in which parameters are created, as in MXNet
     _order = ("offset", "deformable_conv")
 
     deformable_conv_weight: Parameter
@@ -53,7 +53,7 @@ class _Deformable(HybridBlock):
         super().__init__(prefix=prefix, params=params)
         assert layout == "NCHW", f"Only supports 'NCHW' layout for now, not {layout!r}"
         if adj is not None:
-            raise NotImplementedError(f"{type(self).__name__} has no adj: it is not a transposed convolution")
+            raise NotImplementedError(f"{type(self).__name__} does not support adj: it is no transposed convolution")
         window: dict[str, Any] = {
             "kernel": _pair(kernel_size),
             "stride": _pair(strides),
@@ -103,11 +103,11 @@ class _Deformable(HybridBlock):
             weight.shape = (weight.shape[0], channels // kwargs["num_group"], *kwargs["kernel"])
         return True
 
-    def _shifts(self, F: Any, x: Any, weight: Any, bias: Any) -> Any:
+    def _offsets(self, F: Any, x: Any, weight: Any, bias: Any) -> Any:
         inputs = (x, weight) if bias is None else (x, weight, bias)
         return F.Convolution(*inputs, cudnn_off=True, **self._kwargs_offset)
 
-    def _convolved(self, F: Any, inputs: tuple[Any, ...], bias: Any) -> Any:
+    def _convolve(self, F: Any, inputs: tuple[Any, ...], bias: Any) -> Any:
         inputs = inputs if bias is None else (*inputs, bias)
         out = getattr(F.contrib, self._op_name)(*inputs, name="fwd", **self._kwargs_deformable_conv)
         return out if self.act is None else self.act(out)
@@ -128,30 +128,30 @@ class _Deformable(HybridBlock):
 
 
 class DeformableConvolution(_Deformable):
-    """A convolution of images (batch, channel, height, width) with learned shifts of its taps.
+    """Apply a convolution with learned offsets of its taps to images of shape (batch, channel, height, width).
 
     Parameters
     ----------
     channels
-        How many filters there are.
+        The number of output channels.
     kernel_size, strides, padding, dilation, groups
-        Those of a convolution, which the one that computes the shifts shares.
+        See :class:`~phonograd.gluon.nn.Conv2D`. The convolution that computes the offsets has the same values.
     num_deformable_group
-        Into how many parts the channels are divided, each with shifts of its own.
+        The number of groups of channels, each with its own offsets.
     layout
-        ``'NCHW'``.
+        The order of axes: only ``'NCHW'``.
     use_bias, offset_use_bias
-        Whether the convolution, and the one that computes the shifts, add a number to each channel.
+        Whether the convolution, and the one that computes the offsets, add a bias.
     in_channels
-        How many channels the input has; found out at the first call if this is 0.
+        The number of input channels; 0 to infer it in the first forward pass.
     activation
-        What is applied to the result.
+        The name of an activation function. None applies no activation.
     weight_initializer, bias_initializer, offset_weight_initializer, offset_bias_initializer
-        How parameters are initialized. Shifts begin with zero: as an ordinary convolution.
+        The initializers. By default, offsets are zero at first, as in an ordinary convolution.
     op_name
-        The operator in ``F.contrib``.
+        The name of the operator in ``F.contrib``.
     adj
-        Not available.
+        Must be None.
     prefix, params
         See :class:`~phonograd.gluon.Block`.
     """
@@ -170,13 +170,13 @@ class DeformableConvolution(_Deformable):
         offset_bias: Any = None,
         deformable_conv_bias: Any = None,
     ) -> Any:
-        """Return the convolved images."""
-        shifts = self._shifts(F, x, offset_weight, offset_bias)
-        return self._convolved(F, (x, shifts, deformable_conv_weight), deformable_conv_bias)
+        """Return the activation of the convolution of the input."""
+        shifts = self._offsets(F, x, offset_weight, offset_bias)
+        return self._convolve(F, (x, shifts, deformable_conv_weight), deformable_conv_bias)
 
 
 class ModulatedDeformableConvolution(_Deformable):
-    """A convolution with learned shifts and weights of its taps; see :class:`DeformableConvolution`."""
+    """Apply a convolution with learned offsets and weights of its taps; see :class:`DeformableConvolution`."""
 
     _planes = 3
     _order = ("deformable_conv", "offset")
@@ -193,9 +193,9 @@ class ModulatedDeformableConvolution(_Deformable):
         offset_bias: Any = None,
         deformable_conv_bias: Any = None,
     ) -> Any:
-        """Return the convolved images."""
-        both = self._shifts(F, x, offset_weight, offset_bias)
+        """Return the activation of the convolution of the input."""
+        both = self._offsets(F, x, offset_weight, offset_bias)
         taps = self._kwargs_offset["num_filter"] // 3
         shifts = F.slice_axis(both, axis=1, begin=0, end=2 * taps)
         mask = F.sigmoid(F.slice_axis(both, axis=1, begin=2 * taps, end=None)) * 2
-        return self._convolved(F, (x, shifts, mask, deformable_conv_weight), deformable_conv_bias)
+        return self._convolve(F, (x, shifts, mask, deformable_conv_weight), deformable_conv_bias)

@@ -1,4 +1,4 @@
-"""Samplers and datasets of text that MXNet keeps apart from the others (``mxnet.gluon.contrib.data``)."""
+"""Provide the samplers and text datasets of ``mxnet.gluon.contrib.data``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sampler of every so-manieth example, where MXNet has it."""
+"""Re-export the interval sampler under MXNet's module path."""
 
 from __future__ import annotations
 

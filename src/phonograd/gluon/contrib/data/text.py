@@ -1,4 +1,4 @@
-"""Articles of Wikipedia as word numbers, for language models."""
+"""Provide Wikipedia articles as word indices, for language models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....core.base.devices import CPU
 from ....core.base.files import write_atomically
 from ....ndarray.array import NDArray, concrete
 from ...data.dataset import Dataset
-from ...data.vision.datasets import fetched, in_place
+from ...data.vision.datasets import fetch_file, has_files
 
 __all__ = ["WikiText2", "WikiText103"]
 
@@ -25,7 +25,7 @@ File = tuple[str, str]
 
 
 class _WikiText(Dataset):
-    """Sequences of word numbers, and the same one word later."""
+    """Provide sequences of word indices, and as labels the same sequences one word later."""
 
     _namespace: str
     _archive: File
@@ -44,12 +44,12 @@ class _WikiText(Dataset):
         self._data, self._label = self._read(self._path())
 
     def _path(self) -> str:
-        """Return the file of the segment, taken out of the archive if it is not there."""
+        """Return the path of the segment's file, after extracting it from the archive if it is missing."""
         name, sha1 = self._files[self._segment]
         path = os.path.join(self._root, name)
-        if in_place(self._root, [(name, sha1)]):
+        if has_files(self._root, [(name, sha1)]):
             return path
-        with zipfile.ZipFile(fetched(self._root, self._namespace, self._archive)) as archive:
+        with zipfile.ZipFile(fetch_file(self._root, self._namespace, self._archive)) as archive:
             for member in archive.namelist():
                 if os.path.basename(member):
                     write_atomically(os.path.join(self._root, os.path.basename(member)), [archive.read(member)])
@@ -71,12 +71,12 @@ class _WikiText(Dataset):
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """The words and their numbers."""
+        """The words and their indices."""
         return self._vocab
 
     @property
     def frequencies(self) -> Counter[str] | None:
-        """How often each word occurs, if the vocabulary was made of them."""
+        """The frequency of each word, or None if the vocabulary was given."""
         return self._counter
 
     def __getitem__(self, idx: int) -> tuple[NDArray, NDArray]:
@@ -87,18 +87,18 @@ class _WikiText(Dataset):
 
 
 class WikiText2(_WikiText):
-    """WikiText-2: two million words.
+    """Load WikiText-2: two million words.
 
     Parameters
     ----------
     root
-        The directory of the files, ``$MXNET_HOME/datasets/wikitext-2`` if this is None.
+        The directory of the files. None means ``$MXNET_HOME/datasets/wikitext-2``.
     segment
         ``'train'``, ``'validation'`` or ``'test'``.
     vocab
-        Words and their numbers; made of the file if this is None.
+        The words and their indices. None builds a vocabulary from the file.
     seq_len
-        How many words a sequence has.
+        The number of words in a sequence.
     """
 
     _namespace = "wikitext-2"
@@ -111,7 +111,7 @@ class WikiText2(_WikiText):
 
 
 class WikiText103(_WikiText):
-    """WikiText-103: a hundred million words; see :class:`WikiText2`."""
+    """Load WikiText-103: a hundred million words; see :class:`WikiText2` for the parameters."""
 
     _namespace = "wikitext-103"
     _archive = ("wikitext-103-v1.zip", "0aec09a7537b58d4bb65362fee27650eeaba625a")

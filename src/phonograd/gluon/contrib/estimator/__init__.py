@@ -1,4 +1,4 @@
-"""Training and evaluation loops with handlers of their events (``mxnet.gluon.contrib.estimator``)."""
+"""Provide training and evaluation loops with event handlers (``mxnet.gluon.contrib.estimator``)."""
 
 from __future__ import annotations
 

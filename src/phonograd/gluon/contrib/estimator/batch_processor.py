@@ -1,4 +1,4 @@
-"""What an estimator does with one batch."""
+"""Provide the forward and backward passes of an estimator for one batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Parts = list[Any]
 
 
 class BatchProcessor:
-    """Forward and backward passes for a batch; a subclass may do something else with it."""
+    """Run forward and backward passes of a batch. A subclass may override both methods."""
 
     def _get_data_and_label(self, batch: Any, ctx: Any, batch_axis: int = 0) -> tuple[Parts, Parts]:
         """Return data and labels, one part for each context."""
@@ -36,7 +36,7 @@ class BatchProcessor:
     def fit_batch(
         self, estimator: Estimator, train_batch: Any, batch_axis: int = 0
     ) -> tuple[Parts, Parts, Parts, Parts]:
-        """Return data, labels, predictions and losses of a training batch; gradients are in the parameters then."""
+        """Compute gradients, and return data, labels, predictions and losses of a training batch."""
         data, label = self._get_data_and_label(train_batch, estimator.context, batch_axis)
         with autograd.record():
             pred = [estimator.net(x) for x in data]

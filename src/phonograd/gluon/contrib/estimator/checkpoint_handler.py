@@ -1,4 +1,4 @@
-"""Saving a network and its trainer while it is trained, and going on from there."""
+"""Provide CheckpointHandler, which saves a network and its trainer during training, and resumes from there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....metric import EvalMetric
 from ...block import HybridBlock
-from .events import BatchEnd, EpochEnd, TrainBegin, better_for, checked_monitor
+from .events import BatchEnd, EpochEnd, TrainBegin, check_monitor, make_comparison
 
 if TYPE_CHECKING:
     from .estimator import Estimator
@@ -25,28 +25,30 @@ _OTHER_PERIOD = (
 
 
 class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
-    """Saves parameters and the state of the trainer as ``<prefix>-epoch<n>batch<m>.params`` and ``.states``.
+    """Save parameters and trainer states as ``<prefix>-epoch<n>batch<m>.params`` and ``.states``.
 
-    Epochs and batches are counted from 0; what is saved at the end of an epoch has the number of the next batch.
+    Epochs and batches count from 0. A checkpoint at the end of an epoch has the number of the next batch.
 
     Parameters
     ----------
     model_dir, model_prefix
-        Where, and under what name. A hybridized network is saved once as ``<prefix>-symbol.json``, too.
+        The directory and the prefix of the files. A hybridized network also gets one file ``<prefix>-symbol.json``.
     monitor, save_best, mode
-        With `save_best`, what is best by the metric `monitor` is also at ``<prefix>-best.params`` and ``.states``.
+        With `save_best`, the best checkpoint by the metric `monitor` is also saved as ``<prefix>-best.params`` and
+        ``.states``. See :class:`EarlyStoppingHandler` for `mode`.
     verbose
-        1 to log what is saved.
+        1 to log each checkpoint.
     epoch_period, batch_period
-        How often to save; never if None.
+        The intervals of checkpoints; None for never.
     max_checkpoints
-        How many to keep.
+        The number of checkpoints to keep.
     resume_from_checkpoint
-        Go on from the latest one in `model_dir`, so that `epochs` or `batches` of ``fit`` is how far to go in all.
+        Whether to resume from the latest checkpoint in `model_dir`. Then `epochs` or `batches` of ``fit`` is the total
+        number.
 
     Compatibility
     -------------
-    In mode ``'auto'`` a loss is better when it is lower: MXNet takes a higher one.
+    In mode ``'auto'`` a lower loss is better; in MXNet a higher one is.
     """
 
     def __init__(
@@ -67,10 +69,10 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
                 "To save best model only, please provide one of the metric objects from estimator.train_metrics and "
                 "estimator.val_metrics as monitor."
             )
-        self.monitor = None if monitor is None else checked_monitor(monitor)
+        self.monitor = None if monitor is None else check_monitor(monitor)
         self.verbose = verbose
         self.save_best = save_best
-        self.is_better = None if monitor is None else better_for(monitor, mode)
+        self.is_better = None if monitor is None else make_comparison(monitor, mode)
         self.model_dir = model_dir
         self.model_prefix = model_prefix
         self.epoch_period = epoch_period
@@ -83,7 +85,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         os.makedirs(model_dir, exist_ok=True)
 
     def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Load the latest checkpoint if that is wanted."""
+        """Load the latest checkpoint if `resume_from_checkpoint` is set."""
         self.current_epoch = self.current_batch = self.trained_epoch = self.trained_batch = 0
         self.best = math.nan
         self.saved_checkpoints = []
@@ -95,7 +97,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             self._resume(estimator)
 
     def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Save if it is time."""
+        """Save a checkpoint if a batch interval is complete."""
         if self.current_batch == 0:
             self._save_symbol(estimator)
         self.current_batch += 1
@@ -103,7 +105,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             self._save_checkpoint(estimator, self.current_batch - 1)
 
     def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Save if it is time."""
+        """Save a checkpoint if an epoch interval is complete."""
         if self.epoch_period and (self.current_epoch + 1) % self.epoch_period == 0:
             self._save_checkpoint(estimator, self.current_batch)
         self.current_epoch += 1
@@ -141,8 +143,8 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             self._save_if_best(estimator)
 
     def _save_if_best(self, estimator: Estimator) -> None:
-        assert self.monitor is not None, "__init__ asks for a monitor"
-        assert self.is_better is not None, "it is found for every monitor"
+        assert self.monitor is not None, "__init__ requires a monitor for save_best"
+        assert self.is_better is not None, "__init__ sets it for each monitor"
         name, value = self.monitor.get()
         if math.isnan(value):
             warnings.warn(
@@ -163,7 +165,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             estimator.logger.info("[Epoch %d] CheckpointHandler: %s", self.current_epoch, message)
 
     def _resume(self, estimator: Estimator) -> None:
-        """Load the latest checkpoint, and shorten what is left to do."""
+        """Load the latest checkpoint, and subtract its epochs or batches from those to train."""
         pattern = re.compile(re.escape(self.model_prefix) + r"-epoch(\d+)batch(\d+)\.params$")
         matches = [pattern.match(name) for name in os.listdir(self.model_dir)]
         found = [(int(match[1]), int(match[2])) for match in matches if match is not None]
@@ -173,14 +175,14 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         epoch, batch = max(found)
         path = self._path(f"epoch{epoch}batch{batch}")
         if not os.path.exists(path + ".states"):
-            raise ValueError(f"the state of the trainer is not where it should be: {path}.states")
+            raise ValueError(f"the checkpoint has no trainer states: {path}.states is missing")
         self.trained_epoch, self.trained_batch = epoch + 1, batch if estimator.max_batch is None else batch + 1
         whole = estimator.max_epoch if estimator.max_epoch is not None else estimator.max_batch
         done = self.trained_epoch if estimator.max_epoch is not None else self.trained_batch
         unit = "epochs" if estimator.max_epoch is not None else "batches"
         if whole is not None and done >= whole:
             raise ValueError(
-                f"the checkpoint {path}.params was trained for {done} {unit} already: ask fit for more than {whole}"
+                f"the checkpoint {path}.params was already trained for {done} {unit}: request more than {whole} in fit"
             )
         estimator.net.load_parameters(path + ".params", ctx=estimator.context)
         estimator.trainer.load_states(path + ".states")

@@ -1,4 +1,7 @@
-"""Estimator: a network, its loss, metrics and trainer, with loops that train and evaluate it."""
+"""Provide Estimator: a network with its loss, metrics and trainer, and loops that train and evaluate it.
+
+Takes handlers from :mod:`.event_handler`, which it calls at each event of a loop.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from .event_handler import (
     TrainBegin,
     TrainEnd,
     ValidationHandler,
-    checked_metrics,
+    list_metrics,
 )
 
 __all__ = ["Estimator"]
@@ -45,25 +48,25 @@ _EVENTS: dict[str, type[EventHandler]] = {
 
 
 class Estimator:
-    """Trains and evaluates a network.
+    """Train and evaluate a network.
 
     Parameters
     ----------
     net, loss
-        The network and what is to be small.
+        The network and the loss to minimize.
     train_metrics, val_metrics
-        What is measured; by default the loss, and the accuracy of a classifier. Metrics of training are called
-        ``training ...``; those of validation are copies of them called ``validation ...``.
+        The metrics. The default is the loss, and the accuracy of a classifier. Metrics of training are named
+        ``training ...``; those of validation are copies of them named ``validation ...``.
     initializer
-        For parameters that are not initialised yet.
+        The initializer of parameters that are not initialized yet.
     trainer
-        Plain gradient descent with rate 0.001 by default.
+        The trainer. The default is stochastic gradient descent with learning rate 0.001.
     context
-        A context, or several, over which batches are split.
+        A context, or a list of contexts over which batches are split.
     val_net, val_loss
-        The network and loss to evaluate, if these are others.
+        The network and loss of the evaluation, if they differ from those of training.
     batch_processor
-        What to do with a batch; see :class:`BatchProcessor`.
+        The forward and backward passes of a batch; see :class:`BatchProcessor`.
 
     >>> import phonograd as mx
     >>> from phonograd.gluon.contrib.estimator import Estimator
@@ -81,7 +84,7 @@ class Estimator:
 
     Compatibility
     -------------
-    Batches may come from any iterable that can be gone through again, not only a DataLoader.
+    Batches may come from any iterable that supports several passes, not only from a DataLoader.
     """
 
     def __init__(
@@ -98,26 +101,26 @@ class Estimator:
         batch_processor: Any = None,
     ) -> None:
         self.net = net
-        self.loss = _checked_loss(loss)
+        self.loss = _check_loss(loss)
         self.val_net = net if val_net is None else val_net
-        self.val_loss = self.loss if val_loss is None else _checked_loss(val_loss)
+        self.val_loss = self.loss if val_loss is None else _check_loss(val_loss)
         self.logger = logging.Logger("Estimator", logging.INFO)
         self.logger.addHandler(logging.StreamHandler(sys.stdout))
-        self.context = _checked_contexts(context)
+        self.context = _list_contexts(context)
         self.max_epoch: int | None = None
         self.max_batch: int | None = None
         self.batch_axis = 0
         self.stop_training = False
         self._initialize(initializer)
-        self.trainer = self._checked_trainer(trainer)
+        self.trainer = self._check_trainer(trainer)
         self.batch_processor = BatchProcessor() if batch_processor is None else batch_processor
         if not all([callable(getattr(self.batch_processor, name, None)) for name in ("fit_batch", "evaluate_batch")]):
             raise ValueError("Customized Batch Processor must contain fit_batch() and evaluate_batch() methods")
-        self._train_metrics = checked_metrics(train_metrics)
-        self._val_metrics = checked_metrics(val_metrics)
+        self._train_metrics = list_metrics(train_metrics)
+        self._val_metrics = list_metrics(val_metrics)
         self._complete_metrics()
 
-    # -- what it is made of
+    # -- parts
 
     def _initialize(self, initializer: Any) -> None:
         parameters = self.net.collect_params().values()
@@ -134,7 +137,7 @@ class Estimator:
                 stacklevel=3,
             )
 
-    def _checked_trainer(self, trainer: Trainer | None) -> Trainer:
+    def _check_trainer(self, trainer: Trainer | None) -> Trainer:
         if trainer is None:
             warnings.warn("No trainer specified, default SGD optimizer with learning rate 0.001 is used.", stacklevel=3)
             return Trainer(self.net.collect_params(), "sgd", {"learning_rate": 0.001})
@@ -149,7 +152,7 @@ class Estimator:
                 self._train_metrics.append(metrics_module.Accuracy())
             self._train_metrics.append(metrics_module.Loss(self.loss.name.rstrip("0123456789")))
         for metric in self._train_metrics:
-            _prefix(metric, "training")
+            _add_prefix(metric, "training")
         if not self._val_metrics:
             for metric in self._train_metrics:
                 twin = copy.deepcopy(metric)
@@ -157,16 +160,16 @@ class Estimator:
                 twin.reset()
                 self._val_metrics.append(twin)
         for metric in self._val_metrics:
-            _prefix(metric, "validation")
+            _add_prefix(metric, "validation")
 
     @property
     def train_metrics(self) -> list[EvalMetric]:
-        """What is measured in training."""
+        """The metrics of training."""
         return self._train_metrics
 
     @property
     def val_metrics(self) -> list[EvalMetric]:
-        """What is measured in validation."""
+        """The metrics of validation."""
         return self._val_metrics
 
     # -- loops
@@ -174,17 +177,17 @@ class Estimator:
     def evaluate(self, val_data: Any, batch_axis: int = 0, event_handlers: Any = None) -> None:
         """Compute ``val_metrics`` from batches of data and labels."""
         _check_data(val_data)
-        handlers = _checked_handlers(event_handlers)
+        handlers = _list_handlers(event_handlers)
         self._add_default(handlers, MetricHandler, lambda: MetricHandler(self.val_metrics))
         self._add_default(handlers, LoggingHandler, lambda: LoggingHandler(metrics=self.val_metrics))
         self._check_references(handlers)
         events = _by_event(handlers)
-        self._tell(events["epoch_begin"], "epoch_begin")
+        self._notify(events["epoch_begin"], "epoch_begin")
         for batch in val_data:
-            self._tell(events["batch_begin"], "batch_begin", batch=batch)
+            self._notify(events["batch_begin"], "batch_begin", batch=batch)
             _, label, pred, loss = self.batch_processor.evaluate_batch(self, batch, batch_axis)
-            self._tell(events["batch_end"], "batch_end", batch=batch, pred=pred, label=label, loss=loss)
-        self._tell(events["epoch_end"], "epoch_end")
+            self._notify(events["batch_end"], "batch_end", batch=batch, pred=pred, label=label, loss=loss)
+        self._notify(events["epoch_end"], "epoch_end")
 
     def fit(
         self,
@@ -200,14 +203,14 @@ class Estimator:
         Parameters
         ----------
         train_data, val_data
-            Batches of data and labels.
+            Iterables of batches of data and labels.
         epochs, batches
-            How long: exactly one of them is given.
+            The number of epochs or of batches; exactly one of them must be given.
         event_handlers
-            Handlers beside the default ones: those that stop, update parameters, measure, validate and log, unless
-            there is one of that kind.
+            Handlers in addition to the default ones, which stop, update parameters, measure, validate and log. A given
+            handler replaces the default one of its class, except for the handler that stops.
         batch_axis
-            The axis of data and labels that numbers the samples.
+            The axis of samples in data and labels.
         """
         _check_data(train_data)
         if (epochs is None) == (batches is None):
@@ -217,30 +220,30 @@ class Estimator:
             )
         self.max_epoch, self.max_batch, self.batch_axis = epochs, batches, batch_axis
         events = _by_event(self._training_handlers(val_data, event_handlers))
-        self._tell(events["train_begin"], "train_begin")
+        self._notify(events["train_begin"], "train_begin")
         stop = self.max_epoch == 0 or self.max_batch == 0
         while not stop:
-            self._tell(events["epoch_begin"], "epoch_begin")
+            self._notify(events["epoch_begin"], "epoch_begin")
             is_empty = True
             for batch in train_data:
                 is_empty = False
-                self._tell(events["batch_begin"], "batch_begin", batch=batch)
+                self._notify(events["batch_begin"], "batch_begin", batch=batch)
                 _, label, pred, loss = self.batch_processor.fit_batch(self, batch, batch_axis)
-                stop = self._tell(events["batch_end"], "batch_end", batch=batch, pred=pred, label=label, loss=loss)
+                stop = self._notify(events["batch_end"], "batch_end", batch=batch, pred=pred, label=label, loss=loss)
                 if stop:
                     break
             if is_empty:
-                raise ValueError("train_data has no batches (any more): it must be possible to go through it again")
-            stop = self._tell(events["epoch_end"], "epoch_end") or stop
-        self._tell(events["train_end"], "train_end")
+                raise ValueError("train_data has no batches: it must be an iterable that supports several passes")
+            stop = self._notify(events["epoch_end"], "epoch_end") or stop
+        self._notify(events["train_end"], "train_end")
 
-    def _tell(self, handlers: list[Any], event: str, **facts: Any) -> bool:
-        """Call handlers and return whether one of them wants to stop."""
+    def _notify(self, handlers: list[Any], event: str, **facts: Any) -> bool:
+        """Call handlers, and return whether one of them requests a stop."""
         stops = [getattr(handler, event)(self, **facts) for handler in handlers]
         return any([stop is True for stop in stops])
 
     def _training_handlers(self, val_data: Any, event_handlers: Any) -> list[EventHandler]:
-        handlers = _checked_handlers(event_handlers)
+        handlers = _list_handlers(event_handlers)
         handlers.append(StoppingHandler(self.max_epoch, self.max_batch))
         self._add_default(handlers, GradientUpdateHandler, GradientUpdateHandler)
         self._add_default(handlers, MetricHandler, lambda: MetricHandler(self.train_metrics))
@@ -261,7 +264,7 @@ class Estimator:
         for handler in handlers:
             values = [value for value in vars(handler).values() if isinstance(value, (list, EvalMetric))]
             for value in values:
-                for metric in checked_metrics(value) if isinstance(value, EvalMetric) else value:
+                for metric in list_metrics(value) if isinstance(value, EvalMetric) else value:
                     if isinstance(metric, EvalMetric) and not any([metric is other for other in known]):
                         raise ValueError(
                             f"Event handler {type(handler).__name__} refers to a metric instance {metric} outside of "
@@ -270,18 +273,18 @@ class Estimator:
                         )
 
 
-def _prefix(metric: EvalMetric, stage: str) -> None:
+def _add_prefix(metric: EvalMetric, stage: str) -> None:
     if stage not in str(metric.name):
         metric.name = f"{stage} {metric.name}"
 
 
-def _checked_loss(loss: Any) -> Loss:
+def _check_loss(loss: Any) -> Loss:
     if not isinstance(loss, Loss):
         raise ValueError(f"loss must be a Loss, refer to gluon.loss.Loss:{loss}")
     return loss
 
 
-def _checked_contexts(context: Any) -> list[Context]:
+def _list_contexts(context: Any) -> list[Context]:
     found = [cpu()] if context is None else context if isinstance(context, list) else [context]
     if not all([isinstance(part, Context) for part in found]):
         raise ValueError(
@@ -299,7 +302,7 @@ def _check_data(data: Any) -> None:
         )
 
 
-def _checked_handlers(handlers: Any) -> list[EventHandler]:
+def _list_handlers(handlers: Any) -> list[EventHandler]:
     found = [] if handlers is None else list(handlers) if isinstance(handlers, (list, tuple)) else [handlers]
     if not all([isinstance(handler, EventHandler) for handler in found]):
         raise ValueError(f"handlers must be an EventHandler or a list of EventHandler, got: {handlers}")

@@ -1,7 +1,7 @@
-"""Handlers: what is done when training begins and ends, and at the beginning and end of epochs and batches.
+"""Provide handlers for the beginning and end of training, epochs and batches.
 
-A handler inherits from the events it is called at. Handlers of an event are called in the order of their ``priority``
-(0 if there is none), the lowest first. Training stops if one returns True at the end of a batch or epoch.
+A handler inherits from the classes of its events. The estimator calls the handlers of an event in the order of their
+``priority`` (default 0), the lowest first. A handler stops training by returning True at the end of a batch or epoch.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .events import (
     EventHandler,
     TrainBegin,
     TrainEnd,
-    better_for,
-    checked_monitor,
+    check_monitor,
+    make_comparison,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
-    """Stops training after a number of epochs or batches."""
+    """Stop training after a number of epochs or batches."""
 
     def __init__(self, max_epoch: int | None = None, max_batch: int | None = None) -> None:
         self.max_epoch = max_epoch
@@ -59,38 +59,38 @@ class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
         self.stop_training = False
 
     def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Count from zero to what the estimator was asked for."""
+        """Reset the counts, and take the limits from the estimator."""
         self.max_epoch, self.max_batch = estimator.max_epoch, estimator.max_batch
         self.current_batch = self.current_epoch = 0
         self.stop_training = False
 
     def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> bool:
-        """Count, and return whether it is enough."""
+        """Count a batch, and return whether the limit is reached."""
         self.current_batch += 1
         self.stop_training |= self.current_batch == self.max_batch
         return self.stop_training
 
     def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> bool:
-        """Count, and return whether it is enough."""
+        """Count an epoch, and return whether the limit is reached."""
         self.current_epoch += 1
         self.stop_training |= self.current_epoch == self.max_epoch
         return self.stop_training
 
 
 class MetricHandler(EpochBegin, BatchEnd):
-    """Keeps metrics up to date: labels and predictions go to them, and losses to metrics of losses."""
+    """Update metrics: losses update metrics of class Loss, labels and predictions all others."""
 
     def __init__(self, metrics: list[EvalMetric], priority: float = -1000) -> None:
-        self.metrics = checked_metrics(metrics)
+        self.metrics = list_metrics(metrics)
         self.priority = priority
 
     def epoch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Start anew."""
+        """Reset the metrics."""
         for metric in self.metrics:
             metric.reset()
 
     def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Take in what came out of a batch."""
+        """Update the metrics with the results of a batch."""
         for metric in self.metrics:
             if isinstance(metric, metrics_module.Loss):
                 metric.update(0, kwargs["loss"])
@@ -99,18 +99,18 @@ class MetricHandler(EpochBegin, BatchEnd):
 
 
 class ValidationHandler(TrainBegin, BatchEnd, EpochEnd):
-    """Evaluates every so many epochs, batches or both.
+    """Evaluate at intervals of epochs, batches or both.
 
     Parameters
     ----------
     val_data
-        Batches.
+        An iterable of batches.
     eval_fn
-        Called with ``val_data``, ``batch_axis`` and ``event_handlers``: an estimator's ``evaluate``.
+        The function to call with ``val_data``, ``batch_axis`` and ``event_handlers``: an estimator's ``evaluate``.
     epoch_period, batch_period
-        How often; never if None.
+        The intervals; None for never.
     event_handlers
-        Handlers of the evaluation.
+        The handlers of the evaluation.
     """
 
     def __init__(
@@ -131,34 +131,34 @@ class ValidationHandler(TrainBegin, BatchEnd, EpochEnd):
         self.current_batch = self.current_epoch = 0
 
     def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Count from zero."""
+        """Reset the counts."""
         self.current_batch = self.current_epoch = 0
 
     def _evaluate(self, estimator: Estimator) -> None:
         self.eval_fn(val_data=self.val_data, batch_axis=estimator.batch_axis, event_handlers=self.event_handlers)
 
     def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Evaluate if it is time."""
+        """Evaluate if a batch interval is complete."""
         self.current_batch += 1
         if self.batch_period and self.current_batch % self.batch_period == 0:
             self._evaluate(estimator)
 
     def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Evaluate if it is time."""
+        """Evaluate if an epoch interval is complete."""
         self.current_epoch += 1
         if self.epoch_period and self.current_epoch % self.epoch_period == 0:
             self._evaluate(estimator)
 
 
 class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, BatchEnd):
-    """Writes to the estimator's logger how training goes.
+    """Log the progress of training to the estimator's logger.
 
     Parameters
     ----------
     log_interval
-        ``'epoch'``, or after how many batches there is a line.
+        ``'epoch'``, or the number of batches from line to line.
     metrics
-        What to report.
+        The metrics to report.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
     ) -> None:
         if not isinstance(log_interval, int) and log_interval != "epoch":
             raise ValueError("log_interval must be either an integer or string 'epoch'")
-        self.metrics = checked_metrics(metrics)
+        self.metrics = list_metrics(metrics)
         self.log_interval = log_interval
         self.priority = priority
         self.batch_index = self.current_epoch = self.processed_samples = 0
@@ -176,7 +176,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         return ", ".join([f"{name}: {value:.4f}" for name, value in [metric.get() for metric in self.metrics]])
 
     def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Say what will be done."""
+        """Log the optimizer and the planned epochs or batches."""
         self.train_start = time.perf_counter()
         self.batch_index = self.current_epoch = self.processed_samples = 0
         self.log_interval_time = 0.0
@@ -189,7 +189,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
             estimator.logger.info("Train for %d batches.", estimator.max_batch)
 
     def train_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Say how it went."""
+        """Log the total time and the metrics."""
         seconds = time.perf_counter() - self.train_start
         message = f"Train finished using total {int(seconds)}s with {self.current_epoch} epochs. {self._values()}"
         estimator.logger.info("%s", message)
@@ -199,7 +199,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         self.batch_start = time.perf_counter()
 
     def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Write a line if it is time."""
+        """Log a line if a batch interval is complete."""
         if not isinstance(self.log_interval, int):
             return
         self.log_interval_time += time.perf_counter() - self.batch_start
@@ -212,7 +212,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         self.batch_index += 1
 
     def epoch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Say that an epoch or a validation begins."""
+        """Log the beginning of an epoch or of a validation."""
         self.epoch_start = time.perf_counter()
         if any([metric in estimator.train_metrics for metric in self.metrics]):
             rate = estimator.trainer.learning_rate
@@ -221,7 +221,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
             estimator.logger.info("Validation Begin")
 
     def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Say how it went."""
+        """Log the time and metrics of an epoch."""
         seconds = time.perf_counter() - self.epoch_start
         message = f"[Epoch {self.current_epoch}] Finished in {seconds:.3f}s, {self._values()}"
         estimator.logger.info("%s", message)
@@ -230,20 +230,20 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
 
 
 class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
-    """Stops training when a metric gets no better.
+    """Stop training when a metric no longer improves.
 
     Parameters
     ----------
     monitor
         One of the estimator's metrics.
     min_delta
-        How much better counts as better.
+        The smallest difference that counts as an improvement.
     patience
-        For how many epochs to wait.
+        The number of epochs to wait for an improvement.
     mode
-        ``'min'``, ``'max'``, or ``'auto'``: what more is better in is recognised by its name.
+        ``'min'``, ``'max'``, or ``'auto'`` to infer from the name of the metric whether higher is better.
     baseline
-        What must be reached at all.
+        The value that the metric must exceed.
     """
 
     def __init__(
@@ -254,23 +254,23 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         mode: str = "auto",
         baseline: float | None = None,
     ) -> None:
-        self.monitor = checked_monitor(monitor)
+        self.monitor = check_monitor(monitor)
         self.min_delta = min_delta
         self.patience = patience
         self.baseline = baseline
-        self.is_better = better_for(monitor, mode)
+        self.is_better = make_comparison(monitor, mode)
         self.wait = self.stopped_epoch = self.current_epoch = 0
         self.stop_training = False
         self.best = math.nan
 
     def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Start anew."""
+        """Reset the best value and the counts."""
         self.wait = self.stopped_epoch = self.current_epoch = 0
         self.stop_training = False
         self.best = math.nan if self.baseline is None else self.baseline
 
     def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> bool:
-        """Look at the metric, and return whether it is time to stop."""
+        """Compare the metric with its best value, and return whether to stop."""
         name, value = self.monitor.get()
         if math.isnan(value):
             warnings.warn(
@@ -289,7 +289,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         return self.stop_training
 
     def train_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Say why it was stopped, if it was."""
+        """Log the reason if this handler stopped the training."""
         if self.stop_training:
             estimator.logger.info(
                 "[Epoch %d] EarlyStoppingHandler: early stopping due to %s not improving",
@@ -299,7 +299,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
 
 
 class GradientUpdateHandler(BatchEnd):
-    """Updates the parameters after each batch; with `max_norm`, after clipping the norm of all gradients together.
+    """Update the parameters after each batch. `max_norm` clips the global norm of all gradients first.
 
     The norm is that of the gradients of the mean loss.
     """
@@ -309,7 +309,7 @@ class GradientUpdateHandler(BatchEnd):
         self.max_norm = max_norm
 
     def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> None:
-        """Let the trainer make a step."""
+        """Run one step of the trainer."""
         loss = kwargs["loss"]
         parts = loss if isinstance(loss, list) else [loss]
         batch_size = sum([part.shape[0] if part.shape else 1 for part in parts])
@@ -321,11 +321,11 @@ class GradientUpdateHandler(BatchEnd):
         estimator.trainer.step(batch_size)
 
 
-# -- what several handlers check
+# -- checks that several modules share
 
 
-def checked_metrics(metrics: Any) -> list[EvalMetric]:
-    """Return metrics as a list: none, one, or several are given."""
+def list_metrics(metrics: Any) -> list[EvalMetric]:
+    """Return a list of metrics from None, one metric, or several. Raise if one is not a metric."""
     found = [] if metrics is None else list(metrics) if isinstance(metrics, (list, tuple)) else [metrics]
     if not all([isinstance(metric, EvalMetric) for metric in found]):
         raise ValueError(f"metrics must be a Metric or a list of Metric, refer to mxnet.metric.EvalMetric: {metrics}")

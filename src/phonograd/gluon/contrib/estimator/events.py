@@ -1,4 +1,4 @@
-"""Events of a training loop, and what it means for a metric to get better."""
+"""Provide the events of a training loop, and the comparison of values of a metric."""
 
 from __future__ import annotations
 
@@ -19,63 +19,63 @@ __all__ = [
     "EventHandler",
     "TrainBegin",
     "TrainEnd",
-    "better_for",
-    "checked_monitor",
+    "check_monitor",
+    "make_comparison",
 ]
 
 
 class EventHandler:
-    """Whatever is told of events."""
+    """Base class of event handlers."""
 
     priority: float = 0
 
 
 class TrainBegin(EventHandler):
-    """Told when training begins."""
+    """Handle the beginning of training."""
 
     def train_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
-        """Called before the first epoch."""
+        """Run before the first epoch."""
 
 
 class TrainEnd(EventHandler):
-    """Told when training ends."""
+    """Handle the end of training."""
 
     def train_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
-        """Called after the last epoch."""
+        """Run after the last epoch."""
 
 
 class EpochBegin(EventHandler):
-    """Told when an epoch begins."""
+    """Handle the beginning of an epoch."""
 
     def epoch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
-        """Called before the first batch of an epoch."""
+        """Run before the first batch of an epoch."""
 
 
 class EpochEnd(EventHandler):
-    """Told when an epoch ends."""
+    """Handle the end of an epoch."""
 
     def epoch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
-        """Called after the last batch of an epoch; returns True to stop training."""
+        """Run after the last batch of an epoch; return True to stop training."""
         return False
 
 
 class BatchBegin(EventHandler):
-    """Told when a batch begins."""
+    """Handle the beginning of a batch."""
 
     def batch_begin(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
-        """Called with ``batch``."""
+        """Run before a batch, given as ``batch``."""
 
 
 class BatchEnd(EventHandler):
-    """Told when a batch ends."""
+    """Handle the end of a batch."""
 
     def batch_end(self, estimator: Estimator, *args: Any, **kwargs: Any) -> Any:
-        """Called with ``batch``, ``pred``, ``label`` and ``loss``; returns True to stop training."""
+        """Run after a batch, given as ``batch``, ``pred``, ``label`` and ``loss``; return True to stop training."""
         return False
 
 
-def checked_monitor(monitor: Any) -> EvalMetric:
-    """Return what is to be watched if it is a metric."""
+def check_monitor(monitor: Any) -> EvalMetric:
+    """Return a monitor if it is a metric, and raise otherwise."""
     if not isinstance(monitor, EvalMetric):
         raise ValueError(
             "Please provide one of the metric objects from estimator.train_metrics and estimator.val_metrics as "
@@ -87,8 +87,8 @@ def checked_monitor(monitor: Any) -> EvalMetric:
 _MORE_IS_BETTER = ("acc", "f1", "mcc", "pcc", "correlation")
 
 
-def better_for(monitor: EvalMetric, mode: str) -> Callable[[float, float, float], bool]:
-    """Return a function that says whether a value is better than another one by more than a third."""
+def make_comparison(monitor: EvalMetric, mode: str) -> Callable[[float, float, float], bool]:
+    """Return a function ``is_better(value, best, by)``: whether a value beats the best one by more than `by`."""
     if mode not in ("auto", "min", "max"):
         warnings.warn(f"mode {mode} is unknown, fallback to auto mode.", RuntimeWarning, stacklevel=3)
         mode = "auto"

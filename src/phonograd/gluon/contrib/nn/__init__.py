@@ -1,4 +1,4 @@
-"""Layers of ``mxnet.gluon.contrib.nn``."""
+"""Provide the layers of ``mxnet.gluon.contrib.nn``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks side by side, pixel shuffling, and batch normalisation over several devices."""
+"""Provide parallel containers, pixel shuffling, and batch normalization over several devices."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ __all__ = [
 
 
 class Concurrent(Sequential):
-    """Blocks side by side: all get the same input, and their outputs are joined along `axis`."""
+    """Run blocks in parallel on the same input and concatenate their outputs along `axis`."""
 
     def __init__(self, axis: int = -1, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         super().__init__(prefix=prefix, params=params)
         self.axis = axis
 
     def forward(self, x: Any) -> Any:
-        """Return the joined outputs of all blocks."""
+        """Return the concatenated outputs of all blocks."""
         return ndarray.concat(*[block(x) for block in self._children.values()], dim=self.axis)
 
 
 class HybridConcurrent(HybridSequential):
-    """Hybrid blocks side by side: all get the same input, and their outputs are joined along `axis`."""
+    """Run hybrid blocks in parallel on the same input and concatenate their outputs along `axis`."""
 
     def __init__(self, axis: int = -1, prefix: str | None = None, params: ParameterDict | None = None) -> None:
         super().__init__(prefix=prefix, params=params)
         self.axis = axis
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the joined outputs of all blocks."""
+        """Return the concatenated outputs of all blocks."""
         return F.concat(*[block(x) for block in self._children.values()], dim=self.axis)
 
 
 class Identity(HybridBlock):
-    """The input itself: a way around others in :class:`HybridConcurrent`."""
+    """Return the input unchanged: a skip connection in :class:`HybridConcurrent`."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the input."""
@@ -54,7 +54,7 @@ class Identity(HybridBlock):
 
 
 class SparseEmbedding(Block):
-    """Rows of a matrix by their numbers, with a row_sparse gradient."""
+    """Map integer indices to vectors, with a row_sparse weight and gradient."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class SparseEmbedding(Block):
         )
 
     def forward(self, x: Any) -> Any:
-        """Return the vectors of the numbers in the input."""
+        """Return the vectors of the indices in the input."""
         return ndarray.Embedding(x, self.weight.row_sparse_data(x), name="fwd", **self._kwargs)
 
     def __repr__(self) -> str:
@@ -84,9 +84,9 @@ class SparseEmbedding(Block):
 
 
 class SyncBatchNorm(BatchNorm):
-    """:class:`~phonograd.gluon.nn.BatchNorm` of inputs with channels as their second axis.
+    """Apply :class:`~phonograd.gluon.nn.BatchNorm` to inputs with channels as their second axis.
 
-    `num_devices` is accepted: there is one device here, whose batch is the whole batch.
+    `num_devices` has no effect: one device computes the whole batch.
     """
 
     def __init__(
@@ -128,12 +128,12 @@ class SyncBatchNorm(BatchNorm):
         }
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
-        """Return the normalised input."""
+        """Return the normalized input."""
         return F.contrib.SyncBatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
 
 
 class _PixelShuffle(HybridBlock):
-    """Channels moved into space: one channel in place of ``prod(factor)``, each axis longer by its factor."""
+    """Move elements from channels to spatial axes: each axis grows by its factor, channels shrink by their product."""
 
     _axes: int
 
@@ -144,7 +144,7 @@ class _PixelShuffle(HybridBlock):
         self._factors = tuple([int(extent) for extent in factors])
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the input with fewer channels and more space."""
+        """Return the input with fewer channels and longer spatial axes."""
         # (N, C·f1·…·fn, L1, …, Ln) -> (N, C, f1, …, fn, L1, …, Ln) -> (N, C, L1, f1, …, Ln, fn)
         axes = self._axes
         for position, factor in enumerate(reversed(self._factors)):
@@ -158,7 +158,7 @@ class _PixelShuffle(HybridBlock):
 
 
 class PixelShuffle1D(_PixelShuffle):
-    """Channels moved into the width of inputs (batch, channels, width)."""
+    """Move elements from channels to the width of inputs of shape (batch, channels, width)."""
 
     _axes = 1
 
@@ -167,12 +167,12 @@ class PixelShuffle1D(_PixelShuffle):
 
 
 class PixelShuffle2D(_PixelShuffle):
-    """Channels moved into height and width of inputs (batch, channels, height, width)."""
+    """Move elements from channels to the height and width of inputs of shape (batch, channels, height, width)."""
 
     _axes = 2
 
 
 class PixelShuffle3D(_PixelShuffle):
-    """Channels moved into depth, height and width of inputs (batch, channels, depth, height, width)."""
+    """Move elements from channels to the three spatial axes of inputs (batch, channels, depth, height, width)."""
 
     _axes = 3

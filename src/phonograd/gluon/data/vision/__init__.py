@@ -1,4 +1,4 @@
-"""Datasets of images, and transformations of them (``mxnet.gluon.data.vision``)."""
+"""Provide datasets and transformations of images (``mxnet.gluon.data.vision``)."""
 
 from __future__ import annotations
 

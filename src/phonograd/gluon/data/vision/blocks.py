@@ -1,4 +1,4 @@
-"""What transformations of images are derived from: blocks with a shorter way for images that are not recorded."""
+"""Provide base classes of transformations, with a fast path for images that autograd does not record."""
 
 from __future__ import annotations
 
@@ -15,82 +15,82 @@ from ....image.functions import pixels_of
 from ....ndarray.array import NDArray, concrete
 from ...block import HybridBlock
 
-__all__ = ["Arithmetic", "OfPixels", "Values", "divided", "is_plain"]
+__all__ = ["ElementwiseTransform", "PixelTransform", "Values", "is_plain", "split_steps"]
 
 Values = np.ndarray[Any, Any]
 
 
-class _Short(HybridBlock):
-    """A block with a shorter way, ``_of``, for images that no gradient is recorded for."""
+class _FastPath(HybridBlock):
+    """Run a fast path, ``_transform``, for images that autograd does not record."""
 
-    _is_short = True
+    _has_fast_path = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # who has overridden one of the two ways means both
-        if "hybrid_forward" in vars(cls) or "_of" in vars(cls):
-            cls._is_short = "_of" in vars(cls)
+        # a subclass that overrides one of the two paths replaces both
+        if "hybrid_forward" in vars(cls) or "_transform" in vars(cls):
+            cls._has_fast_path = "_transform" in vars(cls)
 
     def forward(self, x: Any, *args: Any) -> Any:
         """Return the transformed image."""
         if (
-            self._is_short
+            self._has_fast_path
             and isinstance(x, NDArray)
             and not args
             and not autograd.is_recording()
             and LOCAL.trace.allows_shortcuts
         ):
-            return self._shortly(x)
+            return self._run_fast(x)
         return super().forward(x, *args)
 
-    def _shortly(self, x: NDArray) -> Any:
+    def _run_fast(self, x: NDArray) -> Any:
         raise NotImplementedError
 
 
-class Arithmetic(_Short):
-    """A block that does the same to each element, so that it can take many images at once."""
+class ElementwiseTransform(_FastPath):
+    """Transform each element alike, so that many images can be transformed at once."""
 
-    #: how many axes an image has, if that matters
+    #: the number of axes of an image, if it matters
     _axes: int | None = None
 
-    def _shortly(self, x: NDArray) -> Any:
-        return as_class(concrete(np.ascontiguousarray(self._of(pixels_of(x))), CPU), x._result_class)
+    def _run_fast(self, x: NDArray) -> Any:
+        return as_class(concrete(np.ascontiguousarray(self._transform(pixels_of(x))), CPU), x._result_class)
 
-    def _of(self, values: Values) -> Values:
-        """Return the transformed values, in memory of their own."""
+    def _transform(self, values: Values) -> Values:
+        """Return the transformed values in new memory."""
         raise NotImplementedError
 
-    def _is_for_rows(self, ndim: int) -> bool:
-        """Return whether it does to a batch what it does to each of its images, which have `ndim` axes."""
+    def _accepts_rows(self, ndim: int) -> bool:
+        """Return whether transforming a batch transforms each of its images, which have `ndim` axes."""
         return self._axes in (None, ndim)
 
-    def _divided(self) -> tuple[list[Any], list[Any]]:
-        return divided([self])
+    def _split_steps(self) -> tuple[list[Any], list[Any]]:
+        return split_steps([self])
 
 
-class OfPixels(_Short):
-    """A block that may return the image itself."""
+class PixelTransform(_FastPath):
+    """Transform an image to another one, or return it unchanged."""
 
-    def _shortly(self, x: NDArray) -> Any:
-        return self._of(x)
+    def _run_fast(self, x: NDArray) -> Any:
+        return self._transform(x)
 
-    def _of(self, x: NDArray) -> Any:
+    def _transform(self, x: NDArray) -> Any:
         raise NotImplementedError
 
 
 def is_plain(block: Any) -> bool:
-    """Return whether to call a block does no more than to call its ``forward``."""
+    """Return whether a call of a block only calls its ``forward``."""
     has_hooks = block._forward_hooks or block._forward_pre_hooks
     return not (has_hooks or block._is_checkpointed or getattr(block, "_active", False))
 
 
-def divided(steps: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """Return transformations divided into those for one image after the other and the last ones, for many at once."""
+def split_steps(steps: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the steps for one image after another, and the last steps, which can transform many images at once."""
     before = list(steps)
     at_once: list[Any] = []
-    while before and isinstance(before[-1], Arithmetic) and is_plain(before[-1]):
+    while before and isinstance(before[-1], ElementwiseTransform) and is_plain(before[-1]):
         block = before[-1]
-        if not block._is_short or type(block).forward is not Arithmetic.forward:
+        if not block._has_fast_path or type(block).forward is not ElementwiseTransform.forward:
             break
         at_once.insert(0, before.pop())
     return before, at_once

@@ -1,4 +1,4 @@
-"""Transformations of the colors of images, as blocks."""
+"""Provide random changes of the colors of images as blocks."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ....image.functions import pixels_of, returned
+from ....image.functions import pixels_of, to_array
 from ....ndarray.array import NDArray
 from . import chance, colors
-from .blocks import OfPixels, Values
+from .blocks import PixelTransform, Values
 
 __all__ = [
     "RandomBrightness",
@@ -23,16 +23,16 @@ __all__ = [
 ]
 
 
-def _rounded(values: Values, dtype: np.dtype[Any]) -> NDArray:
-    """Return values as an array of a dtype; whole numbers are rounded down, and stay within their limits."""
+def _to_dtype(values: Values, dtype: np.dtype[Any]) -> NDArray:
+    """Return values as an array of a dtype; integers are clipped to their range and rounded toward zero."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         values = np.clip(values, limits.min, limits.max)
-    return returned(values.astype(dtype, copy=False))
+    return to_array(values.astype(dtype, copy=False))
 
 
-class _Jitter(OfPixels):
-    """Changes the colors of an image by a random factor around 1."""
+class _Jitter(PixelTransform):
+    """Change the colors of an image by a random factor around 1."""
 
     _change: Callable[[Values, float], Values]
     _operator: str
@@ -43,19 +43,19 @@ class _Jitter(OfPixels):
             raise ValueError(f"{type(self).__name__} needs a number that is not negative, not {amount}")
         self._limits = max(0.0, 1.0 - amount), 1.0 + amount
 
-    def _of(self, x: NDArray) -> NDArray:
+    def _transform(self, x: NDArray) -> NDArray:
         values = pixels_of(x)
-        return _rounded(type(self)._change(values.astype(np.float32), chance.uniform(*self._limits)), values.dtype)
+        return _to_dtype(type(self)._change(values.astype(np.float32), chance.uniform(*self._limits)), values.dtype)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image with other colors."""
+        """Return the image with changed colors."""
         return getattr(F.image, self._operator)(x, *self._limits)
 
 
 class RandomBrightness(_Jitter):
-    """Multiplies all colors by a factor from ``1 - brightness`` to ``1 + brightness``."""
+    """Multiply all colors by a random factor from ``1 - brightness`` to ``1 + brightness``."""
 
-    _change = staticmethod(colors.brightened)
+    _change = staticmethod(colors.change_brightness)
     _operator = "random_brightness"
 
     def __init__(self, brightness: float) -> None:
@@ -63,9 +63,9 @@ class RandomBrightness(_Jitter):
 
 
 class RandomContrast(_Jitter):
-    """Multiplies the distance of colors to the mean brightness by a factor around 1."""
+    """Multiply the distance of colors from the mean luminance by a random factor around 1."""
 
-    _change = staticmethod(colors.contrasted)
+    _change = staticmethod(colors.change_contrast)
     _operator = "random_contrast"
 
     def __init__(self, contrast: float) -> None:
@@ -73,14 +73,14 @@ class RandomContrast(_Jitter):
 
 
 class RandomSaturation(_Jitter):
-    """Multiplies the distance of colors to gray by a factor around 1.
+    """Multiply the distance of colors from gray by a random factor around 1.
 
     Compatibility
     -------------
-    Gray is the brightness of a pixel. MXNet 1.9.1 takes a part of its blue only.
+    Gray is the luminance of a pixel. MXNet 1.9.1 uses only a fraction of its blue channel.
     """
 
-    _change = staticmethod(colors.saturated)
+    _change = staticmethod(colors.change_saturation)
     _operator = "random_saturation"
 
     def __init__(self, saturation: float) -> None:
@@ -88,18 +88,18 @@ class RandomSaturation(_Jitter):
 
 
 class RandomHue(_Jitter):
-    """Turns hues by up to `hue` whole turns in either direction."""
+    """Rotate hues by up to `hue` full turns in either direction."""
 
-    # a factor of 1 is a whole turn, which changes nothing
-    _change = staticmethod(colors.turned_hue)
+    # a factor of 1 is a full turn, which changes nothing
+    _change = staticmethod(colors.rotate_hue)
     _operator = "random_hue"
 
     def __init__(self, hue: float) -> None:
         super().__init__(hue)
 
 
-class RandomColorJitter(OfPixels):
-    """Changes brightness, contrast, saturation and hue in a random order."""
+class RandomColorJitter(PixelTransform):
+    """Change brightness, contrast, saturation and hue in random order."""
 
     def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0) -> None:
         super().__init__()
@@ -107,45 +107,45 @@ class RandomColorJitter(OfPixels):
         self._parts: list[_Jitter] = [kind(amount) for kind, amount in (*kinds, (RandomHue, hue)) if amount]
         self._amounts = brightness, contrast, saturation, hue
 
-    def _of(self, x: NDArray) -> NDArray:
-        for number in chance.shuffled(len(self._parts)):
+    def _transform(self, x: NDArray) -> NDArray:
+        for number in chance.shuffle_indices(len(self._parts)):
             x = self._parts[number](x)
         return x
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image with other colors."""
+        """Return the image with changed colors."""
         return F.image.random_color_jitter(x, *self._amounts)
 
 
-class RandomLighting(OfPixels):
-    """Adds a random color along the principal components of colors, with standard deviation `alpha`."""
+class RandomLighting(PixelTransform):
+    """Add a random color along the principal components of RGB values, with standard deviation `alpha`."""
 
     def __init__(self, alpha: float) -> None:
         super().__init__()
         self._alpha = alpha
 
-    def _of(self, x: NDArray) -> NDArray:
+    def _transform(self, x: NDArray) -> NDArray:
         values = pixels_of(x)
         alphas = chance.normal(self._alpha), chance.normal(self._alpha), chance.normal(self._alpha)
-        return _rounded(colors.lit(values.astype(np.float32), alphas), values.dtype)
+        return _to_dtype(colors.add_lighting(values.astype(np.float32), alphas), values.dtype)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image with a color added."""
+        """Return the image with the color added."""
         return F.image.random_lighting(x, self._alpha)
 
 
-class RandomGray(OfPixels):
-    """Makes images gray with a probability of `p`; they keep three channels."""
+class RandomGray(PixelTransform):
+    """Convert images to gray with probability `p`; they keep three channels."""
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
         self.p = p
 
-    def _of(self, x: NDArray) -> NDArray:
+    def _transform(self, x: NDArray) -> NDArray:
         if chance.uniform() >= self.p:
             return x
         values = pixels_of(x)
-        return _rounded(colors.saturated(values.astype(np.float32), 0.0), values.dtype)
+        return _to_dtype(colors.change_saturation(values.astype(np.float32), 0.0), values.dtype)
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Return the image, gray or not."""

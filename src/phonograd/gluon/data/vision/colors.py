@@ -1,4 +1,4 @@
-"""Changes of the colors of images, floats (height, width, 3)."""
+"""Change the colors of images, which are float arrays of shape (height, width, 3)."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import numpy as np
 
 from ....core.ops.vision.image_colors import EIGENVALUES, EIGENVECTORS, LUMA
 
-__all__ = ["brightened", "contrasted", "lit", "saturated", "turned_hue"]
+__all__ = ["add_lighting", "change_brightness", "change_contrast", "change_saturation", "rotate_hue"]
 
 Values = np.ndarray[Any, Any]
 
 
-def brightened(image: Values, factor: float) -> Values:
-    """Return the image with all colors multiplied by a factor."""
+def change_brightness(image: Values, factor: float) -> Values:
+    """Multiply all colors by a factor."""
     return image * np.float32(factor)
 
 
-def contrasted(image: Values, factor: float) -> Values:
-    """Return the image with the distance of colors to the mean brightness multiplied by a factor."""
+def change_contrast(image: Values, factor: float) -> Values:
+    """Multiply the distance of colors from the mean luminance by a factor."""
     mean = (image @ LUMA).mean(dtype=np.float64) if image.shape[-1] == 3 else image.mean(dtype=np.float64)
     return image * np.float32(factor) + np.float32((1 - factor) * mean)
 
 
-def saturated(image: Values, factor: float) -> Values:
-    """Return the image with the distance of colors to gray multiplied by a factor."""
+def change_saturation(image: Values, factor: float) -> Values:
+    """Multiply the distance of colors from gray by a factor."""
     if image.shape[-1] != 3:
         return image
     return image * np.float32(factor) + (image @ LUMA)[..., None] * np.float32(1 - factor)
 
 
-def turned_hue(image: Values, turns: float) -> Values:
-    """Return the image with hues turned, by whole turns around the circle of colors.
+def rotate_hue(image: Values, turns: float) -> Values:
+    """Rotate the hues by a number of full turns around the color circle.
 
     >>> turned_hue(np.array([[[255.0, 0.0, 0.0]]], np.float32), 1 / 3).round().tolist()
     [[[0.0, 255.0, 0.0]]]
@@ -57,7 +57,7 @@ def turned_hue(image: Values, turns: float) -> Values:
     return np.stack(channels, -1).astype(image.dtype)
 
 
-def lit(image: Values, alphas: tuple[float, float, float]) -> Values:
-    """Return the image with a color added along the principal components of colors."""
+def add_lighting(image: Values, alphas: tuple[float, float, float]) -> Values:
+    """Add a color along the principal components of RGB values (AlexNet's lighting noise)."""
     color: Values = ((EIGENVECTORS * np.array(alphas)) @ EIGENVALUES).astype(np.float32)
     return image + color

@@ -1,4 +1,4 @@
-"""Datasets of images in files: MNIST and its like, CIFAR, record files, directories."""
+"""Provide datasets of images in files: MNIST, Fashion-MNIST, CIFAR, record files, and directories."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from .... import image, recordio
-from ....core.array.semantics import of_chosen_kind
 from ....core.base.devices import CPU
 from ....core.base.errors import MXNetError
 from ....core.base.files import write_atomically
 from ....io.idx import read_idx
 from ....ndarray.array import NDArray, concrete
+from ....ndarray.semantics import of_chosen_kind
 from ...utils import check_sha1, download
 from ..columns import Columns, rows_of
 from ..dataset import Dataset, RecordFileDataset
@@ -28,8 +28,8 @@ __all__ = [
     "FashionMNIST",
     "ImageFolderDataset",
     "ImageRecordDataset",
-    "fetched",
-    "in_place",
+    "fetch_file",
+    "has_files",
 ]
 
 _REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"
@@ -40,33 +40,33 @@ Values = np.ndarray[Any, Any]
 File = tuple[str, str]
 
 
-def in_place(root: str, files: list[File]) -> bool:
-    """Return whether files are there and are the right ones."""
+def has_files(root: str, files: list[File]) -> bool:
+    """Return whether all files exist and have the expected SHA-1."""
     paths = [os.path.join(root, name) for name, _ in files]
     return all(os.path.exists(path) and check_sha1(path, sha1) for path, (_, sha1) in zip(paths, files))
 
 
-def fetched(root: str, namespace: str, wanted: File, others: Sequence[File] = ()) -> str:
-    """Return the path of a file, downloaded if it is not there, or not the right one.
+def fetch_file(root: str, namespace: str, wanted: File, others: Sequence[File] = ()) -> str:
+    """Return the path of a file, after downloading it if it is missing or has another SHA-1.
 
-    `others` are what else the dataset needs, and an error names, too, if it is not there.
+    `others` are further files of the dataset; an error also names those that are missing.
 
     Raises
     ------
     OSError
-        If it cannot be downloaded; the text says what to put where.
+        If the download fails. The message lists the missing files and their directory.
     """
     name, sha1 = wanted
     path = os.path.join(root, name)
-    if in_place(root, [wanted]):
+    if has_files(root, [wanted]):
         return path
     base = os.environ.get("MXNET_GLUON_REPO", _REPOSITORY).rstrip("/")
     try:
         return download(f"{base}/gluon/dataset/{namespace}/{name}", path, overwrite=True, sha1_hash=sha1)
     except OSError as error:
         missing = []
-        for each in [wanted, *[other for other in others if not in_place(root, [other])]]:
-            wrong = " (what is there now has another checksum)" if os.path.exists(os.path.join(root, each[0])) else ""
+        for each in [wanted, *[other for other in others if not has_files(root, [other])]]:
+            wrong = " (the file there has another checksum)" if os.path.exists(os.path.join(root, each[0])) else ""
             missing.append(f"{each[0]} with SHA-1 {each[1]}{wrong}")
         raise OSError(
             f"the dataset {namespace} is not complete in {os.path.abspath(root)}, and cannot be downloaded. Put "
@@ -75,7 +75,7 @@ def fetched(root: str, namespace: str, wanted: File, others: Sequence[File] = ()
 
 
 class _DownloadedDataset(Dataset):
-    """Images and labels in memory, from files that are downloaded where they are missing."""
+    """Hold images and labels in memory, from files that are downloaded if missing."""
 
     _namespace = ""
 
@@ -95,9 +95,9 @@ class _DownloadedDataset(Dataset):
             return self._transform(self._data[idx], self._label[idx])
         return self._data[idx], self._label[idx]
 
-    def _gathered(self, numbers: Sequence[Any]) -> list[Any] | Columns:
+    def _gather_examples(self, numbers: Sequence[Any]) -> list[Any] | Columns:
         if self._transform is not None:
-            return super()._gathered(numbers)
+            return super()._gather_examples(numbers)
         return Columns([rows_of(self._data, numbers), rows_of(self._label, numbers)], True)
 
     def __len__(self) -> int:
@@ -105,16 +105,16 @@ class _DownloadedDataset(Dataset):
 
 
 class MNIST(_DownloadedDataset):
-    """Handwritten digits: images (28, 28, 1) of dtype uint8, and labels of dtype int32.
+    """Load handwritten digits: images of shape (28, 28, 1) and dtype uint8, labels of dtype int32.
 
     Parameters
     ----------
     root
         The directory of the files.
     train
-        Whether to take the examples for training; else those for tests.
+        Whether to load the training examples. Otherwise the dataset has the test examples.
     transform
-        A function of image and label, whose result is the example.
+        A function of image and label that returns the example.
     """
 
     _namespace = "mnist"
@@ -138,15 +138,15 @@ class MNIST(_DownloadedDataset):
 
     def _read(self) -> tuple[Values, Values]:
         images, labels = self._train_files if self._train else self._test_files
-        data = read_idx(fetched(self._root, self._namespace, images, [labels]), 3)
-        label = read_idx(fetched(self._root, self._namespace, labels), 1)
+        data = read_idx(fetch_file(self._root, self._namespace, images, [labels]), 3)
+        label = read_idx(fetch_file(self._root, self._namespace, labels), 1)
         if len(data) != len(label):
             raise MXNetError(f"{images[0]} in {self._root} has {len(data)} images, but {len(label)} labels")
         return data[..., None], label.astype(np.int32)
 
 
 class FashionMNIST(MNIST):
-    """Pictures of clothes in the format of MNIST."""
+    """Load images of clothes in the format of MNIST."""
 
     _namespace = "fashion-mnist"
     _train_files = (
@@ -168,16 +168,16 @@ class FashionMNIST(MNIST):
 
 
 class CIFAR10(_DownloadedDataset):
-    """Small photographs: images (32, 32, 3) of dtype uint8, and labels of dtype int32.
+    """Load small photographs: images of shape (32, 32, 3) and dtype uint8, labels of dtype int32.
 
     Parameters
     ----------
     root
-        The directory of the files, or of the archive with them.
+        The directory of the files, or of their archive.
     train
-        Whether to take the examples for training; else those for tests.
+        Whether to load the training examples. Otherwise the dataset has the test examples.
     transform
-        A function of image and label, whose result is the example.
+        A function of image and label that returns the example.
     """
 
     _namespace = "cifar10"
@@ -190,7 +190,7 @@ class CIFAR10(_DownloadedDataset):
         ("data_batch_5.bin", "26e2849e66a845b7f1e4614ae70f4889ae604628"),
     )
     _test_files: tuple[File, ...] = (("test_batch.bin", "67eb016db431130d61cd03c7ad570b013799c88c"),)
-    #: how many labels stand before an image, and which of them is taken
+    #: the number of labels before an image, and the index of the one to use
     _labels, _label_place = 1, 0
 
     def __init__(
@@ -204,8 +204,8 @@ class CIFAR10(_DownloadedDataset):
 
     def _read(self) -> tuple[Values, Values]:
         files = list(self._train_files if self._train else self._test_files)
-        if not in_place(self._root, files):
-            _unpacked(fetched(self._root, self._namespace, self._archive), self._root, files)
+        if not has_files(self._root, files):
+            _unpack(fetch_file(self._root, self._namespace, self._archive), self._root, files)
         parts = [self._read_batch(os.path.join(self._root, name)) for name, _ in files]
         return np.concatenate([data for data, _ in parts]), np.concatenate([label for _, label in parts])
 
@@ -215,16 +215,16 @@ class CIFAR10(_DownloadedDataset):
             content = file.read()
         width = self._labels + 3 * 32 * 32
         if not content or len(content) % width:
-            raise MXNetError(f"{filename} is cut off or damaged: {len(content)} bytes are no multiple of {width}")
+            raise MXNetError(f"{filename} is cut off or damaged: its {len(content)} bytes are no multiple of {width}")
         rows = np.frombuffer(content, np.uint8).reshape(-1, width)
         images = rows[:, self._labels :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         return images, rows[:, self._label_place].astype(np.int32)
 
 
 class CIFAR100(CIFAR10):
-    """Small photographs with a hundred labels in twenty groups.
+    """Load small photographs with 100 classes in 20 groups.
 
-    `fine_label` says whether labels are those of the hundred classes; else those of the twenty groups.
+    `fine_label` selects the classes as labels; otherwise labels are the groups.
     """
 
     _namespace = "cifar100"
@@ -244,26 +244,26 @@ class CIFAR100(CIFAR10):
         super().__init__(root, train, transform)
 
 
-def _unpacked(archive: str, root: str, files: list[File]) -> None:
-    """Write some files of an archive to a directory, wherever in the archive they are."""
+def _unpack(archive: str, root: str, files: list[File]) -> None:
+    """Write some files of an archive to a directory, wherever they are in the archive."""
     wanted = dict(files)
     try:
         with tarfile.open(archive) as opened:
             for member in opened:
-                # only by name, only regular files, and only to this directory: archives may be hostile
+                # an archive may be hostile: match base names only, and extract only regular files to this directory
                 name = os.path.basename(member.name)
                 content = opened.extractfile(member) if member.isfile() and name in wanted else None
                 if content is not None:
                     write_atomically(os.path.join(root, name), [content.read()])
     except (tarfile.TarError, EOFError, OSError) as error:
         raise MXNetError(f"{archive} cannot be unpacked: {error}") from error
-    missing = [name for name in wanted if not in_place(root, [(name, wanted[name])])]
+    missing = [name for name in wanted if not has_files(root, [(name, wanted[name])])]
     if missing:
-        raise MXNetError(f"{archive} does not have {', '.join(missing)} with the right checksum")
+        raise MXNetError(f"{archive} lacks {', '.join(missing)} with the expected checksum")
 
 
 class ImageRecordDataset(RecordFileDataset):
-    """The images and labels of a record file with an index.
+    """Read the images and labels of a record file with an index.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ class ImageRecordDataset(RecordFileDataset):
     flag
         1 for three channels, 0 for one.
     transform
-        A function of image and label, whose result is the example.
+        A function of image and label that returns the example.
     """
 
     def __init__(
@@ -291,7 +291,7 @@ class ImageRecordDataset(RecordFileDataset):
 
 
 class ImageFolderDataset(Dataset):
-    """The images in the subdirectories of a directory; the names of these, in their order, are the classes.
+    """Read the images in the subdirectories of a directory; the sorted names of these are the classes.
 
     Parameters
     ----------
@@ -300,14 +300,14 @@ class ImageFolderDataset(Dataset):
     flag
         1 for three channels, 0 for one.
     transform
-        A function of image and label, whose result is the example.
+        A function of image and label that returns the example.
 
     Attributes
     ----------
     synsets
         The names of the classes.
     items
-        (path, number of the class) of each image.
+        (path, class index) of each image.
     """
 
     def __init__(

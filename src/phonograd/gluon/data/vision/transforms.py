@@ -1,9 +1,9 @@
-"""Transformations of images, as blocks (``mxnet.gluon.data.vision.transforms``).
+"""Provide transformations of images as blocks (``mxnet.gluon.data.vision.transforms``).
 
-Images are arrays (height, width, channel), of dtype uint8 or float32, until :class:`ToTensor` makes them (channel,
-height, width) of float32. What they compute are the operators of ``nd.image``, and as symbols they become those.
-Examples are transformed one by one, where to record operators would take longer than to compute: values are computed
-with NumPy at once, unless a gradient is recorded or a network is captured.
+Images are arrays of shape (height, width, channel) and dtype uint8 or float32. :class:`ToTensor` turns them into
+float32 arrays of shape (channel, height, width). The transformations compute the operators of ``nd.image``, and with
+symbols they become these operators. For a single example, recording operators takes longer than computing them. Blocks
+therefore compute with NumPy at once, unless autograd records or a network is captured.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from .... import image
 from ....core.base.dtypes import as_dtype
 from ....core.base.errors import MXNetError, format_shape
-from ....image.functions import pixels_of, returned
+from ....image.functions import pixels_of, to_array
 from ....image.resizing import resize
 from ....ndarray.array import NDArray
 from ...block import Block, HybridBlock
 from ...nn import HybridSequential, Sequential
 from . import chance
-from .blocks import Arithmetic, OfPixels, Values, divided, is_plain
+from .blocks import ElementwiseTransform, PixelTransform, Values, is_plain, split_steps
 from .color_transforms import (
     RandomBrightness,
     RandomColorJitter,
@@ -63,16 +63,16 @@ __all__ = [
 
 
 def _size(size: Any) -> tuple[int, int]:
-    """Return (width, height), given both or one number for both."""
+    """Return (width, height) from such a pair or from one number for both."""
     if isinstance(size, (int, np.integer)):
         return int(size), int(size)
     if len(size) != 2:
-        raise ValueError(f"a size is (width, height), or one number for both, not {size!r}")
+        raise ValueError(f"a size is (width, height) or one number for both, not {size!r}")
     return int(size[0]), int(size[1])
 
 
 def _check_image(name: str, shape: tuple[int, ...]) -> None:
-    """Raise unless a shape is that of an image, or of a batch of them."""
+    """Raise unless a shape is that of an image or of a batch of images."""
     if len(shape) not in (3, 4):
         raise MXNetError(
             f"{name} takes an image (height, width, channel) or a batch of them, not shape {format_shape(shape)}"
@@ -80,14 +80,14 @@ def _check_image(name: str, shape: tuple[int, ...]) -> None:
 
 
 class _Function(Block):
-    """A function, or anything else that can be called, as a block."""
+    """Wrap a function or another callable as a block."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         super().__init__()
         self._function = function
 
     def forward(self, x: Any) -> Any:
-        """Return what the function returns."""
+        """Return the result of the function."""
         return self._function(x)
 
     def __repr__(self) -> str:
@@ -95,9 +95,9 @@ class _Function(Block):
 
 
 class Compose(Sequential):
-    """Transformations one after the other: blocks, functions, and other things that can be called.
+    """Apply transformations one after another: blocks, functions, and other callables.
 
-    Hybrid blocks in a row are one child, a :class:`~phonograd.gluon.nn.HybridSequential`.
+    Consecutive hybrid blocks become one child, a :class:`~phonograd.gluon.nn.HybridSequential`.
 
     >>> import phonograd as mx
     >>> Compose([Resize(8), ToTensor()])(mx.nd.zeros((4, 6, 3), dtype="uint8")).shape
@@ -125,17 +125,17 @@ class Compose(Sequential):
 
     def _steps(self) -> Iterator[Any]:
         for block in self._children.values():
-            # a call less for each image, where nobody would notice
+            # skip the container's own call, which costs time for each image
             is_row = type(block) is HybridSequential and is_plain(block)
             yield from block._children.values() if is_row else (block,)
 
-    def _divided(self) -> tuple[list[Any], list[Any]]:
+    def _split_steps(self) -> tuple[list[Any], list[Any]]:
         is_ours = is_plain(self) and type(self).forward is Compose.forward
-        return divided(self._steps()) if is_ours else ([self], [])
+        return split_steps(self._steps()) if is_ours else ([self], [])
 
 
 class HybridCompose(HybridSequential):
-    """Hybrid transformations one after the other."""
+    """Apply hybrid transformations one after another."""
 
     def __init__(self, transforms: Sequence[HybridBlock]) -> None:
         super().__init__()
@@ -144,19 +144,19 @@ class HybridCompose(HybridSequential):
                 raise ValueError(f"HybridCompose takes hybrid blocks, not {type(transform).__name__}")
             self.add(transform)
 
-    def _divided(self) -> tuple[list[Any], list[Any]]:
+    def _split_steps(self) -> tuple[list[Any], list[Any]]:
         is_ours = is_plain(self) and type(self).forward is HybridSequential.forward
-        return divided(self._children.values()) if is_ours else ([self], [])
+        return split_steps(self._children.values()) if is_ours else ([self], [])
 
 
-class Cast(Arithmetic):
-    """Converts to a dtype."""
+class Cast(ElementwiseTransform):
+    """Convert images to a dtype."""
 
     def __init__(self, dtype: Any = "float32") -> None:
         super().__init__()
         self._dtype = dtype
 
-    def _of(self, values: Values) -> Values:
+    def _transform(self, values: Values) -> Values:
         return values.astype(as_dtype(self._dtype))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
@@ -164,8 +164,10 @@ class Cast(Arithmetic):
         return F.cast(x, self._dtype)
 
 
-class ToTensor(Arithmetic):
-    """Makes (channel, height, width) of (height, width, channel), float32 with values divided by 255; also of batches.
+class ToTensor(ElementwiseTransform):
+    """Convert images of shape (height, width, channel) to float32 of shape (channel, height, width), divided by 255.
+
+    Batches of images work, too.
 
     >>> import phonograd as mx
     >>> ToTensor()(mx.nd.full((1, 2, 1), 51, dtype="uint8"))
@@ -179,30 +181,33 @@ class ToTensor(Arithmetic):
     def __init__(self) -> None:
         super().__init__()
 
-    def _of(self, values: Values) -> Values:
+    def _transform(self, values: Values) -> Values:
         _check_image("ToTensor", values.shape)
         tensor = values.transpose((2, 0, 1) if values.ndim == 3 else (0, 3, 1, 2)).astype(np.float32, order="C")
         tensor /= np.float32(255)
         return tensor
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image with its channels in front."""
+        """Return the image with channels first, divided by 255."""
         return F.image.to_tensor(x)
 
 
-class Normalize(Arithmetic):
-    """Subtracts `mean` and divides by `std`, numbers or one for each channel, from images (channel, height, width)."""
+class Normalize(ElementwiseTransform):
+    """Subtract `mean` from images of shape (channel, height, width), then divide by `std`.
+
+    `mean` and `std` are numbers, or one number for each channel.
+    """
 
     _axes = 3
 
     def __init__(self, mean: Any = 0.0, std: Any = 1.0) -> None:
         super().__init__()
-        #: mean and deviation as arrays, by the dtype of images
+        #: mean and standard deviation as arrays, by the dtype of images
         self._arrays: dict[np.dtype[Any], tuple[Values, Values]] = {}
         self._mean = tuple(np.atleast_1d(np.asarray(mean, np.float64)).tolist())
         self._std = tuple(np.atleast_1d(np.asarray(std, np.float64)).tolist())
 
-    def _of(self, values: Values) -> Values:
+    def _transform(self, values: Values) -> Values:
         if values.dtype.kind != "f" or values.ndim not in (3, 4):
             raise MXNetError(
                 f"Normalize takes floats (channel, height, width) or a batch, not {values.dtype} of shape "
@@ -224,15 +229,15 @@ class Normalize(Arithmetic):
         return F.image.normalize(x, self._mean, self._std)
 
 
-class Resize(OfPixels):
-    """Gives images, or batches of them, another size.
+class Resize(PixelTransform):
+    """Resize images or batches of images.
 
     Parameters
     ----------
     size
         (width, height), or one number for both.
     keep_ratio
-        Whether one number is the length of the shorter edge.
+        Whether a single number is the length of the shorter edge.
     interpolation
         See :func:`phonograd.image.imresize`.
     """
@@ -241,7 +246,7 @@ class Resize(OfPixels):
         super().__init__()
         self._size, self._keep, self._interpolation = size, keep_ratio, interpolation
 
-    def _of(self, x: NDArray) -> NDArray:
+    def _transform(self, x: NDArray) -> NDArray:
         _check_image("Resize", x.shape)
         width, height = _size(self._size)
         if self._keep and not isinstance(self._size, (tuple, list)):
@@ -250,24 +255,24 @@ class Resize(OfPixels):
                 width = self._size * columns // rows
             else:
                 height = self._size * rows // columns
-        return returned(resize(pixels_of(x), width, height, self._interpolation))
+        return to_array(resize(pixels_of(x), width, height, self._interpolation))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image of another size."""
+        """Return the resized image."""
         return F.image.resize(x, self._size, self._keep, self._interpolation)
 
 
-class CropResize(OfPixels):
-    """Takes the window with its left upper corner at (x, y), and gives it a size.
+class CropResize(PixelTransform):
+    """Crop the window with its upper left corner at (x, y), then resize it.
 
     Parameters
     ----------
     x, y, width, height
-        The window.
+        The position and size of the window.
     size
-        (width, height) of the result, or one number for both; the window as it is if this is None.
+        The (width, height) of the result, or one number for both. None keeps the size of the window.
     interpolation
-        See :func:`phonograd.image.imresize`; bilinear if this is None.
+        See :func:`phonograd.image.imresize`. None means bilinear.
     """
 
     def __init__(
@@ -278,7 +283,7 @@ class CropResize(OfPixels):
         self._size = size
         self._interpolation = 1 if interpolation is None else interpolation
 
-    def _of(self, x: NDArray) -> NDArray:
+    def _transform(self, x: NDArray) -> NDArray:
         _check_image("CropResize", x.shape)
         left, top, width, height = self._window
         rows, columns = x.shape[-3:-1]
@@ -286,41 +291,41 @@ class CropResize(OfPixels):
             raise MXNetError(f"the window (x, y, width, height) = {self._window} is not inside of {columns} x {rows}")
         window = pixels_of(x)[..., top : top + height, left : left + width, :]
         if self._size is None:
-            return returned(window)
-        return returned(resize(window, *_size(self._size), interp=self._interpolation))
+            return to_array(window)
+        return to_array(resize(window, *_size(self._size), interp=self._interpolation))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the window."""
+        """Return the resized window."""
         window = F.image.crop(x, *self._window)
         return window if self._size is None else F.image.resize(window, self._size, False, self._interpolation)
 
 
 class CenterCrop(Block):
-    """Takes the middle of an image, of a size (width, height) or one number for both."""
+    """Crop the center of an image; `size` is (width, height), or one number for both."""
 
     def __init__(self, size: Any, interpolation: int = 1) -> None:
         super().__init__()
         self._size, self._interpolation = _size(size), interpolation
 
     def forward(self, x: Any) -> Any:
-        """Return the middle of an image."""
+        """Return the center of an image."""
         return image.center_crop(x, self._size, self._interpolation)[0]
 
 
 class RandomCrop(Block):
-    """Takes a random part of an image.
+    """Crop a random window of an image.
 
     Parameters
     ----------
     size
         (width, height), or one number for both.
     pad
-        How much to add around the image before: a number, (all), (vertical, horizontal), or ((top, bottom), (left,
+        The padding around the image before the crop: a number, (all), (vertical, horizontal), or ((top, bottom), (left,
         right)).
     pad_value
-        With which value.
+        The value of the padding.
     interpolation
-        See :func:`phonograd.image.imresize`; for images that are smaller than the crop.
+        See :func:`phonograd.image.imresize`; for images smaller than the crop.
     """
 
     def __init__(self, size: Any, pad: Any = None, pad_value: float = 0, interpolation: int = 1) -> None:
@@ -333,23 +338,23 @@ class RandomCrop(Block):
             self._pad = tuple((int(before), int(after)) for before, after in sides)
 
     def forward(self, x: Any) -> Any:
-        """Return a part of an image."""
+        """Return a random window of an image."""
         if self._pad is not None:
             x = np.pad(pixels_of(x), (*self._pad, (0, 0)), constant_values=self._pad_value)
         return image.random_crop(x, self._size, self._interpolation)[0]
 
 
 class RandomResizedCrop(Block):
-    """Takes a random part of an image of random size and proportions, and gives it a size.
+    """Crop a window of random size and aspect ratio, then resize it.
 
     Parameters
     ----------
     size
-        (width, height) of the result, or one number for both.
+        The (width, height) of the result, or one number for both.
     scale
-        (least, most) part of the image's area.
+        The (smallest, largest) fraction of the area of the image.
     ratio
-        (least, most) ratio of width and height of the part.
+        The (smallest, largest) aspect ratio, width divided by height.
     interpolation
         See :func:`phonograd.image.imresize`.
     """
@@ -365,12 +370,12 @@ class RandomResizedCrop(Block):
         self._args = _size(size), scale, ratio, interpolation
 
     def forward(self, x: Any) -> Any:
-        """Return a part of an image."""
+        """Return a resized random window of an image."""
         return image.random_size_crop(x, *self._args)[0]
 
 
 class RandomApply(Sequential):
-    """Applies a transformation with a probability of `p`."""
+    """Apply a transformation with probability `p`."""
 
     def __init__(self, transforms: Callable[[Any], Any], p: float = 0.5) -> None:
         super().__init__()
@@ -383,11 +388,11 @@ class RandomApply(Sequential):
 
 
 class HybridRandomApply(RandomApply):
-    """The same; a decision is made for each image, so it is never compiled."""
+    """Apply a transformation with probability `p`; a block that draws for each image, so it is never compiled."""
 
 
-class _Flip(OfPixels):
-    """Mirrors half of the images along an axis."""
+class _Flip(PixelTransform):
+    """Flip half of the images along an axis."""
 
     _axis = 0
     _operator: str
@@ -395,52 +400,55 @@ class _Flip(OfPixels):
     def __init__(self) -> None:
         super().__init__()
 
-    def _of(self, x: NDArray) -> NDArray:
-        return returned(np.flip(pixels_of(x), self._axis)) if chance.uniform() < 0.5 else x
+    def _transform(self, x: NDArray) -> NDArray:
+        return to_array(np.flip(pixels_of(x), self._axis)) if chance.uniform() < 0.5 else x
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the image, mirrored or not."""
+        """Return the image, flipped or not."""
         return getattr(F.image, self._operator)(x)
 
 
 class RandomFlipLeftRight(_Flip):
-    """Mirrors images left to right, with a probability of a half."""
+    """Flip images left to right with probability 0.5."""
 
     _axis = -2
     _operator = "random_flip_left_right"
 
 
 class RandomFlipTopBottom(_Flip):
-    """Mirrors images top to bottom, with a probability of a half."""
+    """Flip images top to bottom with probability 0.5."""
 
     _axis = -3
     _operator = "random_flip_top_bottom"
 
 
 class Rotate(Block):
-    """Turns images (channel, height, width) of float32 by an angle in degrees; see :func:`phonograd.image.imrotate`."""
+    """Rotate float32 images of shape (channel, height, width) by an angle in degrees.
+
+    See :func:`phonograd.image.imrotate`.
+    """
 
     def __init__(self, rotation_degrees: float, zoom_in: bool = False, zoom_out: bool = False) -> None:
         super().__init__()
         self._args = rotation_degrees, zoom_in, zoom_out
 
     def forward(self, x: Any) -> Any:
-        """Return the turned image."""
+        """Return the rotated image."""
         _check_floats(x)
         return image.imrotate(x, *self._args)
 
 
 class RandomRotation(Block):
-    """Turns images (channel, height, width) of float32 by a random angle.
+    """Rotate float32 images of shape (channel, height, width) by a random angle.
 
     Parameters
     ----------
     angle_limits
-        (least, most) angle in degrees.
+        The (smallest, largest) angle in degrees.
     zoom_in, zoom_out
         See :func:`phonograd.image.imrotate`.
     rotate_with_proba
-        How probable it is that an image is turned at all.
+        The probability of a rotation.
     """
 
     def __init__(
@@ -460,7 +468,7 @@ class RandomRotation(Block):
         self._rotate_with_proba = rotate_with_proba
 
     def forward(self, x: Any) -> Any:
-        """Return the image, turned or not."""
+        """Return the image, rotated or not."""
         if np.random.random() > self._rotate_with_proba:
             return x
         _check_floats(x)

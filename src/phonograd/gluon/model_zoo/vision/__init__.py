@@ -1,8 +1,8 @@
-"""Networks for images (``mxnet.gluon.model_zoo.vision``).
+"""Provide networks for images (``mxnet.gluon.model_zoo.vision``).
 
-They are made by name or by a function of their own; ``pretrained=True`` takes trained parameters from a file
-(:func:`phonograd.gluon.model_zoo.model_store.get_model_file`). Names and shapes of parameters are MXNet's, so its files
-fit.
+:func:`get_model` creates them by name, and each has a function of its own. ``pretrained=True`` loads trained parameters
+from a file (:func:`phonograd.gluon.model_zoo.model_store.get_model_file`). Parameters have MXNet's names and shapes, so
+its files can be loaded.
 
 >>> from phonograd.gluon.model_zoo import vision
 >>> net = vision.get_model("resnet18_v1", classes=10)
@@ -155,11 +155,11 @@ def get_model(name: str, **kwargs: Any) -> HybridBlock:
     Parameters
     ----------
     name
-        For example ``'resnet50_v1'``; an error lists them all.
+        The name, for example ``'resnet50_v1'``. An unknown name raises an error that lists all names.
     pretrained, ctx, root
-        Whether to load trained parameters, to which context, and from which directory.
+        Whether to load trained parameters, their context, and the directory of their file.
     classes
-        The number of outputs.
+        The number of classes.
     """
     name = name.lower()
     if name not in _MODELS:

@@ -1,4 +1,4 @@
-"""AlexNet (Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks")."""
+"""Provide AlexNet (Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks")."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from ... import nn
 from ...block import HybridBlock
-from .parts import loaded
+from .parts import load_pretrained
 
 __all__ = ["AlexNet", "alexnet"]
 
-#: channels, size of the window, stride and padding of each convolution, and whether a pooling follows
+#: channels, window, stride and padding of each convolution, and whether a pooling layer follows
 _CONVOLUTIONS = (
     (64, 11, 4, 2, True),
     (192, 5, 1, 2, True),
@@ -21,7 +21,7 @@ _CONVOLUTIONS = (
 
 
 class AlexNet(HybridBlock):
-    """Five convolutions and three dense layers."""
+    """Stack five convolutions and three dense layers."""
 
     def __init__(self, classes: int = 1000, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -44,4 +44,4 @@ class AlexNet(HybridBlock):
 
 def alexnet(pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> AlexNet:
     """Return AlexNet, for images of 224 x 224 pixels."""
-    return loaded(AlexNet(**kwargs), "alexnet", pretrained, ctx, root)
+    return load_pretrained(AlexNet(**kwargs), "alexnet", pretrained, ctx, root)

@@ -1,4 +1,4 @@
-"""DenseNet (Huang and others 2016, "Densely connected convolutional networks")."""
+"""Provide DenseNet (Huang et al. 2016, "Densely connected convolutional networks")."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from ... import nn
 from ...block import HybridBlock
 from ...contrib.nn import Identity
-from .parts import concurrent, conv_norm_relu, loaded, sequence
+from .parts import concurrent, conv_norm_relu, load_pretrained, sequence
 
 __all__ = ["DenseNet", "densenet121", "densenet161", "densenet169", "densenet201"]
 
-#: the first channels, how many each layer adds, and the layers of each stage
+#: the initial channels, the growth rate, and the layers of each stage
 densenet_spec: dict[int, tuple[int, int, list[int]]] = {
     121: (64, 32, [6, 12, 24, 16]),
     161: (96, 48, [6, 12, 36, 24]),
@@ -22,7 +22,7 @@ densenet_spec: dict[int, tuple[int, int, list[int]]] = {
 
 
 def _make_dense_layer(growth_rate: int, bn_size: int, dropout: float) -> HybridBlock:
-    """Return a layer whose outputs are added to its inputs as further channels."""
+    """Return a layer that concatenates its output to its input."""
     added = sequence(
         nn.BatchNorm(),
         nn.Activation("relu"),
@@ -39,7 +39,7 @@ def _make_dense_layer(growth_rate: int, bn_size: int, dropout: float) -> HybridB
 def _make_dense_block(
     num_layers: int, bn_size: int, growth_rate: int, dropout: float, stage_index: int
 ) -> nn.HybridSequential:
-    """Return a stage: layers each of which sees the outputs of all before it."""
+    """Return a stage of layers, each of which takes the outputs of all previous ones."""
     stage = nn.HybridSequential(prefix=f"stage{stage_index}_")
     with stage.name_scope():
         for _ in range(num_layers):
@@ -48,13 +48,13 @@ def _make_dense_block(
 
 
 def _make_transition(num_output_features: int) -> HybridBlock:
-    """Return what stands between two stages: fewer channels, and half the size."""
+    """Return the transition between two stages, which reduces channels and halves the size."""
     convolution = nn.Conv2D(num_output_features, 1, use_bias=False)
     return sequence(nn.BatchNorm(), nn.Activation("relu"), convolution, nn.AvgPool2D(2, 2))
 
 
 class DenseNet(HybridBlock):
-    """Stages in which each layer sees the outputs of all before it."""
+    """Stack stages of layers, each of which takes the outputs of all previous layers of its stage."""
 
     def __init__(
         self,
@@ -91,7 +91,9 @@ def get_densenet(
     """Return DenseNet with 121, 161, 169 or 201 layers, for images of 224 x 224 pixels."""
     if num_layers not in densenet_spec:
         raise ValueError(f"Invalid number of layers: {num_layers}. Options are {sorted(densenet_spec)}")
-    return loaded(DenseNet(*densenet_spec[num_layers], **kwargs), f"densenet{num_layers}", pretrained, ctx, root)
+    return load_pretrained(
+        DenseNet(*densenet_spec[num_layers], **kwargs), f"densenet{num_layers}", pretrained, ctx, root
+    )
 
 
 def densenet121(**kwargs: Any) -> DenseNet:

@@ -1,4 +1,4 @@
-"""MobileNet (Howard and others 2017) and MobileNetV2 (Sandler and others 2018)."""
+"""Provide MobileNet (Howard et al. 2017) and MobileNetV2 (Sandler et al. 2018)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import nn
 from ...block import HybridBlock
-from .parts import conv_norm_relu, loaded
+from .parts import conv_norm_relu, load_pretrained
 
 __all__ = [
     "MobileNet",
@@ -35,7 +35,7 @@ _SEPARABLE = (
     (1024, 2),
     (1024, 1),
 )
-#: by how much the channels grow inside, channels, stride of the first one, and number of the bottlenecks
+#: expansion factor, channels, stride of the first block, and number of bottleneck blocks
 _BOTTLENECKS = (
     (1, 16, 1, 1),
     (6, 24, 2, 2),
@@ -48,7 +48,7 @@ _BOTTLENECKS = (
 
 
 class MobileNet(HybridBlock):
-    """Convolutions of each channel by itself, followed by ones of single pixels."""
+    """Stack depthwise separable convolutions: one per channel, then one across channels."""
 
     def __init__(self, multiplier: float = 1.0, classes: int = 1000, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -70,10 +70,10 @@ class MobileNet(HybridBlock):
 
 
 class RELU6(HybridBlock):
-    """A ReLU that ends at 6."""
+    """Apply a ReLU that is clipped at 6."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the inputs, none below 0 or above 6."""
+        """Return the input, clipped to [0, 6]."""
         return F.clip(x, 0, 6, name="relu6")
 
 
@@ -83,7 +83,7 @@ def _conv_norm(channels: int, size: int, active: bool, **options: Any) -> list[H
 
 
 class LinearBottleneck(HybridBlock):
-    """More channels inside than outside, the last convolution without a ReLU; added to the inputs if that fits."""
+    """Expand channels, convolve, and project them without a ReLU; add the input if shapes agree."""
 
     def __init__(self, in_channels: int, channels: int, t: int, stride: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -96,13 +96,13 @@ class LinearBottleneck(HybridBlock):
             self.out.add(*_conv_norm(channels, 1, False))
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the outputs of the bottleneck."""
+        """Return the output of the block."""
         out = self.out(x)
         return F.elemwise_add(out, x) if self.use_shortcut else out
 
 
 class MobileNetV2(HybridBlock):
-    """A row of linear bottlenecks."""
+    """Stack linear bottleneck blocks."""
 
     def __init__(self, multiplier: float = 1.0, classes: int = 1000, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -138,52 +138,54 @@ def _suffix(multiplier: float) -> str:
 def get_mobilenet(
     multiplier: float, pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any
 ) -> MobileNet:
-    """Return MobileNet with the number of channels multiplied by something."""
-    return loaded(MobileNet(multiplier, **kwargs), f"mobilenet{_suffix(multiplier)}", pretrained, ctx, root)
+    """Return MobileNet with its number of channels times `multiplier`."""
+    return load_pretrained(MobileNet(multiplier, **kwargs), f"mobilenet{_suffix(multiplier)}", pretrained, ctx, root)
 
 
 def get_mobilenet_v2(
     multiplier: float, pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any
 ) -> MobileNetV2:
-    """Return MobileNetV2 with the number of channels multiplied by something."""
-    return loaded(MobileNetV2(multiplier, **kwargs), f"mobilenetv2_{_suffix(multiplier)}", pretrained, ctx, root)
+    """Return MobileNetV2 with its number of channels times `multiplier`."""
+    return load_pretrained(
+        MobileNetV2(multiplier, **kwargs), f"mobilenetv2_{_suffix(multiplier)}", pretrained, ctx, root
+    )
 
 
 def mobilenet1_0(**kwargs: Any) -> MobileNet:
-    """Return MobileNet with all its channels."""
+    """Return MobileNet with channel multiplier 1."""
     return get_mobilenet(1.0, **kwargs)
 
 
 def mobilenet0_75(**kwargs: Any) -> MobileNet:
-    """Return MobileNet with three quarters of the channels."""
+    """Return MobileNet with channel multiplier 0.75."""
     return get_mobilenet(0.75, **kwargs)
 
 
 def mobilenet0_5(**kwargs: Any) -> MobileNet:
-    """Return MobileNet with half of the channels."""
+    """Return MobileNet with channel multiplier 0.5."""
     return get_mobilenet(0.5, **kwargs)
 
 
 def mobilenet0_25(**kwargs: Any) -> MobileNet:
-    """Return MobileNet with a quarter of the channels."""
+    """Return MobileNet with channel multiplier 0.25."""
     return get_mobilenet(0.25, **kwargs)
 
 
 def mobilenet_v2_1_0(**kwargs: Any) -> MobileNetV2:
-    """Return MobileNetV2 with all its channels."""
+    """Return MobileNetV2 with channel multiplier 1."""
     return get_mobilenet_v2(1.0, **kwargs)
 
 
 def mobilenet_v2_0_75(**kwargs: Any) -> MobileNetV2:
-    """Return MobileNetV2 with three quarters of the channels."""
+    """Return MobileNetV2 with channel multiplier 0.75."""
     return get_mobilenet_v2(0.75, **kwargs)
 
 
 def mobilenet_v2_0_5(**kwargs: Any) -> MobileNetV2:
-    """Return MobileNetV2 with half of the channels."""
+    """Return MobileNetV2 with channel multiplier 0.5."""
     return get_mobilenet_v2(0.5, **kwargs)
 
 
 def mobilenet_v2_0_25(**kwargs: Any) -> MobileNetV2:
-    """Return MobileNetV2 with a quarter of the channels."""
+    """Return MobileNetV2 with channel multiplier 0.25."""
     return get_mobilenet_v2(0.25, **kwargs)

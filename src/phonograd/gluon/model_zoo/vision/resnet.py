@@ -1,4 +1,4 @@
-"""Residual networks: version 1 (He and others 2015) and version 2 (He and others 2016, "Identity mappings")."""
+"""Provide residual networks: version 1 (He et al. 2015) and version 2 (He et al. 2016, "Identity mappings")."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import nn
 from ...block import HybridBlock
-from .parts import loaded
+from .parts import load_pretrained
 
 __all__ = [
     "BasicBlockV1",
@@ -39,7 +39,7 @@ def _conv1x1(channels: int, stride: int, in_channels: int = 0) -> nn.Conv2D:
 
 
 class _BlockV1(HybridBlock):
-    """Convolutions, each followed by a normalisation, whose result is added to the inputs."""
+    """Apply convolutions, each followed by a normalization, and add the result to the input."""
 
     def __init__(
         self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **kwargs: Any
@@ -56,13 +56,13 @@ class _BlockV1(HybridBlock):
         raise NotImplementedError
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the outputs of the block."""
+        """Return the output of the block."""
         residual = x if self.downsample is None else self.downsample(x)
         return F.Activation(residual + self.body(x), act_type="relu")
 
 
 class BasicBlockV1(_BlockV1):
-    """Two convolutions of 3 x 3 pixels: for networks of 18 and 34 layers."""
+    """Apply two 3 x 3 convolutions: the block of networks with 18 and 34 layers."""
 
     def _add_body(self, channels: int, stride: int, in_channels: int) -> None:
         self.body.add(_conv3x3(channels, stride, in_channels), nn.BatchNorm(), nn.Activation("relu"))
@@ -70,7 +70,7 @@ class BasicBlockV1(_BlockV1):
 
 
 class BottleneckV1(_BlockV1):
-    """A convolution of 3 x 3 pixels in a quarter of the channels: for networks of 50 and more layers."""
+    """Apply a 3 x 3 convolution in a quarter of the channels: the block of networks with 50 and more layers."""
 
     def _add_body(self, channels: int, stride: int, in_channels: int) -> None:
         inside = channels // 4
@@ -80,7 +80,7 @@ class BottleneckV1(_BlockV1):
 
 
 class BasicBlockV2(HybridBlock):
-    """Two convolutions of 3 x 3 pixels, each after a normalisation."""
+    """Apply two 3 x 3 convolutions, each after a normalization."""
 
     def __init__(
         self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **kwargs: Any
@@ -93,7 +93,7 @@ class BasicBlockV2(HybridBlock):
         self.downsample = _conv1x1(channels, stride, in_channels) if downsample else None
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the outputs of the block."""
+        """Return the output of the block."""
         active = F.Activation(self.bn1(x), act_type="relu")
         residual = x if self.downsample is None else self.downsample(active)
         inner = self.conv1(active)
@@ -101,7 +101,7 @@ class BasicBlockV2(HybridBlock):
 
 
 class BottleneckV2(HybridBlock):
-    """A convolution of 3 x 3 pixels in a quarter of the channels, all after normalisations."""
+    """Apply a 3 x 3 convolution in a quarter of the channels, with normalizations before all convolutions."""
 
     def __init__(
         self, channels: int, stride: int, downsample: bool = False, in_channels: int = 0, **kwargs: Any
@@ -117,7 +117,7 @@ class BottleneckV2(HybridBlock):
         self.downsample = _conv1x1(channels, stride, in_channels) if downsample else None
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
-        """Return the outputs of the block."""
+        """Return the output of the block."""
         active = F.Activation(self.bn1(x), act_type="relu")
         residual = x if self.downsample is None else self.downsample(active)
         inner = F.Activation(self.bn2(self.conv1(active)), act_type="relu")
@@ -126,7 +126,7 @@ class BottleneckV2(HybridBlock):
 
 
 class _ResNet(HybridBlock):
-    """What both versions have in common."""
+    """Implement both versions."""
 
     features: nn.HybridSequential
     output: nn.Dense
@@ -159,7 +159,7 @@ class _ResNet(HybridBlock):
 
 
 class ResNetV1(_ResNet):
-    """A residual network of version 1; with `thumbnail`, for small images."""
+    """Stack residual blocks of version 1; `thumbnail` adapts the network to small images."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class ResNetV1(_ResNet):
 
 
 class ResNetV2(_ResNet):
-    """A residual network of version 2; with `thumbnail`, for small images."""
+    """Stack residual blocks of version 2; `thumbnail` adapts the network to small images."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class ResNetV2(_ResNet):
             self.output = nn.Dense(classes, in_units=channels[-1])
 
 
-#: what it is made of, the blocks of each stage, and the channels before and after each
+#: the kind of block, the number of blocks in each stage, and the channels before and after each stage
 resnet_spec: dict[int, tuple[str, list[int], list[int]]] = {
     18: ("basic_block", [2, 2, 2, 2], [64, 64, 128, 256, 512]),
     34: ("basic_block", [3, 4, 6, 3], [64, 64, 128, 256, 512]),
@@ -233,7 +233,7 @@ def get_resnet(
         raise ValueError(f"Invalid resnet version: {version}. Options are 1 and 2.")
     kind, layers, channels = resnet_spec[num_layers]
     net = resnet_net_versions[version - 1](resnet_block_versions[version - 1][kind], layers, channels, **kwargs)
-    return loaded(net, f"resnet{num_layers}_v{version}", pretrained, ctx, root)
+    return load_pretrained(net, f"resnet{num_layers}_v{version}", pretrained, ctx, root)
 
 
 def resnet18_v1(**kwargs: Any) -> HybridBlock:

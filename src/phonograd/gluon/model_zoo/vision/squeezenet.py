@@ -1,4 +1,4 @@
-"""SqueezeNet (Iandola and others 2016)."""
+"""Provide SqueezeNet (Iandola et al. 2016)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from ... import nn
 from ...block import HybridBlock
-from .parts import concurrent, loaded, sequence
+from .parts import concurrent, load_pretrained, sequence
 
 __all__ = ["SqueezeNet", "squeezenet1_0", "squeezenet1_1"]
 
-#: channels and window of the first convolution, and the squeezed channels of the fire modules between poolings
+#: channels and window of the first convolution, and the squeezed channels of the fire modules between pooling layers
 _VERSIONS: dict[str, tuple[int, int, tuple[tuple[int, ...], ...]]] = {
     "1.0": (96, 7, ((16, 16, 32), (32, 48, 48, 64), (64,))),
     "1.1": (64, 3, ((16, 16), (32, 32), (48, 48, 64, 64))),
@@ -22,14 +22,14 @@ def _conv_relu(channels: int, size: int, padding: int = 0) -> HybridBlock:
 
 
 def _fire(squeezed: int) -> HybridBlock:
-    """Return a fire module: few channels, then four times as many of each kind of convolution."""
-    # layers are numbered in the order in which they are made
+    """Return a fire module: a squeeze to few channels, then two convolutions with four times as many each."""
+    # the order of creation numbers the layers
     first = _conv_relu(squeezed, 1)
     return sequence(first, concurrent(_conv_relu(4 * squeezed, 1), _conv_relu(4 * squeezed, 3, 1)))
 
 
 class SqueezeNet(HybridBlock):
-    """Fire modules with pooling between them, and a convolution to the classes."""
+    """Stack fire modules with pooling layers between them, and a convolution to the classes."""
 
     def __init__(self, version: str, classes: int = 1000, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -53,9 +53,9 @@ class SqueezeNet(HybridBlock):
 
 def squeezenet1_0(pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> SqueezeNet:
     """Return SqueezeNet 1.0, for images of 224 x 224 pixels."""
-    return loaded(SqueezeNet("1.0", **kwargs), "squeezenet1.0", pretrained, ctx, root)
+    return load_pretrained(SqueezeNet("1.0", **kwargs), "squeezenet1.0", pretrained, ctx, root)
 
 
 def squeezenet1_1(pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> SqueezeNet:
-    """Return SqueezeNet 1.1, for images of 224 x 224 pixels: as good for less than half of the operations."""
-    return loaded(SqueezeNet("1.1", **kwargs), "squeezenet1.1", pretrained, ctx, root)
+    """Return SqueezeNet 1.1, for images of 224 x 224 pixels; it needs less than half of the operations of 1.0."""
+    return load_pretrained(SqueezeNet("1.1", **kwargs), "squeezenet1.1", pretrained, ctx, root)

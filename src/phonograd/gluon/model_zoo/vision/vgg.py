@@ -1,4 +1,4 @@
-"""VGG (Simonyan and Zisserman 2014, "Very deep convolutional networks for large-scale image recognition")."""
+"""Provide VGG (Simonyan and Zisserman 2014, "Very deep convolutional networks ...")."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from .... import initializer
 from ... import nn
 from ...block import HybridBlock
-from .parts import loaded
+from .parts import load_pretrained
 
 __all__ = [
     "VGG",
@@ -23,7 +23,7 @@ __all__ = [
     "vgg19_bn",
 ]
 
-#: convolutions and channels of each stage, by the number of layers in all
+#: convolutions and channels of each stage, by the total number of layers
 vgg_spec = {
     11: ([1, 1, 2, 2, 2], [64, 128, 256, 512, 512]),
     13: ([2, 2, 2, 2, 2], [64, 128, 256, 512, 512]),
@@ -33,7 +33,7 @@ vgg_spec = {
 
 
 class VGG(HybridBlock):
-    """Stages of 3 x 3 convolutions, with pooling between them, and three dense layers."""
+    """Stack stages of 3 x 3 convolutions with pooling layers between them, and three dense layers."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class VGG(HybridBlock):
     ) -> None:
         super().__init__(**kwargs)
         if len(layers) != len(filters):
-            raise ValueError(f"VGG needs as many filters as stages, not {len(filters)} for {len(layers)}")
+            raise ValueError(f"VGG needs one number of filters per stage: got {len(filters)} for {len(layers)} stages")
         xavier = initializer.Xavier(rnd_type="gaussian", factor_type="out", magnitude=2)
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -66,11 +66,11 @@ class VGG(HybridBlock):
 
 
 def get_vgg(num_layers: int, pretrained: bool = False, ctx: Any = None, root: str | None = None, **kwargs: Any) -> VGG:
-    """Return VGG with 11, 13, 16 or 19 layers; with ``batch_norm=True``, normalised after each convolution."""
+    """Return VGG with 11, 13, 16 or 19 layers; ``batch_norm=True`` adds batch normalization to each convolution."""
     if num_layers not in vgg_spec:
         raise ValueError(f"Invalid number of layers: {num_layers}. Options are {sorted(vgg_spec)}")
     name = f"vgg{num_layers}{'_bn' if kwargs.get('batch_norm') else ''}"
-    return loaded(VGG(*vgg_spec[num_layers], **kwargs), name, pretrained, ctx, root)
+    return load_pretrained(VGG(*vgg_spec[num_layers], **kwargs), name, pretrained, ctx, root)
 
 
 def vgg11(**kwargs: Any) -> VGG:
@@ -94,20 +94,20 @@ def vgg19(**kwargs: Any) -> VGG:
 
 
 def vgg11_bn(**kwargs: Any) -> VGG:
-    """Return VGG with 11 layers and batch normalisation."""
+    """Return VGG with 11 layers and batch normalization."""
     return get_vgg(11, **{**kwargs, "batch_norm": True})
 
 
 def vgg13_bn(**kwargs: Any) -> VGG:
-    """Return VGG with 13 layers and batch normalisation."""
+    """Return VGG with 13 layers and batch normalization."""
     return get_vgg(13, **{**kwargs, "batch_norm": True})
 
 
 def vgg16_bn(**kwargs: Any) -> VGG:
-    """Return VGG with 16 layers and batch normalisation."""
+    """Return VGG with 16 layers and batch normalization."""
     return get_vgg(16, **{**kwargs, "batch_norm": True})
 
 
 def vgg19_bn(**kwargs: Any) -> VGG:
-    """Return VGG with 19 layers and batch normalisation."""
+    """Return VGG with 19 layers and batch normalization."""
     return get_vgg(19, **{**kwargs, "batch_norm": True})

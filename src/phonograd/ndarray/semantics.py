@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...util import is_np_array
-from .handle import DENSE, as_class
+from ..core.array.handle import DENSE, as_class
+from ..util import is_np_array
 
 __all__ = ["of_chosen_kind"]
 
@@ -21,6 +21,6 @@ def of_chosen_kind(array: Any) -> Any:
     """
     if type(array) is not DENSE[0] or not is_np_array():
         return array
-    from ...numpy.multiarray import ndarray
+    from ..numpy.multiarray import ndarray
 
     return as_class(array, ndarray)
