@@ -1,29 +1,29 @@
-# Everything a fresh machine with Python >= 3.10 needs: each target makes its own virtual environment first.
+# All targets run on a fresh machine with Python >= 3.10: they create the virtual environment first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Two workers: the machines this must not crowd have two cores.
+# Two workers: the default must not crowd a machine with two cores.
 WORKERS ?= 2
 
-# Where the libraries that phonograd is compared with are installed.
+# Directory of the libraries that the benchmarks compare with.
 export PEERS_HOME ?= $(HOME)/.cache/phonograd-peers
 
 .PHONY: help demo smoke test test-reference test-processors lint format bench peers oracle fuzz clean
 
 help:
 	@echo "make demo            train a network on handwritten digits, profile it, show a report (under 60 s)"
-	@echo "make smoke           one test of each layer and public package (under 20 s), for the loop of edit and try"
-	@echo "make test            lint, then every test that is not slow"
-	@echo "make test-reference  the same tests without llvmlite: NumPy evaluates everything"
-	@echo "make test-processors the numeric tests, computed as on each processor that this one can imitate"
-	@echo "make lint            ruff (lint and format) and mypy --strict"
-	@echo "make format          rewrite the code in the house format"
-	@echo "make fuzz            the slow tests"
-	@echo "make bench           the benchmarks, and the figures of README.md and docs/performance.md"
-	@echo "make peers           install what they compare with: MXNet 1.9.1, PyTorch and JAX, in $(PEERS_HOME)"
-	@echo "make oracle          record the values of real MXNet again; needs MXNET_PYTHON=/path/to/python"
-	@echo "make clean           remove what was made here, the virtual environment included"
+	@echo "make smoke           run one test of each layer and public package (under 20 s), after each edit"
+	@echo "make test            lint, then run every test that is not slow"
+	@echo "make test-reference  run the same tests without llvmlite: NumPy evaluates everything"
+	@echo "make test-processors run the numeric tests as on each processor that this one can imitate"
+	@echo "make lint            run ruff (lint and format) and mypy --strict"
+	@echo "make format          rewrite the code in the project's format"
+	@echo "make fuzz            run the slow random tests"
+	@echo "make bench           run the benchmarks and write the figures of README.md and docs/performance.md"
+	@echo "make peers           install the libraries for comparison (MXNet 1.9.1, PyTorch, JAX) in $(PEERS_HOME)"
+	@echo "make oracle          record reference values from real MXNet; needs MXNET_PYTHON=/path/to/python"
+	@echo "make clean           remove all generated files, including the virtual environment"
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "phonograd needs Python >= 3.10, this is " + sys.version)'
@@ -40,11 +40,11 @@ smoke: $(READY)
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-# llvmlite.py in that directory hides the installed one
+# llvmlite.py in that directory hides the installed package
 test-reference: $(READY)
 	PYTHONPATH=tests/without_llvmlite PHONOGRAD_EXECUTOR=reference $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-# each run is a pytest of its own, and says why it is left out where this processor lacks features
+# each processor has its own pytest run; a run is skipped, with a reason, if this processor lacks features
 test-processors: $(READY)
 	$(BIN)/python -m tests.project.processors -n $(WORKERS)
 
@@ -67,7 +67,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.loader
 	$(BIN)/python -m benchmarks --write
 
-# MXNet 1.9.1 needs Python 3.11 or older, and NumPy as it was then
+# MXNet 1.9.1 needs Python 3.11 or older, and an old NumPy
 peers: $(PEERS_HOME)/mxnet/.ready $(PEERS_HOME)/torch/.ready
 
 $(PEERS_HOME)/mxnet/.ready:

@@ -1,1 +1,1 @@
-"""Measurements. ``make bench`` runs them; only ratios between libraries measured in one run mean anything."""
+"""Measure speed and memory. ``make bench`` runs the benchmarks; only ratios of one run are meaningful."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: the comparison with other libraries."""
+"""Run the comparison with other libraries: ``python -m benchmarks``."""
 
 import sys
 

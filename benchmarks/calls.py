@@ -1,8 +1,8 @@
-"""What a call of an operator costs, as machine code and as a Python function: ``python -m benchmarks.calls``.
+"""Measure operator calls, as machine code and as Python functions: ``python -m benchmarks.calls``.
 
-Each line is one kind of call in the second and later turns of a loop, when everything is known: nanoseconds of one
-call, the best of many rounds of processor time. Both columns come from fresh processes that alternate. The last lines
-are what else a training step does with each parameter, and the end of a trace with as many arrays.
+Each line is one kind of call in the second and later iterations of a loop, when everything is cached: nanoseconds per
+call, the best of many rounds of processor time. Both columns come from fresh, alternating processes. The last lines
+measure the other work of a training step for each parameter, and the end of a trace with as many arrays.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Compare with MXNet, PyTorch and JAX, side by side in one run: ``make bench``, or ``python -m benchmarks [workload ...]``.
+"""Compare with MXNet, PyTorch and JAX in one run: ``make bench``, or ``python -m benchmarks [workload ...]``.
 
 Each library runs in its own process; rounds alternate between them and the best of all rounds counts. Machines are
-noisy: only the ratios mean anything. The table shows peer / phonograd, so above 1 phonograd is ahead.
+noisy: only the ratios are meaningful. The table shows peer / phonograd, so above 1 phonograd is faster.
 
-A peer is run by the Python that ``MXNET_PYTHON``, ``TORCH_PYTHON`` or ``JAX_PYTHON`` names, else by the one that ``make
-peers`` made under ``PEERS_HOME`` (``~/.cache/phonograd-peers``), else left out. PyTorch and MXNet run their workloads
-eagerly, as phonograd does; those of JAX are compiled as a whole (``jax.jit``), and ``small50-compiled`` is the one
-workload that phonograd compiles (``mx.compile``) as well.
+``MXNET_PYTHON``, ``TORCH_PYTHON`` or ``JAX_PYTHON`` names the Python of a peer. Without it, the Python that ``make
+peers`` installed under ``PEERS_HOME`` (``~/.cache/phonograd-peers``) runs the peer; without either, the peer is
+skipped. PyTorch and MXNet run their workloads eagerly, as phonograd does. Those of JAX are compiled as a whole
+(``jax.jit``), and ``small50-compiled`` is the one workload that phonograd compiles (``mx.compile``) as well.
 
-With ``--write`` the result goes with a description of the machine to ``benchmarks/results/comparison.json``, and from
-there into README.md and docs/performance.md (:mod:`benchmarks.report`): for a run of all workloads on an idle machine.
+``--write`` writes the result with a description of the machine to ``benchmarks/results/comparison.json``, and from
+there into README.md and docs/performance.md (:mod:`benchmarks.report`). Use it for a run of all workloads on an idle
+machine.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from benchmarks.roofline import Peaks, Work
 from benchmarks.workloads_nd import WORKLOADS
 
 HERE = Path(__file__).parent
-#: the variable that names the Python of each peer, and the environment that ``make peers`` makes for it
+#: the variable that names the Python of each peer, and the environment that ``make peers`` creates for it
 PEERS = {"mxnet": ("MXNET_PYTHON", "mxnet"), "torch": ("TORCH_PYTHON", "torch"), "jax": ("JAX_PYTHON", "torch")}
 
 
 def python_of(peer: str) -> str | None:
-    """Return the Python that has a peer, or None."""
+    """Return the Python of a peer, or None."""
     variable, directory = PEERS[peer]
     home = os.environ.get("PEERS_HOME") or os.path.expanduser("~/.cache/phonograd-peers")
     found = Path(home) / directory / "bin" / "python"
@@ -40,7 +41,7 @@ def python_of(peer: str) -> str | None:
 
 
 class Worker:
-    """A process that times workloads in one library."""
+    """Time workloads of one library in a process."""
 
     def __init__(self, python: str, library: str, threads: int) -> None:
         self.python = python
@@ -59,7 +60,7 @@ class Worker:
         self.version: str = self.ask("version")
 
     def ask(self, question: str) -> Any:
-        """Return the answer to one question."""
+        """Send one question and return its answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(question + "\n")
@@ -77,7 +78,7 @@ class Worker:
 
 
 def import_seconds(python: str, library: str) -> float:
-    """Return the processor time of importing a library whose byte code is there, best of three processes."""
+    """Return the processor time of importing a library with byte code in place, the best of three processes."""
     code = f"import time; start = time.process_time(); import {library}; print(time.process_time() - start)"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [python, "-W", "ignore", "-c", code]
@@ -98,7 +99,7 @@ def measure(workers: dict[str, Worker], names: list[str], rounds: int) -> dict[s
 
 
 def roofline(own: Worker, names: list[str]) -> dict[str, Any]:
-    """Return how fast the machine is, and what each workload has to do and takes at least."""
+    """Return the peak rates of the machine, and the work and the bound of each workload."""
     peaks = Peaks(*own.ask("peaks"))
     found: dict[str, Any] = {"peaks": peaks._asdict(), "work": {}}
     for name in names:
@@ -108,7 +109,7 @@ def roofline(own: Worker, names: list[str]) -> dict[str, Any]:
 
 
 def compared(names: list[str], rounds: int, threads: int) -> dict[str, Any]:
-    """Return the results of all libraries that are there."""
+    """Return the results of all installed libraries."""
     pythons: dict[str, str | None] = {"phonograd": sys.executable, **{peer: python_of(peer) for peer in PEERS}}
     for library in [library for library, python in pythons.items() if not python]:
         print(f"there is no {PEERS[library][0]}: {library} is not measured", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""How long kernels take to compile and to run, by how they are compiled: ``python -m benchmarks.compiling``.
+"""Measure how long kernels take to compile and to run, by optimization level: ``python -m benchmarks.compiling``.
 
-*quickly* leaves LLVM's optimisations out everywhere, *inner in full* only where no time is spent when kernels run, *in
-full* nowhere. Every case is a process of its own, on one thread, without kernels on disk. *kernels* is the processor
-time of compiling all kernels of an iteration, *iteration* that of a later iteration, in milliseconds, best of some.
+*quickly* omits LLVM's optimizations everywhere, *inner in full* omits them except in inner loops, *in full* optimizes
+everything. Every case runs in its own process, on one thread, without kernels on disk. *kernels* is the processor time
+of compiling all kernels of an iteration, *iteration* that of a later iteration, in milliseconds, the best of several.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEFAULT = ("mlp", "lstm", "lenet", "convbn", "deep-convnet")
 
 
 def answer(name: str, way: str) -> None:
-    """Print the times of a workload whose kernels are compiled in some way, as one line of JSON."""
+    """Print the times of a workload whose kernels are compiled in one way, as one line of JSON."""
     import phonograd as mx
     from phonograd.core.run import kernel_cache, objects
 
@@ -57,7 +57,7 @@ def answer(name: str, way: str) -> None:
 
 
 def ask(name: str, way: str, processes: int) -> list[float]:
-    """Return the best times of some processes."""
+    """Return the best times of several processes."""
     command = [sys.executable, "-m", "benchmarks.compiling", "--here", name, way]
     found = [
         json.loads(subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, check=True).stdout)

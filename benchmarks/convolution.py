@@ -1,16 +1,16 @@
 """Compare convolution kernels with NumPy's reference and PyTorch, side by side: ``python -m benchmarks.convolution``.
 
-Each library runs in its own process; rounds alternate between them and the best of all rounds counts. PyTorch is timed
-by the interpreter that the environment variable ``TORCH_PYTHON`` names, and left out without it. ``--threads 1 2``,
-``--cases``, ``--rounds`` and ``--numpy`` (slow) choose what is measured. ``--without winograd direct channels-last`` also
-times our kernels when the plan may not choose an algorithm, one row for each. Results are printed as a table and
-written with a description of the machine to ``benchmarks/results/convolution.json``.
+Each library runs in its own process; rounds alternate between them and the best of all rounds counts. The environment
+variable ``TORCH_PYTHON`` names the interpreter that times PyTorch; without it PyTorch is skipped. ``--threads 1 2``,
+``--cases``, ``--rounds`` and ``--numpy`` (slow) select what is measured. ``--without winograd direct channels-last``
+also times our kernels with one algorithm disabled, one row for each. The results are printed as a table and written
+with a description of the machine to ``benchmarks/results/convolution.json``.
 
-On a machine that others use too, wall time is unfair to whoever takes longer than a time slice of the system. With one
-thread, the processor time of the process is measured therefore. With several, every measurement waits until the machine
-is idle, for ``--patience`` seconds at most; how idle it was is printed with the results, which say little below 90 %.
+On a busy machine, wall time is unfair to calls that take longer than a time slice of the system. With one thread, the
+processor time of the process is therefore measured. With several, every measurement waits until the machine is idle,
+for ``--patience`` seconds at most. The idle share is printed with the results, which are unreliable below 90 %.
 
-For each case there are three passes: the convolution, its adjoint in the data and its adjoint in the weights.
+Each case has three passes: the convolution, its adjoint in the data and its adjoint in the weights.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ALGORITHMS = ("winograd", "direct", "channels-last")
 SECONDS_PER_ASK = 0.25
 
 
-# -- what a worker times
+# -- worker processes
 
 
 def ours(case: str, which: str, threads: int, without: list[str]) -> Callable[[], None]:
@@ -183,7 +183,7 @@ def work(library: str) -> None:
 
 
 def idle_share(seconds: float = 0.05) -> float:
-    """Return which part of the processors was idle for a moment; 1 where the system does not say."""
+    """Return the idle share of the processors over a moment, or 1 if the system does not report it."""
     if not Path("/proc/stat").exists():
         return 1.0
 
@@ -197,7 +197,7 @@ def idle_share(seconds: float = 0.05) -> float:
 
 
 def wait_until_idle(patience: float) -> float:
-    """Return the idle share of the processors once it is above 90 %, or when patience is at its end."""
+    """Wait until more than 90 % of the processors are idle or patience runs out, and return the idle share."""
     end = time.perf_counter() + patience
     share = idle_share()
     while share < 0.9 and time.perf_counter() < end:
@@ -207,7 +207,7 @@ def wait_until_idle(patience: float) -> float:
 
 
 class Worker:
-    """A process that times one library."""
+    """Time one library in a process."""
 
     def __init__(self, python: str, library: str) -> None:
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
@@ -236,7 +236,7 @@ class Worker:
 
 
 def flops(case: str) -> float:
-    """Return the operations of one pass."""
+    """Return the number of operations of one pass."""
     data, weight, stride, pad, _ = CASES[case]
     windows = 1
     for size, kernel in zip(data[2:], weight[2:]):

@@ -1,10 +1,10 @@
-"""How long the first iteration takes in a fresh process: ``python -m benchmarks.first [workload ...]``.
+"""Measure the first iteration in a fresh process: ``python -m benchmarks.first [workload ...]``.
 
-*cold* has nothing compiled before, *warm* finds plans and kernels on disk that another process left there. The clock
-runs from the beginning of the first step to the end of its results; importing the planner and llvmlite and starting the
-compiler are part of that where they are needed, importing phonograd and making the inputs (with NumPy) are not. Besides
-the time on the clock, the processor time of the process and of the first thread alone are shown, in milliseconds, best
-of some processes each; *compiler* is for how long somebody waited for kernels, *plans* how many were found on disk.
+*cold* starts with nothing compiled, *warm* finds the plans and kernels of another process on disk. The clock runs from
+the beginning of the first step to the end of its results. It includes importing the planner and llvmlite and starting
+the compiler where they are needed, but not importing phonograd and making the inputs (with NumPy). Besides the wall
+time, the processor time of the process and of the first thread alone are shown, in milliseconds, the best of several
+processes each; *compiler* is the time spent waiting for kernels, *plans* the number found on disk.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def answer(name: str) -> None:
     facts["second"] = (time.perf_counter() - clock) * 1e3
     from phonograd.core.run import kernel_cache
 
-    # kernels that are used again are compiled once more, in full: a program that ran for a while leaves these on disk
+    # kernels that are used again tier up: a program that has run for a while leaves the full versions on disk
     kernel_cache.finish()
     print(json.dumps(facts))
 
@@ -70,7 +70,7 @@ def ask(name: str, directory: str, modules: str) -> dict[str, float]:
 
 
 def measure(name: str, processes: int, modules: str) -> dict[str, dict[str, float]]:
-    """Return the best of some processes without and with kernels on disk."""
+    """Return the best figures of several processes, without and with kernels on disk."""
     found: dict[str, list[dict[str, float]]] = {"cold": [], "warm": []}
     for _ in range(processes):
         with tempfile.TemporaryDirectory() as directory:

@@ -1,10 +1,10 @@
-"""Kernels that go through rows, take and scatter, beside NumPy and PyTorch: ``python -m benchmarks.kernels [name ...]``.
+"""Measure row, gather and scatter kernels beside NumPy and PyTorch: ``python -m benchmarks.kernels [name ...]``.
 
-Each case is a program on nodes: the forward expression and all its gradients, computed at once. Printed are the CPU
-time of one thread and the time on all threads, in microseconds (the best of many rounds), that of the reference
-executor, the kernels that are launched, what NumPy evaluates between them, and the bandwidth: bytes that must move at
-least, by the time. Where the environment variable ``TORCH_PYTHON`` names an interpreter that has PyTorch, the CPU time
-of the same program there (one thread, eagerly) follows, measured between two rounds of ours.
+Each case is a program on nodes: the forward expression and all its gradients, computed at once. The columns are the CPU
+time of one thread and the time on all threads, in microseconds (the best of many rounds), the time of the reference
+executor, the number of launched kernels, the NumPy calls between them, and the bandwidth: the bytes that must move
+divided by the time. If the environment variable ``TORCH_PYTHON`` names an interpreter that has PyTorch, the CPU time of
+the same program there (one thread, eager) follows, measured between two rounds of ours.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Case(NamedTuple):
-    """Nodes to compute, the arrays of the leaves, and the bytes that cannot be avoided."""
+    """Hold the nodes to compute, the arrays of the leaves, and the bytes that must move."""
 
     targets: list[Node]
     bindings: dict[Node, Array]
@@ -49,7 +49,7 @@ def call(name: str, *inputs: Node, **parameters: object) -> Node:
 
 
 def case(build: Callable[..., Node], *arrays: Array, constants: tuple[Array, ...] = (), kept: bool = True) -> Case:
-    """Return the case of a function of arrays: its value, and the gradient of its sum for the first ones of them."""
+    """Return the case of a function of arrays: its value, and the gradient of its sum for the first arrays."""
     every = [*arrays, *constants]
     leaves = [leaf(number, array.shape, array.dtype) for number, array in enumerate(every)]
     variables = [variable(node, number) for number, node in enumerate(leaves[: len(arrays)])]
@@ -66,7 +66,7 @@ def random(*shape: int) -> Array:
 
 
 def labels(count: int, classes: int) -> Array:
-    """Return random classes, as floating point numbers as MXNet has them."""
+    """Return random classes as floating-point numbers, as in MXNet."""
     return np.random.default_rng(1).integers(0, classes, count).astype(np.float32)
 
 
@@ -198,7 +198,7 @@ def _run(program: NativeProgram, inputs: list[Array]) -> object:
 
 
 class Peer:
-    """A process that times PyTorch."""
+    """Time PyTorch in a process."""
 
     def __init__(self, python: str) -> None:
         script = str(Path(__file__).with_name("kernels_torch.py"))
@@ -240,7 +240,7 @@ def measure(name: str, made: Case, peer: Peer | None) -> None:
 
 
 def main(names: list[str]) -> None:
-    """Print the table, or the lines whose names contain one of some words."""
+    """Print the table, or only the lines whose names contain one of the given words."""
     peer = Peer(os.environ["TORCH_PYTHON"]) if os.environ.get("TORCH_PYTHON") else None
     print(
         f"{'':32}{'1 thread':>10}{'all':>10}{'reference':>12}{'runs':>6}{'NumPy':>6}{'GB/s':>8}"

@@ -1,4 +1,4 @@
-"""The cases of :mod:`benchmarks.kernels` in PyTorch: answers ``[name, seconds]`` with microseconds, a JSON line each."""
+"""Time the cases of :mod:`benchmarks.kernels` in PyTorch: answer ``[name, seconds]`` with microseconds, in JSON."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ CASES: dict[str, Callable[[], Callable[[], object]]] = {
 
 
 def main() -> None:
-    """Answer the questions of a process that compares."""
+    """Answer the questions of the comparing process."""
     torch.set_num_threads(1)
     for line in sys.stdin:
         name, seconds = json.loads(line)

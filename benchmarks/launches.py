@@ -1,9 +1,9 @@
-"""Where the time of a workload goes, launch by launch: ``python -m benchmarks.launches mlp``.
+"""Show where the time of a workload goes, launch by launch: ``python -m benchmarks.launches mlp``.
 
-Between the launches of a row stand others that only write down the time, so each is measured where it runs, with the
-caches and the threads as they are there (but launches that could run at the same time run one after the other). Times
-are medians over many rounds; launches of one kernel on one range are added up. The last line compares the sum with
-what the rows take as they are, and the whole step: the difference is Python.
+Extra launches between the launches of a program only record the time, so each launch is measured in place, with its
+usual caches and threads (except that independent launches run one after the other). Times are medians over many rounds;
+launches of one kernel on one range are added up. The last line compares the sum with the unmodified launches and with
+the whole step: the difference is Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from phonograd.core.kernels.matmul.gemm import Gemm
 from phonograd.core.kernels.structure import Structure
 from phonograd.core.run import driver, kernel_cache, program
 
-#: writes the processor's clock to the address that its table holds
+#: writes the processor's clock to the address in its table
 CLOCK = """
 declare i64 @llvm.readcyclecounter()
 define void @clock(ptr %table, ptr %bases, i64 %lo, i64 %hi) {
@@ -37,7 +37,7 @@ define void @clock(ptr %table, ptr %bases, i64 %lo, i64 %hi) {
 
 
 class TimedRow:
-    """A row of launches with a look at the clock after each."""
+    """Run a sequence of launches and record the time after each."""
 
     rows: list[TimedRow] = []
     clock: kernel_cache.Kernel | None = None
@@ -64,7 +64,7 @@ class TimedRow:
         TimedRow.rows.append(self)
 
     def launcher(self, slots: Any, made: Any, room: int) -> Any:
-        """Return a function that does what Python does otherwise, with a row that is timed."""
+        """Return a replacement of the Python run function that times its launches."""
         arrays_of, arena = operator.itemgetter(*slots), np.empty(room, np.uint8)
 
         def launch(values: list[Any]) -> bool:
@@ -80,7 +80,7 @@ class TimedRow:
         return launch
 
     def run(self, arrays: tuple[Any, ...]) -> None:
-        """Run the launches, every other time as they are."""
+        """Run the launches, every other time unmodified."""
         self._turn += 1
         start = time.perf_counter()
         if self._turn % 2:
@@ -92,7 +92,7 @@ class TimedRow:
 
 
 def label(structure: Any, words: list[int]) -> str:
-    """Return what a kernel is, in a few words."""
+    """Describe a kernel in a few words."""
     if isinstance(structure, Gemm):
         return f"product of {structure.dtype} {words[0]}, {words[2]}, {words[1]}"
     if isinstance(structure, MatrixUnit):
@@ -105,7 +105,7 @@ def label(structure: Any, words: list[int]) -> str:
 
 
 def ticks_per_second() -> float:
-    """Return how fast the processor's clock goes."""
+    """Return the frequency of the processor's clock."""
     row = TimedRow([], 1)
     array = (np.zeros(1),)
     row._timed.run(array)
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=settings.current().num_threads)
     parser.add_argument("--seconds", type=float, default=2.0)
     arguments = parser.parse_args()
-    # plans that are found on disk do not say what their kernels are
+    # plans from the disk do not contain the nodes of their kernels
     settings.update(executor="native", num_threads=arguments.threads, cache_directory="")
     step = WORKLOADS[arguments.workload](phonograd)
     original = program.Row
@@ -143,7 +143,7 @@ def main() -> None:
 
 
 def report(median: float, best: float, rate: float) -> None:
-    """Print what was measured."""
+    """Print the measurements."""
     structures = {id(kernel): structure for structure, kernel in kernel_cache._started()._kernels.items()}
     total: dict[tuple[str, int, int], list[float]] = {}
     rows = [row for row in TimedRow.rows if len(row.found) > 1]

@@ -1,10 +1,10 @@
-"""Whether a DataLoader keeps a training loop fed: ``python -m benchmarks.loader``.
+"""Measure whether a DataLoader keeps a training loop fed: ``python -m benchmarks.loader``.
 
-LeNet learns images that two worker processes prepare (uint8 images, ``ToTensor`` and ``Normalize``, batches of 64). Three
-things are measured on the clock, in a process of each library: how many images per second the training takes from a
-batch that is always the same, how many the loader makes for a program that does nothing else, and what share of the
-time the training waits for the loader when both run together. The same code runs in phonograd and in MXNet, if there
-is a Python that has it (:mod:`benchmarks.compare` tells how it is found).
+LeNet trains on images that two worker processes prepare (uint8 images, ``ToTensor`` and ``Normalize``, batches of 64).
+Three figures are measured by wall time, in one process per library: the images per second of training on one fixed
+batch, the images per second of the loader alone, and the share of time that training waits for the loader when both run
+together. The same code runs in phonograd and in MXNet, if a Python has it (:mod:`benchmarks.compare` describes how it
+is found).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIBRARIES = ("phonograd", "mxnet")
 
 
 def loader_of(mx: Any, workers: int) -> Any:
-    """Return a loader of images that look like those of MNIST."""
+    """Return a loader of MNIST-like images."""
     data, transforms = mx.gluon.data, mx.gluon.data.vision.transforms
     draw = np.random.RandomState(0)
     images = mx.nd.array(draw.randint(0, 256, (IMAGES, 28, 28, 1)), dtype="uint8")
@@ -93,7 +93,7 @@ def answer(library: str) -> None:
 
 
 def main() -> int:
-    """Measure the libraries that are there and return an exit status."""
+    """Measure the installed libraries and return an exit status."""
     if sys.argv[1:2] == ["--here"]:
         answer(sys.argv[2])
         return 0

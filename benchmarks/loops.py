@@ -1,7 +1,7 @@
-"""What loops over the parts of an array cost: ``python -m benchmarks.loops``.
+"""Measure loops over the parts of an array: ``python -m benchmarks.loops``.
 
-Forward and backward, by turn, for more and more turns: rows of 1000 numbers, processor time of one thread. Where a turn
-costs the same however many there are, the loop costs what its parts cost.
+Forward and backward, per iteration, for more and more iterations: rows of 1000 numbers, processor time of one thread.
+If the time per iteration is constant, the loop takes linear time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def stacked(w: Any, x: Any, count: int) -> Any:
 
 
 def microseconds(loop: Callable[[Any, Any, int], Any], count: int) -> float:
-    """Return the best time of a turn of a loop."""
+    """Return the best time of one iteration of a loop."""
     w, x = nd.ones((COLUMNS,)) * 0.9, nd.random.normal(shape=(count, COLUMNS))
     w.attach_grad()
     x.wait_to_read()
@@ -84,9 +84,9 @@ def microseconds(loop: Callable[[Any, Any, int], Any], count: int) -> float:
 
 
 def main() -> int:
-    """Print the time of a turn for every loop and return an exit status."""
+    """Print the time per iteration of every loop and return an exit status."""
     with settings.override(executor="native", num_threads=1):
-        print(f"{'us per turn':56s}" + "".join(f"{count:>8d}" for count in COUNTS))
+        print(f"{'us per iteration':56s}" + "".join(f"{count:>8d}" for count in COUNTS))
         for loop in (assigned, assigned_from_two, added, walked_through, stacked):
             times = [microseconds(loop, count) for count in COUNTS]
             print(f"{loop.__doc__:56s}" + "".join(f"{found:8.1f}" for found in times), flush=True)

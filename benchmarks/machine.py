@@ -1,4 +1,4 @@
-"""The machine that something was measured on, in words that belong beside every figure."""
+"""Describe the machine of a measurement, in words that belong beside every figure."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def version(distribution: str) -> str | None:
 
 
 def load() -> list[float]:
-    """Return how many threads wanted to run over the last 1, 5 and 15 minutes, where the system counts them."""
+    """Return the load averages over 1, 5 and 15 minutes, if the system reports them."""
     return [round(value, 2) for value in os.getloadavg()] if hasattr(os, "getloadavg") else []
 
 
 def description() -> dict[str, object]:
-    """Return what there is to say about the machine and about the Python that runs phonograd."""
+    """Return a description of the machine and of the Python that runs phonograd."""
     return {
         "processor": processor(),
         "cores": cores(),

@@ -1,9 +1,9 @@
-"""How much memory a training step takes beyond its inputs: ``python -m benchmarks.memory``.
+"""Measure how much memory a training step takes beyond its inputs: ``python -m benchmarks.memory``.
 
-Each case runs in a process of its own: a small step first, so that code is loaded and compiled, then the inputs of the
-large one are made, and then the most memory that the process had during some steps is compared with what it had before
-them (Linux tells both). PyTorch is measured if there is a Python that has it (:mod:`benchmarks.compare` tells how it is
-found). One thread on both sides.
+Each case runs in its own process. A small step first loads and compiles the code, then the inputs of the large step are
+made, and then the peak memory of the process during some steps is compared with the memory before them (Linux reports
+both). PyTorch is measured if a Python has it (:mod:`benchmarks.compare` describes how it is found). One thread on both
+sides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 HERE = Path(__file__).parent
 STEPS = 3
 
-#: by case the function of a workload, a small size and a large one
+#: the function of a workload, a small and a large size, by case
 CASES: dict[str, tuple[str, dict[str, int], dict[str, int]]] = {
     "lstm 35x256x256": ("lstm", {"batch": 2, "hidden": 16}, {"batch": 256, "hidden": 256}),
     "elem 16M": ("elem4m", {"size": 1000}, {"size": 16_000_000}),
@@ -29,7 +29,7 @@ CASES: dict[str, tuple[str, dict[str, int], dict[str, int]]] = {
 
 
 def status(name: str) -> int:
-    """Return one of the kernel's figures about this process, in KiB."""
+    """Return one of the system's figures about this process, in KiB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1])
@@ -37,7 +37,7 @@ def status(name: str) -> int:
 
 
 def answer(library: str, case: str) -> None:
-    """Print the most memory that a step takes and what the inputs take, in MiB, as one line of JSON."""
+    """Print the peak memory of a step and the memory of its inputs, in MiB, as one line of JSON."""
     sys.path.insert(0, str(HERE))
     module: Any = importlib.import_module(library)
     family = "nd" if library == "phonograd" else library
@@ -55,7 +55,7 @@ def answer(library: str, case: str) -> None:
     if library == "phonograd":
         module.nd.waitall()
     gc.collect()
-    # from now on the highest value is that of what follows
+    # reset the peak
     Path("/proc/self/clear_refs").write_text("5")
     before = status("VmRSS")
     for _ in range(STEPS):

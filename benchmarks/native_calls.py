@@ -1,7 +1,7 @@
-"""What the thread team and the products of matrices cost: ``python -m benchmarks.native_calls``.
+"""Measure the thread pool and matrix products: ``python -m benchmarks.native_calls``.
 
-Times are the best and the median of many rounds, in microseconds. Rounds of what is compared alternate, because other
-programs on the machine disturb both alike.
+Times are the best and the median of many rounds, in microseconds. Rounds of the compared cases alternate, because other
+programs on the machine then disturb both alike.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Case = Callable[[], object]
 def rounds(
     cases: dict[str, Case], seconds: float = SECONDS, pause: float = 0.0, before: Case | None = None
 ) -> dict[str, list[float]]:
-    """Return the times of each case in microseconds, sorted; before each time there is a pause, or something is run."""
+    """Return the sorted times of each case in microseconds, with a pause or a call before each measurement."""
     times: dict[str, list[float]] = {name: [] for name in cases}
     for case in cases.values():
         case()
@@ -69,7 +69,7 @@ def rounds(
 
 
 def show(title: str, times: dict[str, list[float]], per: int = 1, flops: float = 0.0) -> None:
-    """Print best and median of each case, and the best in GFLOP/s where that makes sense."""
+    """Print the best and median time of each case, and GFLOP/s where they apply."""
     print(title)
     for name, found in times.items():
         best, median = found[0] / per, found[len(found) // 2] / per
@@ -78,7 +78,7 @@ def show(title: str, times: dict[str, list[float]], per: int = 1, flops: float =
 
 
 def unshared(case: Case) -> Case:
-    """Return a case that runs on the calling thread only, while the team stays as it is."""
+    """Return a case that runs only on the calling thread, without changing the pool."""
 
     def run() -> object:
         address, thread_pool.CELL[0] = int(thread_pool.CELL[0]), 0
@@ -96,7 +96,7 @@ def program(targets: list[Node], bindings: dict[Node, np.ndarray]) -> Case:
     inputs = [bindings[node] for node in made.inputs]
     for _ in range(3):
         made.run(inputs)
-    # kernels of plans that are used again are compiled once more, in full
+    # kernels of plans that are used again tier up
     deadline = time.monotonic() + 5
     while any([kernel.improvable for kernel in made.kernels.values()]) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -104,7 +104,7 @@ def program(targets: list[Node], bindings: dict[Node, np.ndarray]) -> Case:
 
 
 def regions() -> None:
-    """Measure empty launches, the price of sharing one, and waking up workers that sleep."""
+    """Measure empty launches, the cost of sharing one, and waking sleeping workers."""
     nothing = kernel_cache.compile_text(NOTHING, "nothing")
     wait = kernel_cache.compile_text(WAIT, "wait")
     data = (np.zeros(1),)
@@ -148,7 +148,7 @@ def elementwise() -> None:
 
 
 def products() -> None:
-    """Measure products of matrices beside NumPy's, which uses as many threads as it likes."""
+    """Measure matrix products beside NumPy's, which chooses its own number of threads."""
     random = np.random.default_rng(0)
     for rows, terms, columns, turned in (
         (1024, 1024, 1024, False),

@@ -4,7 +4,7 @@
 
 Each function is interpolated at Chebyshev nodes in decimal arithmetic of fifty digits, which comes within a small
 factor of the best polynomial of that degree. The printed error is that of the polynomial with rounded coefficients,
-relative to the function, in units of the last place of the format: what comes on top is rounding in the evaluation.
+relative to the function, in units in the last place of the format. It does not include rounding in the evaluation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Function = Callable[[Decimal], Decimal]
 
 
 def interpolate(function: Function, low: Decimal, high: Decimal, degree: int) -> list[Decimal]:
-    """Return the coefficients, constant first, of the polynomial that meets a function at Chebyshev nodes."""
+    """Return the coefficients, constant first, of the polynomial that interpolates a function at Chebyshev nodes."""
     half, middle = (high - low) / 2, (high + low) / 2
     nodes = [middle + half * Decimal(math.cos(math.pi * (2 * k + 1) / (2 * degree + 2))) for k in range(degree + 1)]
     differences = [function(node) for node in nodes]
@@ -40,7 +40,7 @@ def interpolate(function: Function, low: Decimal, high: Decimal, degree: int) ->
 
 
 def evaluate(coefficients: list[Decimal], x: Decimal) -> Decimal:
-    """Return a polynomial at a point."""
+    """Evaluate a polynomial at a point."""
     total = Decimal(0)
     for coefficient in reversed(coefficients):
         total = total * x + coefficient
@@ -62,12 +62,12 @@ def tanh_tail(z: Decimal) -> Decimal:
 
 
 def exp_weight(r: Decimal) -> Decimal:
-    """Return what an error of the tail of exp is multiplied with in the result, relative to the result."""
+    """Return the factor by which an error in the tail of exp affects the result, relative to the result."""
     return r * r / r.exp()
 
 
 def tanh_weight(z: Decimal) -> Decimal:
-    """Return what an error of the tail of tanh is multiplied with in the result, relative to the result."""
+    """Return the factor by which an error in the tail of tanh affects the result, relative to the result."""
     return z / (1 + z * tanh_tail(z))
 
 
@@ -85,7 +85,7 @@ def report(name: str, kind: type, tail: Function, weight: Function, low: float, 
 
 
 def main() -> None:
-    """Print everything."""
+    """Print the coefficients of every function."""
     # the remainder of a division by log 2, and a little more where the division was rounded
     remainder = math.log(2) / 2 * 1.0001
     report("exp", np.float32, exp_tail, exp_weight, -remainder, remainder, 5)

@@ -1,15 +1,15 @@
-"""Products of matrices beside NumPy and PyTorch, on one thread: ``python -m benchmarks.products [sizes]``.
+"""Compare matrix products with NumPy and PyTorch, on one thread: ``python -m benchmarks.products [sizes]``.
 
-Clocks of processors change from moment to moment, so a case is measured in units of a fixed product of NumPy's that
-runs right before and after it (processor time; of many rounds the third quickest tenth counts). Printed are the shares
-of the machine's peak: what a loop of independent multiplications and additions in registers reaches, measured in the
-same units. PyTorch (its BLAS is MKL) runs in a process of its own, with the same fixed product, in turns with ours,
-where the environment variable ``TORCH_PYTHON`` names an interpreter that has it. The last columns are our speed divided
-by that of the others. ``--plain`` leaves the matrix unit alone, ``--narrow`` runs our kernel with vectors of 32 bytes and
-16 registers, as on a processor with AVX2; ``--set MOST_PACKED_BYTES=0`` and the like run it with other constants.
+The clock rate of a processor changes all the time, so a case is measured in units of a fixed NumPy product that runs
+right before and after it (processor time; the 30 % quantile of many rounds counts). The columns show shares of
+the machine's peak, which is a loop of independent multiplications and additions in registers, measured in the same
+units. PyTorch (its BLAS is MKL) runs in its own process, with the same fixed product, alternating with ours, if the
+environment variable ``TORCH_PYTHON`` names an interpreter that has it. The last columns are our speed divided by that
+of the others. ``--plain`` does not use the matrix unit, ``--narrow`` runs our kernel with vectors of 32 bytes and 16
+registers, as on a processor with AVX2; ``--set MOST_PACKED_BYTES=0`` and similar options change constants.
 
-``--errors`` prints errors instead: the root of the mean square of all elements of random products, in units of half a
-last place of the sum of the magnitudes of all terms, for numbers of both signs, and of one sign (the right half).
+``--errors`` prints errors instead: the root mean square over all elements of random products, in units of half a last
+place of the sum of the magnitudes of all terms, for numbers of both signs, and of one sign (the right half).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from phonograd.core.run import kernel_cache
 from phonograd.core.run.driver import Row
 from phonograd.core.run.host import host
 
-#: turns of every shape, and how long each library has in one
-TURNS, SECONDS = 5, 0.1
+#: rounds per shape, and seconds per library and round
+ROUNDS, SECONDS = 5, 0.1
 
 Array = np.ndarray[Any, Any]
 Case = Callable[[], object]
 
 
 class Shape(NamedTuple):
-    """Sizes of a product, and which operands are transposed in memory."""
+    """Hold the sizes of a product, and which operands are transposed in memory."""
 
     rows: int
     terms: int
@@ -102,7 +102,7 @@ SHAPES = [
 
 
 def aligned(*shape: int) -> Array:
-    """Return an array that begins at a cache line, as those that plans and other libraries make do."""
+    """Return an array aligned to a cache line, like those of plans and other libraries."""
     size = int(np.prod(shape))
     memory = np.zeros(size + 16, np.float32)
     start = -memory.ctypes.data % 64 // 4
@@ -110,7 +110,7 @@ def aligned(*shape: int) -> Array:
 
 
 def operands(shape: Shape) -> tuple[Array, Array]:
-    """Return the operands as matrices, lying in memory as the shape says."""
+    """Return the operands as matrices, transposed in memory as the shape says."""
     random = np.random.default_rng(0)
     lhs = aligned(shape.terms, shape.rows).T if shape.lhs_turned else aligned(shape.rows, shape.terms)
     rhs = aligned(shape.columns, shape.terms).T if shape.rhs_turned else aligned(shape.terms, shape.columns)
@@ -146,7 +146,7 @@ def product_of(lhs: Array, rhs: Array, out: Array, machine: Machine) -> Case:
 
 
 def print_errors(shapes: list[Shape], machine: Machine) -> None:
-    """Print the errors of some products, by the matrix unit, without it, and NumPy's."""
+    """Print the errors of some products, with the matrix unit, without it, and of NumPy."""
     print(f"{'rows, terms, columns':32}" + "".join([f"{name:>8}" for name in ("ours", "plain", "numpy") * 2]))
     for shape in shapes:
         line = f"{f'{shape.rows}, {shape.terms}, {shape.columns}':32}"
@@ -166,7 +166,7 @@ def print_errors(shapes: list[Shape], machine: Machine) -> None:
 
 
 def peak_text(machine: Machine) -> str:
-    """Return the text of a kernel that multiplies and adds in registers: ``hi`` rounds of some sums each."""
+    """Return the text of a kernel that multiplies and adds in registers: ``hi`` rounds of several sums."""
     lanes, sums = machine.vector_bytes // 4, 24 if machine.registers >= 32 else 12
     kind = f"<{lanes} x float>"
     name = f"@llvm.fma.v{lanes}f32"
@@ -199,14 +199,14 @@ def peak_text(machine: Machine) -> str:
 
 
 def peak(machine: Machine) -> tuple[Case, float]:
-    """Return the case of the peak, and its operations."""
+    """Return the case of the peak, and its number of operations."""
     rounds, sums = 20_000, 24 if machine.registers >= 32 else 12
     kernel = kernel_cache.compile_text(peak_text(machine), "peak")
     row = Row([(kernel, [0], rounds, rounds)], 1)
     return partial(row.run, (np.zeros(16, np.float32),)), 2.0 * rounds * sums * machine.vector_bytes / 4
 
 
-#: how a case is measured, here and in the process that has PyTorch
+#: the measurement, for this process and for the one that has PyTorch
 MEASURE = """
 import time
 import numpy as np
@@ -216,7 +216,7 @@ _out = np.zeros_like(_square)
 
 
 def unit(repeats=4):
-    # the first one brings what is needed back into a cache
+    # the first call warms the cache
     np.matmul(_square, _square, out=_out)
     start = time.thread_time()
     for _ in range(repeats):
@@ -259,7 +259,7 @@ exec(MEASURE, _measure)
 
 
 class Torch:
-    """PyTorch in a process of its own."""
+    """Time PyTorch in its own process."""
 
     def __init__(self, python: str) -> None:
         pipe = subprocess.PIPE
@@ -278,7 +278,7 @@ class Torch:
 def measured(cases: dict[str, Callable[[], list[float]]]) -> dict[str, float]:
     """Return the time of every case, in units."""
     times: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(TURNS):
+    for _ in range(ROUNDS):
         for name, case in cases.items():
             times[name] += case()
     return {name: float(np.quantile(found, 0.3)) for name, found in times.items()}

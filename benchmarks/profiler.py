@@ -1,8 +1,9 @@
 """Measure scopes and profiles beside PyTorch's: ``TORCH_PYTHON=/path/to/python python -m benchmarks.profiler``.
 
-Each library runs in its own process; rounds alternate between them and the best of all rounds counts. Costs of a scope
-are given beside an empty ``with`` block of the same process, so that a busy machine shows; batches are short, so that
-some of them are not interrupted. What has a limit is shown beside it; the exit status says whether all limits are kept.
+Each library runs in its own process; rounds alternate between them and the best of all rounds counts. The cost of a
+scope is shown beside that of an empty ``with`` block in the same process, which reveals a busy machine. Batches are
+short, so that some of them are not interrupted. Figures with a limit show it; the exit status tells whether all limits
+are kept.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ EVENTS = 1_000
 BATCH = 500
 REPEATS = 30
 
-#: the most that a figure may be, and the least that it must be better than PyTorch's
+#: the largest allowed figure, and the smallest allowed ratio to PyTorch's
 LIMITS = {
     "scope, off [us]": 0.4,
     "scope, on [us]": 1.5,
@@ -42,7 +43,7 @@ RATIOS = {"scope, off [us]": 15.0}
 
 
 class Null:
-    """A context manager that does nothing."""
+    """Do nothing, as a context manager."""
 
     __slots__ = ()
 
@@ -52,7 +53,7 @@ class Null:
 
 
 def best(statement: str, names: dict[str, Any], surrounding: Callable[[], Any] = Null) -> float:
-    """Return the least time of a statement in microseconds."""
+    """Return the shortest time of a statement in microseconds."""
     timer = timeit.Timer(statement, globals=names)
     times = []
     for _ in range(REPEATS):
@@ -88,7 +89,7 @@ def measure(library: str) -> dict[str, float]:
         "undecorated call": "nothing()",
     }
     figures = {f"{label}, off [us]": best(statement, names) for label, statement in statements.items()}
-    operators(library)  # calls become machine code when values have been asked for
+    operators(library)  # calls become machine code once a plan is reused
     before = operators(library)
     for label in ("scope", "scope, reused", "decorator"):
         figures[f"{label}, on [us]"] = best(statements[label], names, profile)
@@ -108,7 +109,7 @@ def measure(library: str) -> dict[str, float]:
 
 
 def operators(library: str, surrounding: Callable[[], Any] = Null) -> dict[str, float]:
-    """Return what calling an operator on small arrays takes."""
+    """Return the time of operator calls on small arrays."""
     if library == "torch":
         import torch
 
@@ -135,7 +136,7 @@ def operators(library: str, surrounding: Callable[[], Any] = Null) -> dict[str, 
 
 
 def after(profile: Any, record_function: Any) -> dict[str, float]:
-    """Return what events cost after the fact, each."""
+    """Return the cost per event after a profile has ended."""
     empty = float("inf")
     for _ in range(10):
         start = time.perf_counter()
@@ -174,7 +175,7 @@ def after(profile: Any, record_function: Any) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure both libraries, print the figures side by side, and return how many limits are not kept."""
+    """Measure both libraries, print the figures side by side, and return the number of violated limits."""
     pythons = {"phonograd": sys.executable}
     if os.environ.get("TORCH_PYTHON"):
         pythons["torch"] = os.environ["TORCH_PYTHON"]

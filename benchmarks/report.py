@@ -1,7 +1,7 @@
-"""The figures of the documents: ``python -m benchmarks.report`` writes the tables of README.md and docs/performance.md.
+"""Write the tables of README.md and docs/performance.md: ``python -m benchmarks.report``.
 
-A table stands between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` and is made of nothing but the files in
-``benchmarks/results``. The tests compare: a document shows what the last run measured.
+A table is between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` and depends only on the files in
+``benchmarks/results``. The tests check that the documents show the last run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Results = dict[str, Any]
 
 
 def duration(seconds: float) -> str:
-    """Return a time as one reads it.
+    """Return a time in a readable unit.
 
     >>> duration(1.05e-5), duration(0.0123), duration(2.5)
     ('10.5 us', '12.3 ms', '2.50 s')
@@ -46,12 +46,12 @@ def amount(number: float) -> str:
 
 
 def ratio(times: dict[str, float], peer: str) -> str:
-    """Return how many times as long a peer takes, or a dash."""
+    """Return the ratio of a peer's time to ours, or a dash."""
     return f"{times[peer] / times['phonograd']:.2f}" if peer in times else "-"
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    """Return the lines of a table whose columns after the first stand to the right."""
+    """Return the lines of a table whose columns after the first are right-aligned."""
     heads = list(heads)
     lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return ["| " + " | ".join(line) + " |" for line in lines]
@@ -61,7 +61,7 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
 
 
 def comparison(results: Results) -> list[str]:
-    """Return the times of phonograd, what peers take relative to them, and the share of the roofline."""
+    """Return the times of phonograd, the relative times of peers, and the share of the roofline."""
     peers = [peer for peer in TITLES if any([peer in times for times in results["seconds"].values()])]
     rows = []
     for name, times in results["seconds"].items():
@@ -72,7 +72,7 @@ def comparison(results: Results) -> list[str]:
 
 
 def machine(results: Results) -> list[str]:
-    """Return what was measured where."""
+    """Return a line about the machine, the versions and the method."""
     facts = results["machine"]
     libraries = ", ".join([f"{name} {facts[name]}" for name in ("numpy", "llvmlite", *TITLES) if facts.get(name)])
     threads, loads = results["threads"], [facts[when][0] for when in ("load_before", "load_after") if facts[when]]
@@ -90,7 +90,7 @@ def speed(every: dict[str, Results]) -> list[str]:
 
 
 def workloads(every: dict[str, Results]) -> list[str]:
-    """Return what each workload does, what it has to do at least, and what its launches move."""
+    """Return the table of workloads: description, least work, and bytes moved by launches."""
     bounds = every["comparison"]["roofline"]
     rows = []
     for name, work in bounds["work"].items():
@@ -104,7 +104,7 @@ def workloads(every: dict[str, Results]) -> list[str]:
 
 
 def overhead(every: dict[str, Results]) -> list[str]:
-    """Return how long importing takes and how a process grows."""
+    """Return the table of import times and process growth."""
     rows = [
         [library, duration(facts["import_seconds"]), f"{facts['growth_kib_over_10000_iterations']} KiB"]
         for library, facts in every["comparison"]["other"].items()
@@ -113,7 +113,7 @@ def overhead(every: dict[str, Results]) -> list[str]:
 
 
 def first(every: dict[str, Results]) -> list[str]:
-    """Return how long the first iteration of a process takes."""
+    """Return the table of first iterations."""
     rows = [
         [
             name,
@@ -126,7 +126,7 @@ def first(every: dict[str, Results]) -> list[str]:
 
 
 def depth(every: dict[str, Results]) -> list[str]:
-    """Return how the time per operator depends on how many there are."""
+    """Return the table of times per operator, by number of operators."""
     cases: dict[str, dict[int, list[float]]] = {}
     for case, found in every["scaling"]["depth"].items():
         name, _, number = case.rpartition(" ")
@@ -141,7 +141,7 @@ def depth(every: dict[str, Results]) -> list[str]:
 
 
 def size(every: dict[str, Results]) -> list[str]:
-    """Return how time depends on the size of arrays."""
+    """Return the table of times, by size of arrays."""
     rows = []
     for case, (first_time, _, later, *_) in every["scaling"]["size"].items():
         rows.append([f"{int(case.rpartition(' ')[2]):,}", duration(first_time * 1e-6), duration(later * 1e-6)])
@@ -149,7 +149,7 @@ def size(every: dict[str, Results]) -> list[str]:
 
 
 def batch(every: dict[str, Results]) -> list[str]:
-    """Return what new batch sizes and sequence lengths cost in a process that has seen others."""
+    """Return the table of times for new batch sizes and sequence lengths in one process."""
     rows = []
     for case, (first_time, later, kernels) in every["scaling"]["batch"].items():
         rows.append([case, duration(first_time * 1e-3), duration(later * 1e-3), f"{kernels:.0f}"])
@@ -157,7 +157,7 @@ def batch(every: dict[str, Results]) -> list[str]:
 
 
 def memory(every: dict[str, Results]) -> list[str]:
-    """Return the most memory that steps take beyond their inputs."""
+    """Return the table of peak memory beyond the inputs."""
     libraries = list(next(iter(every["memory"].values())))
     rows = [
         [case, *[f"{found[name]['step']:.0f} MiB" for name in libraries]] for case, found in every["memory"].items()
@@ -166,7 +166,7 @@ def memory(every: dict[str, Results]) -> list[str]:
 
 
 def loader(every: dict[str, Results]) -> list[str]:
-    """Return how fast images are prepared and learnt, and how long the one waits for the other."""
+    """Return the table of loader and training rates, and of the time that training waits."""
     rows = []
     for library, facts in every["loader"].items():
         rates = [f"{facts[name]:,.0f} images/s" for name in ("training", "loading", "both")]
@@ -196,12 +196,12 @@ def stored() -> dict[str, Results]:
 
 
 def filled(text: str, every: dict[str, Results]) -> str:
-    """Return a page with its tables made anew."""
+    """Return a page with its tables regenerated."""
     return MARKED.sub(lambda found: found[1] + "\n".join(TABLES[found[2]](every)) + "\n" + found[3], text)
 
 
 def write_pages() -> None:
-    """Write the tables of all pages anew."""
+    """Regenerate the tables of all pages."""
     every = stored()
     for page in PAGES:
         page.write_text(filled(page.read_text(encoding="utf-8"), every), encoding="utf-8")

@@ -1,11 +1,11 @@
-"""How near to the roofline: what a step has to do at least, and how fast this machine can do it.
+"""Measure the distance to the roofline: the least work of a step, and how fast this machine can do it.
 
-``python -m benchmarks.roofline [workload ...]`` prints, for one step of each workload, the operations (operators declare
-their ``cost``; an exponential counts as ten), the bytes that must move (what goes into a plan and what is kept of it,
-each once), and the bytes that the launches of the plan read and write. The *bound* is the time in which this machine
-could do it at best: the longer one of the operations at the rate of a large matrix product and the bytes at the rate of
-``b + 3 * c`` on arrays that no cache holds. Data that stays in a cache can move faster than that, so small workloads may
-go beyond it.
+``python -m benchmarks.roofline [workload ...]`` prints, for one step of each workload, the operations (operators
+declare their ``cost``; an exponential counts as ten), the bytes that must move (the inputs of a plan and the results
+that are kept, each once), and the bytes that the launches of the plan read and write. The *bound* is the least time in
+which this machine could do it: the longer of the operations at the rate of a large matrix product and the bytes at the
+rate of ``b + 3 * c`` on arrays that no cache holds. Data in a cache can move faster than that, so small workloads may
+exceed it.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ import numpy as np
 
 
 class Work(NamedTuple):
-    """What has to be done."""
+    """Hold the work of a step."""
 
     operations: float
-    """Additions, multiplications and what counts as so many of them."""
+    """additions and multiplications; other functions count as several"""
     least_bytes: int
-    """What goes in and what is kept, each once."""
+    """inputs and kept results, each byte once"""
     moved_bytes: int
-    """What the launches read and write."""
+    """bytes that the launches read and write"""
 
     def __add__(self, other: tuple[Any, ...]) -> Work:
         return Work(*[mine + others for mine, others in zip(self, other, strict=True)])
 
 
 class Peaks(NamedTuple):
-    """How fast a machine is at best."""
+    """Hold the peak rates of a machine."""
 
     operations_per_second: float
     bytes_per_second: float
 
     def bound(self, work: Work) -> float:
-        """Return the seconds that some work takes at least."""
+        """Return the least time of some work in seconds."""
         return max(work.operations / self.operations_per_second, work.least_bytes / self.bytes_per_second)
 
 
-# -- what has to be done
+# -- work of a step
 
 
 def _bytes(nodes: Iterable[Any]) -> int:
@@ -52,7 +52,7 @@ def _bytes(nodes: Iterable[Any]) -> int:
 
 
 def work_of(program: Any) -> Work:
-    """Return what one run of a native program does."""
+    """Return the work of one run of a native program."""
     from phonograd.core.derive.costs import flops_of
 
     computed = {node for part in program.parts for node in part.nodes}
@@ -64,7 +64,7 @@ def work_of(program: Any) -> Work:
 
 
 def work_of_step(step: Callable[[], None]) -> Work:
-    """Return what one call of a function does, by the native programs that it runs."""
+    """Return the work of one call of a function, from the native programs that it runs."""
     from phonograd.core.run.program import RecipeProgram
 
     seen: list[Any] = []
@@ -82,11 +82,11 @@ def work_of_step(step: Callable[[], None]) -> Work:
     return sum([work_of(program) for program in seen], Work(0.0, 0, 0))
 
 
-# -- how fast the machine is
+# -- peak rates of the machine
 
 
 def best_of(function: Callable[[], object], clock: Callable[[], float], seconds: float) -> float:
-    """Return the best time of a function, called for a while."""
+    """Return the best time of repeated calls of a function."""
     function()
     best, end = float("inf"), time.perf_counter() + seconds
     while True:
@@ -115,7 +115,7 @@ def measured_peaks(clock: Callable[[], float] = time.perf_counter, seconds: floa
 
 
 def main() -> int:
-    """Print what workloads have to do and return an exit status."""
+    """Print the work of workloads and return an exit status."""
     import phonograd as mx
     from benchmarks.workloads_nd import WORKLOADS
 

@@ -1,12 +1,12 @@
-"""How time grows with depth, size and batch: ``python -m benchmarks.scaling [depth] [size] [batch]``.
+"""Measure how time grows with depth, size and batch: ``python -m benchmarks.scaling [depth] [size] [batch]``.
 
 *depth*: chains of 1,000 to 100,000 operators on small arrays, forward and backward; sums over many steps; many small
-parameters. What matters is that the microseconds per operator stay the same, at first sight and later.
-*size*: one elementwise expression over 1 to 10 million elements. *batch*: a recurrent network with new batch sizes and
-sequence lengths, and how many kernels each of them compiles.
+parameters. The microseconds per operator should be constant, on first sight and later. *size*: one elementwise
+expression over 1 to 10 million elements. *batch*: a recurrent network with new batch sizes and sequence lengths, and
+the number of kernels that each of them compiles.
 
-Every case runs in a process of its own, without kernels on disk. Times are processor time of the one thread that runs
-the program. Memory is the growth of the process.
+Every case runs in its own process, without kernels on disk. Times are processor time of the one thread that runs the
+program. Memory is the growth of the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Step = Callable[[], object]
 
 
 def chain(mx: Any, length: int) -> Step:
-    """A chain of operators, each reading the one before it: 2 operators a link."""
+    """Build a chain of operators, each reading the one before it: 2 operators a link."""
     nd, autograd = mx.nd, mx.autograd
     x, w = nd.ones((4, 8)), nd.ones((8,)) * 0.5
     w.attach_grad()
@@ -62,7 +62,7 @@ def accumulation(mx: Any, length: int) -> Step:
 
 
 def losses(mx: Any, length: int) -> Step:
-    """The sum of the losses of all steps of a recurrence: 5 operators a step."""
+    """Sum the losses of all steps of a recurrence: 5 operators a step."""
     nd, autograd = mx.nd, mx.autograd
     w, x = nd.ones((4, 8)) * 0.1, nd.ones((4, 8))
     w.attach_grad()
@@ -80,7 +80,7 @@ def losses(mx: Any, length: int) -> Step:
 
 
 def parameters(mx: Any, length: int) -> Step:
-    """Many small parameters that are updated independently of each other: 3 operators each."""
+    """Update many small parameters independently of each other: 3 operators each."""
     nd = mx.nd
     values = [nd.ones((8,)) * number for number in range(length // 3)]
     grads = [nd.ones((8,)) for _ in values]
@@ -94,7 +94,7 @@ def parameters(mx: Any, length: int) -> Step:
 
 
 def views(mx: Any, length: int) -> Step:
-    """A chain of transpositions and slices, which compute nothing."""
+    """Build a chain of transpositions and slices, which compute nothing."""
     nd = mx.nd
     x = nd.ones((4, 8))
 
@@ -108,7 +108,7 @@ def views(mx: Any, length: int) -> Step:
 
 
 def elementwise(mx: Any, size: int) -> Step:
-    """An expression over many elements, forward and backward."""
+    """Compute an expression over many elements, forward and backward."""
     nd, autograd = mx.nd, mx.autograd
     x = nd.ones((size,))
     x.attach_grad()
@@ -154,7 +154,7 @@ def answer(kind: str, name: str, number: int) -> None:
 
 
 def ask(kind: str, name: str, number: int) -> list[float] | str:
-    """Return first, second and later times of a case, the growth of its process, and how many kernels it compiled."""
+    """Return first, second and later times of a case, the growth of its process, and the number of kernels compiled."""
     command = [sys.executable, "-m", "benchmarks.scaling", "--here", kind, name, str(number)]
     found = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, env=os.environ, check=False)
     if found.returncode:
@@ -180,7 +180,7 @@ def show(kind: str, names: list[str], numbers: tuple[int, ...], unit: str) -> di
 
 
 def batches() -> dict[str, Any]:
-    """Return how long the first and later iterations of new batch sizes and lengths take, and the kernels compiled."""
+    """Return the times of first and later iterations of new batch sizes and lengths, and the kernels compiled."""
     import phonograd as mx
     from benchmarks.workloads_nd import lstm
 
@@ -203,7 +203,7 @@ def batches() -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure what is asked for and return an exit status."""
+    """Run the requested measurements and return an exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", nargs="*", choices=["depth", "size", "batch", []], help="which to run (default: all)")
     parser.add_argument("--here", nargs=3, metavar=("KIND", "NAME", "NUMBER"), help="measure one case in this process")

@@ -1,4 +1,4 @@
-"""Measure the largest error of every function that kernels compute, in units of the last place, and its speed.
+"""Measure the largest error, in units in the last place, and the speed of every function that kernels compute.
 
     python -m benchmarks.ulp                     every 61st float32, a million float64 of each sort
     python -m benchmarks.ulp --step 1            every float32 (half an hour)
@@ -36,14 +36,14 @@ _BEGIN, _END = "<!-- errors: begin -->\n", "<!-- errors: end -->\n"
 
 
 class Entry(NamedTuple):
-    """What to measure: the function in a wider format, the range of interest in float64, and NumPy's own function."""
+    """Hold what to measure: the function in a wider format, the range of interest in float64, NumPy's function."""
 
     exact: Callable[..., Array]
     low: float
     high: float
     numpy: Callable[..., Array] | None = None
     arguments: int = 1
-    #: how many float64 numbers are drawn at once; fewer where the exact value takes long
+    #: float64 numbers to draw at once; fewer if the exact value is slow to compute
     block: int = _BLOCK
 
 
@@ -127,19 +127,19 @@ FUNCTIONS: dict[str, Entry] = {
 
 
 class Kernel:
-    """An operator of one or two arrays as a compiled kernel."""
+    """Run an operator of one or two arrays as a compiled kernel."""
 
     def __init__(self, name: str, dtype: DType, size: int, arguments: int = 1) -> None:
         sources = [leaf(index, (size,), dtype) for index in range(arguments)]
         self._program = NativeProgram([REGISTRY[name](*sources)], lambda node: False)
 
     def __call__(self, *data: Array) -> Array:
-        """Return the operator of some arrays."""
+        """Apply the operator to arrays."""
         return self._program.run(list(data))[0]
 
 
 def errors(found: Array, exact: Array) -> Array:
-    """Return the errors in units of the last place of the found values; equal infinities and two NaNs count as 0.
+    """Return the errors in units in the last place of the found values; equal infinities and two NaNs count as 0.
 
     Where only one of the two is finite, the error counts as infinite unless the exact value rounds to the found one.
     """
@@ -174,7 +174,7 @@ def some_numbers(entry: Entry, dtype: DType, count: int) -> Iterator[list[Array]
 
 
 class Measured(NamedTuple):
-    """The largest error of the kernel and where it occurs, the largest of NumPy, and nanoseconds per element of both."""
+    """Hold the largest errors of the kernel (with its argument) and of NumPy, and the times per element of both."""
 
     worst: float
     place: tuple[float, ...]
@@ -184,7 +184,7 @@ class Measured(NamedTuple):
 
 
 def measure(name: str, dtype: DType, step: int, count: int) -> Measured:
-    """Return what is known about one function in one format."""
+    """Measure one function in one format."""
     entry = FUNCTIONS[name]
     exhaustive = dtype == FLOAT32 and entry.arguments == 1
     kernel = Kernel(name, dtype, _BLOCK if exhaustive else entry.block, entry.arguments)

@@ -1,8 +1,8 @@
-"""How exact convolutions are: ``python -m benchmarks.winograd`` prints the table of docs/numerics.md.
+"""Measure the accuracy of convolutions: ``python -m benchmarks.winograd`` prints the table of docs/numerics.md.
 
-For each setting ``winograd``, the largest difference of an output from the same convolution in float64 (without
-Winograd's algorithm), as a share of the largest output: the worst of the forward pass and both gradients, over some
-random data. A plan keeps the setting that it was made with, so each setting has a process of its own.
+For each value of the setting ``winograd``, the table shows the largest difference of an output from the same
+convolution in float64 (without Winograd's algorithm), as a share of the largest output: the worst of the forward pass
+and both gradients, over several random inputs. A plan keeps its setting, so each value has its own process.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Time workloads in one library, in a process of its own.
+"""Time workloads in one library, in a separate process.
 
 Run by ``python -m benchmarks``, not by hand: ``python worker.py LIBRARY THREADS`` reads questions from standard input,
 one a line, and answers each with one line of JSON. The library is phonograd, mxnet, torch or jax. On one thread the
-processor time of the process is measured, which others on the machine disturb least; on several the time on the clock.
+processor time of the process is measured, which other programs disturb least; on several threads the wall time.
 
 ==================  ==================================================================================================
 ``version``         the version of the library
 ``names``           the workloads that the library has
-``memory``          by how many KiB the process grows over 10,000 iterations of ``small50``
-``time NAME``       best seconds of some iterations of a workload
+``memory``          growth of the process in KiB over 10,000 iterations of ``small50``
+``time NAME``       best time of several iterations of a workload, in seconds
 ``work NAME``       operations, bytes that must move, bytes that launches move (phonograd only)
 ``peaks``           operations and bytes per second of this machine (phonograd only)
 ==================  ==================================================================================================
@@ -25,13 +25,13 @@ WARM_UPS = 5
 
 
 def resident():
-    """Return how many KiB of memory the process has now (Linux)."""
+    """Return the memory of this process in KiB (Linux)."""
     with open("/proc/self/status", encoding="utf-8") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:"))
 
 
 class Library:
-    """A library and the steps of its workloads."""
+    """Hold a library and the steps of its workloads."""
 
     def __init__(self, name, threads):
         self.clock = time.process_time if threads == 1 else time.perf_counter
@@ -43,7 +43,7 @@ class Library:
         self.steps = {}
 
     def step(self, name):
-        """Return the step of a workload that has been run a few times."""
+        """Return the step of a workload after a few warm-up runs."""
         if name not in self.steps:
             step = self.steps[name] = self.workloads[name](self.module)
             for _ in range(WARM_UPS):
@@ -53,7 +53,7 @@ class Library:
         return self.steps[name]
 
     def time(self, name):
-        """Return the best time of a step, repeated for a while."""
+        """Return the best time of repeated steps."""
         step, clock = self.step(name), self.clock
         step()
         best, end = float("inf"), time.perf_counter() + SECONDS_PER_ROUND
@@ -65,7 +65,7 @@ class Library:
                 return best
 
     def growth(self):
-        """Return how many KiB the process grows by over 10,000 iterations, after 1,000 to warm up."""
+        """Return the growth of the process in KiB over 10,000 iterations, after 1,000 to warm up."""
         step = self.step("small50")
         for _ in range(1000):
             step()
@@ -89,7 +89,7 @@ class Library:
 
 
 def main():
-    """Answer questions until there are no more."""
+    """Answer questions until the input ends."""
     name, threads = sys.argv[1], int(sys.argv[2])
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])

@@ -1,4 +1,4 @@
-"""The workloads in JAX, each step compiled as a whole by ``jax.jit``."""
+"""Define the workloads in JAX, each step compiled as a whole by ``jax.jit``."""
 
 import itertools
 

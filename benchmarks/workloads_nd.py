@@ -1,7 +1,7 @@
-"""The workloads in MXNet's interface: run with phonograd and with MXNet itself.
+"""Define the workloads in MXNet's interface, for phonograd and for MXNet itself.
 
-Each function returns a step: one iteration that ends when its results are in memory. The docstrings
-stand beside the figures in README.md.
+Each function returns a step: one iteration that ends when its results are in memory. The docstrings appear beside the
+figures in docs/performance.md.
 """
 
 import itertools
@@ -448,7 +448,7 @@ def trees(mx, leaves=20, words=100, hidden=64):
     """LSTM cells along another random tree of 20 words in each step, 64 units, and backward"""
     nd, autograd = mx.nd, mx.autograd
     table, weight, bias = _parameters(mx, [(words, hidden), (2 * hidden, 4 * hidden), (4 * hidden,)])
-    draw = random.Random()  # no plan that an earlier process has made fits
+    draw = random.Random()  # so that no plan of an earlier process fits
 
     def state(tree):
         if isinstance(tree, int):
@@ -519,7 +519,7 @@ def gluon_adam(mx, count=20, size=256):
     trainer = gluon.Trainer(parameters, "adam", {"learning_rate": 0.001})
 
     def step():
-        # as if a backward pass had just been made
+        # as after a backward pass
         for weight in weights:
             weight._fresh_grad = True
         trainer.step(1)
@@ -569,5 +569,5 @@ WORKLOADS = {
 }
 #: workloads that MXNet cannot run: it refuses to record assignments
 ONLY_PHONOGRAD = {"small50-compiled", "slices-recorded"}
-#: workloads with another graph in each step, which cannot be compiled as a whole
+#: workloads with a new graph in each step, which cannot be compiled as a whole
 WITHOUT_JAX = {"trees"}

@@ -1,4 +1,4 @@
-"""The workloads in PyTorch, run eagerly."""
+"""Define the workloads in PyTorch, run eagerly."""
 
 import itertools
 import random
@@ -270,7 +270,7 @@ def slices(torch, steps=50, size=1000):
     return step
 
 
-# -- what Gluon has layers for, with those of torch.nn
+# -- Gluon's layers, with those of torch.nn
 
 
 def _trained(net, data, label):
@@ -357,7 +357,7 @@ def slices_recorded(torch, steps=50, size=1000):
         _clear(parameters)
         out = torch.zeros(steps, size)
         for t in range(1, steps):
-            # what was recorded must not be changed in place
+            # PyTorch forbids in-place changes of recorded values
             out[t] = torch.tanh(out[t - 1].clone() * parameters[0] + x[t])
         (out * out).sum().backward()
 

@@ -1,4 +1,4 @@
-"""A recurrent network from scratch learns to continue a sentence, character by character."""
+"""Train a recurrent network from scratch to continue a sentence, character by character."""
 
 import phonograd as mx
 from phonograd import autograd, nd
@@ -31,7 +31,7 @@ class Recurrent:
 
 
 def continued(network: Recurrent, start: str, length: int) -> str:
-    """Return the start and the letters the network finds most likely to follow it."""
+    """Return the start, continued with the letters that the network finds most likely."""
     state = nd.zeros((1, HIDDEN))
     text = start
     for position in range(len(start) + length - 1):
@@ -43,11 +43,11 @@ def continued(network: Recurrent, start: str, length: int) -> str:
 
 
 def main() -> None:
-    """Train on every stretch of the sentence, and let the network recite it."""
+    """Train on every substring of the sentence, and let the network recite it."""
     mx.random.seed(4)
     network = Recurrent()
     codes = nd.array([LETTERS.index(letter) for letter in TEXT * 2])
-    # Row t holds the t-th letter of every stretch: one stretch begins at each letter of the sentence.
+    # Row t holds the t-th letter of every substring: one substring begins at each letter of the sentence.
     rows = [codes[t : t + BATCH] for t in range(STEPS + 1)]
     letters = [nd.one_hot(row, len(LETTERS)) for row in rows]
     for step in range(1, 151):

@@ -1,4 +1,4 @@
-"""A convolutional network in Gluon: handwritten digits, trained for three epochs, saved and loaded again."""
+"""Train a convolutional network on handwritten digits with Gluon for three epochs, save it and load it again."""
 
 import tempfile
 from pathlib import Path
@@ -13,10 +13,10 @@ BATCH = 64
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
-    """Return pictures of shape (count, 1, 8, 8) with values from 0 to 1, and the digit on each."""
+    """Return images of shape (count, 1, 8, 8) with values from 0 to 1, and the digit on each."""
     with np.load(Path(mx.__file__).parent / "data" / "digits.npz", allow_pickle=False) as archive:
-        pictures, labels = archive["images"], archive["labels"]
-    return pictures.reshape(-1, 1, 8, 8).astype(np.float32) / 16, labels.astype(np.float32)
+        images, labels = archive["images"], archive["labels"]
+    return images.reshape(-1, 1, 8, 8).astype(np.float32) / 16, labels.astype(np.float32)
 
 
 def network() -> nn.HybridSequential:
@@ -36,18 +36,18 @@ def network() -> nn.HybridSequential:
     return net
 
 
-def accuracy(net: nn.HybridSequential, pictures: np.ndarray, labels: np.ndarray) -> float:
-    """Return the part of pictures whose digit is recognised."""
+def accuracy(net: nn.HybridSequential, images: np.ndarray, labels: np.ndarray) -> float:
+    """Return the share of images whose digit is recognized."""
     metric = mx.metric.Accuracy()
-    metric.update([nd.array(labels)], [net(nd.array(pictures))])
+    metric.update([nd.array(labels)], [net(nd.array(images))])
     return float(metric.get()[1])
 
 
 def main() -> None:
-    """Train, and print the accuracy on digits never seen."""
+    """Train the network, and print its accuracy on unseen digits."""
     mx.random.seed(1)
     order = np.random.RandomState(1).permutation(len(digits()[1]))
-    pictures, labels = (part[order] for part in digits())
+    images, labels = (part[order] for part in digits())
     seen, unseen = slice(0, 1400), slice(1400, None)
 
     net = network()
@@ -58,7 +58,7 @@ def main() -> None:
     for epoch in range(1, 4):
         total = 0.0
         for start in range(0, seen.stop - BATCH + 1, BATCH):
-            data, label = nd.array(pictures[start : start + BATCH]), nd.array(labels[start : start + BATCH])
+            data, label = nd.array(images[start : start + BATCH]), nd.array(labels[start : start + BATCH])
             with autograd.record():
                 loss = criterion(net(data), label)
             loss.backward()
@@ -66,7 +66,7 @@ def main() -> None:
             total += loss.mean().asscalar()
         print(f"epoch {epoch}: loss {total / (seen.stop // BATCH):.3f}")
 
-    found = accuracy(net, pictures[unseen], labels[unseen])
+    found = accuracy(net, images[unseen], labels[unseen])
     print(f"accuracy on digits never seen: {found:.1%}")
     assert found > 0.93
 
@@ -74,7 +74,7 @@ def main() -> None:
         net.save_parameters(f"{folder}/digits.params")
         again = network()
         again.load_parameters(f"{folder}/digits.params")
-    assert accuracy(again, pictures[unseen], labels[unseen]) == found
+    assert accuracy(again, images[unseen], labels[unseen]) == found
 
 
 if __name__ == "__main__":

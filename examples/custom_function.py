@@ -1,4 +1,4 @@
-"""A function of your own: the sigmoid computed by NumPy, with a gradient written by hand."""
+"""Define a custom function: the sigmoid computed by NumPy, with a hand-written gradient."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from phonograd import autograd, nd
 
 
 class Sigmoid(autograd.Function):
-    """The logistic function; what happens inside forward and backward is not recorded."""
+    """Compute the logistic function; the code inside forward and backward is not recorded."""
 
     def forward(self, x: nd.NDArray) -> nd.NDArray:
-        """Return 1 / (1 + exp(-x)), computed outside of the library."""
+        """Return 1 / (1 + exp(-x)), computed by NumPy."""
         y = nd.array(1.0 / (1.0 + np.exp(-x.asnumpy())))
         self.save_for_backward(y)
         return y
@@ -21,7 +21,7 @@ class Sigmoid(autograd.Function):
 
 
 def main() -> None:
-    """Compare the function and its gradient with the built-in operator's, and train one weight through it."""
+    """Compare the function and its gradient with those of the built-in operator, and train one weight through it."""
     x = nd.array([-2.0, -0.5, 0.0, 1.0, 3.0])
     x.attach_grad()
     with autograd.record():

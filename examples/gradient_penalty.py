@@ -1,7 +1,7 @@
-"""Gradient penalty: train a critic whose slope is part of the loss, as Wasserstein GANs do.
+"""Train a critic with a gradient penalty: its slope is part of the loss, as in Wasserstein GANs.
 
 The critic should score real points above fake ones, and its gradient with respect to its *input* should have length
-one in between. The second wish puts a gradient inside the loss, so training differentiates a derivative.
+one in between. The second goal puts a gradient inside the loss, so training differentiates a derivative.
 """
 
 import phonograd as mx
@@ -15,7 +15,7 @@ def critic(points: nd.NDArray, parameters: list[nd.NDArray]) -> nd.NDArray:
 
 
 def slopes(points: nd.NDArray, parameters: list[nd.NDArray]) -> nd.NDArray:
-    """Return the length of the critic's gradient at every point, itself differentiable."""
+    """Return the length of the critic's gradient at every point, in differentiable form."""
     points.attach_grad()
     with autograd.record():
         scores = critic(points, parameters)
@@ -53,7 +53,7 @@ def main() -> None:
     length = slopes(middle, parameters).mean().asscalar()
     gap = (critic(real, parameters).mean() - critic(fake, parameters).mean()).asscalar()
     print(f"mean length of the gradient half way: {length:.3f}; gap between real and fake: {gap:.3f}")
-    # The centres are 2.83 apart. A slope s between them costs 10 (s - 1)^2 and wins 2.83 s: best at s = 1.14.
+    # The centers are 2.83 apart. A slope s between them costs 10 (s - 1)^2 and gains 2.83 s: best at s = 1.14.
     assert abs(length - 1) < 0.2
     assert 2.0 < gap < 3.5
 

@@ -1,4 +1,4 @@
-"""Linear regression from scratch: find the weights behind noisy measurements by gradient descent."""
+"""Fit a linear regression from scratch: recover the weights behind noisy measurements by gradient descent."""
 
 import phonograd as mx
 from phonograd import autograd, nd

@@ -1,20 +1,20 @@
-"""Softmax regression from scratch: three clouds of points told apart by a linear classifier."""
+"""Train a softmax regression from scratch: a linear classifier separates three clouds of points."""
 
 import phonograd as mx
 from phonograd import autograd, nd
 
-CENTRES = [[0.0, 2.0], [-2.0, -1.0], [2.0, -1.0]]
+CENTERS = [[0.0, 2.0], [-2.0, -1.0], [2.0, -1.0]]
 
 
 def clouds(count: int) -> tuple[nd.NDArray, nd.NDArray]:
-    """Return points of shape (3 * count, 2) around the three centres, and the number of the centre of each."""
-    points = [nd.random.normal(scale=0.8, shape=(count, 2)) + nd.array([centre]) for centre in CENTRES]
+    """Return points of shape (3 * count, 2) around the three centers, and the index of the center of each."""
+    points = [nd.random.normal(scale=0.8, shape=(count, 2)) + nd.array([centre]) for centre in CENTERS]
     labels = [nd.full((count,), number) for number in range(3)]
     return nd.concat(*points, dim=0), nd.concat(*labels, dim=0)
 
 
 def log_softmax(scores: nd.NDArray) -> nd.NDArray:
-    """Return the logarithms of the probabilities, with the largest score taken out so that exp cannot overflow."""
+    """Return the log-probabilities; subtract the largest score first, so that exp cannot overflow."""
     scores = scores - scores.max(axis=1, keepdims=True)
     return scores - nd.log(nd.exp(scores).sum(axis=1, keepdims=True))
 

@@ -1,4 +1,4 @@
-"""Derivatives of derivatives: the Taylor series of exp(sin(x)), each term differentiated from the one before."""
+"""Compute the Taylor series of exp(sin(x)), each term differentiated from the one before."""
 
 import math
 
@@ -17,7 +17,7 @@ def derivatives(function, point: float, order: int) -> list[float]:
 
 
 def main() -> None:
-    """Print seven derivatives at zero, and how fast the series that they make approaches the function."""
+    """Print seven derivatives at zero, and how fast their Taylor series approaches the function."""
 
     def function(x):
         return nd.exp(nd.sin(x))
