@@ -19,7 +19,7 @@ from typing import Any
 from ..core.base.errors import MXNetError
 from ..core.graph.operator import REGISTRY, Operator
 from ..ndarray.namespaces import Namespace, hint, public_names
-from . import control, files, loops, random
+from . import control, json_format, loops, random
 from .build import function_of, var
 from .calls import known_operator
 from .creation import arange, eye, full, linspace, ones, split_v2, zeros
@@ -66,7 +66,7 @@ del loops
 
 def load_json(json_str: str) -> Symbol:
     """Return the symbol described by a text in MXNet's JSON format."""
-    return Symbol(files.read(json_str))
+    return Symbol(json_format.read(json_str))
 
 
 def load(fname: str | os.PathLike[str]) -> Symbol:

@@ -25,7 +25,7 @@ from ..core.ops.math.structural import detach
 from ..core.trace.flags import is_training
 from ..core.trace.trace import LOCAL, ready_trace
 from ..ndarray.array import NDArray
-from . import files
+from . import json_format
 from .arithmetic import Arithmetic
 from .calls import Environment, Spec
 from .entry import Entry, Head, copy_graph, entries_of, hidden_key, substitute
@@ -184,7 +184,7 @@ class Symbol(Arithmetic):
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
         """Return the graph in MXNet's JSON format."""
-        return files.write(files.without_casts(self._heads) if remove_amp_cast else self._heads)
+        return json_format.write(json_format.without_casts(self._heads) if remove_amp_cast else self._heads)
 
     def save(self, fname: str | os.PathLike[str], remove_amp_cast: bool = True) -> None:
         """Write the graph to a file, which :func:`load` and MXNet can read."""
@@ -417,7 +417,7 @@ def _shape(value: Any, name: str) -> tuple[int, ...]:
 
 
 def _from_json(text: str) -> Symbol:
-    return Symbol(files.read(text))
+    return Symbol(json_format.read(text))
 
 
 def Group(symbols: Sequence[Symbol], create_fn: Any = Symbol) -> Symbol:  # noqa: N802 - MXNet's name

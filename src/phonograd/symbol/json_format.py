@@ -1,4 +1,4 @@
-"""Files: write graphs as MXNet's JSON text, and read it with precise errors.
+"""JSON format: write graphs as MXNet's JSON text, and read it with precise errors.
 
 Files of MXNet since 0.8 are read and upgraded as MXNet does it. Older files store attributes under ``param`` and
 ``attr`` instead of ``attrs``. Before 0.9 they do not list missing inputs and auxiliary states. Before 0.9.5 ``axis=-1``
