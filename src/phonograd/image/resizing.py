@@ -33,7 +33,7 @@ def choose_method(interp: int, sizes: tuple[int, int, int, int] | tuple[()] = ()
 
     9 selects a method by `sizes` (old height, old width, new height, new width), and 10 a random one.
 
-    >>> chosen_method(9, (100, 100, 50, 50))
+    >>> choose_method(9, (100, 100, 50, 50))
     3
     """
     if interp == 9:

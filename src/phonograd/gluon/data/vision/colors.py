@@ -34,7 +34,7 @@ def change_saturation(image: Values, factor: float) -> Values:
 def rotate_hue(image: Values, turns: float) -> Values:
     """Rotate the hues by a number of full turns around the color circle.
 
-    >>> turned_hue(np.array([[[255.0, 0.0, 0.0]]], np.float32), 1 / 3).round().tolist()
+    >>> rotate_hue(np.array([[[255.0, 0.0, 0.0]]], np.float32), 1 / 3).round().tolist()
     [[[0.0, 255.0, 0.0]]]
     """
     if image.shape[-1] != 3:
