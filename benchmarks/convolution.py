@@ -64,7 +64,7 @@ def ours(case: str, which: str, threads: int, winograd: bool) -> Callable[[], No
     """Return a call of our kernels."""
     import numpy as np
 
-    from phonograd.core.base import settings
+    from phonograd import settings
     from phonograd.core.kernels.conv import Convolution
     from phonograd.core.run import kernel_cache
     from phonograd.core.run.driver import Row

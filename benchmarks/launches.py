@@ -18,7 +18,7 @@ import numpy as np
 
 import phonograd
 from benchmarks.workloads_nd import WORKLOADS
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.kernels.matmul.amx import MatrixUnit
 from phonograd.core.kernels.matmul.gemm import Gemm
 from phonograd.core.kernels.structure import Structure

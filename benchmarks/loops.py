@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from phonograd import autograd, nd
-from phonograd.core.base import settings
+from phonograd import autograd, nd, settings
 from phonograd.core.run import kernel_cache
 
 COLUMNS, COUNTS = 1000, (50, 100, 200, 400)

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import matmul, swap_last

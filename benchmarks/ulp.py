@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.base.dtypes import FLOAT32, FLOAT64, DType
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math import special_functions

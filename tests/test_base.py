@@ -34,7 +34,7 @@ def test_known_errors():
     assert base.MXNetError is MXNetError
     assert issubclass(MXNetError, RuntimeError)
     names = {"NotImplementedForSymbol", "InternalError", "ValueError", "TypeError", "AttributeError", "IndexError"}
-    assert names | {"NotImplementedError"} == set(base.error_types)
+    assert names | {"NotImplementedError"} <= set(base.error_types)
 
 
 def test_errors_are_registered_in_three_ways(registered):

@@ -67,7 +67,7 @@ from mxnet.image.image import imresize
     assert names["mx"] is names["mxnet"] is mxnet
     assert names["F"] is names["nd"] is phonograd.nd is phonograd.ndarray
     assert names["NDArray"] is names["SameNDArray"] is phonograd.nd.NDArray
-    assert names["MXNetError"] is names["SameError"] is phonograd.core.base.errors.MXNetError
+    assert names["MXNetError"] is names["SameError"] is phonograd.base.MXNetError
     assert names["Context"] is phonograd.Context
     assert names["np"] is names["same_np"] is phonograd.np
     assert names["npx"] is names["same_npx"] is phonograd.npx
@@ -205,7 +205,7 @@ def test_imports_from_many_threads(mxnet):
 
 
 def test_the_stand_in_on_the_path_becomes_the_alias():
-    directory = os.path.join(os.path.dirname(phonograd.__file__), "mxnet_path")
+    directory = os.path.join(os.path.dirname(phonograd.__file__), "compat", "mxnet_path")
     script = """
 import mxnet as mx
 from mxnet import autograd

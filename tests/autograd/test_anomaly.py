@@ -5,8 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from phonograd import autograd, nd, profiler
-from phonograd.core.base import settings
+from phonograd import autograd, nd, profiler, settings
 from phonograd.core.base.errors import MXNetError
 from phonograd.profiler import record_function
 

@@ -291,7 +291,7 @@ def test_ten_thousand_iterations_make_nothing_new():
 
 
 def test_graphs_that_never_repeat_stay_within_the_limits():
-    from phonograd.core.base import settings
+    from phonograd import settings
 
     x = variable([1.0])
     with settings.override(node_limit=3000, plan_limit=60):

@@ -271,7 +271,7 @@ def test_threads_with_records_of_their_own():
 
 
 def test_nodes_are_forgotten_while_other_threads_work():
-    from phonograd.core.base import settings
+    from phonograd import settings
 
     def work(number):
         x = variable([float(number)])

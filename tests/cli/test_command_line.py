@@ -113,7 +113,7 @@ def test_information(capsys):
 
 
 def test_information_where_the_compiler_does_not_work():
-    hidden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "without_llvmlite")
+    hidden = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "without_llvmlite")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([hidden, SOURCE])}
     environment.pop("PHONOGRAD_EXECUTOR", None)
     command = [sys.executable, "-W", "error", "-m", "phonograd", "info"]

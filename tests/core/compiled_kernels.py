@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.run import objects
 
 try:

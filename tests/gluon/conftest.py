@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from phonograd.core.base import settings
+from phonograd import settings
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 import phonograd as mx
 from phonograd import autograd, gluon, nd
+from phonograd.core import events
 from phonograd.core.events import LISTENING, MODULE
 from phonograd.gluon import nn
 
@@ -95,17 +96,17 @@ def test_results_are_the_same_when_observed() -> None:
 def test_ranges_see_inputs_and_outputs() -> None:
     net = network()
     seen: list[Any] = []
-    handle = mx.observers.add_global_callback(
+    handle = events.add_global_callback(
         lambda entry: seen.append([array.shape for array in entry.inputs]),
         lambda entry, _: seen.append([array.shape for array in entry.outputs]),
-        scopes=[mx.observers.RecordScope.MODULE],
+        scopes=[events.RecordScope.MODULE],
         needs_inputs=True,
         needs_outputs=True,
     )
     try:
         net[1](nd.ones((3, 8)))
     finally:
-        mx.observers.remove_callback(handle)
+        events.remove_callback(handle)
     assert seen == [[(3, 8)], [(3, 2)]]
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, nd
-from phonograd.core.base import settings
+from phonograd import autograd, nd, settings
 from phonograd.core.graph.node import statistics
 
 X = [[0.5, -1.0, 2.0], [3.0, 0.0, -0.25]]

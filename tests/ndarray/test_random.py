@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, nd
-from phonograd.core.base import settings
+from phonograd import autograd, nd, settings
 from phonograd.core.graph.node import statistics
 from phonograd.test_utils import chi_square_check, gen_buckets_probs_with_ppf, mean_check, var_check, verify_generator
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, nd, profiler
+from phonograd import autograd, nd, profiler, settings
 from phonograd.core import events
-from phonograd.core.base import settings
 from phonograd.core.events import (
     BACKWARD_FUNCTION,
     COMPILATION,

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, explain, nd
-from phonograd.core.base import settings
+from phonograd import autograd, explain, nd, settings
 
 
 @pytest.fixture(autouse=True)

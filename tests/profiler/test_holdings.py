@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, gluon, nd
-from phonograd.core.base import settings
+from phonograd import autograd, gluon, nd, settings
 from phonograd.core.events import LISTENING, MEMORY
 from phonograd.profiler import load, profile, record_function, schedule
 

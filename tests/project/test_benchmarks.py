@@ -11,7 +11,7 @@ from benchmarks.roofline import Peaks, Work
 from benchmarks.workloads_nd import ONLY_PHONOGRAD, WITHOUT_JAX, WORKLOADS
 
 import phonograd as mx
-from phonograd.core.base import settings
+from phonograd import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES = {"fast": {"phonograd": 1e-3, "torch": 2e-3, "jax": 5e-4}, "ours": {"phonograd": 2.0, "jax": 1.0}}

@@ -100,10 +100,10 @@ def test_extents_that_are_not_known_pass_through():
 
 def test_backwards_through_a_graph():
     """The first state of a cell has the batch of the data, which is known only further on."""
-    state = sym.zeros((0, 4))
+    state = sym.zeros((0, 4), name="state")
     net = sym.FullyConnected(DATA, num_hidden=4) + sym.FullyConnected(sym.tanh(state), num_hidden=4)
     assert net.infer_shape(data=(2, 3))[1] == [(2, 4)]
-    assert net.get_internals()["_zeros0_output"].infer_shape_partial()[1] == [(0, 4)]
+    assert net.get_internals()["state_output"].infer_shape_partial()[1] == [(0, 4)]
     chain = sym.exp(sym.relu(sym.var("inner"))) + DATA
     assert chain.infer_shape(data=(2, 3)) == ([(2, 3), (2, 3)], [(2, 3)], [])
 

@@ -82,7 +82,7 @@ class _Reader(pickle.Unpickler):
         """Return what a reference stands for."""
         if name == "NDArray" and module.startswith(("mxnet.ndarray", "phonograd.ndarray")):
             return NDArray
-        if (module, name) in (("mxnet.context", "Context"), ("phonograd.core.base.devices", "Context")):
+        if (module, name) in (("mxnet.context", "Context"), ("phonograd.context", "Context")):
             return Context
         found: Any = None
         if module.startswith(("mxnet.optimizer", "phonograd.optimizer")):

@@ -11,9 +11,8 @@ import types
 import numpy as np
 import pytest
 
-from phonograd import autograd, nd
+from phonograd import autograd, nd, settings
 from phonograd.core.array import call
-from phonograd.core.base import settings
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.run import kernel_cache

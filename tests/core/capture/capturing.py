@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import nd
-from phonograd.core.base import settings
+from phonograd import nd, settings
 
 
 def array(*shape: int, seed: int = 0) -> Any:

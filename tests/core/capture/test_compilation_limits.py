@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, nd
-from phonograd.core.base import settings
+from phonograd import autograd, nd, settings
 
 from .capturing import array, bits, counted, each_executor  # noqa: F401 - pytest finds fixtures by name
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, nd
-from phonograd.core.base import settings
+from phonograd import autograd, nd, settings
+from phonograd.core.capture import compiled
 from phonograd.core.capture.compiled import _Repeatable
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -21,7 +21,7 @@ def quick(monkeypatch):
 
     def repeat_quickly(self, arguments):
         done = original(self, arguments)
-        told.append(done is not mx.compilation._CHANGED)
+        told.append(done is not compiled._CHANGED)
         return done
 
     monkeypatch.setattr(_Repeatable, "repeat_quickly", repeat_quickly)

@@ -13,7 +13,7 @@ from hypothesis import settings as budget
 from hypothesis import strategies as st
 
 import phonograd as mx
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.kernels.launch import Plan, Reference
 from phonograd.core.kernels.matmul import bf16x3
 from phonograd.core.kernels.matmul.amx import MatrixUnit

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phonograd import autograd, nd
-from phonograd.core.base import settings
+from phonograd import autograd, nd, settings
 from phonograd.core.graph.node import Node
 from phonograd.core.kernels.structure import Structure
 from phonograd.core.ops.math.structural import leaf

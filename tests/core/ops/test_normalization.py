@@ -8,6 +8,7 @@ import pytest
 import phonograd as mx
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.derive.gradient import differentiate
+from phonograd.core.graph.node import statistics
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.structural import variable
 from phonograd.core.run.reference import evaluate
@@ -112,13 +113,13 @@ def test_moving_statistics_do_not_compute_the_batch_twice():
     nodes, _ = leaves_for([ROWS, *vectors(2, 1, 4, 8)])
     declared = REGISTRY["BatchNorm"]
     outputs = declared(*nodes, training=True)
-    before = mx.node.statistics.nodes
+    before = statistics.nodes
     changed = declared.effects(
         tuple(nodes), outputs, momentum=0.9, fix_gamma=False, use_global_stats=False, training=True, axis=1
     )
     # two products and a sum each, and the two constants
     assert len(changed) == 2
-    assert mx.node.statistics.nodes - before <= 8
+    assert statistics.nodes - before <= 8
 
 
 def test_arrays_are_updated_by_the_call():

@@ -23,7 +23,7 @@ OPERATORS = sorted({declared.name for declared in REGISTRY.values()})
 # Operators that hold graphs together: they are made by the library only and have tests of their own.
 STRUCTURAL = {
     "_absent",
-    "_again",
+    "_repeat_call",
     "_composite",
     "_constant",
     "_copyto",

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, nd
-from phonograd.core.base import settings
+from phonograd import autograd, nd, settings
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
 

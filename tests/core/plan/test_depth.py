@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, explain, nd
-from phonograd.core.base import settings
+from phonograd import autograd, explain, nd, settings
 from phonograd.core.kernels.structure import Structure
 from phonograd.core.plan import cache
 from phonograd.core.plan.native_program import NativeProgram

@@ -307,10 +307,10 @@ z[0] = z[1] * 2
 seen.append(z.asnumpy().tolist())
 seen.append(nd.contrib.index_copy(nd.zeros((3, 2)), nd.array([0, 2]), z).asnumpy().tolist())
 # what was compiled quickly and is used often is compiled in full
-jit.finish()
-counts = jit.statistics.snapshot()
+kernel_cache.finish()
+counts = kernel_cache.statistics.snapshot()
 modules = [name for name in ("phonograd.core.plan.grouping", "phonograd.core.plan.assembly") if name in sys.modules]
-loaded = "llvmlite" in sys.modules or jit._started().codes._compiler is not None
+loaded = "llvmlite" in sys.modules or kernel_cache._started().codes._compiler is not None
 modules += ["LLVM"] if loaded else []
 print(json.dumps([seen, counts, modules]))
 """

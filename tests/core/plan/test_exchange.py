@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import phonograd as mx
-from phonograd import autograd, gluon, nd
-from phonograd.core.base import settings
+from phonograd import autograd, gluon, nd, settings
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import matmul, swap_last
 from phonograd.core.ops.math.structural import leaf

@@ -13,8 +13,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import phonograd as mx
-from phonograd import autograd, nd
-from phonograd.core.base import settings
+from phonograd import autograd, nd, settings
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.structure import Structure

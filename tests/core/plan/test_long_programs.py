@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY, single
 from phonograd.core.ops.math.primitives import cast, embed, gather, matmul, reshape_to, slice_step

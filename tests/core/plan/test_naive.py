@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from phonograd import autograd, nd
-from phonograd.core.base import settings
+from phonograd import autograd, nd, settings
 from phonograd.ndarray import NDArray
 
 _CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -196,7 +196,9 @@ def test_errors_of_numpy_name_the_operator() -> None:
     x = leaf(0, (3,), FLOAT32)
     failing = Operator(fail, name="_test_fails")
     program = NativeProgram([failing(x + 1.0)], never)
-    with pytest.raises(IndexError, match=r"out of range\n  in operator _test_fails, called at .*test_program.py"):
+    with pytest.raises(
+        IndexError, match=r"out of range\n  in operator _test_fails, called at .*test_native_program.py"
+    ):
         program.run([np.zeros(3, np.float32)])
 
 

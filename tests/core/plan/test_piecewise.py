@@ -13,6 +13,7 @@ import pytest
 import phonograd as mx
 from phonograd import autograd, nd, profiler
 from phonograd.core.base.errors import MXNetError
+from phonograd.core.graph.node import statistics
 from phonograd.core.plan import cache, piecewise
 from phonograd.core.plan.cache import NOVELTY
 from phonograd.core.plan.piecewise import PiecewiseProgram
@@ -87,9 +88,9 @@ def test_a_graph_that_is_there_again_is_planned() -> None:
     assert not by_pieces(again)
     assert first.asnumpy().tobytes() == again.asnumpy().tobytes()
     # and this is the plan that is found from then on
-    made = mx.node.statistics.plans
+    made = statistics.plans
     assert chain(PLENTY + 210).asnumpy().tobytes() == first.asnumpy().tobytes()
-    assert mx.node.statistics.plans == made
+    assert statistics.plans == made
 
 
 def test_programs_that_begin_to_repeat_are_planned_at_once() -> None:

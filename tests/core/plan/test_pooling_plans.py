@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
 import phonograd as mx
-from phonograd import explain, nd
-from phonograd.core.base import settings
+from phonograd import explain, nd, settings
 from phonograd.core.derive.gradient import differentiate
 from phonograd.core.graph.node import Node
 from phonograd.core.graph.operator import REGISTRY

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.graph.operator import REGISTRY, Operator
 from phonograd.core.kernels.structure import Compute, Load, Structure
 from phonograd.core.lower.lowering import Elementwise

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.base.errors import NoCompilerWarning
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import matmul, permute
@@ -243,7 +243,7 @@ def test_new_sizes_compile_nothing() -> None:
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = (
         "import sys, phonograd.core.plan.native_program as p, numpy as np\n"
-        "loaded = lambda: 'llvmlite' in sys.modules or p.jit._kernels and p.jit._kernels.codes._compiler\n"
+        "loaded = lambda: 'llvmlite' in sys.modules or p.kernel_cache._kernels and p.kernel_cache._kernels.codes._compiler\n"
         "assert not loaded()\n"
         "from phonograd.core.ops.math.structural import leaf\n"
         "x = leaf(0, (2,), np.dtype('float32'))\n"

@@ -7,8 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from phonograd import nd
-from phonograd.core.base import settings
+from phonograd import nd, settings
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import matmul
 from phonograd.core.ops.math.structural import leaf
@@ -171,8 +170,8 @@ def test_small_arenas_lie_on_the_stack(monkeypatch):
     assert program.memory.arena > 0
     data, allocated = np.eye(8, dtype=FLOAT) + 1, []
     expected = program.run([data])[0].tobytes()
-    original = running.memory.allocate
-    monkeypatch.setattr(running.memory, "allocate", lambda *a: (allocated.append(a), original(*a))[1])
+    original = running.memory_pool.allocate
+    monkeypatch.setattr(running.memory_pool, "allocate", lambda *a: (allocated.append(a), original(*a))[1])
     assert program.run([data])[0].tobytes() == expected
     assert not allocated
     parts = []

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import phonograd as mx
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.ops.math.primitives import permute
 from phonograd.core.ops.math.structural import leaf

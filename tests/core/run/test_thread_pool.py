@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.run import kernel_cache, thread_pool
 from phonograd.core.run.driver import Row
 from phonograd.core.run.thread_pool_ir import (
@@ -269,11 +269,11 @@ import os, signal, sys, threading, time, warnings
 import numpy as np
 warnings.simplefilter("ignore", DeprecationWarning)
 import phonograd as mx
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.run import kernel_cache, thread_pool
 from phonograd.core.run.driver import Row
 settings.update(num_threads=3)
-kernel = jit.compile_text(TEXT, "count_items")
+kernel = kernel_cache.compile_text(TEXT, "count_items")
 
 def run(size=20000, chunk=50):
     counts = np.zeros(size, np.int64)
@@ -326,9 +326,9 @@ def test_kernels_run_on_one_thread_after_the_workers_have_ended() -> None:
     succeeds("""
         import atexit
         run()
-        team._end()
+        thread_pool._end()
         run()
-        assert team.renew() is None
+        assert thread_pool.renew() is None
         print('done')
     """)
 
@@ -344,10 +344,10 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes canno
 CHILDREN = """
 def child(number):
     signal.alarm(20)
-    assert team.CELL[0] == 0
+    assert thread_pool.CELL[0] == 0
     for _ in range(20):
         run()
-    assert team.renew().size == 3
+    assert thread_pool.renew().size == 3
 
 for number in range(10):
     found = os.fork()
@@ -383,14 +383,14 @@ def test_a_process_may_be_forked_while_another_thread_compiles() -> None:
             number = 0
             while True:
                 number += 1
-                jit.compile_text(TEXT.replace("count_items", f"count{number}"), f"count{number}")
+                kernel_cache.compile_text(TEXT.replace("count_items", f"count{number}"), f"count{number}")
 
         threading.Thread(target=compile_forever, daemon=True).start()
         for _ in range(20):
             found = os.fork()
             if not found:
                 signal.alarm(20)
-                jit.compile_text(TEXT.replace("count_items", "mine"), "mine")
+                kernel_cache.compile_text(TEXT.replace("count_items", "mine"), "mine")
                 run()
                 os._exit(0)
             assert os.waitpid(found, 0)[1] == 0

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 
 import phonograd as mx
-from phonograd.core.base import settings
+from phonograd import settings
 from phonograd.core.graph.operator import REGISTRY
 from phonograd.core.kernels.matmul import gemm
 from phonograd.core.ops.math.primitives import matmul

@@ -8,8 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
-from phonograd import autograd, nd
-from phonograd.core.base import settings
+from phonograd import autograd, nd, settings
 from phonograd.core.base.errors import MXNetError
 from phonograd.core.graph.node import statistics
 from phonograd.core.trace.trace import LOCAL

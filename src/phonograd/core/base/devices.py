@@ -66,6 +66,9 @@ class Context(metaclass=_ContextType):
     True
     """
 
+    # pickles and messages show the public name
+    __module__ = "phonograd.context"
+
     devtype2str: ClassVar[dict[int, str]] = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
     devstr2type: ClassVar[dict[str, int]] = {name: code for code, name in devtype2str.items()}
     _default: ClassVar[contextvars.ContextVar[Context | None]] = contextvars.ContextVar("context", default=None)

@@ -32,6 +32,9 @@ _MOST_CODES = 10_000
 class MXNetError(RuntimeError):
     """A check of the library failed; the text says which one and what to do."""
 
+    # tracebacks and pickles show the public name
+    __module__ = "phonograd.base"
+
 
 class MissingFile(FileNotFoundError, MXNetError):
     """A file, or the directory that it shall be in, is not there."""

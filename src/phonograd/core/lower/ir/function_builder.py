@@ -31,7 +31,7 @@ class Value(NamedTuple):
 class FunctionBuilder:
     """The text of one function, written instruction by instruction.
 
-    >>> f = Function("twice", "ptr %table, i64 %n")
+    >>> f = FunctionBuilder("twice", "ptr %table, i64 %n")
     >>> f.store_word("%table", "0", f.times("%n", "2"))
     >>> print(f.text())
     define void @twice(ptr %table, i64 %n) nounwind {
