@@ -1,4 +1,4 @@
-"""Graphs as csr matrices whose values are numbers of edges: functions of nd.contrib that read what is stored."""
+"""Graph functions of nd.contrib; a graph is a csr matrix whose values are edge numbers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _numbers(name: str, array: Any, limit: int) -> Array:
         raise AssertionError(f"Arguments of {name} must have NDArray type, but got {array}")
     numbers = read(array).astype(np.int64)
     if numbers.ndim != 1 or (numbers.size and (numbers.min() < 0 or numbers.max() >= limit)):
-        raise MXNetError(f"{name} takes vectors of numbers of vertices, which are below {limit}")
+        raise MXNetError(f"{name} takes vectors of vertex numbers, which must be below {limit}")
     return numbers
 
 
 def edge_id(
     data: CSRNDArray, u: NDArray, v: NDArray, out: NDArray | None = None, name: str | None = None, **kwargs: Any
 ) -> NDArray:
-    """Return the values that a csr matrix stores at the places (u, v), or -1 where it stores none.
+    """Return the values that a csr matrix stores at positions (u, v), or -1 where it stores none.
 
     >>> import phonograd as mx
     >>> graph = mx.nd.sparse.csr_matrix(([7, 8], [1, 0], [0, 1, 2]), shape=(2, 2))
@@ -58,7 +58,7 @@ def edge_id(
 
 
 def dgl_adjacency(data: CSRNDArray, out: NDArray | None = None, name: str | None = None, **kwargs: Any) -> NDArray:
-    """Return the adjacency matrix of a graph: 1 for every edge, in float32."""
+    """Return the adjacency matrix of a graph: 1.0 for every edge, in float32."""
     record = _record_of("dgl_adjacency", data)
     ones = np.ones(record.data.shape, np.float32)
     made = stored(SparseRecord("csr", record.shape, ones, record.indices), data.context)
@@ -66,10 +66,10 @@ def dgl_adjacency(data: CSRNDArray, out: NDArray | None = None, name: str | None
 
 
 def dgl_subgraph(*data: NDArray, return_mapping: bool, **kwargs: Any) -> list[NDArray] | NDArray:
-    """Return the graphs that some vertices induce, one for each list of vertices; edges are numbered anew.
+    """Return the subgraphs induced by each list of vertices, with edges renumbered.
 
-    The first argument is the graph, the others are the lists, which must be sorted. With `return_mapping` there follow
-    as many matrices with the numbers that these edges have in the whole graph.
+    The first argument is the graph, the others are the sorted lists of vertices. With `return_mapping`, as many
+    matrices follow that map these edges to their numbers in the whole graph.
     """
     graph, *lists = data
     record = _record_of("dgl_subgraph", graph)

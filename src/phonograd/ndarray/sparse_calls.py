@@ -1,6 +1,6 @@
-"""Operators called with sparse arrays: what is computed from the stored values alone, and which results are sparse.
+"""Operator calls with sparse arrays: choose which results are sparse, and compute some from stored values alone.
 
-The rules are MXNet's. An operator that is in none of them gets whole arrays and returns one.
+The rules are MXNet's. Operators without a rule get dense arrays and return one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["call_with_storage"]
 def call_with_storage(
     declared: Operator, handles: tuple[Handle | None, ...], attributes: tuple[Any, ...], out: Any
 ) -> Any:
-    """Return the result of an operator of which an argument is sparse, or that is about storage."""
+    """Call an operator that has a sparse argument or depends on storage types."""
     named = dict(zip([parameter.name for parameter in declared.parameters], attributes, strict=False))
     arrays = [handle for handle in handles if isinstance(handle, NDArray)]
     if declared.name == "cast_storage":
@@ -85,15 +85,15 @@ def _check_conversion(array: NDArray, stype: str) -> None:
 
 
 def _is_lazy(declared: Operator, arrays: list[NDArray], named: dict[str, Any]) -> bool:
-    """Return whether a call is an update that leaves the rows alone that its gradient does not have."""
+    """Return whether a call is an update that changes only the rows present in its gradient."""
     if declared.input_names[:2] != ("weight", "grad") or arrays[1].stype != "row_sparse":
         return False
-    # what follows the leader has no such parameter, and MXNet updates only its rows
+    # FTRL has no such parameter, and MXNet updates only its rows
     return bool(named.get("lazy_update", declared.name == "ftrl_update"))
 
 
 def _update_rows(declared: Operator, arrays: list[NDArray], attributes: tuple[Any, ...], out: Any) -> Any:
-    """Return the weight after an update of the rows that a gradient has; the states of others do not change either."""
+    """Update the rows that a gradient has and return the weight; the states of other rows do not change."""
     touched = touched_rows(arrays[1])
     weight, *states = [labelled(array, "default") for array in (arrays[0], *arrays[2:])]
     before = [weight.copy(), *[state.copy() for state in states]]
@@ -109,11 +109,11 @@ def _update_rows(declared: Operator, arrays: list[NDArray], attributes: tuple[An
     return out
 
 
-# -- without the whole array
+# -- without the dense array
 
 
 def _cast_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
-    """Return an array stored the wanted way, if no gradient can be asked for; else values keep their place."""
+    """Return an array converted to a storage type; if it needs a gradient, its values stay dense."""
     array, stype = arrays[0], named["stype"]
     if isinstance(array, BaseSparseNDArray):
         record = array._unrecorded()
@@ -137,7 +137,7 @@ def _slice_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
 
 
 def _product_stored(arrays: list[NDArray], named: dict[str, Any]) -> Any:
-    """Return a product with a csr matrix, from what it stores: the rows that its columns name, weighted and added."""
+    """Return a product with a csr matrix, computed from its stored values: gather rows, scale and add them."""
     left, right = arrays
     wanted = _kind_of_product([left.stype, right.stype], named)
     if isinstance(left, CSRNDArray):

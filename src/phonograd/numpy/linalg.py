@@ -1,7 +1,7 @@
-"""np.linalg: norms, factorizations and systems of equations of stacks of matrices, with NumPy's names.
+"""np.linalg: norms, factorizations and linear systems for stacks of matrices, with NumPy's names.
 
-What the library has an operator for is differentiable to every order. Eigenvalues of matrices that need not be
-symmetric, least squares and ranks are computed by NumPy when they are called, and have no gradient.
+Functions built on the library's operators are differentiable to every order. NumPy computes eigenvalues of
+nonsymmetric matrices, least squares and ranks at the call, without gradients.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _called(name: str, *arrays: Any, **parameters: Any) -> Any:
 
 
 def _as_floats(a: Any) -> Any:
-    """Return an array in a floating point type."""
+    """Convert an array to a floating point type."""
     made = a if isinstance(a, NDArray) else array(a)
     return made if made._dtype.kind == "f" else made.astype("float32")
 
@@ -59,7 +59,7 @@ def _turned(a: Any) -> Any:
 
 
 def _shaped(a: Any, shape: Sequence[int]) -> Any:
-    """Return an array in a shape of as many elements, none of which is a code; no view, which would keep it alive."""
+    """Reshape without reshape codes and without a view, which would keep the array alive."""
     return a if a.shape == tuple(shape) else _called("_reshape", a, shape=tuple(shape))
 
 
@@ -67,7 +67,7 @@ def _shaped(a: Any, shape: Sequence[int]) -> Any:
 
 
 def _reduced(name: str, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """Return what an operator reduces some axes to; all of them to an array without axes."""
+    """Reduce axes with an operator; reducing all axes returns a 0-d array."""
     found = _called(name, x, axis=axes, keepdims=True)
     return found if keepdims else _shaped(found, [extent for one, extent in enumerate(x.shape) if one not in axes])
 
@@ -78,9 +78,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     Parameters
     ----------
     ord
-        None, or 'fro' for matrices: the root of the sum of squares. For vectors any number p, with infinity the largest
-        magnitude, 0 the count of elements that are not zero. For matrices 1 and infinity (largest sum of a column and
-        of a row), 2 (largest singular value), their negatives (the smallest), and 'nuc' (sum of singular values).
+        None, or 'fro' for matrices: the square root of the sum of squares. For vectors any number p; infinity is the
+        largest magnitude and 0 the number of nonzero elements. For matrices 1 and infinity (largest sum of a column
+        or row), 2 (largest singular value), their negatives (the smallest), and 'nuc' (sum of singular values).
     """
     x = _as_floats(x)
     given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, (int, np.integer)) else axis
@@ -131,23 +131,23 @@ def _matrix_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> A
 
 
 def svd(a: Any) -> tuple[Any, Any, Any]:
-    """Return U, L and V with a = U * diag(L) * V: the singular values in descending order, and their vectors."""
+    """Return U, L and V with a = U * diag(L) * V, with singular values L in descending order."""
     return tuple(_called("_npi_svd", _as_floats(a)))
 
 
 def cholesky(a: Any) -> Any:
-    """Return the lower triangular L of symmetric positive definite matrices: a = L * L^T."""
+    """Return the lower triangular L with a = L * L^T, for symmetric positive definite matrices."""
     return _called("_linalg_potrf", _as_floats(a))
 
 
 def qr(a: Any, mode: str = "reduced") -> tuple[Any, Any]:
-    """Return Q and R with a = Q * R: orthonormal columns, and an upper triangle."""
+    """Return Q with orthonormal columns and upper triangular R, with a = Q * R."""
     if mode is not None and mode != "reduced":
         raise NotImplementedError(f"Only default mode='reduced' is implemented, not {mode!r}")
     a = _as_floats(a)
     rows, columns = a.shape[-2:]
     if rows < columns:
-        raise MXNetError(f"qr needs at least as many rows as columns to be differentiable, but has {a.shape}")
+        raise MXNetError(f"qr needs at least as many rows as columns to be differentiable, but the shape is {a.shape}")
     orthonormal, lower = _called("_linalg_gelqf", _turned(a))
     return _turned(orthonormal), _turned(lower)
 
@@ -181,7 +181,7 @@ def eigvals(a: Any) -> Any:
 
 
 def _by_numpy(function: Callable[..., Any], a: Any) -> Any:
-    """Return what NumPy computes in double precision, in the dtype and on the context of an array."""
+    """Compute with NumPy in double precision; return the result with the dtype and context of an array."""
     a = _as_floats(a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise MXNetError(f"Input A's last two dimension must be equal, but the shape is {a.shape}")
@@ -193,7 +193,7 @@ def _by_numpy(function: Callable[..., Any], a: Any) -> Any:
     return tuple(made) if isinstance(found, tuple) else made[0]
 
 
-# -- inverses, determinants, equations
+# -- inverses, determinants, linear systems
 
 
 def inv(a: Any) -> Any:
@@ -215,7 +215,7 @@ def slogdet(a: Any) -> tuple[Any, Any]:
 
 
 def solve(a: Any, b: Any) -> Any:
-    """Return x with a * x = b; b is a vector per matrix, or has right-hand sides as columns."""
+    """Solve a * x = b for x; b is a vector per matrix, or has right-hand sides as columns."""
     a, b = _as_floats(a), _as_floats(b)
     if b.ndim == a.ndim - 1:
         return _shaped(_called("_npi_solve", a, _shaped(b, (*b.shape, 1))), b.shape)
@@ -253,24 +253,24 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False) -> Any:  # noq
 
 
 def cond(x: Any, p: Any = None) -> Any:
-    """Return the condition number of matrices: how much solving equations enlarges errors."""
+    """Return the condition number of matrices."""
     found = np.linalg.cond(read(_as_floats(x)), p)
     return new(np.asarray(found)) if np.ndim(found) else found
 
 
 def tensorinv(a: Any, ind: int = 2) -> Any:
-    """Return the inverse of a tensor as a map from its last axes to its first ``ind``."""
+    """Return the inverse of a tensor as a map from its last axes to its first ``ind`` axes."""
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
     a = _as_floats(a)
     first, last = a.shape[:ind], a.shape[ind:]
     if math.prod(first) != math.prod(last):
-        raise MXNetError(f"tensorinv needs as many elements before axis {ind} as from there on, but has {a.shape}")
+        raise MXNetError(f"tensorinv needs as many elements before axis {ind} as after it, but the shape is {a.shape}")
     return _shaped(inv(_shaped(a, (math.prod(first), math.prod(last)))), (*last, *first))
 
 
 def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
-    """Return x with tensordot(a, x, x.ndim) = b, after moving some axes of a to the end."""
+    """Solve tensordot(a, x, x.ndim) = b for x, after moving some axes of a to the end."""
     a, b = _as_floats(a), _as_floats(b)
     if axes is not None:
         moved = [real_axis(axis, a.ndim, "tensorsolve") for axis in axes]
@@ -282,7 +282,7 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
 
 
 def matrix_power(a: Any, n: int) -> Any:
-    """Return square matrices multiplied with themselves n times; a negative number takes the inverse."""
+    """Raise square matrices to the power n; a negative n uses the inverse."""
     a = _as_floats(a) if n < 0 else a if isinstance(a, NDArray) else array(a)
     if n == 0:
         one = np.broadcast_to(np.eye(a.shape[-1], dtype=a._dtype), a.shape)
@@ -297,7 +297,7 @@ def matrix_power(a: Any, n: int) -> Any:
 
 
 def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
-    """Return the product of several matrices, multiplied in the order that takes the fewest operations."""
+    """Return the product of several matrices, in the order that needs the fewest operations."""
     matrices = [one if isinstance(one, NDArray) else array(one) for one in arrays]
     if len(matrices) < 2:
         raise ValueError(f"Expecting at least two arrays, but got {len(matrices)}")
@@ -316,7 +316,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
 
 
 def _product(matrices: list[Any]) -> Any:
-    """Return the product of a chain of matrices, split where that is cheapest."""
+    """Return the product of a chain of matrices in the cheapest order."""
     sizes = [matrices[0].shape[0], *[matrix.shape[1] for matrix in matrices]]
     best: dict[tuple[int, int], tuple[float, int]] = {(i, i + 1): (0.0, i) for i in range(len(matrices))}
     for length in range(2, len(matrices) + 1):
@@ -330,7 +330,7 @@ def _product(matrices: list[Any]) -> Any:
 
 
 def _multiplied(matrices: list[Any], best: dict[tuple[int, int], tuple[float, int]], start: int, stop: int) -> Any:
-    # a function that calls itself from inside of another one would keep the matrices until garbage is collected
+    # not a closure: a recursive closure is a reference cycle, which would keep the matrices until garbage collection
     if stop - start == 1:
         return matrices[start]
     cut = best[start, stop][1]

@@ -1,6 +1,6 @@
-"""NumPy's own functions applied to arrays of mx.np: answered by the function of the same name in mx.np.
+"""Run NumPy's own functions on mx.np arrays: each call goes to the mx.np function of the same name.
 
-A function that mx.np does not have computes on NumPy values; its results are arrays of mx.np again where they can be.
+A function that mx.np lacks computes on NumPy values; its results become mx.np arrays again where possible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["on_values"]
 
 
 def _answer(function: Any) -> Any:
-    """Return the function of mx.np that has the name of a NumPy function, or None."""
+    """Return the mx.np function with the name of a NumPy function, or None."""
     name = function.__name__
     if name in FUNCTIONS and getattr(np, name, None) is function:
         return answer(name)
@@ -31,7 +31,7 @@ def _answer(function: Any) -> Any:
 
 
 def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
-    """Answer a NumPy function of elements with the function of mx.np that has its name, or compute with NumPy."""
+    """Run the mx.np function with the name of a NumPy ufunc, or compute with NumPy."""
     operands = [value[()] if isinstance(value, np.ndarray) and not value.ndim else value for value in inputs]
     for value in operands:
         if not isinstance(value, (Handle, *Numbers)):
@@ -49,7 +49,7 @@ def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = Non
 
 
 def array_function(self: Any, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
-    """Answer a NumPy function of arrays with the function of mx.np that has its name, or compute with NumPy."""
+    """Run the mx.np function with the name of a NumPy function, or compute with NumPy."""
     own = _answer(function)
     if own is not None:
         return own(*arguments, **keywords)
@@ -57,7 +57,7 @@ def array_function(self: Any, function: Any, types: Any, arguments: Any, keyword
 
 
 def on_values(function: Any, arguments: Any, keywords: Any) -> Any:
-    """Return what a NumPy function gives for the values of arrays, its arrays as arrays of mx.np."""
+    """Run a NumPy function on the values of arrays and convert its results to mx.np arrays."""
     return _returned(function(*_numpy(arguments), **{key: _numpy(value) for key, value in keywords.items()}))
 
 
@@ -70,7 +70,7 @@ def _numpy(value: Any) -> Any:
 
 
 def _returned(value: Any) -> Any:
-    """Return what a NumPy function returned, its arrays as arrays of mx.np."""
+    """Convert NumPy arrays in a result to mx.np arrays."""
     from .creation import from_values
 
     if isinstance(value, np.ndarray):

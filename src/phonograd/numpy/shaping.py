@@ -1,4 +1,4 @@
-"""The same elements in another shape or order: reshape, transpose, flip, roll, repeat, pad."""
+"""Functions that rearrange elements: reshape, transpose, flip, roll, repeat, pad."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["called", "flipped", "real_axis", "whole_axes"]
 
 
 def called(declared: Operator, *arrays: Any, **parameters: Any) -> Any:
-    """Return the result of an operator or expression on arrays."""
+    """Call an operator or expression on arrays."""
     return function_of(declared, declared.name)(*arrays, **parameters)
 
 
@@ -40,7 +40,7 @@ def real_axis(axis: int, ndim: int, name: str) -> int:
 
 
 def whole_axes(axis: Any, ndim: int, name: str) -> Shape:
-    """Return an axis or several, counted from the front, each once."""
+    """Return one or several axes, counted from the front; repeated axes raise."""
     given = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     axes = tuple([real_axis(int(one), ndim, name) for one in given])
     if len(set(axes)) != len(axes):
@@ -52,7 +52,7 @@ def whole_axes(axis: Any, ndim: int, name: str) -> Shape:
 
 
 def _new_shape(shape: Shape, given: Shape) -> Shape:
-    """Return a shape in which -1 stands for what is left."""
+    """Return a shape with -1 replaced by the inferred extent."""
     size, known = math.prod(shape), math.prod([extent for extent in given if extent != -1])
     message = f"Cannot reshape array of size {size} into shape {list(given)}"
     if any([extent < -1 for extent in given]):
@@ -80,7 +80,7 @@ def _extents(newshape: Any) -> Shape:
 
 @public()
 def reshape(a: Any, newshape: Any, reverse: bool = False, order: str = "C") -> Any:
-    """Return a view in another shape, in which -1 stands for what is left."""
+    """Return a view in another shape; one extent may be -1 and is then inferred."""
     _only_c(order)
     return a._viewed(_new_shape(a.shape, _extents(newshape)))
 
@@ -94,7 +94,7 @@ def ravel(x: Any, order: str = "C") -> Any:
 
 @expression("broadcast_to")
 def broadcast_to(array: Node, *, shape: Shape) -> Node:
-    """Return the array repeated along axes of extent 1, and along new axes in front, to a shape."""
+    """Repeat the array along axes of extent 1, and along new leading axes, to the given shape."""
     try:
         fits = np.broadcast_shapes(array.shape, shape) == shape
     except ValueError:
@@ -106,14 +106,14 @@ def broadcast_to(array: Node, *, shape: Shape) -> Node:
 
 @public()
 def broadcast_arrays(*args: Any) -> list[Any]:
-    """Return arrays repeated to the shape they have together."""
+    """Repeat arrays to their common shape."""
     shape = np.broadcast_shapes(*[arg.shape for arg in args])
     return [called(broadcast_to, arg, shape=shape) for arg in args]
 
 
 @expression("expand_dims", method="expand_dims")
 def expand_dims(a: Node, *, axis: Axis) -> Node:
-    """Return the array with new axes of extent 1 at places of the result."""
+    """Return the array with new axes of extent 1 at the given positions of the result."""
     places = (axis,) if isinstance(axis, int) else axis or ()
     ndim = a.ndim + len(places)
     new = whole_axes(places, ndim, "expand_dims")
@@ -123,7 +123,7 @@ def expand_dims(a: Node, *, axis: Axis) -> Node:
 
 @expression("squeeze", method="squeeze", in_files="_np_squeeze")
 def squeeze(a: Node, *, axis: Axis = None) -> Node:
-    """Return the array without its axes of extent 1, or without those given."""
+    """Return the array without its axes of extent 1, or without the given ones."""
     if axis is None:
         return reshape_to(a, tuple([extent for extent in a.shape if extent != 1]))
     axes = whole_axes(axis, a.ndim, "squeeze")
@@ -182,7 +182,7 @@ def swapaxes(a: Node, *, axis1: int, axis2: int) -> Node:
 
 @expression("moveaxis", in_files="_np_moveaxis")
 def moveaxis(a: Node, *, source: Axis, destination: Axis) -> Node:
-    """Return the array with axes moved to other places."""
+    """Return the array with axes moved to other positions."""
     axes, places = whole_axes(source, a.ndim, "moveaxis"), whole_axes(destination, a.ndim, "moveaxis")
     if len(axes) != len(places):
         raise ValueError("`source` and `destination` arguments must have the same number of elements")
@@ -206,7 +206,7 @@ def rollaxis(a: Node, *, axis: int, start: int = 0) -> Node:
 
 
 def flipped(node: Node, axes: Shape) -> Node:
-    """Return a node with the order of elements reversed along axes."""
+    """Reverse a node along axes."""
     for axis in axes:
         node = slice_along(node, axis, node.shape[axis] - 1, -1, -1) if node.shape[axis] > 1 else node
     return node
@@ -214,7 +214,7 @@ def flipped(node: Node, axes: Shape) -> Node:
 
 @expression("flip", method="flip")
 def flip(m: Node, *, axis: Axis = None) -> Node:
-    """Return the array with the order of elements reversed along axes; all by default."""
+    """Reverse the order of elements along axes; along all axes by default."""
     return flipped(m, tuple(range(m.ndim)) if axis is None else whole_axes(axis, m.ndim, "flip"))
 
 
@@ -241,7 +241,7 @@ def _rolled(node: Node, shift: int, axis: int) -> Node:
 
 @expression("roll", in_files="_np_roll")
 def roll(a: Node, *, shift: Axis, axis: Axis = None) -> Node:
-    """Return the array with elements moved along axes; what leaves at one end comes in at the other."""
+    """Shift elements along axes; elements that leave at one end come in at the other."""
     shifts = (shift,) if isinstance(shift, int) else shift or ()
     if axis is None:
         return reshape_to(_rolled(reshape_to(a, (a.size,)), sum(shifts), 0), a.shape)
@@ -255,7 +255,7 @@ def roll(a: Node, *, shift: Axis, axis: Axis = None) -> Node:
 
 @expression("rot90")
 def rot90(m: Node, *, k: int = 1, axes: Shape = (0, 1)) -> Node:
-    """Return the array turned by ``k`` times 90 degrees in the plane of two axes."""
+    """Rotate the array ``k`` times by 90 degrees in the plane of two axes."""
     if len(axes) != 2:
         raise ValueError("len(axes) must be 2.")
     first, second = [real_axis(axis, m.ndim, "rot90") for axis in axes]
@@ -274,19 +274,19 @@ def rot90(m: Node, *, k: int = 1, axes: Shape = (0, 1)) -> Node:
 
 @expression("tile", method="tile")
 def tile(A: Node, *, reps: Shape) -> Node:  # noqa: N803 - MXNet's name
-    """Return the array repeated as a whole ``reps`` times along each axis."""
+    """Repeat the whole array ``reps`` times along each axis."""
     return single(REGISTRY["tile"](A, reps=reps)) if reps else A
 
 
 @expression("_repeat_each")
 def _repeat_each(a: Node, *, repeats: int, axis: int | None = None) -> Node:
-    """Return the array with every element repeated along an axis, or in the flattened array."""
+    """Repeat every element along an axis, or those of the flattened array."""
     return single(REGISTRY["repeat"](a if a.shape else reshape_to(a, (1,)), repeats=repeats, axis=axis))
 
 
 @expression("_repeat_counted")
 def _repeat_counted(a: Node, *, repeats: Shape, axis: int | None = None) -> Node:
-    """Return the array with each element repeated its own number of times along an axis."""
+    """Repeat each element its own number of times along an axis."""
     if axis is None:
         a, axis = reshape_to(a, (a.size,)), 0
     axis = real_axis(axis, a.ndim, "repeat")
@@ -301,7 +301,7 @@ def _repeat_counted(a: Node, *, repeats: Shape, axis: int | None = None) -> Node
 
 @public(method="repeat")
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Return the array with every element repeated along an axis, or in the flattened array."""
+    """Repeat every element along an axis, or those of the flattened array."""
     if isinstance(repeats, Handle):
         repeats = repeats.tolist()  # type: ignore[attr-defined]
     if isinstance(repeats, (list, tuple)) and len(repeats) != 1:
@@ -311,7 +311,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 
 @expression("resize")
 def resize(a: Node, *, new_shape: Shape) -> Node:
-    """Return an array of a shape filled with the elements of another one, again and again."""
+    """Return an array of the given shape, filled with repeated copies of the elements."""
     size = int(np.prod(new_shape, dtype=np.int64))
     if not a.size:
         return full(new_shape, 0, a.dtype, a.context)
@@ -324,7 +324,7 @@ def resize(a: Node, *, new_shape: Shape) -> Node:
 
 
 def _arranged(node: Node, axis: int, order: list[int]) -> Node:
-    """Return the slices of a node along an axis in another order, taken in runs that go up, down or stay."""
+    """Reorder the slices of a node along an axis, taken in ascending, descending or constant runs."""
     pieces, first = [], 0
     while first < len(order):
         last = first + 1
@@ -345,7 +345,7 @@ def _arranged(node: Node, axis: int, order: list[int]) -> Node:
 
 
 def _padded(node: Node, axis: int, before: int, after: int, mode: str, value: float) -> Node:
-    """Return a node with a border along one axis."""
+    """Pad a node along one axis."""
 
     def wide(width: int) -> Shape:
         return (*node.shape[:axis], width, *node.shape[axis + 1 :])
@@ -366,7 +366,7 @@ _REDUCED = {"maximum": max_axes, "minimum": min_axes, "mean": mean_axes}
 
 @expression("_pad")
 def _pad(x: Node, *, pad_width: Shape, mode: str = "constant", constant_value: float = 0.0) -> Node:
-    """Return the array with a border of so many elements before and after each axis."""
+    """Pad the array with the given number of elements before and after each axis."""
     for axis in range(x.ndim):
         before, after = pad_width[2 * axis : 2 * axis + 2]
         if before or after:
@@ -379,9 +379,9 @@ _MODES = ("constant", "edge", "reflect", "symmetric", "wrap", "maximum", "minimu
 
 @public(method="pad")
 def pad(x: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
-    """Return the array with a border: of a number, of repeated edges, mirrored, or of extrema.
+    """Pad the array with a constant, repeated edges, reflections, or extrema.
 
-    ``pad_width`` is ((before, after), ...) for each axis, or one pair or number for all.
+    ``pad_width`` is ((before, after), ...) for each axis, or one pair or number for all axes.
     """
     if mode not in _MODES:
         raise ValueError(f"mode {mode!r} is not supported; use one of {', '.join(_MODES)}")
