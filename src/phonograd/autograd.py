@@ -13,7 +13,7 @@
 <NDArray 3 @cpu(0)>
 
 Recording only marks expressions (:mod:`phonograd.core.graph.node`); the gradient of an expression is an expression
-(:mod:`phonograd.core.derive.gradient`). :mod:`phonograd.core.backward.variable` keeps the arrays that are variables, and
+(:mod:`phonograd.core.derive.gradient`). :mod:`phonograd.core.backward.variable` manages variables, and
 :mod:`phonograd.core.backward.backward` continues a backward pass through earlier traces and :class:`Function` objects.
 This module holds the public interface: scopes, ``backward`` and ``grad``.
 """

@@ -303,7 +303,7 @@ def test_files_that_are_no_models(content: bytes, tmp_path: pathlib.Path) -> Non
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
     for read in (mx.contrib.onnx.import_model, mx.contrib.onnx.get_model_metadata):
-        with pytest.raises(mx.MXNetError, match="is no ONNX file"):
+        with pytest.raises(mx.MXNetError, match="is not an ONNX file"):
             read(path)
     with pytest.raises(FileNotFoundError):
         mx.contrib.onnx.import_model(tmp_path / "nowhere.onnx")
@@ -322,5 +322,5 @@ def test_truncated_models(tmp_path: pathlib.Path) -> None:
 def test_an_open_shape_is_refused_with_a_reason(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(model([node("Shape", "x", "s"), node("Reshape", "z s")], {"x": ("n", 3), "z": ("n", 3)}), path)
-    with pytest.raises(mx.MXNetError, match=r"Shape \(s\) depends on a shape that is left open"):
+    with pytest.raises(mx.MXNetError, match=r"Shape \(s\) depends on an unknown shape"):
         mx.contrib.onnx.import_model(path)

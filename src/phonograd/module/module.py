@@ -38,16 +38,16 @@ class Module(BaseModule):
     context
         The device; the first one of a list.
     work_load_list, group2ctxs, compression_params
-        Accepted, and change nothing.
+        Accepted for compatibility, without effect.
     fixed_param_names
         Parameters that are not trained.
     state_names
-        Arguments that keep their values from batch to batch, see ``set_states``.
+        Arguments that keep their values between batches, see ``set_states``.
 
     Compatibility
     -------------
-    MXNet divides batches between several contexts. Here a batch is computed as a whole: all contexts share the same
-    processor, whose cores share the work already.
+    MXNet divides batches between several contexts. Here a batch is computed as a whole: all contexts share one
+    processor, whose cores already share the work.
     """
 
     _has_parameters = True
@@ -100,7 +100,7 @@ class Module(BaseModule):
             module._to_load = f"{prefix}-{epoch:04d}.states"
         return module
 
-    #: parameters and auxiliary states of a checkpoint, until the module is bound
+    #: parameters and auxiliary states of a checkpoint, kept until the module is bound
     _loaded: tuple[Arrays, Arrays] | None = None
 
     def save_checkpoint(
@@ -245,7 +245,7 @@ class Module(BaseModule):
                     wanted.initializer(InitDesc(name, attributes.get(name, None)), own[name])
             extra = sorted(set(given or {}) - {*own, *executor.arg_dict})
             if extra and not wanted.allow_extra:
-                raise ValueError(f"{extra[0]!r} is no parameter of the network; allow_extra=True leaves it out")
+                raise ValueError(f"{extra[0]!r} is not a parameter of the network; allow_extra=True ignores it")
 
     # -- the optimizer
 
@@ -281,7 +281,7 @@ class Module(BaseModule):
         """Share the optimizer of another module, with its states."""
         need(shared_module.optimizer_initialized, "borrow_optimizer", "init_optimizer of the other module")
         self._optimizer, self._updater = shared_module._optimizer, shared_module._updater
-        # the states of the optimizer are stored by the other module's numbers
+        # the optimizer's states are keyed by the other module's numbers
         self._numbers = shared_module._numbers
         self.optimizer_initialized = True
 
@@ -306,7 +306,7 @@ class Module(BaseModule):
         data_batch
             An object with lists ``data`` and ``label``, or a list of such parts of one batch.
         is_train
-            Whether to compute as in training; by default if the module is bound for training.
+            Whether to compute in training mode; defaults to the mode in which the module is bound.
         """
         self._need_params("forward")
         data, labels = arrays_of(data_batch)
@@ -322,7 +322,7 @@ class Module(BaseModule):
     def _take_shapes(self, batch: Any, data: list[NDArray], labels: list[NDArray]) -> None:
         """Reshape the module for a batch."""
         if len(data) != len(self._data_shapes):
-            raise MXNetError(f"forward: the batch has {len(data)} arrays, and data_names are {self._data_names}")
+            raise MXNetError(f"forward: the batch has {len(data)} arrays, but data_names are {self._data_names}")
 
         def changed(old: list[DataDesc], arrays: list[NDArray]) -> list[DataDesc]:
             return [
@@ -354,7 +354,7 @@ class Module(BaseModule):
         self._updater(numbers, [executor.grad_dict[n] for n in names], [executor.arg_dict[n] for n in names])
 
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the last batch, each in a list of its own unless ``merge_multi_context`` is set."""
+        """Return the outputs of the last batch, each in its own list unless ``merge_multi_context`` is set."""
         self._need_params("get_outputs")
         outputs = self._bound("get_outputs").outputs
         return list(outputs) if merge_multi_context else [[output] for output in outputs]
@@ -400,7 +400,7 @@ class Module(BaseModule):
 
 
 def _shared_arrays(names: Sequence[str], states: Sequence[str], shared: Executor | None) -> Mapping[str, Arrays]:
-    """Return the arrays of another executor to share: parameters, their gradients and auxiliary states."""
+    """Return the arrays to share with another executor: parameters, their gradients and auxiliary states."""
     if shared is None:
         return {}
     return {
@@ -412,11 +412,11 @@ def _shared_arrays(names: Sequence[str], states: Sequence[str], shared: Executor
 
 def _write(name: str, own: NDArray, value: NDArray) -> None:
     if own.shape != value.shape:
-        raise MXNetError(f"parameter {name} has the shape {own.shape}, and the array given for it has {value.shape}")
+        raise MXNetError(f"parameter {name} has shape {own.shape}, but the given array has shape {value.shape}")
     own[:] = value.astype(own.dtype)
 
 
 def _check_store(kvstore: Any) -> None:
     name = kvstore if isinstance(kvstore, str) else getattr(kvstore, "type", "")
     if "dist" in name:
-        raise MXNetError(f"kvstore {name!r} needs several processes, which do not exist here; use 'local'")
+        raise MXNetError(f"kvstore {name!r} needs several processes, which phonograd does not support; use 'local'")

@@ -451,9 +451,7 @@ def csr_matrix(arg1: Any, shape: Any = None, ctx: Context | None = None, dtype: 
         values, columns, starts = _plain_values(arg1[0], dtype).reshape(-1), _index(arg1[1]), _index(arg1[2])
         if shape is None:
             if not columns.size:
-                raise ValueError(
-                    "invalid shape: it cannot be inferred without column numbers; give shape=(rows, columns)"
-                )
+                raise ValueError("invalid shape: cannot infer it without column numbers; give shape=(rows, columns)")
             shape = (len(starts) - 1, int(columns.max()) + 1)
         return _checked(SparseRecord("csr", _SHAPE.accept(shape, "csr_matrix"), values, (starts, columns)), ctx)  # type: ignore[return-value]
     if isinstance(arg1, tuple):
@@ -465,7 +463,7 @@ def _from_coordinates(data: Any, row: Any, column: Any, shape: Any, ctx: Context
     values, rows, columns = _plain_values(data, dtype).reshape(-1), _index(row), _index(column)
     if shape is None:
         if not rows.size or not columns.size:
-            raise ValueError("invalid shape: it cannot be inferred without coordinates; give shape=(rows, columns)")
+            raise ValueError("invalid shape: cannot infer it without coordinates; give shape=(rows, columns)")
         shape = (int(rows.max()) + 1, int(columns.max()) + 1)
     if rows.size and (rows.min() < 0 or rows.max() >= shape[0]):
         raise MXNetError(f"a row number is outside the shape {format_shape(tuple(shape))}")
@@ -490,7 +488,7 @@ def row_sparse_array(arg1: Any, shape: Any = None, ctx: Context | None = None, d
         values, numbers = _plain_values(arg1[0], dtype), _index(arg1[1])
         if shape is None:
             if not numbers.size:
-                raise ValueError("invalid shape: it cannot be inferred without row numbers; give shape=")
+                raise ValueError("invalid shape: cannot infer it without row numbers; give shape=")
             shape = (int(numbers.max()) + 1, *values.shape[1:])
         order = np.argsort(numbers, kind="stable")
         record = SparseRecord("row_sparse", _SHAPE.accept(shape, "row_sparse"), values[order], (numbers[order],))

@@ -98,9 +98,7 @@ def _einsum(*operands: Node, inputs: str, output: str) -> Node:
     terms = [_Term(node, labels) for node, labels in zip(operands, inputs.split(","), strict=True)]
     for term in terms:
         if len(term.labels) != term.node.ndim:
-            raise ValueError(
-                f"einsum: {term.labels!r} names {len(term.labels)} axes, but the array has {term.node.ndim}"
-            )
+            raise ValueError(f"einsum: {term.labels!r} names {len(term.labels)} axes of an array with {term.node.ndim}")
     terms = [term.without_repetition() for term in terms]
     for places in _order(terms, output):
         chosen = [terms[place] for place in sorted(places)]

@@ -1,4 +1,4 @@
-"""Cells made of other cells: stacks, both directions, and modifiers."""
+"""Cells that contain other cells: stacks, bidirectional cells, and modifiers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BidirectionalCell", "DropoutCell", "ModifierCell", "ResidualCell", "
 
 
 class _Several(BaseRNNCell):
-    """Base class of cells made of several cells."""
+    """The base class of cells that contain several cells."""
 
     def __init__(self, cells: Sequence[BaseRNNCell], params: RNNParams | None) -> None:
         self._cells: list[BaseRNNCell] = []
@@ -25,7 +25,7 @@ class _Several(BaseRNNCell):
             self._take(cell)
 
     def _take(self, cell: BaseRNNCell) -> None:
-        """Append a cell; if the cells share variables, so does this one."""
+        """Append a cell; if the cells share variables, this cell shares them too."""
         if self._override:
             assert cell._own_params, (
                 f"Either specify params for {type(self).__name__} or child cells, not both: a child has its own"
@@ -45,13 +45,13 @@ class _Several(BaseRNNCell):
         return [state for cell in self._cells for state in cell.begin_state(func=func, **kwargs)]
 
     def unpack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for each gate of each cell."""
+        """Split the weights in a dictionary by gate, for each cell."""
         for cell in self._cells:
             args = cell.unpack_weights(args)
         return args
 
     def pack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for all gates of a cell."""
+        """Join the weights of all gates in a dictionary, for each cell."""
         for cell in self._cells:
             args = cell.pack_weights(args)
         return args
@@ -171,15 +171,15 @@ class ModifierCell(BaseRNNCell):
             self.base_cell._modified = True
 
     def unpack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for each gate of the other cell."""
+        """Split the other cell's weights in a dictionary by gate."""
         return self.base_cell.unpack_weights(args)
 
     def pack_weights(self, args: Arrays) -> Arrays:
-        """Return arrays by name, with one array for all gates of the other cell."""
+        """Join the other cell's weights of all gates in a dictionary."""
         return self.base_cell.pack_weights(args)
 
     def reset(self) -> None:
-        """Reset the counters of steps and states."""
+        """Reset the step and state counters."""
         super().reset()
         if hasattr(self, "base_cell"):
             self.base_cell.reset()
@@ -190,14 +190,14 @@ class ZoneoutCell(ModifierCell):
 
     def __init__(self, base_cell: BaseRNNCell, zoneout_outputs: float = 0.0, zoneout_states: float = 0.0) -> None:
         assert not isinstance(base_cell, BidirectionalCell), (
-            "BidirectionalCell has no single steps: give the cells inside of it to ZoneoutCell"
+            "BidirectionalCell has no single steps: wrap the cells inside it in ZoneoutCell"
         )
         super().__init__(base_cell)
         self.zoneout_outputs = zoneout_outputs
         self.zoneout_states = zoneout_states
 
     def reset(self) -> None:
-        """Reset the cell and the previous output: call it before a new sequence."""
+        """Reset the cell and the previous output; call it before a new sequence."""
         super().reset()
         self._prev_output: Any = None
 

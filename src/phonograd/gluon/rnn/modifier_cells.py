@@ -1,4 +1,4 @@
-"""Cells that modify other cells: dropout, zoneout, residual connections, both directions."""
+"""Cells that modify other cells: dropout, zoneout, residual connections; and bidirectional cells."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class ZoneoutCell(ModifierCell):
         return "zoneout"
 
     def reset(self) -> None:
-        """Reset the cell and the previous output: call it before a new sequence."""
+        """Reset the cell and the previous output; call it before a new sequence."""
         super().reset()
         self._prev_output = None
 

@@ -42,14 +42,14 @@ def _reverse_sequences(sequences: Any, unroll_step: int, valid_length: Any = Non
 
 
 class _LinearCell(HybridRecurrentCell):
-    """Base class of cells with a linear function of input and state for each gate."""
+    """The base class of cells with a linear function of input and state for each gate."""
 
     _gates: int
     i2h_weight: Parameter
     h2h_weight: Parameter
 
     def _add_parameters(self, hidden_size: int, input_size: int, width: int, initializers: Any) -> None:
-        """Make a parameter for each pair (name, initializer); `width` is the number of outputs."""
+        """Create a parameter for each pair (name, initializer); `width` is the number of outputs."""
         self._hidden_size = hidden_size
         self._input_size = input_size
         rows = self._gates * hidden_size
@@ -86,7 +86,7 @@ class _LinearCell(HybridRecurrentCell):
 
 
 class _GatedCell(_LinearCell):
-    """Base class of cells with as many outputs as hidden units."""
+    """The base class of cells with as many outputs as hidden units."""
 
     def __init__(
         self,

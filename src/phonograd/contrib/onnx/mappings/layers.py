@@ -26,7 +26,7 @@ def export_fully_connected(graph: Graph, call: Call) -> str:
 
 
 def _geometry(call: Call) -> dict[str, Any]:
-    """Return what convolutions and poolings have in common: kernel, strides and pads, for all axes."""
+    """Return the common attributes of convolutions and poolings: kernel, strides and padding, for all axes."""
     axes = len(call["kernel"])
     pad = list(call["pad"] or (0,) * axes)
     return {"kernel_shape": list(call["kernel"]), "strides": list(call["stride"] or (1,) * axes), "pads": pad + pad}
@@ -76,7 +76,7 @@ def export_pooling(graph: Graph, call: Call) -> str:
     if kind == "max":
         return graph.add("MaxPool", [call.data], **facts, ceil_mode=int(is_full))
     if is_full and not _fits(call, facts):
-        # windows that reach over the edge are divided differently
+        # windows across the edge have another divisor
         raise call.refuse(f"has pool_type={kind!r} and pooling_convention='full', and windows do not fit")
     if kind == "lp":
         return graph.add("LpPool", [call.data], **facts, p=call["p_value"] or 2)
@@ -114,7 +114,7 @@ def export_contrib_adaptive_avg_pooling2_d(graph: Graph, call: Call) -> str:
 
 
 def _moved(graph: Graph, value: str, rank: int, start: int, end: int) -> str:
-    """Return a value with one axis at another place."""
+    """Move one axis of a value to another position."""
     if start == end:
         return value
     axes = [axis for axis in range(rank) if axis != start]
@@ -153,7 +153,7 @@ def export_group_norm(graph: Graph, call: Call) -> str:
     ones, zeros = graph.constant(np.ones(groups, call.dtype)), graph.constant(np.zeros(groups, call.dtype))
     rows = graph.reshape(call.data, [0, groups, -1])
     whitened = graph.add("InstanceNormalization", [rows, ones, zeros], epsilon=call["eps"])
-    # one factor for each group or for each channel
+    # one factor per group or per channel
     count = call.shapes[1][0]
     parts = [0, count, -1] if count == groups else [0, shape[1], -1]
     whitened = graph.reshape(whitened, parts)

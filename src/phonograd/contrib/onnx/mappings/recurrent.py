@@ -1,4 +1,4 @@
-"""The fused recurrent layers: RNN, LSTM and GRU of several layers and both directions."""
+"""Fused recurrent layers: RNN, LSTM and GRU with several layers and both directions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..graph import Array, Call, Graph, maps
 
 __all__: list[str] = []
 
-#: ONNX's operator, and the order of its gates as numbers of MXNet's
+#: ONNX's operator, and the order of its gates as indices into MXNet's
 _KINDS: dict[str, tuple[str, tuple[int, ...]]] = {
     # in, forget, new, out -> in, out, forget, new
     "lstm": ("LSTM", (0, 3, 1, 2)),
@@ -29,7 +29,7 @@ def export_rnn(graph: Graph, call: Call) -> list[str]:
         raise call.refuse("clips its state")
     packed = graph.constants.get(call.inputs[1])
     if packed is None:
-        raise call.refuse("has parameters that are not among those given")
+        raise call.refuse("has parameters that are missing from params")
     directions = 2 if call["bidirectional"] else 1
     data, hidden_states, cell_states = call.data, [], []
     for layer, (weights, recurrent, biases) in enumerate(_unpacked(call, packed, directions)):
@@ -65,7 +65,7 @@ def _layer(graph: Graph, call: Call, data: str, parameters: tuple[Array, ...], s
 
 
 def _layer_state(graph: Graph, value: str, layer: int, directions: int) -> str:
-    """Return the first state of one layer; nothing where it is zero, whatever the batch is."""
+    """Return the initial state of one layer; empty if it is zero, for any batch size."""
     constant = graph.constants.get(value)
     if constant is not None and not constant.any():
         return ""
@@ -74,9 +74,9 @@ def _layer_state(graph: Graph, value: str, layer: int, directions: int) -> str:
 
 
 def _unpacked(call: Call, packed: Array, directions: int) -> list[tuple[Array, Array, Array]]:
-    """Return input weights, recurrent weights and biases of each layer, with ONNX's order of gates.
+    """Return input weights, recurrent weights and biases of each layer, in ONNX's order of gates.
 
-    The row holds all weights, layer by layer and direction by direction, and then all biases in the same order.
+    The vector holds all weights, layer by layer and direction by direction, and then all biases in the same order.
     """
     _, order = _KINDS[call["mode"]]
     size, layers = call["state_size"], call["num_layers"]

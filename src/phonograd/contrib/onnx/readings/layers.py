@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 
 def _same_pads(node: Node, kernel: list[int], strides: list[int], dilations: list[int]) -> list[int]:
-    """Return the pads of ``auto_pad``, before and after."""
+    """Return the padding of ``auto_pad``, before and after."""
     kind = node.get("auto_pad", "NOTSET")
     if kind == "VALID":
         return [0] * (2 * len(kernel))
@@ -29,7 +29,7 @@ def _same_pads(node: Node, kernel: list[int], strides: list[int], dilations: lis
 
 
 def _geometry(node: Node, kernel: list[int]) -> tuple[list[int], list[int], list[int]]:
-    """Return strides, dilations and pads."""
+    """Return strides, dilations and padding."""
     axes = len(kernel)
     strides = list(node.get("strides") or [1] * axes)
     dilations = list(node.get("dilations") or [1] * axes)
@@ -39,7 +39,7 @@ def _geometry(node: Node, kernel: list[int]) -> tuple[list[int], list[int], list
 
 
 def _padded(node: Node, pads: list[int], value: float) -> tuple[Symbol, list[int]]:
-    """Return the input and symmetric pads; if they are not, elements are put around the input first."""
+    """Return the input and symmetric padding; asymmetric padding is applied to the input first."""
     axes = len(pads) // 2
     before, after = pads[:axes], pads[axes:]
     if before == after:
@@ -126,7 +126,7 @@ def import_gemm(node: Node) -> Symbol:
 def import_mat_mul(node: Node) -> Symbol:
     left, right = node.rank(0), node.rank(1)
     if right <= 2:
-        # the last axis with the first one
+        # multiplies the last axis with the first one
         return node.make("dot", node.data, node.symbol(1))
     if left == right and node.shape(0)[:-2] == node.shape(1)[:-2]:
         return node.make("batch_dot" if left == 3 else "linalg.gemm2", node.data, node.symbol(1))
@@ -149,7 +149,7 @@ def _pooled(node: Node, kind: str, **more: Any) -> Symbol:
     if any([step != 1 for step in dilations]):
         raise node.refuse(f"has dilations={dilations}")
     if kind == "avg" and pads[: len(kernel)] != pads[len(kernel) :] and not node.get("count_include_pad", 0):
-        raise node.refuse("has different pads before and after, which do not count")
+        raise node.refuse("has different pads before and after, which the average excludes")
     lowest = float(np.finfo(np.float32).min) if kind == "max" else 0.0
     data, pad = _padded(node, pads, lowest)
     convention = "full" if node.get("ceil_mode", 0) else "valid"
@@ -219,7 +219,7 @@ def import_group_normalization(node: Node) -> Symbol:
     facts = {"num_groups": node.get("num_groups"), "eps": node.get("epsilon", 1e-5)}
     if node.known_shape(1) == (facts["num_groups"],):
         return node.make("GroupNorm", *[node.symbol(index) for index in range(3)], **facts)
-    # a factor for each channel, as PyTorch has it
+    # one factor per channel, as in PyTorch
     ones = np.ones(facts["num_groups"], np.float32)
     plain = node.make("GroupNorm", node.data, node.parameter(ones, "ones"), node.parameter(0 * ones, "zeros"), **facts)
     shape = (1, -1, *[1] * (node.rank() - 2))

@@ -1,4 +1,4 @@
-"""Operators that go through axes: sums, means, norms, searches, softmax."""
+"""Operators over axes: sums, means, norms, searches, softmax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__: list[str] = []
 
 
 def _axes(node: Node) -> tuple[int, ...] | None:
-    """Return the axes that a node goes through: None for all, and none at all for ()."""
+    """Return the axes that a node reduces: None for all, () for none."""
     axes = node.integers(1, "axes")
     if not axes:
         return () if node.get("noop_with_empty_axes", 0) else None
@@ -100,7 +100,7 @@ def reads_form_softmax(node: Node, declared: Operator) -> Symbol:
         return node.make(declared, node.data, axis=-1)
     if axis != 1:
         raise node.refuse(f"has axis={axis} of {rank} in version {node.model.opset}")
-    # older versions look at all axes behind as one
+    # older versions merge all axes from this one on
     rows = node.make(declared, node.make("Flatten", node.data), axis=-1)
     return node.make("reshape_like", rows, node.data)
 
@@ -112,6 +112,6 @@ def import_one_hot(node: Node) -> Symbol:
     depth = int(node.array(1, "depth").reshape(-1)[0])
     values = node.array(2, "values")
     off, on = [float(value) for value in values]
-    # what counts from the end there gives no one here
+    # negative indices count from the end in ONNX, but select nothing here
     wrapped = node.make("where", node.data < 0, node.data + depth, node.data)
     return node.make("one_hot", wrapped, depth=depth, on_value=on, off_value=off, dtype=np.dtype(values.dtype).name)

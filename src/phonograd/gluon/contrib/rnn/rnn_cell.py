@@ -13,7 +13,7 @@ __all__ = ["LSTMPCell", "VariationalDropoutCell", "dynamic_unroll"]
 
 
 class VariationalDropoutCell(ModifierCell):
-    """Drop out inputs, first states and outputs of a cell, with one mask for all steps (Gal, Ghahramani 2016)."""
+    """Apply dropout to inputs, first states and outputs, with one mask for all steps (Gal, Ghahramani 2016)."""
 
     _keeps_arrays = True
 
@@ -33,12 +33,12 @@ class VariationalDropoutCell(ModifierCell):
         return "vardrop"
 
     def reset(self) -> None:
-        """Reset the cell and its masks: call it before a new sequence."""
+        """Reset the cell and its masks; call it before a new sequence."""
         super().reset()
         self._masks: dict[str, Any] = {}
 
     def _dropped(self, F: Any, name: str, probability: float, value: Any) -> Any:
-        """Return a value with some elements set to 0, the same ones in all steps."""
+        """Apply dropout with the same mask in all steps."""
         if not probability:
             return value
         if name not in self._masks:
@@ -75,8 +75,8 @@ class VariationalDropoutCell(ModifierCell):
 class LSTMPCell(_LinearCell):
     """Long short-term memory with a linear projection of the output (Sak et al. 2014).
 
-    Arguments are those of :class:`~phonograd.gluon.rnn.LSTMCell`, `projection_size`: the number of outputs, and
-    `h2r_weight_initializer`: the initializer of the projection.
+    Arguments are those of :class:`~phonograd.gluon.rnn.LSTMCell`, plus `projection_size` (the number of outputs) and
+    `h2r_weight_initializer` (the initializer of the projection).
     """
 
     _gates = 4
@@ -153,7 +153,7 @@ def dynamic_unroll(
     layout: str = "TNC",
     valid_length: Any = None,
 ) -> tuple[Any, Any]:
-    """Return the outputs of a cell for all steps of a sequence, and the states after it, by a loop in the graph.
+    """Unroll a cell with a loop in the graph; return the outputs of all steps and the final states.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def dynamic_unroll(
 
     Compatibility
     -------------
-    With ``layout='NTC'`` MXNet drops the same for all samples, and not the same in all steps.
+    With ``layout='NTC'`` MXNet uses one mask for all samples, and different masks in the steps.
     """
     inputs, axis, F, _ = format_sequence(None, inputs, layout, True)
     steps = F.swapaxes(inputs, 0, axis) if axis else inputs
